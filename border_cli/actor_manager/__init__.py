@@ -1,0 +1,1 @@
+"""Actors, and the ways to run them side by side."""

@@ -1,0 +1,1 @@
+"""Algorithms; torch lives here and in `nn`."""

@@ -1,0 +1,1 @@
+"""The commands; errors become messages and exit statuses here."""

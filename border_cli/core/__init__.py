@@ -1,0 +1,1 @@
+"""The vocabulary that every part shares: values, interfaces, errors, time and chance."""

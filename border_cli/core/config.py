@@ -1,0 +1,222 @@
+"""The settings of a run, and of each group the part that every option of the group shares.
+
+A component's own settings stand in its group's `config.py`. Nothing here knows Hydra.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Any
+
+from border_cli.core.errors import did_you_mean
+from border_cli.core.settings import Settings, setting
+
+
+class Device(StrEnum):
+    """Where the learner computes."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Objective(StrEnum):
+    """Which evaluation score a job returns to a sweeper."""
+
+    best = "best"
+    last = "last"
+
+
+@dataclass(kw_only=True)
+class AgentConfig(Settings, path="agent"):
+    """What the trainer and the step processor must know of any agent."""
+
+    gamma: float = setting(0.99, "discount per env step", low=0, high=1)
+    batch_size: int = setting(64, "sampled rows per optimisation step", low=1)
+
+
+@dataclass(kw_only=True)
+class EnvConfig(Settings, path="env"):
+    """What every kind of environment has."""
+
+    id: str | None = setting(None, "which environment; a preset such as env=cartpole sets it")
+    num_envs: int = setting(1, "environments that each actor steps side by side", low=1)
+    max_episode_steps: int | None = setting(
+        None, "time limit in env steps; null keeps the environment's own", low=1
+    )
+
+
+@dataclass(kw_only=True)
+class StepProcessorConfig(Settings, path="step_processor"):
+    """Base of the step processors' settings."""
+
+
+@dataclass(kw_only=True)
+class ReplayBufferConfig(Settings, path="replay_buffer"):
+    """What every replay buffer has."""
+
+    capacity: int = setting(100_000, "rows kept; the oldest make room", low=1)
+
+
+@dataclass(kw_only=True)
+class ActorManagerConfig(Settings, path="actor_manager"):
+    """What every way to run actors has."""
+
+    num_actors: int = setting(2, "actors that sample side by side", low=1)
+    n_buffer: int = setting(100, "samples an actor gathers before it sends them", low=1)
+    max_restarts: int = setting(3, "times that each actor may fail and be rebuilt", low=0)
+    exploration: Any = setting(
+        None,
+        "null: the agent's own schedule; a list: one constant per actor (epsilon or temperature); "
+        "ape_x: constants 0.4 ** (1 + 7 i / (num_actors - 1)) (Horgan et al. 2018)",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        value = self.exploration
+        if value is None or value == "ape_x":
+            return
+        numbers = isinstance(value, list) and all(
+            isinstance(each, int | float) and not isinstance(each, bool) and each >= 0
+            for each in value
+        )
+        if not numbers or len(value) != self.num_actors:
+            self.refuse(
+                "exploration",
+                value,
+                f"must be null, ape_x, or a list of {self.num_actors} numbers of at least 0 "
+                "(one per actor, actor_manager.num_actors)",
+            )
+
+    def exploration_of(self, actor_id: int) -> float | None:
+        """The constant of one actor, or None for the agent's schedule."""
+        if self.exploration is None:
+            return None
+        if self.exploration == "ape_x":
+            spread = actor_id / max(1, self.num_actors - 1)
+            return float(0.4 ** (1 + 7 * spread))
+        return float(self.exploration[actor_id])
+
+
+@dataclass(kw_only=True)
+class TrainerConfig(Settings, path="trainer"):
+    """Budget, pace and intervals. Every interval is in optimisation steps; 0 switches it off."""
+
+    max_opt_steps: int | None = setting(10_000, "ends the run; null: no limit", low=1)
+    max_env_steps: int | None = setting(
+        None, "ends the run, counted over all actors; null: no limit", low=1
+    )
+    max_time_s: float | None = setting(None, "ends the run, in seconds; null: no limit", above=0)
+    stop_at_score: float | None = setting(
+        None, "ends the run once evaluations reach this score; null: never"
+    )
+    stop_evals: int = setting(2, "evaluations in a row that must reach stop_at_score", low=1)
+    warmup_period: int = setting(
+        1_000, "samples before the first optimisation step; actors act at random until then", low=0
+    )
+    samples_per_opt_step: float | None = setting(
+        1.0, "samples per optimisation step; null: as fast as each can", above=0
+    )
+    eval_interval: int = setting(1_000, "optimisation steps between evaluations", low=0)
+    record_interval: int = setting(100, "optimisation steps between rows of metrics", low=0)
+    save_interval: int = setting(5_000, "optimisation steps between checkpoints", low=0)
+    save_every_s: float | None = setting(
+        None, "also saves whenever so many seconds have passed; null: off", above=0
+    )
+    sync_interval: int = setting(100, "optimisation steps between weights for the actors", low=0)
+    stall_timeout_s: float = setting(
+        60.0, "seconds without a step after which a part counts as hung", above=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        limits = (self.max_opt_steps, self.max_env_steps, self.max_time_s, self.stop_at_score)
+        if all(limit is None for limit in limits):
+            self.refuse(
+                "max_opt_steps",
+                None,
+                "may be null only beside max_env_steps, max_time_s or stop_at_score",
+            )
+        if self.stop_at_score is not None and self.eval_interval == 0:
+            self.refuse(
+                "stop_at_score", self.stop_at_score, "needs evaluations (eval_interval > 0)"
+            )
+
+
+@dataclass(kw_only=True)
+class EvaluatorConfig(Settings, path="evaluator"):
+    """What every evaluator has."""
+
+    num_episodes: int = setting(20, "episodes per evaluation, side by side", low=1)
+    max_episode_steps: int | None = setting(
+        None,
+        "cuts an evaluation episode, in env steps; null: at the env's limit, else 10,000",
+        low=1,
+    )
+    env: dict[str, Any] = setting({}, "values that replace those of env for evaluation")
+
+
+@dataclass(kw_only=True)
+class RecorderConfig(Settings, path="recorder"):
+    """Base of the recorders' settings."""
+
+
+@dataclass(kw_only=True)
+class CheckpointConfig(Settings, path="checkpoint"):
+    """What is kept of a run."""
+
+    keep: int = setting(3, "newest checkpoints kept, besides the best model", low=1)
+
+
+@dataclass(kw_only=True)
+class RunConfig(Settings):
+    """Everything that defines one run."""
+
+    seed: int = setting(0, "the one seed; all others follow from it", low=0)
+    name: str = setting("run", "names the folder of the run; <agent>_<env> from the command line")
+    device: Device = setting(Device.auto, "the learner's device; auto is CUDA where there is one")
+    imports: list[str] = setting([], "modules to import first, for components of your own")
+    run_dir: str | None = setting(
+        None, "where the run is written; null: outputs/<name>/<time>. A used one is refused"
+    )
+    resume: str | None = setting(
+        None, "auto: with a fixed run_dir, a finished run returns its score, others start again"
+    )
+    quiet: bool = setting(False, "prints warnings and errors only")
+    objective: Objective = setting(Objective.best, "what a job returns to a sweeper")
+
+    agent: AgentConfig
+    env: EnvConfig
+    step_processor: StepProcessorConfig
+    replay_buffer: ReplayBufferConfig
+    actor_manager: ActorManagerConfig
+    trainer: TrainerConfig
+    evaluator: EvaluatorConfig
+    recorder: dict[str, RecorderConfig] = field(default_factory=dict)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+
+    def __post_init__(self) -> None:
+        """The one place where settings of different groups are held against each other."""
+        super().__post_init__()
+        if self.resume not in (None, "auto"):
+            self.refuse("resume", self.resume, "must be null or auto")
+        if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:
+            self.refuse("name", self.name, "must be a plain folder name")
+        capacity = self.replay_buffer.capacity
+        if self.trainer.warmup_period > capacity:
+            self.trainer.refuse(
+                "warmup_period",
+                self.trainer.warmup_period,
+                f"must be at most replay_buffer.capacity ({capacity})",
+            )
+        known = [each.name for each in fields(self.env) if each.name != "num_envs"]
+        for key in self.evaluator.env:
+            if key not in known:
+                self.evaluator.refuse(
+                    f"env.{key}",
+                    self.evaluator.env[key],
+                    f"is no setting of env{did_you_mean(key, known)} "
+                    f"(allowed: {', '.join(known)}; one episode per environment is fixed)",
+                )

@@ -1,0 +1,94 @@
+"""The errors that border_cli expects; each knows the exit status of the command line.
+
+BorderError
+ ├── ConfigError             settings refused before anything is built        exit 2
+ │    └── MissingPackage     a chosen component needs a package               exit 2
+ ├── RunFailed               the run cannot go on                             exit 1
+ │    ├── ActorCrashed       an actor is past its restarts
+ │    ├── ActorHung          an actor did not stop by its deadline
+ │    ├── Stalled            somebody made no step for `stall_timeout_s`
+ │    └── NotFinite          a NaN or an infinity in data or loss
+ ├── Interrupted             the user or the system asked the run to stop     exit 128 + signal
+ └── CheckpointError         a run directory or checkpoint cannot be read     exit 2
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class BorderError(Exception):
+    """The root of every failure that is reported as a message, not as a stack trace."""
+
+    exit_status = 1
+
+
+class ConfigError(BorderError):
+    """A setting cannot mean anything; the message names it, its value and what is allowed."""
+
+    exit_status = 2
+
+
+class MissingPackage(ConfigError):
+    """A chosen component needs a package that is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str | None = None) -> None:
+        line = f'pip install "border-cli[{extra}]"' if extra else f"pip install {package}"
+        super().__init__(f"{what} needs the package {package}, which is not installed: {line}")
+
+
+class RunFailed(BorderError):
+    """The run ended before its budget; what was saved stays."""
+
+
+class ActorCrashed(RunFailed):
+    """An actor raised more often than it may be restarted; carries its first traceback."""
+
+    def __init__(self, actor_id: int, restarts: int, first_traceback: str) -> None:
+        self.actor_id = actor_id
+        self.first_traceback = first_traceback
+        super().__init__(
+            f"actor {actor_id} failed and its {restarts} restarts are used up "
+            f"(actor_manager.max_restarts). Its first failure:\n{first_traceback}"
+        )
+
+
+class ActorHung(RunFailed):
+    """An actor did not stop by its deadline; carries the stack of the thread that blocks."""
+
+    def __init__(self, actor_id: int, timeout_s: float, stack: str) -> None:
+        self.actor_id = actor_id
+        super().__init__(
+            f"actor {actor_id} did not stop within {timeout_s:g} s; it is here:\n{stack}"
+        )
+
+
+class Stalled(RunFailed):
+    """Somebody made no step for `trainer.stall_timeout_s`; carries the stacks of all threads."""
+
+
+class NotFinite(RunFailed):
+    """A NaN or an infinity; the message names the quantity and its step."""
+
+
+class Interrupted(BorderError):
+    """A signal asked the run to stop; everything under way was saved."""
+
+    def __init__(self, signum: int) -> None:
+        self.signum = signum
+        self.exit_status = 128 + signum
+        super().__init__(f"stopped by {signal.Signals(signum).name}")
+
+
+class CheckpointError(BorderError):
+    """A run directory or a checkpoint is missing, incomplete or not ours."""
+
+    exit_status = 2
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'gamma'?`, or nothing where no known word is near."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""

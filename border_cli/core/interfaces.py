@@ -1,0 +1,284 @@
+"""What the parts promise each other. A missing method is refused at construction."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import (
+    Array,
+    Batch,
+    Experience,
+    Metrics,
+    Snapshot,
+    Step,
+    Transitions,
+    Update,
+)
+
+
+class Policy(ABC):
+    """All of an agent that an actor may touch; owned by the one thread that acts with it."""
+
+    @abstractmethod
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        """Actions for N observations [N, …]: [N] int64, or [N, A] float32."""
+
+    @abstractmethod
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Acts with these weights and schedules from now on (Border's `sync_model`)."""
+
+    def bind_thread(self) -> None:  # noqa: B027 - most policies keep nothing per thread
+        """Sets what the calling thread must have before it acts."""
+
+
+class Agent(ABC):
+    """A learner's half of an algorithm; only the learner's thread calls it."""
+
+    @abstractmethod
+    def policy(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+        """A new policy with its own generator. `exploration` replaces the schedule by a constant."""
+
+    @abstractmethod
+    def update(self, batch: Batch) -> Update:
+        """One optimisation step on one batch."""
+
+    @property
+    @abstractmethod
+    def opt_steps(self) -> int:
+        """Optimisation steps made so far."""
+
+    @abstractmethod
+    def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
+        """Copies of what acting needs (Border's `model_info`)."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors, numbers, strings, and dicts and lists of these: readable with weights_only."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+
+    def bind_thread(self) -> None:  # noqa: B027 - an agent without torch keeps nothing per thread
+        """Sets what the learner's thread must have before it updates."""
+
+
+class Env(ABC):
+    """N environments that step together; owned by one thread."""
+
+    num_envs: int
+
+    @abstractmethod
+    def reset(self, seed: int) -> Array:
+        """Starts N episodes and returns what to act on first. [N, …]
+
+        Episode n of environment i, counted from this reset, depends on (seed, i, n) only.
+        """
+
+    @abstractmethod
+    def step(self, action: NDArray[Any]) -> Step:
+        """Acts once in each environment. A training env resets what ended; an evaluation env
+        leaves it still: it repeats its last observation with reward 0 and neither flag."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees the environments; may be called twice."""
+
+
+class EnvFactory(ABC):
+    """A picklable recipe for environments."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> EnvSpec:
+        """Spaces and time limit; the first call constructs one environment to read them."""
+
+    @abstractmethod
+    def make(self, *, training: bool, render: str | None = None) -> Env:
+        """A fresh environment of `num_envs`."""
+
+
+class StepProcessor(ABC):
+    """Turns the steps of one actor's environments into rows; owned by that actor."""
+
+    @abstractmethod
+    def process(self, step: Step) -> Transitions:
+        """M rows; 0 while an n-step window fills, several when an episode ends."""
+
+
+class ReplayBuffer(ABC):
+    """Rows to learn from; only the learner's thread calls it."""
+
+    @abstractmethod
+    def push(self, transitions: Transitions) -> None:
+        """Copies the rows in, over the oldest where it is full."""
+
+    @abstractmethod
+    def sample(self, batch_size: int) -> Batch:
+        """Draws rows with replacement. The batch's arrays are reused by the next call."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Rows stored now."""
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """Rows it can hold."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes allocated."""
+
+    @property
+    def uses_priorities(self) -> bool:
+        """Whether `update_priorities` should be called after each update."""
+        return False
+
+    def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:  # noqa: B027
+        """Tells how wrong the sampled rows were. [B], [B]"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorStats:
+    """What one actor did, over all its lives."""
+
+    actor_id: int
+    env_steps: int
+    samples: int  # rows that the learner received
+    duration_s: float
+    restarts: int
+    lost_samples: int  # rows that died with a crashed actor
+
+    @property
+    def samples_per_sec(self) -> float:
+        return self.samples / self.duration_s if self.duration_s > 0 else 0.0
+
+
+class ActorManager(ABC):
+    """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    @abstractmethod
+    def publish(self, snapshot: Snapshot) -> None:
+        """Makes these the newest weights; the first call lets the actors begin."""
+
+    @abstractmethod
+    def permit(self, samples_total: float) -> None:
+        """Lets the actors make rows until they have made so many in all; never takes back."""
+
+    @abstractmethod
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:
+        """What arrived, at once where something did, else within `timeout_s`.
+
+        Raises `ActorCrashed` once an actor is past its restarts.
+        """
+
+    @abstractmethod
+    def stop(self) -> list[Experience]:
+        """Ends acting and returns all that is under way; idempotent."""
+
+    @abstractmethod
+    def stats(self) -> list[ActorStats]:
+        """One entry per actor id; may be called at any time."""
+
+    @abstractmethod
+    def gauges(self) -> Metrics:
+        """Queue fill and the like, for records and the panel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The outcome of one evaluation."""
+
+    score: float  # mean undiscounted return; picks the best model
+    returns: tuple[float, ...]  # one per episode
+    lengths: tuple[int, ...]
+    metrics: Metrics  # with their `eval/` in front
+
+
+class Evaluator(ABC):
+    """Judges a policy; called by the learner's thread."""
+
+    @abstractmethod
+    def evaluate(self, policy: Policy) -> Evaluation:
+        """Runs greedy episodes; the same seeds every time. Raises what its `StopFlag` holds."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees its environments; may be called twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordStep:
+    """Where in the run a row of metrics belongs."""
+
+    opt_steps: int
+    env_steps: int
+    time_s: float  # since the run began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where the run stands, for whoever watches; sent several times a second, also in warm-up."""
+
+    step: RecordStep
+    phase: str  # warm-up, learning, evaluating, saving, stopping
+    samples_total: int
+    gauges: Metrics  # newest values of all metrics, those of the actor manager among them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """What a recorder must know of the run it records."""
+
+    name: str
+    run_dir: Path
+    max_opt_steps: int | None
+    max_env_steps: int | None
+    max_time_s: float | None
+    quiet: bool = False
+
+
+class Recorder(ABC):
+    """Takes metrics away; called by the learner's thread only.
+
+    An `OSError` of a recorder (a full disk) does not end a run: the trainer says so and counts it.
+    """
+
+    @abstractmethod
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        """Records one row. `final` marks the evaluation that only the end of a run makes."""
+
+    def show(self, progress: Progress) -> None:  # noqa: B027 - only a panel watches in between
+        """Shows where the run stands; nothing is recorded."""
+
+    def flush(self) -> None:  # noqa: B027 - unbuffered recorders have nothing to do
+        """Makes what was written readable by others."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Writes what is left; may be called twice."""
+
+
+Recorders = Sequence[Recorder]

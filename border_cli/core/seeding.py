@@ -1,0 +1,39 @@
+"""One seed, many independent streams. A stream depends on its own path only, so that adding an
+actor or an environment leaves all others as they were."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Branch(IntEnum):
+    """The first step of every path below the user's seed. Numbers are part of a run: never reuse."""
+
+    LEARNER = 0
+    REPLAY_BUFFER = 1
+    EVALUATION = 2
+    ACTOR = 3
+
+
+class ActorStream(IntEnum):
+    """The streams of one life of one actor."""
+
+    ENV = 0
+    EXPLORATION = 1
+
+
+def sequence(seed: int, *path: int) -> np.random.SeedSequence:
+    """The stream at `path`. Equals the children that `SeedSequence(seed).spawn` would give."""
+    return np.random.SeedSequence(seed, spawn_key=path)
+
+
+def derived_seed(seed: int, *path: int) -> int:
+    """An integer of 32 bits for whoever wants one (environments, torch)."""
+    return int(sequence(seed, *path).generate_state(1, np.uint32)[0])
+
+
+def generator(seed: int, *path: int) -> np.random.Generator:
+    """A generator at `path`."""
+    return np.random.Generator(np.random.PCG64(sequence(seed, *path)))

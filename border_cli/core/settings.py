@@ -1,0 +1,83 @@
+"""Settings that know their meaning and their range, so that help, checks and errors agree."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from border_cli.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Which numbers a setting may be; for a list, which each of its entries may be."""
+
+    low: float | None = None  # allowed itself
+    above: float | None = None  # not allowed itself
+    high: float | None = None  # allowed itself
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.low is None or value >= self.low)
+            and (self.above is None or value > self.above)
+            and (self.high is None or value <= self.high)
+            and value == value
+        )
+
+    def __str__(self) -> str:
+        parts = []
+        if self.low is not None:
+            parts.append(f"at least {self.low:g}")
+        if self.above is not None:
+            parts.append(f"above {self.above:g}")
+        if self.high is not None:
+            parts.append(f"at most {self.high:g}")
+        return " and ".join(parts) or "any number"
+
+
+def setting(
+    default: Any,
+    meaning: str,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+) -> Any:
+    """A dataclass field with its meaning, unit and range."""
+    bounds = Range(low=low, above=above, high=high)
+    bounded = (low, above, high) != (None, None, None)
+    metadata = {"meaning": meaning, "range": bounds if bounded else None}
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(kw_only=True)
+class Settings:
+    """Base of all settings. Refuses a number outside its range with the path that a user types."""
+
+    path: ClassVar[str] = ""
+
+    def __init_subclass__(cls, path: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if path is not None:
+            cls.path = path
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            bounds = each.metadata.get("range")
+            if bounds is not None:
+                self._check(each.name, getattr(self, each.name), bounds)
+
+    def _check(self, name: str, value: object, bounds: Range) -> None:
+        entries: Sequence[object] = value if isinstance(value, list) else [value]
+        for entry in entries:
+            if isinstance(entry, int | float) and entry not in bounds:
+                self.refuse(name, value, f"must be {bounds}")
+
+    def refuse(self, name: str, value: object, allowed: str) -> None:
+        """Raises the error of a setting that cannot be meant."""
+        where = f"{self.path}.{name}" if self.path else name
+        raise ConfigError(f"{where} {allowed}, got {value!r}")

@@ -1,0 +1,85 @@
+"""What an environment takes and gives, in numpy terms only. `env/` translates Gymnasium's spaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class BoxSpace:
+    """Real numbers or pixels. float64 spaces of an environment arrive as float32."""
+
+    shape: tuple[int, ...]
+    dtype: str  # a numpy name: float32, uint8, …
+    low: NDArray[Any]  # [shape]
+    high: NDArray[Any]  # [shape]
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteSpace:
+    """One of the integers 0 … n-1, as int64 without an axis of its own."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class MultiDiscreteSpace:
+    """Several integers, entry i in 0 … nvec[i]-1, as int64 [len(nvec)]."""
+
+    nvec: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DictSpace:
+    """Named parts; order of the keys is the order of concatenation."""
+
+    spaces: dict[str, BoxSpace | DiscreteSpace | MultiDiscreteSpace]
+
+
+LeafSpace: TypeAlias = BoxSpace | DiscreteSpace | MultiDiscreteSpace
+Space: TypeAlias = LeafSpace | DictSpace
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """What a component must know of an environment before it is built."""
+
+    id: str
+    observation: Space
+    action: LeafSpace
+    max_episode_steps: int | None  # the time limit, None where episodes need not end
+
+
+def _leaf_layout(space: LeafSpace) -> tuple[tuple[int, ...], str]:
+    match space:
+        case BoxSpace(shape=shape, dtype=dtype):
+            return shape, dtype
+        case DiscreteSpace():
+            return (), "int64"
+        case MultiDiscreteSpace(nvec=nvec):
+            return (len(nvec),), "int64"
+
+
+def allocate(space: Space, rows: int) -> Array:
+    """Uninitialised storage for `rows` values of the space.  [rows, …]"""
+    if isinstance(space, DictSpace):
+        return {key: _allocate_leaf(part, rows) for key, part in space.spaces.items()}
+    return _allocate_leaf(space, rows)
+
+
+def _allocate_leaf(space: LeafSpace, rows: int) -> NDArray[Any]:
+    shape, dtype = _leaf_layout(space)
+    return np.empty((rows, *shape), dtype=dtype)
+
+
+def row_nbytes(space: Space) -> int:
+    """Bytes of one value of the space."""
+    parts = space.spaces.values() if isinstance(space, DictSpace) else (space,)
+    layouts = [_leaf_layout(part) for part in parts]
+    return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in layouts)

@@ -1,0 +1,55 @@
+"""How a run is asked to end, and how a watchdog sees that a part is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class StopFlag:
+    """Set by a signal handler or the watchdog, looked at by the learner between two steps.
+
+    The first reason stays; later ones are ignored. Setting an attribute is atomic in Python, so
+    `request` is safe in a signal handler and in any thread.
+    """
+
+    def __init__(self) -> None:
+        self._reason: Exception | None = None
+
+    def request(self, reason: Exception) -> None:
+        """Asks the run to end by raising `reason` in the learner's thread."""
+        if self._reason is None:
+            self._reason = reason
+
+    @property
+    def requested(self) -> bool:
+        return self._reason is not None
+
+    def check(self) -> None:
+        """Raises the reason, if there is one."""
+        if self._reason is not None:
+            raise self._reason
+
+
+class Heartbeat:
+    """Signs of life of one part: written by the thread that runs it, read by the watchdog."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.beats = 0
+        self.waiting_for: str | None = None
+        self.thread_id: int | None = None  # whose stack to show
+
+    def beat(self) -> None:
+        """One step was made."""
+        self.beats += 1
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Within the block the part waits for another and cannot itself be blamed."""
+        self.waiting_for = what
+        try:
+            yield
+        finally:
+            self.waiting_for = None
+            self.beats += 1

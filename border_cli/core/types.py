@@ -1,0 +1,107 @@
+"""The values that travel between the parts. All are frozen; arrays in them are never written again.
+
+Shapes: M rows, B sampled rows, N environments of one actor, A action dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, SupportsFloat, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+# One observation stream: an array, or one array per key of a Dict space. Leading axis M, B or N.
+Array: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
+Metrics: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transitions:
+    """M rows of experience; each spans one step, or k steps after an n-step processor."""
+
+    obs: Array  # [M, …]
+    action: NDArray[Any]  # [M] int64, or [M, A] float32
+    reward: NDArray[np.float32]  # [M]  r1 + g r2 + … over the k steps of the row
+    discount: NDArray[np.float32]  # [M]  g**k, and 0 where the episode TERMINATED within the row
+    next_obs: Array  # [M, …]  the true successor, never a reset observation
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch(Transitions):
+    """B sampled rows. Valid until the buffer's next `sample`: it may reuse the arrays."""
+
+    weight: NDArray[np.float32]  # [B]  importance weights, all 1 where sampling is uniform
+    index: NDArray[np.int64]  # [B]  rows of the buffer, to send priorities to
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One finished training episode."""
+
+    score: float  # the undiscounted return
+    length: int  # env steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The answer of N environments to one action each."""
+
+    obs: Array  # [N, …]  what was acted on
+    action: NDArray[Any]  # [N] or [N, A]
+    reward: NDArray[np.float32]  # [N]
+    terminated: NDArray[np.bool_]  # [N]
+    truncated: NDArray[np.bool_]  # [N]
+    next_obs: Array  # [N, …]  the true successor, also at the end of an episode
+    act_obs: Array  # [N, …]  what to act on next: next_obs, or the first of a new episode
+    episodes: tuple[Episode, ...] = ()  # those that ended with this step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experience:
+    """What an actor sends to the learner in one message (Border's PushedItemMessage)."""
+
+    actor_id: int
+    opt_steps: int  # of the weights that acted last
+    env_steps: int  # actions taken since the previous message
+    transitions: Transitions
+    episodes: tuple[Episode, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What an actor needs of the agent, as real copies (Border's ModelInfo)."""
+
+    opt_steps: int  # of the agent when the copy was taken
+    env_steps: int  # of all actors, as the learner knew it: schedules of exploration follow it
+    warm_up: bool  # actors act uniformly at random while this is the newest
+    arrays: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """The outcome of one optimisation step, read lazily so that no step waits for a device."""
+
+    metrics: Mapping[str, SupportsFloat]  # names without the `train/` in front
+    td_error: Callable[[], NDArray[Any]]  # () -> [B], signed or absolute
+
+
+def map_array(function: Callable[[NDArray[Any]], NDArray[Any]], array: Array) -> Array:
+    """Applies `function` to the array, or to each array of a dict."""
+    if isinstance(array, dict):
+        return {key: function(value) for key, value in array.items()}
+    return function(array)
+
+
+def leaves(array: Array) -> list[NDArray[Any]]:
+    """The arrays of an observation, in the order of its keys."""
+    return list(array.values()) if isinstance(array, dict) else [array]
+
+
+def num_rows(array: Array) -> int:
+    """The length of the leading axis."""
+    return len(leaves(array)[0])

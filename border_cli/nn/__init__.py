@@ -1,0 +1,1 @@
+"""Networks, and what torch keeps per thread."""

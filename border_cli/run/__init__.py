@@ -1,0 +1,1 @@
+"""The run directory: what is written, and how it is read again."""

@@ -1,0 +1,1 @@
+"""From steps of environments to rows of the replay buffer."""

@@ -1,0 +1,19 @@
+"""Settings of the step processors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from border_cli.core.config import StepProcessorConfig
+from border_cli.core.settings import setting
+from border_cli.registry import STEP_PROCESSORS
+
+
+@dataclass(kw_only=True)
+class NStepConfig(StepProcessorConfig):
+    """n-step transitions; 1 is the one-step processor."""
+
+    n_steps: int = setting(1, "env steps that one row spans", low=1)
+
+
+STEP_PROCESSORS.register("n_step", NStepConfig, "border_cli.step_processor.n_step:NStep")

@@ -1,0 +1,1 @@
+"""The configuration groups that ship with border_cli, as package `border_cli.conf`."""
