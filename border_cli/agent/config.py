@@ -30,9 +30,7 @@ class DqnConfig(AgentConfig):
 
     hidden: list[int] = setting([256, 256], "units of each hidden layer of the Q-network", low=1)
     learning_rate: float = setting(5e-4, "of Adam", above=0)
-    max_grad_norm: float | None = setting(
-        10.0, "clips the norm of the gradient; null: off", above=0
-    )
+    max_grad_norm: float | None = setting(10.0, "clips the gradient's norm; null: off", above=0)
     double: bool = setting(False, "the online network chooses the next action (double Q-learning)")
     loss: Loss = setting(Loss.huber, "of the TD error: huber (threshold 1) or mse")
     target_interval: int = setting(

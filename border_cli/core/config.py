@@ -140,9 +140,7 @@ class TrainerConfig(Settings, path="trainer"):
                 "may be null only beside max_env_steps, max_time_s or stop_at_score",
             )
         if self.stop_at_score is not None and self.eval_interval == 0:
-            self.refuse(
-                "stop_at_score", self.stop_at_score, "needs evaluations (eval_interval > 0)"
-            )
+            self.refuse("stop_at_score", self.stop_at_score, "needs eval_interval above 0")
 
 
 @dataclass(kw_only=True)
@@ -152,7 +150,7 @@ class EvaluatorConfig(Settings, path="evaluator"):
     num_episodes: int = setting(20, "episodes per evaluation, side by side", low=1)
     max_episode_steps: int | None = setting(
         None,
-        "cuts an evaluation episode, in env steps; null: at the env's limit, else 10,000",
+        "cuts an evaluation episode, in env steps; null: the env's limit, else 10,000",
         low=1,
     )
     env: dict[str, Any] = setting({}, "values that replace those of env for evaluation")

@@ -61,7 +61,7 @@ class ActorHung(RunFailed):
     def __init__(self, actor_id: int, timeout_s: float, stack: str) -> None:
         self.actor_id = actor_id
         super().__init__(
-            f"actor {actor_id} did not stop within {timeout_s:g} s; it is here:\n{stack}"
+            f"actor {actor_id} did not stop within {timeout_s:g} s; its stack:\n{stack}"
         )
 
 

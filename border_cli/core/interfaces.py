@@ -45,7 +45,7 @@ class Agent(ABC):
 
     @abstractmethod
     def policy(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
-        """A new policy with its own generator. `exploration` replaces the schedule by a constant."""
+        """A new policy with its own generator. A number for `exploration` replaces the schedule."""
 
     @abstractmethod
     def update(self, batch: Batch) -> Update:

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Branch(IntEnum):
-    """The first step of every path below the user's seed. Numbers are part of a run: never reuse."""
+    """The first step of every path below the user's seed. The numbers are part of a run."""
 
     LEARNER = 0
     REPLAY_BUFFER = 1

@@ -1,4 +1,4 @@
-"""What an environment takes and gives, in numpy terms only. `env/` translates Gymnasium's spaces."""
+"""What an environment takes and gives, in numpy terms; `env/` translates Gymnasium's spaces."""
 
 from __future__ import annotations
 

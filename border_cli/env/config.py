@@ -17,7 +17,7 @@ class GymConfig(EnvConfig):
     kwargs: dict[str, Any] = setting({}, "arguments of the environment's constructor")
     wrappers: list[Any] = setting(
         [],
-        "names in gymnasium.wrappers, innermost first; {Name: {argument: value}} gives arguments",
+        "names in gymnasium.wrappers, innermost first, or {Name: {argument: value}}",
     )
 
 

@@ -1,0 +1,33 @@
+"""Asynchronous reinforcement learning from the shell.
+
+`compose`, `train` and `load_policy` are the whole Python interface; they are imported when used,
+so that the command line answers before torch is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from border_cli.api import Result, load_policy, train
+    from border_cli.config.compose import compose
+    from border_cli.core.config import RunConfig
+
+__version__ = "0.1.0"
+__all__ = ["Result", "RunConfig", "__version__", "compose", "load_policy", "train"]
+
+_HOMES = {
+    "compose": "border_cli.config.compose",
+    "train": "border_cli.api",
+    "load_policy": "border_cli.api",
+    "Result": "border_cli.api",
+    "RunConfig": "border_cli.core.config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
