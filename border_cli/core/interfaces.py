@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.stop import Heartbeat
 from border_cli.core.types import (
     Array,
     Batch,
@@ -40,12 +41,20 @@ class Policy(ABC):
         """Sets what the calling thread must have before it acts."""
 
 
+class PolicyFactory(Protocol):
+    """A picklable recipe for policies that any thread or process may use; holds no weights."""
+
+    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+        """A policy without weights. A number for `exploration` replaces the agent's schedule."""
+
+
 class Agent(ABC):
     """A learner's half of an algorithm; only the learner's thread calls it."""
 
+    @property
     @abstractmethod
-    def policy(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
-        """A new policy with its own generator. A number for `exploration` replaces the schedule."""
+    def policy_factory(self) -> PolicyFactory:
+        """How actors and evaluators make their policies."""
 
     @abstractmethod
     def update(self, batch: Batch) -> Update:
@@ -203,6 +212,10 @@ class ActorManager(ABC):
         """One entry per actor id; may be called at any time."""
 
     @abstractmethod
+    def heartbeats(self) -> list[Heartbeat]:
+        """One per actor, for the watchdog."""
+
+    @abstractmethod
     def gauges(self) -> Metrics:
         """Queue fill and the like, for records and the panel."""
 
@@ -227,6 +240,18 @@ class Evaluator(ABC):
     @abstractmethod
     def close(self) -> None:
         """Frees its environments; may be called twice."""
+
+
+class Checkpoints(Protocol):
+    """Where the trainer leaves what shall survive. An `OSError` does not end a run."""
+
+    def save(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
+        """Keeps a checkpoint named by `counters["opt_steps"]`, and drops the oldest."""
+
+    def save_best(
+        self, state: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
+    ) -> None:
+        """Replaces the best model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

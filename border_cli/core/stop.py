@@ -15,6 +15,7 @@ class StopFlag:
 
     def __init__(self) -> None:
         self._reason: Exception | None = None
+        self.noticed = False  # the learner has raised the reason
 
     def request(self, reason: Exception) -> None:
         """Asks the run to end by raising `reason` in the learner's thread."""
@@ -28,6 +29,7 @@ class StopFlag:
     def check(self) -> None:
         """Raises the reason, if there is one."""
         if self._reason is not None:
+            self.noticed = True
             raise self._reason
 
 

@@ -1,0 +1,96 @@
+"""Holds the actors to the number of samples that the learner permits."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from border_cli.actor_manager.channel import Closed
+
+_LOOK_AGAIN_S = 1.0
+
+
+class Gate:
+    """Leases samples to actors; the sum of leases never exceeds what the learner permits.
+
+    A waiting actor is woken only when `burst` samples are free: an actor that is woken for every
+    single sample makes the learner fight for the interpreter lock at every update (measured: 2 %
+    of its speed is left), one that is woken for a hundred costs it next to nothing. While the
+    learner itself waits there is nothing to protect, and one free sample is enough.
+    """
+
+    def __init__(self, burst: int) -> None:
+        self._burst = burst
+        self._permitted = 0.0
+        self._leased = 0
+        self.waiting = 0
+        self._urgent = False
+        self._changed = threading.Condition()
+        self.closed = False  # read by actors between two steps, without the lock
+
+    def permit(self, samples_total: float) -> None:
+        """Raises the number of samples that may exist in all; a smaller one changes nothing."""
+        if samples_total <= self._permitted:  # only the learner's thread writes it
+            return
+        with self._changed:
+            self._permitted = samples_total
+            if self.waiting and self._worth_waking():
+                self._changed.notify_all()
+
+    def urge(self, urgent: bool) -> None:
+        """Tells whether the learner waits for samples."""
+        with self._changed:
+            self._urgent = urgent
+            if self.waiting and self._worth_waking():
+                self._changed.notify_all()
+
+    def try_lease(self, want: int) -> int:
+        """Up to `want` samples, 0 where none is free or others wait already; raises `Closed`."""
+        with self._changed:
+            return self._take(0 if self.waiting else want)
+
+    def lease(self, want: int) -> int:
+        """Waits until it is worth it, then up to `want` samples; raises `Closed`."""
+        with self._changed:
+            self.waiting += 1
+            try:
+                while not self.closed and not self._worth_waking():
+                    self._changed.wait(_LOOK_AGAIN_S)
+                return self._take(want)
+            finally:
+                self.waiting -= 1
+
+    def give_back(self, samples: int) -> None:
+        """Returns leased samples that will never reach the learner (a negative number owes)."""
+        with self._changed:
+            self._leased -= samples
+            self._changed.notify_all()
+
+    def wait_closed(self, timeout_s: float) -> None:
+        """Pauses for `timeout_s`; raises `Closed` at once when the gate closes."""
+        with self._changed:
+            if self._changed.wait_for(lambda: self.closed, timeout_s):
+                raise Closed
+
+    def close(self) -> None:
+        """Wakes everyone; nothing is leased from now on."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+
+    def _worth_waking(self) -> bool:
+        return self._room() >= (1 if self._urgent else self._burst)
+
+    def _room(self) -> float:
+        return self._permitted - self._leased
+
+    def _take(self, want: int) -> int:
+        if self.closed:
+            raise Closed
+        room = self._room()
+        if room == math.inf:
+            return want
+        share = math.ceil(room / max(1, self.waiting))  # nobody who waits goes away empty
+        granted = max(0, min(want, share, math.floor(room)))
+        self._leased += granted
+        return granted

@@ -1,0 +1,85 @@
+"""What the managers that keep their actors in this process share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.gate import Gate
+from border_cli.actor_manager.weights import WeightSlot
+from border_cli.actor_manager.worker import Worker
+from border_cli.core.clock import Clock
+from border_cli.core.config import ActorManagerConfig
+from border_cli.core.interfaces import ActorManager, ActorStats
+from border_cli.core.stop import Heartbeat
+from border_cli.core.types import Experience, Snapshot
+
+Send = Callable[[Experience], None]
+
+
+class MakeActor(Protocol):
+    """Builds one life of one actor, in the thread that calls it."""
+
+    def __call__(
+        self,
+        config: ActorManagerConfig,
+        actor_id: int,
+        life: int,
+        *,
+        send: Send,
+        weights: WeightSlot,
+    ) -> Actor: ...
+
+
+class LocalActorManager(ActorManager):
+    """Owns the gate, the weight slot and one worker per actor; not who calls the workers."""
+
+    def __init__(self, config: ActorManagerConfig, *, make_actor: MakeActor, clock: Clock) -> None:
+        self.config = config
+        self._gate = Gate(burst=config.n_buffer)
+        self._weights = WeightSlot()
+        self._clock = clock
+        self._workers = [
+            Worker(
+                actor_id,
+                partial(self._make, make_actor),
+                max_restarts=config.max_restarts,
+                clock=clock,
+            )
+            for actor_id in range(config.num_actors)
+        ]
+
+    def _make(self, make_actor: MakeActor, actor_id: int, life: int) -> Actor:
+        return make_actor(self.config, actor_id, life, send=self._send, weights=self._weights)
+
+    def _send(self, message: Experience) -> None:
+        worker = self._workers[message.actor_id]
+        self._put(worker, message)
+        worker.delivered(len(message.transitions))
+
+    @abstractmethod
+    def _put(self, worker: Worker, message: Experience) -> None:
+        """Takes a message of the worker on its way to the learner."""
+
+    def _rebuild_later(self, worker: Worker) -> None:
+        """Handles the exception under way: gives its samples back, then waits before a new life."""
+        lost, delay_s = worker.failed()
+        self._gate.give_back(worker.balance + lost)
+        worker.balance = 0
+        with worker.heartbeat.waiting("its next life"):
+            self._gate.wait_closed(delay_s)
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self._weights.publish(snapshot)
+
+    def permit(self, samples_total: float) -> None:
+        self._gate.permit(samples_total)
+
+    def stats(self) -> list[ActorStats]:
+        return [worker.stats for worker in self._workers]
+
+    def heartbeats(self) -> list[Heartbeat]:
+        return [worker.heartbeat for worker in self._workers]

@@ -1,0 +1,90 @@
+"""The actor's side of the replay buffer: gathers rows and sends them in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.types import Array, Episode, Experience, Transitions
+
+
+class ReplayBufferProxy:
+    """Gathers at least `n_buffer` rows, then sends them; owned by one actor."""
+
+    def __init__(self, actor_id: int, n_buffer: int, send: Callable[[Experience], None]) -> None:
+        self._actor_id = actor_id
+        self._n_buffer = n_buffer
+        self._send = send
+        self._parts: list[Transitions] = []
+        self._episodes: list[Episode] = []
+        self._env_steps = 0
+        self.rows = 0  # gathered and not sent
+
+    def push(
+        self,
+        transitions: Transitions,
+        *,
+        env_steps: int,
+        episodes: tuple[Episode, ...],
+        opt_steps: int,
+    ) -> None:
+        """Adds what one step gave; `opt_steps` are those of the weights that acted."""
+        self._env_steps += env_steps
+        self._episodes.extend(episodes)
+        if len(transitions):
+            self._parts.append(transitions)
+            self.rows += len(transitions)
+            if self.rows >= self._n_buffer:
+                self.flush(opt_steps)
+
+    def flush(self, opt_steps: int) -> None:
+        """Sends what is there, if anything; may wait for room in the channel."""
+        if not self._env_steps:
+            return
+        message = Experience(
+            actor_id=self._actor_id,
+            opt_steps=opt_steps,
+            env_steps=self._env_steps,
+            transitions=concatenate(self._parts) if self._parts else _NO_ROWS,
+            episodes=tuple(self._episodes),
+        )
+        self._send(message)  # raises when the channel is closed: the rows then count as lost
+        self._parts, self._episodes = [], []
+        self._env_steps = self.rows = 0
+
+
+_NO_ROWS = Transitions(
+    obs=np.empty(0, np.float32),
+    action=np.empty(0, np.int64),
+    reward=np.empty(0, np.float32),
+    discount=np.empty(0, np.float32),
+    next_obs=np.empty(0, np.float32),
+)
+
+
+def concatenate(parts: list[Transitions]) -> Transitions:
+    """One block of rows; the single part itself where there is only one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Transitions(
+        obs=_join([part.obs for part in parts]),
+        action=np.concatenate([part.action for part in parts]),
+        reward=np.concatenate([part.reward for part in parts]),
+        discount=np.concatenate([part.discount for part in parts]),
+        next_obs=_join([part.next_obs for part in parts]),
+    )
+
+
+def _join(arrays: list[Array]) -> Array:
+    first = arrays[0]
+    if isinstance(first, dict):
+        return {key: np.concatenate([_of(array, key) for array in arrays]) for key in first}
+    return np.concatenate(arrays)  # type: ignore[arg-type]
+
+
+def _of(array: Array, key: str) -> NDArray[Any]:
+    assert isinstance(array, dict)
+    return array[key]

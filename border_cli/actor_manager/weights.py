@@ -1,0 +1,27 @@
+"""The slot that holds the newest weights for all actors of one process."""
+
+from __future__ import annotations
+
+from border_cli.core.types import Snapshot
+
+
+class WeightSlot:
+    """The newest snapshot and its version; the learner writes, actors read, nobody waits.
+
+    One reference to a tuple is replaced at a time, which is atomic in Python, and a snapshot never
+    changes: a reader has either the old pair or the new one.
+    """
+
+    def __init__(self) -> None:
+        self._newest: tuple[int, Snapshot | None] = (0, None)
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Makes it the newest."""
+        self._newest = (self._newest[0] + 1, snapshot)
+
+    def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
+        """The newest version and its snapshot, or None where `version` is the newest."""
+        newest, snapshot = self._newest
+        if newest == version or snapshot is None:
+            return None
+        return newest, snapshot

@@ -1,0 +1,203 @@
+"""From a RunConfig to the objects of a run; the only file that knows every group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from border_cli.actor_manager.factory import ActorFactory
+from border_cli.core.clock import Clock
+from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.interfaces import (
+    ActorManager,
+    Agent,
+    EnvFactory,
+    Evaluator,
+    Policy,
+    Recorders,
+    RunInfo,
+)
+from border_cli.core.seeding import Branch, derived_seed, generator
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.registry import (
+    ACTOR_MANAGERS,
+    AGENTS,
+    ENVS,
+    EVALUATORS,
+    RECORDERS,
+    REPLAY_BUFFERS,
+    STEP_PROCESSORS,
+    TRAINERS,
+)
+from border_cli.run.checkpoint import CheckpointStore
+from border_cli.trainer.base import Trainer
+from border_cli.trainer.post_step import PostStep
+from border_cli.trainer.recording import Recording
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """The objects of one run, built and not yet started."""
+
+    agent: Agent
+    actors: ActorManager
+    evaluator: Evaluator
+    evaluation_heartbeat: Heartbeat
+    post_step: PostStep
+    recording: Recording
+    trainer: Trainer
+
+
+def env_factory(config: RunConfig) -> EnvFactory:
+    """The recipe of the training environments."""
+    if config.env.id is None:
+        raise ConfigError("env.id must be given: choose a preset such as env=cartpole, or env.id=…")
+    factory: EnvFactory = ENVS.build(config.env)
+    return factory
+
+
+def evaluation_env_config(config: RunConfig) -> EnvConfig:
+    """`env` with the values that `evaluator.env` replaces; one episode per environment."""
+    changes = {**config.evaluator.env, "num_envs": config.evaluator.num_episodes}
+    return replace(config.env, **changes)
+
+
+def build_agent(config: RunConfig, spec: EnvSpec) -> Agent:
+    """The agent with its first weights."""
+    agent: Agent = AGENTS.build(
+        config.agent,
+        spec=spec,
+        device=config.device.value,
+        seed=derived_seed(config.seed, Branch.LEARNER),
+    )
+    return agent
+
+
+def build_evaluator(
+    config: RunConfig, *, seed: int | None = None, stop: StopFlag, heartbeat: Heartbeat
+) -> Evaluator:
+    """The evaluator; without `seed` its episodes are those of every evaluation of the run."""
+    branch = (Branch.EVALUATION,)
+    evaluator: Evaluator = EVALUATORS.build(
+        config.evaluator,
+        factory=ENVS.build(evaluation_env_config(config)),
+        seed=derived_seed(config.seed if seed is None else seed, *branch),
+        stop=stop,
+        heartbeat=heartbeat,
+    )
+    return evaluator
+
+
+def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders:
+    """The recorders in the order of the config."""
+    trainer = config.trainer
+    info = RunInfo(
+        name=config.name,
+        run_dir=run_dir,
+        max_opt_steps=trainer.max_opt_steps,
+        max_env_steps=trainer.max_env_steps,
+        max_time_s=trainer.max_time_s,
+        quiet=config.quiet,
+    )
+    return [RECORDERS.build(each, info=info, console=console) for each in config.recorder.values()]
+
+
+def evaluation_policy(config: RunConfig, agent: Agent) -> Policy:
+    """A policy for the evaluator; weights are loaded before each evaluation."""
+    return agent.policy_factory(generator(config.seed, Branch.EVALUATION, 1))
+
+
+def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
+    """The actors' settings as they are in effect: `trainer=sync` runs them in turn."""
+    if not TRAINERS.load(config.trainer).actors_in_turn:
+        return config.actor_manager
+    shared = {
+        each.name: getattr(config.actor_manager, each.name) for each in fields(ActorManagerConfig)
+    }
+    serial: ActorManagerConfig = ACTOR_MANAGERS.entry("serial").config_type(
+        **shared | {"n_buffer": 1}
+    )
+    return serial
+
+
+def assemble(
+    config: RunConfig,
+    *,
+    factory: EnvFactory,
+    run_dir: Path,
+    recorders: Recorders,
+    evaluator: Evaluator | None,
+    clock: Clock,
+    stop: StopFlag,
+    save_state: Callable[[Mapping[str, Any], Path], None],
+) -> Assembly:
+    """Builds everything; nothing runs yet. Large memory is allocated here."""
+    spec = factory.spec
+    agent = build_agent(config, spec)
+    heartbeat = Heartbeat("evaluation")
+    evaluator = evaluator or build_evaluator(config, stop=stop, heartbeat=heartbeat)
+    replay_buffer = REPLAY_BUFFERS.build(
+        config.replay_buffer, spec=spec, rng=generator(config.seed, Branch.REPLAY_BUFFER)
+    )
+    actors = _build_actors(config, agent, factory, clock)
+    recording = Recording(recorders, clock)
+    post_step = PostStep(
+        config.trainer,
+        agent=agent,
+        replay_buffer=replay_buffer,
+        actors=actors,
+        evaluator=evaluator,
+        evaluation_policy=evaluation_policy(config, agent),
+        checkpoints=CheckpointStore(run_dir, keep=config.checkpoint.keep, save_state=save_state),
+        recording=recording,
+        clock=clock,
+    )
+    trainer: Trainer = TRAINERS.build(
+        config.trainer,
+        agent=agent,
+        replay_buffer=replay_buffer,
+        actors=actors,
+        post_step=post_step,
+        batch_size=config.agent.batch_size,
+        slack=slack(config),
+        stop=stop,
+    )
+    return Assembly(
+        agent=agent,
+        actors=actors,
+        evaluator=evaluator,
+        evaluation_heartbeat=heartbeat,
+        post_step=post_step,
+        recording=recording,
+        trainer=trainer,
+    )
+
+
+def slack(config: RunConfig) -> int:
+    """How many samples the actors may be ahead: a full lease for each, and one to wake them."""
+    return max(2, config.actor_manager.num_actors) * config.actor_manager.n_buffer
+
+
+def _build_actors(
+    config: RunConfig, agent: Agent, factory: EnvFactory, clock: Clock
+) -> ActorManager:
+    make_actor = ActorFactory(
+        seed=config.seed,
+        env_factory=factory,
+        policy_factory=agent.policy_factory,
+        make_step_processor=partial(
+            STEP_PROCESSORS.build,
+            config.step_processor,
+            gamma=config.agent.gamma,
+            num_envs=config.env.num_envs,
+        ),
+    )
+    actors: ActorManager = ACTOR_MANAGERS.build(
+        actor_manager_config(config), make_actor=make_actor, clock=clock
+    )
+    return actors

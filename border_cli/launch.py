@@ -1,0 +1,179 @@
+"""One run, from its settings to its result: what the command and `train` share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from border_cli.assemble import Assembly, assemble, build_recorders, env_factory
+from border_cli.core.clock import Clock, MonotonicClock
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import Interrupted, Stalled
+from border_cli.core.interfaces import ActorStats, Agent, EnvFactory, Evaluator, Recorders
+from border_cli.core.stop import StopFlag
+from border_cli.nn.saving import save_state
+from border_cli.run.record import RunRecord, derived_seeds
+from border_cli.trainer.base import TrainerStats
+from border_cli.trainer.watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run leaves in the hands of its caller."""
+
+    agent: Agent
+    best_score: float
+    actor_stats: list[ActorStats]
+    trainer_stats: TrainerStats
+    run_dir: Path
+
+
+@dataclass(slots=True, kw_only=True)
+class Launch:
+    """What a caller may bring along; every part has a default."""
+
+    recorders: Recorders | None = None  # None: those of the config
+    evaluator: Evaluator | None = None  # None: that of the config
+    console: Any = None  # a rich console for the panel
+    stop: StopFlag = field(default_factory=StopFlag)
+    clock: Clock = field(default_factory=MonotonicClock)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # for run.json
+    on_start: Callable[[Assembly], None] | None = None
+    on_hung_learner: Callable[[Stalled], None] | None = None
+
+
+def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
+    """Runs to the end and returns the result; `run.json` tells the truth whatever happens."""
+    num_actors = config.actor_manager.num_actors
+    record = RunRecord(run_dir, seeds=derived_seeds(config.seed, num_actors), **options.facts)
+    record.write()
+    assembly: Assembly | None = None
+    try:
+        factory = env_factory(config)
+        with ExitStack() as cleanup:
+            assembly = _build(config, run_dir, options, factory, cleanup)
+            if options.on_start is not None:
+                options.on_start(assembly)
+            actor_stats = _train(config, assembly, options)
+    except BaseException as error:
+        _end(record, assembly, *_status_of(error))
+        raise
+    stats = trainer_stats(assembly)
+    _end(record, assembly, "done", _why_done(config, stats))
+    return Result(
+        agent=assembly.agent,
+        best_score=stats.best_score,
+        actor_stats=actor_stats,
+        trainer_stats=stats,
+        run_dir=run_dir,
+    )
+
+
+def _build(
+    config: RunConfig, run_dir: Path, options: Launch, factory: EnvFactory, cleanup: ExitStack
+) -> Assembly:
+    recorders = options.recorders
+    if recorders is None:
+        recorders = build_recorders(config, run_dir, options.console)
+    assembly = assemble(
+        config,
+        factory=factory,
+        run_dir=run_dir,
+        recorders=recorders,
+        evaluator=options.evaluator,
+        clock=options.clock,
+        stop=options.stop,
+        save_state=save_state,
+    )
+    cleanup.callback(assembly.recording.close)
+    cleanup.callback(assembly.evaluator.close)
+    return assembly
+
+
+def _train(config: RunConfig, assembly: Assembly, options: Launch) -> list[ActorStats]:
+    learner, evaluation = assembly.post_step.heartbeat, assembly.evaluation_heartbeat
+    watchdog = Watchdog(
+        [learner, evaluation, *assembly.actors.heartbeats()],
+        timeout_s=config.trainer.stall_timeout_s,
+        stop=options.stop,
+        clock=options.clock,
+        describe=lambda: _describe(assembly),
+        on_hung_learner=options.on_hung_learner or _interrupt_learner,
+    )
+    with watchdog, assembly.actors:
+        return assembly.trainer.train()
+
+
+def _describe(assembly: Assembly) -> str:
+    gauges = ", ".join(f"{key} {value:g}" for key, value in assembly.actors.gauges().items())
+    counters = assembly.post_step.counters
+    return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} opt steps"
+
+
+def _interrupt_learner(stalled: Stalled) -> None:
+    """The last resort of a Python caller: a hung main thread gets a KeyboardInterrupt."""
+    import _thread
+
+    log.critical("the learner's thread hangs and is interrupted: %s", stalled)
+    _thread.interrupt_main()
+
+
+def trainer_stats(assembly: Assembly) -> TrainerStats:
+    """What the learner did so far."""
+    post_step = assembly.post_step
+    counters, scores = post_step.counters, post_step.scores
+    return TrainerStats(
+        opt_steps=counters.opt_steps,
+        env_steps=counters.env_steps,
+        samples_total=counters.samples_total,
+        duration_s=post_step.elapsed_s,
+        evaluations=scores.evaluations,
+        best_score=scores.best,
+        best_opt_steps=scores.best_opt_steps,
+        last_score=scores.last,
+        save_failures=post_step.save_failures,
+        recorder_failures=assembly.recording.failures,
+    )
+
+
+def _status_of(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, Interrupted | KeyboardInterrupt):
+        return "interrupted", str(error) or "KeyboardInterrupt"
+    return "failed", f"{type(error).__name__}: {error}"
+
+
+def _why_done(config: RunConfig, stats: TrainerStats) -> str:
+    trainer = config.trainer
+    if trainer.max_opt_steps is not None and stats.opt_steps >= trainer.max_opt_steps:
+        return "max_opt_steps reached"
+    if trainer.max_env_steps is not None and stats.env_steps >= trainer.max_env_steps:
+        return "max_env_steps reached"
+    if trainer.max_time_s is not None and stats.duration_s >= trainer.max_time_s:
+        return "max_time_s reached"
+    return "stop_at_score reached"
+
+
+def _end(record: RunRecord, assembly: Assembly | None, status: str, reason: str) -> None:
+    facts: dict[str, Any] = {}
+    if assembly is not None:
+        stats = trainer_stats(assembly)
+        facts = {
+            "best_score": stats.best_score,
+            "best_opt_steps": stats.best_opt_steps,
+            "final_score": stats.last_score,
+            "opt_steps": stats.opt_steps,
+            "env_steps": stats.env_steps,
+            "samples_total": stats.samples_total,
+            "save_failures": stats.save_failures,
+            "recorder_failures": stats.recorder_failures,
+        }
+    try:
+        record.end(status, reason, **facts)
+    except OSError as error:
+        log.error("run.json could not be written: %s", error)

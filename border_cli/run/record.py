@@ -1,0 +1,120 @@
+"""`run.json`: what was run, where, with what, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from border_cli.core.seeding import ActorStream, Branch, derived_seed
+from border_cli.run.files import write_json
+
+PACKAGES = (
+    "border-cli",
+    "torch",
+    "gymnasium",
+    "numpy",
+    "hydra-core",
+    "omegaconf",
+    "tensorboard",
+    "rich",
+)
+
+
+class RunRecord:
+    """The document `run.json` of one run; rewritten whole at every change.
+
+    `status` is running, done, failed or interrupted. Owned by the thread that runs the command.
+    """
+
+    def __init__(self, run_dir: Path, **facts: Any) -> None:
+        self._path = run_dir / "run.json"
+        self.content: dict[str, Any] = {
+            "status": "running",
+            "exit_reason": None,
+            "pid": os.getpid(),
+            "started": _now(),
+            "ended": None,
+            "best_score": None,
+            "best_opt_steps": None,
+            "final_score": None,
+            "opt_steps": 0,
+            "env_steps": 0,
+            "samples_total": 0,
+            **facts,
+            "git": git_state(Path.cwd()),
+            "versions": versions(),
+            "machine": machine(),
+        }
+
+    def write(self) -> None:
+        """Writes it as it stands."""
+        write_json(self._path, self.content)
+
+    def end(self, status: str, reason: str, **facts: Any) -> None:
+        """Tells how the run ended; the first end stays."""
+        if self.content["status"] != "running":
+            return
+        self.content |= {"status": status, "exit_reason": reason, "ended": _now(), **facts}
+        self.write()
+
+
+def derived_seeds(seed: int, num_actors: int) -> dict[str, Any]:
+    """The seeds that follow from the one; the first life of each actor."""
+    return {
+        "seed": seed,
+        "learner": derived_seed(seed, Branch.LEARNER),
+        "replay_buffer": derived_seed(seed, Branch.REPLAY_BUFFER),
+        "evaluation": derived_seed(seed, Branch.EVALUATION),
+        "actor_envs": [
+            derived_seed(seed, Branch.ACTOR, actor_id, 0, ActorStream.ENV)
+            for actor_id in range(num_actors)
+        ],
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages a result depends on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Where the run happens."""
+    return {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "processor": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+    }
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """Commit and dirty flag of the user's repository; None where there is none or no git."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        dirty = bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": commit, "dirty": dirty}
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=5, check=True
+    )
+    return done.stdout.strip()
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

@@ -1,0 +1,66 @@
+"""What the learner counts, and the rates that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from border_cli.core.interfaces import ActorStats
+from border_cli.core.types import Episode, Experience
+
+
+@dataclass(slots=True, kw_only=True)
+class Counters:
+    """Owned by the learner's thread; saved with every checkpoint."""
+
+    opt_steps: int = 0
+    env_steps: int = 0  # actions of the actors whose messages arrived
+    samples_total: int = 0  # rows pushed into the replay buffer
+
+
+class Window:
+    """What happened since the last row of metrics; owned by the learner's thread."""
+
+    def __init__(self, now_s: float, counters: Counters) -> None:
+        self._counters = counters
+        self._actor_samples: dict[int, int] = {}
+        self._begin(now_s)
+
+    def _begin(self, now_s: float) -> None:
+        self._since_s = now_s
+        self._opt_steps = self._counters.opt_steps
+        self._samples = self._counters.samples_total
+        self._episodes: list[Episode] = []
+        self._lags: list[int] = []
+
+    def arrived(self, message: Experience) -> None:
+        """A message was taken in."""
+        self._episodes.extend(message.episodes)
+        self._lags.append(self._counters.opt_steps - message.opt_steps)
+
+    def close(self, now_s: float, actors: list[ActorStats]) -> dict[str, float]:
+        """The metrics of the window; a new one begins."""
+        counters = self._counters
+        span_s = max(now_s - self._since_s, 1e-9)
+        samples = counters.samples_total - self._samples
+        opt_steps = counters.opt_steps - self._opt_steps
+        metrics = {
+            "async/samples_total": float(counters.samples_total),
+            "async/samples_per_sec": samples / span_s,
+            "async/opt_steps_per_sec": opt_steps / span_s,
+        }
+        if opt_steps:
+            metrics["async/samples_per_opt_steps"] = samples / opt_steps
+        if self._lags:
+            metrics["async/weight_lag"] = float(np.mean(self._lags))
+        if self._episodes:
+            metrics["episode/return"] = float(np.mean([each.score for each in self._episodes]))
+            metrics["episode/length"] = float(np.mean([each.length for each in self._episodes]))
+        for each in actors:
+            made = each.samples - self._actor_samples.get(each.actor_id, 0)
+            metrics[f"actor/{each.actor_id}/samples_per_sec"] = made / span_s
+            self._actor_samples[each.actor_id] = each.samples
+        metrics["actor/restarts"] = float(sum(each.restarts for each in actors))
+        self._begin(now_s)
+        return metrics

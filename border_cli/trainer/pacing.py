@@ -1,0 +1,34 @@
+"""How many samples an optimisation step needs, and how far actors may run ahead."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacing:
+    """Ties samples to optimisation steps, so that learning does not depend on the machine's speed.
+
+    Update k + 1 needs `warmup_period + k * ratio` samples in all; actors may make up to `slack`
+    more. A ratio of None lets each go as fast as it can after the warm-up.
+    """
+
+    warmup_period: int
+    ratio: float | None
+    slack: (
+        int  # samples; at least one burst of the gate, else learner and actors wait for each other
+    )
+    max_env_steps: int | None = None
+
+    def may_update(self, samples_total: int, opt_steps: int) -> bool:
+        """Whether the next optimisation step may be made."""
+        due = opt_steps * self.ratio if self.ratio is not None else 0.0
+        return samples_total >= max(1.0, self.warmup_period + due)
+
+    def permitted(self, opt_steps: int) -> float:
+        """How many samples may exist in all once so many optimisation steps are made."""
+        limit = math.inf if self.max_env_steps is None else float(self.max_env_steps)
+        if self.ratio is None:
+            return limit
+        return min(limit, self.warmup_period + opt_steps * self.ratio + self.slack)

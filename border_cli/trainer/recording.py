@@ -1,0 +1,62 @@
+"""The recorders of a run as one; a full disk does not end a run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from border_cli.core.clock import Clock
+from border_cli.core.interfaces import Progress, Recorder, Recorders, RecordStep
+from border_cli.core.types import Metrics
+
+log = logging.getLogger(__name__)
+
+SHOW_EVERY_S = 0.2
+
+
+class Recording:
+    """Hands rows to every recorder; what one cannot write is said at once and counted."""
+
+    def __init__(self, recorders: Recorders, clock: Clock) -> None:
+        self._recorders = recorders
+        self._clock = clock
+        self._last_shown_s = -SHOW_EVERY_S
+        self.newest: dict[str, float] = {}  # of every metric ever written
+        self.failures = 0
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        """One row to every recorder."""
+        self.newest.update(metrics)
+        for recorder in self._recorders:
+            self._try(recorder, lambda each: each.write(step, metrics, final=final))
+
+    def due(self) -> bool:
+        """Whether the watchers should hear again how it goes."""
+        return self._clock.now_s() - self._last_shown_s >= SHOW_EVERY_S
+
+    def show(self, progress: Progress) -> None:
+        """Tells the watchers how it goes."""
+        self._last_shown_s = self._clock.now_s()
+        for recorder in self._recorders:
+            self._try(recorder, lambda each: each.show(progress))
+
+    def flush(self) -> None:
+        """Makes what was written readable by others."""
+        for recorder in self._recorders:
+            self._try(recorder, lambda each: each.flush())
+
+    def close(self) -> None:
+        """Closes every recorder, also after one of them failed."""
+        for recorder in self._recorders:
+            self._try(recorder, lambda each: each.close())
+
+    def _try(self, recorder: Recorder, action: Callable[[Recorder], None]) -> None:
+        try:
+            action(recorder)
+        except OSError as error:
+            self.failures += 1
+            if self.failures == 1 or self.failures % 100 == 0:
+                log.error(
+                    "%s could not write (%s); training goes on, %d failures so far",
+                    type(recorder).__name__, error, self.failures,
+                )  # fmt: skip

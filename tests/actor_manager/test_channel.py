@@ -1,0 +1,82 @@
+"""The bounded channel."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from fakes import OneStep
+
+from border_cli.actor_manager.channel import Channel, Closed
+from border_cli.actor_manager.proxy import ReplayBufferProxy
+from border_cli.core.types import Experience
+
+
+def message(number: int) -> Experience:
+    sent: list[Experience] = []
+    proxy = ReplayBufferProxy(number, 1, sent.append)
+    from fakes import CountingEnv
+
+    env = CountingEnv()
+    import numpy as np
+
+    step = env.step(np.zeros(1, np.int64))
+    proxy.push(OneStep().process(step), env_steps=1, episodes=(), opt_steps=0)
+    return sent[0]
+
+
+def ids(messages: list[Experience]) -> list[int]:
+    return [each.actor_id for each in messages]
+
+
+def test_messages_come_out_in_the_order_they_went_in() -> None:
+    channel = Channel(3)
+    for number in range(3):
+        channel.put(message(number))
+    assert channel.fill == 1.0
+    assert ids(channel.drain()) == [0, 1, 2]
+    assert channel.drain() == []
+    assert channel.fill == 0.0
+
+
+def test_a_full_channel_makes_the_producer_wait_for_room() -> None:
+    channel = Channel(1)
+    channel.put(message(0))
+    thread = threading.Thread(target=lambda: channel.put(message(1)), daemon=True)
+    thread.start()
+    arrived: list[int] = []
+    while len(arrived) < 2:
+        arrived += ids(channel.drain(5))
+    thread.join(5)
+    assert arrived == [0, 1]
+
+
+def test_closing_releases_a_producer_that_waits_and_keeps_what_is_inside() -> None:
+    channel = Channel(1)
+    channel.put(message(0))
+    outcome: list[str] = []
+
+    def put() -> None:
+        try:
+            channel.put(message(1))
+        except Closed:
+            outcome.append("closed")
+
+    thread = threading.Thread(target=put, daemon=True)
+    thread.start()
+    channel.close()
+    thread.join(5)
+    assert outcome == ["closed"]
+    assert ids(channel.drain(5)) == [0]
+    with pytest.raises(Closed):
+        channel.put(message(2))
+
+
+def test_a_waiting_consumer_is_woken_by_close() -> None:
+    channel = Channel(1)
+    arrived: list[list[Experience]] = []
+    thread = threading.Thread(target=lambda: arrived.append(channel.drain(60)), daemon=True)
+    thread.start()
+    channel.close()
+    thread.join(5)
+    assert arrived == [[]]

@@ -1,0 +1,204 @@
+"""What every backend promises."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from fakes import CountingEnv, FakeClock
+from managers import Built, count, receive, snapshot
+
+from border_cli.actor_manager import worker
+from border_cli.core.errors import ActorCrashed
+
+BACKENDS = ["serial", "thread"]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def raise_at(step: int) -> CountingEnv:
+    def on_step(count: int) -> None:
+        if count == step:
+            raise RuntimeError(f"the simulator broke at step {step}")
+
+    return CountingEnv(on_step=on_step)
+
+
+def test_actors_make_exactly_what_is_permitted(backend: str) -> None:
+    built = Built(backend, num_actors=3, n_buffer=7)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(50)
+        arrived = receive(manager, 50)
+        arrived += manager.stop()
+    assert count(arrived) == 50
+    assert sum(each.env_steps for each in arrived) == 50
+    stats = manager.stats()
+    assert sum(each.samples for each in stats) == 50
+    assert sum(each.env_steps for each in stats) == 50
+
+
+def test_the_rows_of_each_actor_arrive_complete_and_in_order(backend: str) -> None:
+    built = Built(backend, num_actors=3, n_buffer=4)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(100)
+        arrived = receive(manager, 100) + manager.stop()
+    for actor_id in range(3):
+        rows = [each.transitions.obs for each in arrived if each.actor_id == actor_id]
+        seen = np.concatenate(rows)[:, 0]
+        np.testing.assert_array_equal(seen, np.arange(len(seen)))
+
+
+def test_an_actor_that_is_held_back_sends_its_partly_filled_proxy(backend: str) -> None:
+    built = Built(backend, num_actors=1, n_buffer=100)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(100)
+        assert count(receive(manager, 100)) == 100
+        manager.permit(205)
+        assert count(receive(manager, 105)) == 105  # 100 in one message, 5 because it had to wait
+
+
+def test_nobody_acts_before_the_first_weights(backend: str) -> None:
+    built = Built(backend, num_actors=2)
+    with built.manager as manager:
+        assert manager.receive() == []
+        manager.publish(snapshot(opt_steps=7))
+        manager.permit(10)
+        receive(manager, 10)
+    assert all(policy.loaded[0].opt_steps == 7 for policy, _ in built.policies.made)
+
+
+def test_actors_load_only_newer_weights(backend: str) -> None:
+    built = Built(backend, num_actors=1, n_buffer=1)
+    with built.manager as manager:
+        for version in range(5):
+            manager.publish(snapshot(opt_steps=version))
+            manager.permit(2 * version + 2)
+            assert receive(manager, 2)[-1].opt_steps == version
+    policy, _ = built.policies.made[0]
+    assert [each.opt_steps for each in policy.loaded] == [0, 1, 2, 3, 4]
+
+
+def test_each_actor_gets_its_own_exploration_and_env_seed(backend: str) -> None:
+    built = Built(backend, num_actors=3, exploration=[0.0, 0.5, 1.0])
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(math.inf)
+        while not all(each.samples for each in manager.stats()):
+            manager.receive(0.1)
+    assert sorted(value for _, value in built.policies.made if value is not None) == [0, 0.5, 1]
+    seeds = [env.seeds[0] for env in built.envs.made if isinstance(env, CountingEnv)]
+    assert len(set(seeds)) == 3
+
+
+def test_a_stop_pushes_what_is_under_way(backend: str) -> None:
+    built = Built(backend, num_actors=1, n_buffer=1_000_000)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(math.inf)
+        arrived = manager.receive()  # lets the serial actor step once
+        while manager.stats()[0].env_steps < 1:
+            arrived += manager.receive(0.01)
+        arrived += manager.stop()
+    stats = manager.stats()[0]
+    assert count(arrived) == stats.env_steps == stats.samples > 0
+    assert manager.stop() == []
+
+
+def test_every_env_is_closed_at_the_end_also_after_an_error(backend: str) -> None:
+    built = Built(backend, num_actors=4)
+
+    def run() -> None:
+        with built.manager as manager:
+            manager.publish(snapshot())
+            manager.permit(math.inf)
+            receive(manager, 1_000)
+            raise KeyError("unrelated")
+
+    with pytest.raises(KeyError, match="unrelated"):
+        run()
+    assert all(env.closed for env in built.envs.made if isinstance(env, CountingEnv))
+
+
+def test_a_failed_actor_is_rebuilt_and_every_sample_accounted_for(backend: str) -> None:
+    lives = iter([raise_at(15), CountingEnv()])
+    built = Built(backend, lambda _: next(lives), num_actors=1, n_buffer=4)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(40)
+        arrived = receive(manager, 40) + manager.stop()
+    stats = manager.stats()[0]
+    assert stats.restarts == 1
+    assert stats.lost_samples == 2  # 14 rows were made, three messages of 4 were sent
+    assert stats.env_steps == 42
+    assert count(arrived) == stats.samples == 40
+    assert all(env.closed for env in built.envs.made if isinstance(env, CountingEnv))
+
+
+def test_a_new_life_has_a_new_seed(backend: str) -> None:
+    envs = [raise_at(1), CountingEnv()]
+    lives = iter(envs)
+    built = Built(backend, lambda _: next(lives), num_actors=1)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(5)
+        receive(manager, 5)
+    assert envs[0].seeds != envs[1].seeds
+
+
+def test_past_its_restarts_an_actor_ends_the_run_with_its_first_traceback(backend: str) -> None:
+    steps = iter([3, 1, 2])
+    built = Built(backend, lambda _: raise_at(next(steps)), num_actors=1, max_restarts=2)
+
+    def run() -> None:
+        with built.manager as manager:
+            manager.publish(snapshot())
+            manager.permit(math.inf)
+            while True:
+                manager.receive(5.0)
+
+    with pytest.raises(ActorCrashed, match="the simulator broke at step 3"):
+        run()
+    assert built.manager.stats()[0].restarts == 2
+
+
+def test_an_env_that_fails_to_build_counts_as_a_failed_life(backend: str) -> None:
+    def broken(_: int) -> CountingEnv:
+        raise OSError("no such simulator")
+
+    built = Built(backend, broken, num_actors=1, max_restarts=0)
+
+    def run() -> None:
+        with built.manager as manager:
+            manager.publish(snapshot())
+            manager.permit(10)
+            while True:
+                manager.receive(5.0)
+
+    with pytest.raises(ActorCrashed, match="no such simulator"):
+        run()
+
+
+def test_the_back_off_doubles_to_its_limit_and_is_reset_by_a_delivery() -> None:
+    def fail() -> CountingEnv:
+        raise RuntimeError("again")
+
+    one = worker.Worker(0, lambda _a, _b: fail(), max_restarts=100, clock=FakeClock())  # type: ignore[arg-type, return-value]
+
+    def next_delay_s() -> float:
+        try:
+            one.step()
+        except RuntimeError:
+            return one.failed()[1]
+        raise AssertionError("it cannot live")
+
+    delays = [next_delay_s() for _ in range(8)]
+    assert delays == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    one.delivered(1)
+    assert next_delay_s() == 0.1

@@ -1,0 +1,33 @@
+"""Every test runs under a watchdog and leaves no thread and no process behind."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pytest
+
+HANG_S = 120.0  # then all stacks are printed and the run of the tests ends
+GRACE_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    before = set(threading.enumerate())
+    faulthandler.dump_traceback_later(HANG_S, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(GRACE_S)
+    left = [thread.name for thread in set(threading.enumerate()) - before]
+    assert not left, f"threads left behind: {left}"
+    assert not multiprocessing.active_children()

@@ -1,0 +1,301 @@
+"""Small real classes that stand in for environments, agents and their surroundings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.interfaces import (
+    Agent,
+    Env,
+    EnvFactory,
+    Evaluation,
+    Evaluator,
+    Policy,
+    Progress,
+    Recorder,
+    RecordStep,
+    ReplayBuffer,
+    StepProcessor,
+)
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.types import (
+    Array,
+    Batch,
+    Episode,
+    Metrics,
+    Snapshot,
+    Step,
+    Transitions,
+    Update,
+)
+
+SPEC = EnvSpec(
+    id="Counting",
+    observation=BoxSpace((1,), "float32", np.zeros(1, np.float32), np.full(1, 1e9, np.float32)),
+    action=DiscreteSpace(2),
+    max_episode_steps=None,
+)
+
+
+class FakeClock:
+    """A clock that moves only when told."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now_s(self) -> float:
+        return self.time_s
+
+
+class CountingEnv(Env):
+    """Observes how many steps were made since it was built; an episode lasts `episode` steps."""
+
+    def __init__(
+        self,
+        *,
+        num_envs: int = 1,
+        episode: int = 10,
+        on_step: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.num_envs = num_envs
+        self.closed = False
+        self.seeds: list[int] = []
+        self._episode = episode
+        self._on_step = on_step
+        self._count = 0
+
+    def _obs(self) -> NDArray[Any]:
+        return np.full((self.num_envs, 1), self._count, np.float32)
+
+    def reset(self, seed: int) -> Array:
+        self.seeds.append(seed)
+        return self._obs()
+
+    def step(self, action: NDArray[Any]) -> Step:
+        obs = self._obs()
+        self._count += 1
+        self._on_step(self._count)
+        ended = self._count % self._episode == 0
+        return Step(
+            obs=obs,
+            action=action,
+            reward=np.ones(self.num_envs, np.float32),
+            terminated=np.full(self.num_envs, ended),
+            truncated=np.zeros(self.num_envs, bool),
+            next_obs=self._obs(),
+            act_obs=self._obs(),
+            episodes=(Episode(float(self._episode), self._episode),) * self.num_envs
+            if ended
+            else (),
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class CountingEnvFactory(EnvFactory):
+    """Hands out `make_env(k)` for the k-th environment."""
+
+    make_env: Callable[[int], Env] = lambda _: CountingEnv()
+    made: list[Env] = field(default_factory=list)
+    lock: Any = field(default_factory=threading.Lock)
+
+    @property
+    def spec(self) -> EnvSpec:
+        return SPEC
+
+    def make(self, *, training: bool, render: str | None = None) -> Env:
+        del training, render
+        with self.lock:
+            env = self.make_env(len(self.made))
+            self.made.append(env)
+        return env
+
+
+class OneStep(StepProcessor):
+    """Rows of one step."""
+
+    def process(self, step: Step) -> Transitions:
+        return Transitions(
+            obs=step.obs,
+            action=step.action,
+            reward=step.reward,
+            discount=np.where(step.terminated, 0.0, 0.99).astype(np.float32),
+            next_obs=step.next_obs,
+        )
+
+
+class FakePolicy(Policy):
+    """Always action 0; remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.loaded: list[Snapshot] = []
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        assert isinstance(obs, np.ndarray)
+        assert self.loaded, "acted before any weights came"
+        del explore
+        return np.zeros(len(obs), np.int64)
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        self.loaded.append(snapshot)
+
+
+class FakePolicyFactory:
+    """Keeps every policy it made, and with which exploration."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[FakePolicy, float | None]] = []
+
+    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+        del rng
+        policy = FakePolicy()
+        self.made.append((policy, exploration))
+        return policy
+
+
+class FakeAgent(Agent):
+    """Counts its updates; `loss(k)` is what update number k reports."""
+
+    def __init__(self, loss: Callable[[int], float] = lambda _: 0.5) -> None:
+        self.batches: list[Batch] = []
+        self.factory = FakePolicyFactory()
+        self._loss = loss
+        self._opt_steps = 0
+
+    @property
+    def policy_factory(self) -> FakePolicyFactory:
+        return self.factory
+
+    def update(self, batch: Batch) -> Update:
+        self._opt_steps += 1
+        self.batches.append(batch)
+        loss = self._loss(self._opt_steps)
+        return Update(metrics={"loss": loss}, td_error=lambda: np.zeros(len(batch)))
+
+    @property
+    def opt_steps(self) -> int:
+        return self._opt_steps
+
+    def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
+        arrays = {"w": np.full(1, self._opt_steps)}
+        return Snapshot(
+            opt_steps=self._opt_steps, env_steps=env_steps, warm_up=warm_up, arrays=arrays
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"opt_steps": self._opt_steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._opt_steps = state["opt_steps"]
+
+
+class ListBuffer(ReplayBuffer):
+    """Remembers every row in the order of its arrival."""
+
+    def __init__(self, capacity: int = 1_000_000) -> None:
+        self.pushed: list[Transitions] = []
+        self._capacity = capacity
+        self._rows = 0
+
+    def push(self, transitions: Transitions) -> None:
+        self.pushed.append(transitions)
+        self._rows += len(transitions)
+
+    def sample(self, batch_size: int) -> Batch:
+        one = self.pushed[-1]
+        index = np.zeros(batch_size, np.int64)
+        assert isinstance(one.obs, np.ndarray)
+        assert isinstance(one.next_obs, np.ndarray)
+        return Batch(
+            obs=one.obs[index],
+            action=one.action[index],
+            reward=one.reward[index],
+            discount=one.discount[index],
+            next_obs=one.next_obs[index],
+            weight=np.ones(batch_size, np.float32),
+            index=index,
+        )
+
+    def __len__(self) -> int:
+        return min(self._rows, self._capacity)
+
+    @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    @property
+    def nbytes(self) -> int:
+        return 0
+
+
+class ScriptedEvaluator(Evaluator):
+    """Gives the scores of a list, the last one for ever."""
+
+    def __init__(self, scores: list[float] | None = None) -> None:
+        self.scores = scores or [1.0]
+        self.policies: list[int] = []  # opt steps of what was judged
+        self.closed = False
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        assert isinstance(policy, FakePolicy)
+        self.policies.append(policy.loaded[-1].opt_steps)
+        score = self.scores[min(len(self.policies), len(self.scores)) - 1]
+        return Evaluation(
+            score=score, returns=(score,), lengths=(1,), metrics={"eval/return": score}
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class ListRecorder(Recorder):
+    """Keeps all rows; `fail` makes it raise."""
+
+    def __init__(self, fail: Callable[[], None] = lambda: None) -> None:
+        self.rows: list[tuple[RecordStep, dict[str, float], bool]] = []
+        self.shown: list[Progress] = []
+        self.closed = False
+        self._fail = fail
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        self._fail()
+        self.rows.append((step, dict(metrics), final))
+
+    def show(self, progress: Progress) -> None:
+        self.shown.append(progress)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def of(self, name: str) -> list[tuple[int, float]]:
+        """(opt_steps, value) of every row that has the metric."""
+        return [(step.opt_steps, row[name]) for step, row, _ in self.rows if name in row]
+
+
+class MemoryCheckpoints:
+    """Remembers what was saved."""
+
+    def __init__(self, fail: Callable[[], None] = lambda: None) -> None:
+        self.saved: list[int] = []
+        self.best: list[tuple[int, float]] = []
+        self._fail = fail
+
+    def save(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
+        self._fail()
+        assert state["opt_steps"] == counters["opt_steps"]
+        self.saved.append(int(counters["opt_steps"]))
+
+    def save_best(
+        self, state: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
+    ) -> None:
+        self._fail()
+        assert state["opt_steps"] == counters["opt_steps"]
+        self.best.append((int(counters["opt_steps"]), evaluation.score))
