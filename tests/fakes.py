@@ -175,9 +175,9 @@ class FakeAgent(Agent):
         return self.factory
 
     def update(self, batch: Batch) -> Update:
+        loss = self._loss(self._opt_steps + 1)
         self._opt_steps += 1
         self.batches.append(batch)
-        loss = self._loss(self._opt_steps)
         return Update(metrics={"loss": loss}, td_error=lambda: np.zeros(len(batch)))
 
     @property

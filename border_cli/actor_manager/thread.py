@@ -25,8 +25,8 @@ MESSAGES_PER_ACTOR = 2  # that may wait for the learner
 class ThreadActorManager(LocalActorManager):
     """Runs N actors between `__enter__` and `__exit__`; none outlives the `with` block.
 
-    An actor that is past its restarts closes the gate. The others then send what they have, and
-    `receive` raises `ActorCrashed` with the first actor's own traceback once that has arrived.
+    An actor that is past its restarts closes the gate: the others send what they have and end, and
+    `receive` raises `ActorCrashed` with the first traceback of the one that failed.
     A thread that does not stop is a daemon, abandoned and named by `ActorHung`.
     """
 
@@ -64,12 +64,13 @@ class ThreadActorManager(LocalActorManager):
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
         arrived = self._channel.drain()
-        if not arrived and timeout_s > 0:
+        if arrived:
+            return arrived
+        self._raise_if_crashed()
+        if timeout_s > 0:
             self._gate.urge(True)
             arrived = self._channel.drain(timeout_s)
             self._gate.urge(False)
-        if not arrived:  # what others have sent is taken in before the error ends the run
-            self._raise_if_crashed()
         return arrived
 
     def stop(self) -> list[Experience]:

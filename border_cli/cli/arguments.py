@@ -1,0 +1,104 @@
+"""What was typed after `border-train`: flags and overrides, in any order."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from border_cli.core.errors import ConfigError
+
+FLAGS = (
+    ("-m, --multirun", "a job for each combination of values: seed=0,1,2 agent=dqn,random"),
+    ("-cd, --config-dir DIR", "a folder of your own, before ours; $BORDER_CONFIG_PATH holds more"),
+    ("-cn, --config-name NAME", "begins with another file than config.yaml, such as a saved one"),
+    ("-c, --cfg job|hydra|all", "shows the settings instead of running"),
+    ("    --resolve", "with --cfg job: complete, and a file that runs again by itself"),
+    ("-p, --package KEY", "with --cfg: shows this part alone"),
+    ("-i, --info [WHAT]", "what Hydra searched and composed: all, defaults, searchpath, …"),
+    ("-sc, --shell-completion", 'eval "$(border-train -sc install=bash)"; also zsh, fish'),
+    ("-h, --help", "this text; with agent=dqn and the like, their settings"),
+    ("    --hydra-help", "what Hydra can do besides"),
+    ("    --version", "the version"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """The command line, taken apart."""
+
+    overrides: list[str]
+    config_dirs: list[str]
+    config_name: str
+    multirun: bool
+    cfg: str | None
+    resolve: bool
+    package: str | None
+    info: str | None
+    shell_completion: bool
+    help: bool
+    hydra_help: bool
+    version: bool
+
+    def for_hydra(self, overrides: Sequence[str]) -> list[str]:
+        """Flags first, as Hydra's own parser wants them; folders reach it another way."""
+        flags = ["--config-name", self.config_name]
+        flags += ["--multirun"] if self.multirun else []
+        flags += ["--hydra-help"] if self.hydra_help else []
+        flags += ["--cfg", self.cfg] if self.cfg else []
+        flags += ["--resolve"] if self.resolve else []
+        flags += ["--package", self.package] if self.package else []
+        flags += [f"--info={self.info}"] if self.info else []
+        return [*flags, *overrides]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Refuses as every other setting is refused, with status 2."""
+        unknown = re.search(r"unrecognized arguments: --?([\w.]+=\S+)", message)
+        hint = f"; settings are written without dashes: {unknown.group(1)}" if unknown else ""
+        raise ConfigError(f"{message}{hint} (border-train --help lists the flags)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="border-train", add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("-cd", "--config-dir", action="append", default=[])
+    parser.add_argument("-cn", "--config-name", default="config")
+    parser.add_argument("-m", "--multirun", action="store_true")
+    parser.add_argument("-r", "--run", action="store_true")
+    parser.add_argument("-c", "--cfg", choices=["job", "hydra", "all"])
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("-p", "--package")
+    whats = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=whats)
+    parser.add_argument("-sc", "--shell-completion", action="store_true")
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--hydra-help", action="store_true")
+    parser.add_argument("--version", action="store_true")
+    return parser
+
+
+def read_arguments(argv: Sequence[str]) -> Arguments:
+    """Takes a command line apart; raises ConfigError for a flag that does not exist."""
+    found = _parser().parse_intermixed_args(list(argv))
+    if found.multirun and (found.cfg or found.info):
+        raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
+    if found.resolve and not found.cfg:
+        raise ConfigError("--resolve belongs to --cfg")
+    return Arguments(
+        overrides=found.overrides,
+        config_dirs=found.config_dir,
+        config_name=found.config_name.removesuffix(".yaml"),
+        multirun=found.multirun,
+        cfg=found.cfg,
+        resolve=found.resolve,
+        package=found.package,
+        info=found.info,
+        shell_completion=found.shell_completion,
+        help=found.help,
+        hydra_help=found.hydra_help,
+        version=found.version,
+    )

@@ -1,0 +1,81 @@
+"""Hands a checked command over to Hydra, which makes the folders and calls each job."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from border_cli.config.compose import Composer, Job, as_typed
+from border_cli.config.frozen import resolved_yaml
+from border_cli.config.job import JobContext
+from border_cli.config.loader import VERSION_BASE
+from border_cli.config.provenance import tuned_file
+from border_cli.config.search_path import OURS, user_first
+from border_cli.core.config import RunConfig
+
+RunJob = Callable[[RunConfig, JobContext], float]
+
+
+class Task:
+    """What Hydra calls for each job: the checked settings go to `run_job`, its score to Hydra.
+
+    A job that was not checked beforehand, because its sweeper invented it, is composed now.
+    """
+
+    def __init__(
+        self,
+        composer: Composer,
+        checked: Sequence[Job],
+        run_job: RunJob,
+        *,
+        command: list[str],
+        import_paths: list[str],
+    ) -> None:
+        self._composer = composer
+        self._checked = {(job.overrides, job.number): job for job in checked}
+        self._run_job = run_job
+        self._command = command
+        self._import_paths = import_paths
+
+    def __call__(self, composed: DictConfig) -> float:  # noqa: ARG002 - `Job` holds it, checked
+        told = HydraConfig.get()
+        overrides = as_typed(told.overrides.task)
+        number = None if OmegaConf.is_missing(told.job, "num") else told.job.num
+        job = self._checked.get((tuple(overrides), number))
+        if job is None:
+            job = self._composer.job([*as_typed(told.overrides.hydra), *overrides], number)
+        context = JobContext(
+            run_dir=Path(told.runtime.output_dir),
+            overrides=overrides,
+            sources=job.sources,
+            tuned=tuned_file(job.sources),
+            resolved=resolved_yaml(job.config),
+            command=self._command,
+            job_number=number,
+            import_paths=self._import_paths,
+        )
+        return self._run_job(job.config, context)
+
+
+def launch(task: Callable[[DictConfig], float], argv: list[str], folders: Sequence[str]) -> None:
+    """Runs Hydra's own entry point with this command line."""
+    decorated = hydra.main(config_path=OURS, config_name="config", version_base=VERSION_BASE)
+    with user_first(folders), _command_line(argv):
+        decorated(task)()
+
+
+@contextmanager
+def _command_line(argv: list[str]) -> Iterator[None]:
+    """Hydra reads sys.argv itself."""
+    before = sys.argv
+    sys.argv = [before[0], *argv]
+    try:
+        yield
+    finally:
+        sys.argv = before

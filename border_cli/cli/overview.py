@@ -1,0 +1,76 @@
+"""`border-train --help`: read from folders and dataclasses, without Hydra, hence at once."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from border_cli.cli.arguments import FLAGS
+from border_cli.core.config import RunConfig
+
+ABOUT = """\
+border-train [FLAGS] [GROUP=OPTION …] [SETTING=VALUE …]
+
+Trains a reinforcement learning agent: actors sample while a learner learns. A run leaves a folder
+with checkpoints, the best model, its settings, a log and TensorBoard events."""
+
+EXAMPLES = (
+    ("border-train agent=dqn env=cartpole", "trains; nothing else is needed"),
+    ("border-train agent=dqn --help", "every setting of agent=dqn, its default and its range"),
+    ("border-train env=acrobot agent.gamma=0.95 --cfg job --resolve", "shows what would run"),
+    ("border-train -m env=cartpole,acrobot seed=0,1,2", "six runs, one after another"),
+    ("border-train -cd my_conf experiment=mine", "settings kept in a folder of yours"),
+)
+
+_DEFAULT = re.compile(r"^\s*- (?:optional )?(\w+): (.+)$", re.MULTILINE)
+
+
+def overview(config_dirs: Sequence[str]) -> str:
+    """The whole text."""
+    folders = _folders(config_dirs)
+    parts = [
+        ABOUT,
+        "GROUPS, and what each offers (* where nothing is said)\n" + _groups(folders),
+        "SETTINGS of every run; those of a group: border-train agent=dqn --help\n" + _settings(),
+        "FLAGS, anywhere in the line\n" + _table(FLAGS),
+        "EXAMPLES\n" + _table(EXAMPLES),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _folders(config_dirs: Sequence[str]) -> list[Traversable]:
+    variable = os.environ.get("BORDER_CONFIG_PATH", "").split(os.pathsep)
+    own = [Path(each) for each in (*config_dirs, *variable) if each]
+    return [*(each for each in own if each.is_dir()), importlib.resources.files("border_cli.conf")]
+
+
+def _groups(folders: Sequence[Traversable]) -> str:
+    primary = folders[-1].joinpath("config.yaml").read_text(encoding="utf-8")
+    rows = []
+    for group, default in _DEFAULT.findall(primary):
+        chosen = re.findall(r"\w+", default)
+        names = sorted({name for folder in folders for name in _options(folder, group)})
+        rows.append((group, ", ".join(f"{name}*" if name in chosen else name for name in names)))
+    return _table(rows)
+
+
+def _options(folder: Traversable, group: str) -> list[str]:
+    there = folder.joinpath(group)
+    if not there.is_dir():
+        return []
+    return [each.name[:-5] for each in there.iterdir() if each.name.endswith(".yaml")]
+
+
+def _settings() -> str:
+    own = [each for each in fields(RunConfig) if "meaning" in each.metadata]
+    return _table([(each.name, each.metadata["meaning"]) for each in own])
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    width = max(len(left) for left, _ in rows)
+    return "\n".join(f"  {left:<{width}}  {right}" for left, right in rows)

@@ -1,0 +1,130 @@
+"""No silent typo: what plain Hydra lets pass is refused, with file and nearest name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from border_cli.config.kinds import expected, nearest
+from border_cli.config.loader import Part, shown
+from border_cli.config.schemas import group_base
+from border_cli.core.config import RecorderConfig, RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.registry import GROUPS
+
+
+def typed(config: DictConfig, parts: Sequence[Part]) -> DictConfig:
+    """The composition as a RunConfig; a primary configuration of the user may lack the schema."""
+    if OmegaConf.get_type(config) is RunConfig:
+        return config
+    root: DictConfig = OmegaConf.structured(RunConfig)
+    hydra = config._get_node("hydra")
+    rest = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    try:
+        root.merge_with(rest)
+    except OmegaConfBaseException as error:
+        key = str(error.full_key or error.key)
+        raise ConfigError(f"{where(key, parts)}{_refused(error, key)}") from error
+    root._set_flag("struct", False)
+    root._set_item_impl("hydra", hydra)
+    return root
+
+
+def _refused(error: OmegaConfBaseException, key: str) -> str:
+    kind, name = error.object_type, key.rpartition(".")[2]
+    if not isinstance(kind, type) or not is_dataclass(kind):
+        return f"{key}: {str(error).splitlines()[0]}"
+    if name not in {each.name for each in fields(kind)}:
+        return f"{key}: {no_setting(kind, key.rpartition('.')[0], name)}"
+    return f"{key} must be {expected(kind, name)}"
+
+
+def refuse_unknown(config: DictConfig, parts: Sequence[Part]) -> None:
+    """Refuses every key that its dataclass lacks: `+agent.gama=1` passes Hydra and OmegaConf."""
+    for path, kind, key in _unknown(config, ""):
+        full = f"{path}.{key}" if path else key
+        raise ConfigError(f"{where(full, parts)}{full}: {no_setting(kind, path, key)}")
+
+
+def _unknown(node: DictConfig, path: str) -> Iterator[tuple[str, type[Any], str]]:
+    kind = OmegaConf.get_type(node)
+    if kind is not None and is_dataclass(kind):
+        known = {each.name for each in fields(kind)} | ({"hydra"} if not path else set())
+        yield from ((path, kind, str(key)) for key in node if key not in known)
+    for key in map(str, node):
+        child = node._get_node(key)
+        if isinstance(child, DictConfig) and key != "hydra" and not _empty(child):
+            yield from _unknown(child, f"{path}.{key}" if path else str(key))
+
+
+def _empty(node: DictConfig) -> bool:
+    return bool(node._is_none() or node._is_missing() or node._is_interpolation())
+
+
+def no_setting(kind: type[Any], path: str, key: str) -> str:
+    """What is said of an unknown key: the nearest name, and all that exist there."""
+    known = [each.name for each in fields(kind)]
+    known_here = ", ".join(known)
+    return f"there is no such setting{nearest(key, known)} {path or 'A run'} has: {known_here}"
+
+
+def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
+    """Refuses a group whose file did not begin with a schema: no component is named then."""
+    for group, registry in GROUPS.items():
+        node = config._get_node(group)
+        assert isinstance(node, DictConfig)
+        if node._is_missing() or node._is_none():
+            raise ConfigError(f"no {group} is chosen: {group}=NAME")
+        kinds = [entry.config_type for entry in registry]
+        single = group_base(group) is not RecorderConfig
+        if not single and is_dataclass(OmegaConf.get_type(node)):
+            raise ConfigError(without_schema(group, parts))
+        members = [node] if single else [node._get_node(key) for key in node]
+        if any(OmegaConf.get_type(member) not in kinds for member in members):
+            raise ConfigError(without_schema(group, parts))
+
+
+def without_schema(group: str, parts: Sequence[Part]) -> str:
+    """How a file of a group must begin, for one that names no component."""
+    file = next(
+        (part for part in reversed(parts) if part.path.startswith(f"{group}/") and part.file), None
+    )
+    several = group_base(group) is RecorderConfig
+    header = f"the line `# @package {group}.NAME` and " if several else ""
+    place = f"{shown(file.file)}: " if file and file.file else ""
+    return (
+        f"{place}the file must begin with {header}`defaults: [/schema/{group}/KIND@_here_, "
+        f"_self_]`, where KIND is one of {', '.join(GROUPS[group].names())}"
+    )
+
+
+def refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
+    """Training needs an environment; `--cfg job` may show that there is none."""
+    if config.env.id is None:
+        listed = ", ".join(presets)
+        raise ConfigError(
+            f"env.id is null: choose an environment, env=NAME with one of {listed}, "
+            "or any Gymnasium id with env.id=…"
+        )
+
+
+def where(path: str, parts: Sequence[Part]) -> str:
+    """`file: ` of the last file that sets a key, or nothing where only the command line does."""
+    found = [part.file for part in parts if part.file and _holds(part, path.split("."))]
+    return f"{shown(found[-1])}: " if found else ""
+
+
+def _holds(part: Part, path: list[str]) -> bool:
+    package = part.package.split(".") if part.package else []
+    if path[: len(package)] != package:
+        return False
+    node: object = OmegaConf.to_container(part.content, resolve=False)
+    for key in path[len(package) :]:
+        if not isinstance(node, dict) or key.partition("[")[0] not in node:
+            return False
+        node = node[key.partition("[")[0]]
+    return len(path) > len(package)

@@ -1,0 +1,175 @@
+"""Hydra's refusals in our words: file, key, value, and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from typing import Any, TypeGuard
+
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    InterpolationResolutionError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+    ValidationError,
+)
+
+from border_cli.config import check
+from border_cli.config.kinds import expected, meaning_of
+from border_cli.config.loader import Loader, YAMLError, shown
+from border_cli.config.missing import missing
+from border_cli.core.errors import ConfigError
+from border_cli.registry import GROUPS
+
+_REFUSED = (
+    HydraException,
+    OmegaConfBaseException,
+    YAMLError,
+    ValueError,
+    TypeError,
+    OSError,
+)
+_IN_FILE = re.compile(r"In '([^']+)'")
+_NAMED = re.compile(r"Could not (?:override|delete) '([^'@]+)")
+_VALUE = re.compile(r"(?:Value|Invalid value) '(.*?)'(?: of type|, expected)")
+_PATH = re.compile(r"[\w.]+")
+
+
+@contextmanager
+def explained(loader: Loader, config_name: str, overrides: Sequence[str]) -> Iterator[None]:
+    """Turns what Hydra, OmegaConf and YAML raise inside the block into a ConfigError."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(_file_of_range(error, loader, overrides) + str(error)) from error
+    except _REFUSED as error:
+        raise ConfigError(_explain(error, loader, config_name, overrides)) from error
+
+
+def _file_of_range(error: ConfigError, loader: Loader, overrides: Sequence[str]) -> str:
+    """Where a refused setting is written, unless the command line sets it."""
+    found = _PATH.match(str(error))
+    if found is None or _typed_for(found.group(), overrides):
+        return ""
+    return check.where(found.group(), loader.parts)
+
+
+def _explain(error: Exception, loader: Loader, config_name: str, overrides: Sequence[str]) -> str:
+    file = _file_in(str(error), loader)
+    if isinstance(error, MissingConfigException):
+        return missing(error, loader, config_name, overrides)
+    if file and file[0].startswith("experiment/") and not _is_global(file[0], loader):
+        return f"{file[1]} must begin with the line `# @package _global_`"
+    cause = next(
+        (
+            each
+            for each in (error, error.__cause__, error.__context__)
+            if isinstance(each, OmegaConfBaseException)
+        ),
+        None,
+    )
+    if cause is not None and (cause.full_key or cause.key) is not None:
+        return _setting(cause, loader, overrides, file[1] if file else "")
+    if isinstance(error, YAMLError):
+        return f"not valid YAML: {' '.join(str(error).split())}"
+    if isinstance(error, InterpolationResolutionError):
+        return f"{_interpolating(str(error), loader)}{str(error).splitlines()[0]}"
+    return _composition(error, config_name, overrides, file[1] if file else "")
+
+
+def _interpolating(message: str, loader: Loader) -> str:
+    """The file that holds an interpolation which cannot be resolved."""
+    key = message.partition("'")[2].partition("'")[0]
+    files = [
+        each.file for each in loader.parts if each.file and "${" + key in str(each.content._content)
+    ]
+    return f"{shown(files[-1])}: " if files else ""
+
+
+def _setting(
+    cause: OmegaConfBaseException, loader: Loader, overrides: Sequence[str], file: str
+) -> str:
+    """Of a key or a value that OmegaConf refuses."""
+    path = str(cause.full_key or cause.key)
+    typed = _typed_for(path, overrides) if not file else None
+    place = f"{file}: " if file else ("" if typed else check.where(path, loader.parts))
+    what = f"{place}{typed or path}"
+    parent, _, key = path.rpartition(".")
+    kind = cause.object_type
+    group = path.partition(".")[0]
+    if file and group in GROUPS and _without_schema(kind, group):
+        return check.without_schema(group, loader.parts)
+    if isinstance(cause, MissingMandatoryValue):
+        return f"{what} has no value"
+    if isinstance(cause, ConfigAttributeError | ConfigKeyError) and _is_schema(kind):
+        return f"{what}: {check.no_setting(kind, parent, key)}"
+    if isinstance(cause, ValidationError) and _is_schema(kind):
+        value = _VALUE.search(str(cause))
+        got = f", got {value.group(1)!r}" if value and not typed else ""
+        return f"{what} must be {expected(kind, key)}{got}: {meaning_of(kind, key)}"
+    return f"{what}: {str(cause).splitlines()[0]}"
+
+
+def _is_schema(kind: Any) -> TypeGuard[type[Any]]:
+    return isinstance(kind, type) and is_dataclass(kind)
+
+
+def _without_schema(kind: Any, group: str) -> bool:
+    """A file without its schema is merged into what all components of the group share."""
+    bare = _is_schema(kind) and kind.__module__ == "border_cli.core.config"
+    return (bare and group != "checkpoint") or (group == "recorder" and kind is dict)
+
+
+def _typed_for(path: str, overrides: Sequence[str]) -> str | None:
+    """The override that sets the path, something below it, or all of what it lies in."""
+    for text in reversed(overrides):
+        key, _, value = text.lstrip("+~").partition("=")
+        around = value.startswith("{") and path.startswith(f"{key}.")
+        if around or key == path or key.startswith(f"{path}.") or path.startswith(f"{key}["):
+            return text
+    return None
+
+
+def _composition(error: Exception, name: str, overrides: Sequence[str], file: str) -> str:
+    """Of everything else that Hydra says while it puts files together."""
+    text = str(error)
+    named = _NAMED.search(text)
+    if named and "No match in the defaults list" in text and not file:
+        group = named.group(1)
+        return (
+            f"{_typed_for(group, overrides) or group}: the configuration {name!r} offers no "
+            f"choice of {group}. A saved one keeps its components and takes values only; start "
+            f"from `border-train {group}=…` to choose"
+        )
+    if named and named.group(1).startswith("experiment/"):
+        group = named.group(1).rpartition("/")[2]
+        return f"{file}: write `override /{group}: …`, with the slash"
+    if twice := re.search(r"Multiple values for ([\w/]+)", text):
+        group = twice.group(1)
+        return (
+            f"{group} is chosen twice. In a file write `override /{group}: …`, on the command "
+            f"line {group}=… without a plus"
+        )
+    if exists := re.search(r"already at '([^']+)'", text):
+        return f"{exists.group(1)} exists: write {exists.group(1)}=… without a plus"
+    if absent := re.search(r"Could not delete from config. '([^']+)'", text):
+        return f"~{absent.group(1)}: there is nothing of that name to remove"
+    lines = [line for line in text.splitlines() if line and not line.startswith("To append")]
+    message = re.sub(r"^In '[^']+': ", "", " ".join(lines[:2]))
+    return f"{file}: {message}" if file else message
+
+
+def _file_in(message: str, loader: Loader) -> tuple[str, str] | None:
+    """The path and the file that Hydra's message begins with."""
+    found = _IN_FILE.match(message)
+    file = loader.file(found.group(1)) if found else None
+    return (found.group(1), file) if found and file else None
+
+
+def _is_global(path: str, loader: Loader) -> bool:
+    loaded = loader.repository.load_config(path)
+    return loaded is not None and loaded.header.get("package") == "_global_"

@@ -1,0 +1,69 @@
+"""Saved configurations: complete, and primary configurations again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from border_cli.config.compose import Composer
+from border_cli.config.imports import add_to_path
+from border_cli.core.config import RecorderConfig, RunConfig
+from border_cli.core.errors import CheckpointError
+from border_cli.registry import GROUPS
+
+HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
+FILE = Path(".hydra") / "resolved.yaml"
+
+
+def resolved_yaml(config: RunConfig) -> str:
+    """All values with their types: a file that runs again by itself, wherever it is put.
+
+    `run_dir` and `resume` say where this one run was written, so they are null in it.
+    """
+    entries = ["/schema/run@_here_", "/hydra_settings", *_typed_entries(config), "_self_"]
+    listed = "".join(f"- {entry}\n" for entry in entries)
+    values = OmegaConf.structured(replace(config, run_dir=None, resume=None))
+    return f"{HEADER}defaults:\n{listed}{OmegaConf.to_yaml(values)}"
+
+
+def _typed_entries(config: RunConfig) -> list[str]:
+    entries = []
+    for each in fields(config):
+        chosen = getattr(config, each.name)
+        if each.name not in GROUPS:
+            continue
+        members = chosen if isinstance(chosen, dict) else {"": chosen}
+        for key, settings in members.items():
+            name = GROUPS[each.name].entry_of(settings).name
+            package = f"{each.name}.{key}" if isinstance(settings, RecorderConfig) else each.name
+            entries.append(f"/schema/{each.name}/{name}@{package}")
+    return entries
+
+
+def write_resolved(run_dir: Path, text: str) -> Path:
+    """Saves `resolved_yaml` in a run directory: under a temporary name, synced, then renamed."""
+    path = run_dir / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    return path
+
+
+def load_resolved(path: Path, import_paths: Sequence[str] = ()) -> RunConfig:
+    """The RunConfig of a saved file, or of the run directory that holds one.
+
+    Imports the modules that it names, looking into `import_paths` too; typed and checked.
+    """
+    file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise CheckpointError(f"{path} is no run directory: there is no {file}")
+    add_to_path(import_paths)
+    return Composer([f"file://{file.parent.resolve()}"], file.stem).job([]).config

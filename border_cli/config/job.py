@@ -1,0 +1,29 @@
+"""What one job of the command line is told besides its RunConfig."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Source(NamedTuple):
+    """Which file a choice came from."""
+
+    group: str
+    choice: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """Where a job writes, how it was asked for, and what its settings were read from."""
+
+    run_dir: Path  # absolute; exists
+    overrides: list[str]  # of this job, as typed
+    sources: list[Source]  # for the header of the run
+    tuned: str | None  # the tuned file that took part
+    resolved: str  # the text of `.hydra/resolved.yaml`, see `frozen.write_resolved`
+    command: list[str]  # as typed
+    job_number: int | None  # None outside sweeps
+    import_paths: list[str]  # folders added to sys.path, which a later process needs too

@@ -1,0 +1,122 @@
+"""Overrides as typed: what cannot be meant is refused before anything is composed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hydra._internal.config_repository import IConfigRepository
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+
+from border_cli.config.kinds import nearest
+from border_cli.config.loader import Loader
+from border_cli.config.schemas import group_base
+from border_cli.core.config import RecorderConfig
+from border_cli.core.errors import ConfigError
+from border_cli.registry import GROUPS
+
+OPTIONAL_GROUPS = ("tuned", "experiment")
+ONE_PER_COMMAND = ("run_dir", "resume", "imports", "quiet")
+HIDDEN_GROUPS = ("schema", "hydra")
+
+
+def parsed(texts: Sequence[str]) -> list[Override]:
+    """Hydra's reading of `key=value`, one at a time, so that a refusal names the one."""
+    parser = OverridesParser.create()
+    found = []
+    for text in texts:
+        if text.startswith("="):
+            raise ConfigError(f"{text!r} has no key: settings are written key=value")
+        if "=" not in text and not text.startswith("~"):
+            raise ConfigError(f"{text!r} has no value: settings are written key=value")
+        try:
+            found.append(parser.parse_override(text))
+        except HydraException as error:
+            raise ConfigError(
+                f"{text!r} cannot be read: write key=value, lists as key=[1,2], and quote what "
+                "holds spaces or any of , : = [ ] { } for the shell and again inside, "
+                "as in 'name=\"a b\"'"
+            ) from error
+    return found
+
+
+def normalized(texts: Sequence[str]) -> list[str]:
+    """Takes `imports=my_envs` as a list of one name."""
+    result = []
+    for text, override in zip(texts, parsed(texts), strict=True):
+        single = override.key_or_group == "imports" and not override.is_sweep_override()
+        if single and isinstance(override.value(), str):
+            text = f"imports=[{override.get_value_string()}]"
+        result.append(text)
+    return result
+
+
+def is_sweep(text: str) -> bool:
+    """Whether an override names several values, as only `-m` may."""
+    return any(each.is_sweep_override() for each in parsed([text]))
+
+
+def refuse_swept(texts: Sequence[str]) -> None:
+    """Refuses several values of what there is only one of in a command."""
+    for override in parsed(texts):
+        if override.is_sweep_override() and override.key_or_group in ONE_PER_COMMAND:
+            raise ConfigError(f"{override.input_line}: {override.key_or_group} takes one value")
+
+
+def refuse_unmeant(loader: Loader, config_name: str, texts: Sequence[str]) -> None:
+    """Refuses choices that no group offers, and groups that cannot be null, deleted or listed."""
+    _, repo = loader._parse_overrides_and_create_caching_repo(config_name, list(texts))
+    for override in parsed(texts):
+        if override.is_sweep_override():
+            _refuse_sweep(override)
+        group = override.key_or_group
+        if group in HIDDEN_GROUPS:
+            raise ConfigError(f"{override.input_line}: {group} is not a setting")
+        if override.is_hydra_override() or not repo.group_exists(group):
+            continue
+        if override.is_delete():
+            _refuse_deleted(group, repo)
+        elif not isinstance(override.value(), dict):
+            _refuse_choice(group, override, repo)
+
+
+def _refuse_sweep(override: Override) -> None:
+    key, _, value = str(override.input_line).partition("=")
+    raise ConfigError(
+        f"{override.input_line} names several values: -m runs a job with each of them; "
+        f"one list is written {key}=[{value}]"
+    )
+
+
+def _refuse_deleted(group: str, repo: IConfigRepository) -> None:
+    if _takes_several(group):
+        raise ConfigError(f"~{group}: none of them is {group}=none, all but one is ~{group}.NAME")
+    if group not in OPTIONAL_GROUPS and group in GROUPS:
+        raise ConfigError(f"~{group}: a run needs one: {group}=NAME with {_offered(group, repo)}")
+
+
+def _refuse_choice(group: str, override: Override, repo: IConfigRepository) -> None:
+    value, text = override.value(), override.input_line
+    offered = _offered(group, repo)
+    if value is None and group in OPTIONAL_GROUPS:
+        raise ConfigError(f"{text}: no {group} at all is written ~{group}")
+    if value is None and _takes_several(group):
+        raise ConfigError(f"{text}: none of them is written {group}=none")
+    if isinstance(value, list) and group in GROUPS and not _takes_several(group):
+        raise ConfigError(f"{text}: a run has one {group}, {offered}; -m runs several, one by one")
+    for name in value if isinstance(value, list) else [value]:
+        if not isinstance(name, str) or not repo.config_exists(f"{group}/{name}"):
+            known = repo.get_group_options(group, ObjectType.CONFIG)
+            hint = nearest(str(name), known)
+            what = f"{name!r} is none of {group}"
+            raise ConfigError(f"{text}: {what}{hint} Choose {offered}")
+
+
+def _takes_several(group: str) -> bool:
+    return group in GROUPS and group_base(group) is RecorderConfig
+
+
+def _offered(group: str, repo: IConfigRepository) -> str:
+    return "one of " + ", ".join(repo.get_group_options(group, ObjectType.CONFIG))

@@ -1,0 +1,89 @@
+"""Everything that refuses a command before it makes a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from border_cli.config.check import refuse_without_env
+from border_cli.config.compose import Composer, Job
+from border_cli.config.overrides import is_sweep
+from border_cli.core.errors import ConfigError
+from border_cli.registry import ENVS
+
+RUN_MARKS = ("run.json", ".hydra")
+SWEEP_MARK = "multirun.yaml"
+
+
+def checked_jobs(composer: Composer, overrides: list[str], *, multirun: bool) -> list[Job]:
+    """Composes and checks every job of the command; raises ConfigError for the first bad one.
+
+    Of a sweep whose sweeper invents the jobs as it goes there is nothing to check yet.
+    """
+    swept = any(is_sweep(each) for each in overrides)
+    if not multirun and swept:
+        multirun = composer.asks_for_sweep(overrides)
+    if not multirun:
+        job = composer.job(overrides)
+        if not job.multirun:
+            _check(composer, [job])
+            _refuse_used(job)
+            return [job]
+    expanded = composer.sweep(overrides)
+    if expanded is None:
+        return []
+    jobs = [composer.job(each, number) for number, each in enumerate(expanded)]
+    _check(composer, jobs)
+    _refuse_used_by_sweep(jobs)
+    return jobs
+
+
+def _check(composer: Composer, jobs: Sequence[Job]) -> None:
+    presets = [each for each in composer.options("env") if each not in ENVS.names()]
+    for job in jobs:
+        refuse_without_env(job.config, presets)
+        if job.config.resume is not None and job.config.run_dir is None:
+            raise ConfigError(f"resume={job.config.resume} needs run_dir=FOLDER, the run to go on")
+
+
+def _refuse_used(job: Job) -> None:
+    folder = Path(job.folder)
+    _refuse_file(folder)
+    if (folder / SWEEP_MARK).exists():
+        raise ConfigError(f"run_dir={folder} holds a sweep: choose another, or repeat it with -m")
+    if job.config.resume is None and _holds_run(folder):
+        raise ConfigError(
+            f"run_dir={folder} holds a run already: choose another, or add resume=auto"
+        )
+
+
+def _refuse_used_by_sweep(jobs: Sequence[Job]) -> None:
+    folders = [Path(job.folder) for job in jobs]
+    for job, folder in zip(jobs, folders, strict=True):
+        _refuse_file(folder)
+        if job.config.run_dir is not None:
+            _refuse_root(Path(job.config.run_dir).expanduser(), job)
+        if job.config.resume is None and _holds_run(folder):
+            raise ConfigError(f"{folder} holds a run already: choose another run_dir")
+    twice = {folder for folder in folders if folders.count(folder) > 1}
+    if twice:
+        raise ConfigError(f"several jobs would write {sorted(twice)[0]}: name a value only once")
+
+
+def _refuse_root(root: Path, job: Job) -> None:
+    if _holds_run(root):
+        raise ConfigError(f"run_dir={root} holds a single run: choose another for a sweep")
+    if job.config.resume is None and (root / SWEEP_MARK).exists():
+        raise ConfigError(
+            f"run_dir={root} holds a sweep already: choose another, or add resume=auto"
+        )
+
+
+def _holds_run(folder: Path) -> bool:
+    return any((folder / mark).exists() for mark in RUN_MARKS)
+
+
+def _refuse_file(folder: Path) -> None:
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    if not existing.is_dir():
+        raise ConfigError(f"run_dir={folder} cannot be made: {existing} is a file")

@@ -1,0 +1,49 @@
+"""Where a run is written: the resolvers of conf/hydra_settings.yaml."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
+
+
+def either(first: str | None, second: str) -> str:
+    """`first` unless it is null; `~` is the home folder."""
+    return str(Path(first).expanduser()) if first else second
+
+
+def job_folder(run_dir: str | None, job_number: int, overrides: str) -> str:
+    """A sweep's sub-folder: its number, or its overrides where the sweep has a fixed folder.
+
+    `agent=dqn,seed=0` becomes `agent-dqn__seed-0`. A digest keeps apart what becomes equal.
+    """
+    if not run_dir:
+        return str(job_number)
+    plain = overrides.replace("=", "-").replace(",", "__")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", plain)[:MAX_FOLDER_NAME].strip(".-") or "defaults"
+    if name == plain and "__" not in overrides:
+        return name
+    if not overrides:
+        return name
+    return f"{name}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
+
+
+def record_folder(run_dir: str) -> str:
+    """Where Hydra notes a run: `.hydra`, or the next free `.hydra/resume-<n>` of a used folder."""
+    if not (Path(run_dir) / ".hydra").exists():
+        return ".hydra"
+    number = 1
+    while (Path(run_dir) / ".hydra" / f"resume-{number}").exists():
+        number += 1
+    return f".hydra/resume-{number}"
+
+
+def register_resolvers() -> None:
+    """Makes `${border.…}` known to OmegaConf; repeating it changes nothing."""
+    OmegaConf.register_new_resolver("border.or", either, replace=True)
+    OmegaConf.register_new_resolver("border.job_folder", job_folder, replace=True)
+    OmegaConf.register_new_resolver("border.record_folder", record_folder, replace=True)

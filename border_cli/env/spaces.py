@@ -1,0 +1,145 @@
+"""Gymnasium's spaces in our terms, and the conversion of what flows through them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import (
+    BoxSpace,
+    DictSpace,
+    DiscreteSpace,
+    LeafSpace,
+    MultiDiscreteSpace,
+    Space,
+)
+
+LEAVES = "Box, Discrete, MultiDiscrete"
+
+# (storage [N, …], i, what environment i gave): puts the observation into row i.
+ObservationWriter: TypeAlias = Callable[[Any, int, Any], None]
+# [N] or [N, A] of a policy -> N actions as the environments want them.
+ActionReader: TypeAlias = Callable[[NDArray[Any]], Sequence[Any]]
+
+
+def observation_space(space: gym.Space[Any], env_id: str) -> Space:
+    """Our name for an observation space; an unsupported one is refused with its own name."""
+    if isinstance(space, spaces.Dict) and space.spaces:
+        named = {str(key): (key, part) for key, part in space.spaces.items()}
+        return DictSpace(
+            {name: _observation_leaf(part, env_id, key) for name, (key, part) in named.items()}
+        )
+    return _observation_leaf(space, env_id)
+
+
+def action_space(space: gym.Space[Any], env_id: str) -> LeafSpace:
+    """Our name for an action space; an unsupported one is refused with its own name."""
+    leaf = _leaf(space)
+    if leaf is None:
+        raise ConfigError(
+            f"env.id={env_id}: action space {space} is not supported; supported: {LEAVES}"
+        )
+    return leaf
+
+
+def _observation_leaf(space: gym.Space[Any], env_id: str, key: object = None) -> LeafSpace:
+    leaf = _leaf(space)
+    if leaf is None:
+        where = "" if key is None else f" of key {key!r}"
+        raise ConfigError(
+            f"env.id={env_id}: observation space {space}{where} is not supported; "
+            f"supported: {LEAVES} and Dict of these"
+        )
+    return leaf
+
+
+def _leaf(space: gym.Space[Any]) -> LeafSpace | None:
+    match space:
+        case spaces.Box():
+            # Networks compute in float32, so nothing wider is carried; pixels stay uint8.
+            wide = space.dtype in (np.dtype(np.float64), np.dtype(np.longdouble))
+            dtype = np.dtype(np.float32) if wide else np.dtype(space.dtype)
+            with np.errstate(over="ignore"):  # a bound beyond float32 is no bound: infinity
+                low, high = space.low.astype(dtype), space.high.astype(dtype)
+            return BoxSpace(space.shape, dtype.name, low, high)
+        case spaces.Discrete():
+            return DiscreteSpace(int(space.n))
+        case spaces.MultiDiscrete():
+            return MultiDiscreteSpace(tuple(int(n) for n in space.nvec.ravel()))
+        case _:
+            return None
+
+
+def observation_writer(space: gym.Space[Any]) -> ObservationWriter:
+    """How an observation of `space` gets into its row; integers arrive counted from 0."""
+    match space:
+        case spaces.Dict():
+            parts = {key: observation_writer(part) for key, part in space.spaces.items()}
+            return _dict_writer(parts)
+        case spaces.MultiDiscrete():
+            return _offset_writer(space.start.ravel())
+        case spaces.Discrete() if space.start != 0:
+            return _offset_writer(space.start)
+        case _:
+            return operator.setitem
+
+
+def _offset_writer(start: Any) -> ObservationWriter:
+    shape = np.shape(start)
+
+    def write(storage: NDArray[Any], row: int, observation: Any) -> None:
+        storage[row] = np.reshape(observation, shape) - start
+
+    return write
+
+
+def _dict_writer(parts: dict[Any, ObservationWriter]) -> ObservationWriter:
+    writers = [(str(key), key, write) for key, write in parts.items()]
+
+    def write_all(storage: dict[str, NDArray[Any]], row: int, observation: Any) -> None:
+        for name, key, write in writers:
+            write(storage[name], row, observation[key])
+
+    return write_all
+
+
+def action_reader(space: gym.Space[Any]) -> ActionReader:
+    """How actions of a policy become those of `space`; always copies, for envs may write there."""
+    match space:
+        case spaces.Discrete() if space.start == 0:
+            return np.ndarray.tolist
+        case spaces.Discrete():
+            first = space.start
+            return lambda action: (action + first).tolist()
+        case _:
+            start = space.start if isinstance(space, spaces.MultiDiscrete) else None
+            return _row_reader(space.shape or (), space.dtype, start)
+
+
+def _row_reader(
+    shape: tuple[int, ...], dtype: np.dtype[Any] | None, start: NDArray[Any] | None
+) -> ActionReader:
+    def read(action: NDArray[Any]) -> Sequence[Any]:
+        rows = action.astype(dtype).reshape(len(action), *shape)  # [N, *shape]
+        return list(rows if start is None else rows + start)
+
+    return read
+
+
+def check_shape(space: gym.Space[Any], observation: Any, env_id: str) -> None:
+    """Refuses a first observation that is not of its space: numpy would stretch it silently."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            check_shape(part, observation[key], env_id)
+    elif np.shape(observation) != space.shape:
+        raise ConfigError(
+            f"env.id={env_id}: an observation has shape {np.shape(observation)}, "
+            f"but its space {space} says {space.shape}"
+        )

@@ -1,0 +1,44 @@
+"""Wrappers of Gymnasium by name, as `env.wrappers` lists them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import gymnasium as gym
+from gymnasium import wrappers as gym_wrappers
+
+from border_cli.core.errors import ConfigError, did_you_mean
+
+
+def apply_wrappers(env: gym.Env[Any, Any], entries: list[Any]) -> gym.Env[Any, Any]:
+    """`env` inside the wrappers, the first one innermost."""
+    for place, entry in enumerate(entries):
+        where = f"env.wrappers[{place}]"
+        name, arguments = _name_and_arguments(where, entry)
+        wrapper = _wrapper(where, name)
+        try:
+            env = wrapper(env, **copy.deepcopy(arguments))
+        except TypeError as error:
+            raise ConfigError(f"{where} {name} was refused: {error}") from error
+    return env
+
+
+def _name_and_arguments(where: str, entry: object) -> tuple[str, dict[str, Any]]:
+    if isinstance(entry, str):
+        return entry, {}
+    if isinstance(entry, dict) and len(entry) == 1:
+        [(name, arguments)] = entry.items()
+        if isinstance(name, str) and (arguments is None or isinstance(arguments, dict)):
+            return name, arguments or {}
+    raise ConfigError(f"{where} must be a name or {{Name: {{argument: value}}}}, got {entry!r}")
+
+
+def _wrapper(where: str, name: str) -> Any:
+    known = sorted(each for each in gym_wrappers.__all__ if each != "vector")  # a module
+    if name not in known:
+        raise ConfigError(
+            f"{where} {name} is no wrapper of gymnasium.wrappers{did_you_mean(name, known)} "
+            f"(known: {', '.join(known)})"
+        )
+    return getattr(gym_wrappers, name)

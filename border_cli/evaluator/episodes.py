@@ -1,0 +1,104 @@
+"""Evaluation by whole episodes, all of them side by side in one environment."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Policy
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.types import Metrics
+from border_cli.evaluator.config import EpisodesConfig
+
+DEFAULT_LIMIT = 10_000  # env steps, where neither the settings nor the environment have one
+
+
+def episode_limit(config: EpisodesConfig, spec: EnvSpec) -> tuple[int, str]:
+    """The env steps after which an episode is over at the latest, and who says so.
+
+    `evaluator.max_episode_steps`, `env`, or `default` where neither of the two has a limit.
+    """
+    if config.max_episode_steps is not None and (
+        spec.max_episode_steps is None or config.max_episode_steps < spec.max_episode_steps
+    ):
+        return config.max_episode_steps, "evaluator.max_episode_steps"
+    if spec.max_episode_steps is not None:
+        return spec.max_episode_steps, "env"
+    return DEFAULT_LIMIT, "default"
+
+
+def return_metrics(returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> Metrics:
+    """What is recorded of the episodes; the deviation is that of the population.  [E], [E]"""
+    return {
+        "eval/return": float(returns.mean()),
+        "eval/return_std": float(returns.std()),
+        "eval/return_min": float(returns.min()),
+        "eval/return_max": float(returns.max()),
+        "eval/length": float(lengths.mean()),
+    }
+
+
+class EpisodesEvaluator(Evaluator):
+    """One greedy episode in each environment of the factory; owns that environment.
+
+    The learner's thread calls it. The environment is made at the first evaluation and kept.
+    """
+
+    def __init__(
+        self,
+        config: EpisodesConfig,
+        *,
+        factory: EnvFactory,
+        seed: int,
+        stop: StopFlag,
+        heartbeat: Heartbeat,
+    ) -> None:
+        self.config = config
+        self._factory = factory
+        self._seed = seed
+        self._stop = stop
+        self._heartbeat = heartbeat
+        self._env: Env | None = None
+
+    @property
+    def limit(self) -> tuple[int, str]:
+        """The cut in env steps, and who says so: see `episode_limit`."""
+        return episode_limit(self.config, self._factory.spec)
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        """The episodes of this seed, with the greedy actions of `policy`."""
+        env = self._opened()
+        limit, _ = self.limit
+        returns = np.zeros(env.num_envs)  # [E] float64
+        lengths = np.zeros(env.num_envs, np.int64)  # [E]
+        running = np.ones(env.num_envs, np.bool_)  # [E]
+        obs = env.reset(self._seed)
+        for _ in range(limit):
+            self._stop.check()
+            self._heartbeat.beat()
+            step = env.step(policy.act(obs, explore=False))
+            returns += step.reward  # 0 where the episode is over
+            lengths += running
+            running &= ~(step.terminated | step.truncated)
+            obs = step.act_obs
+            if not running.any():
+                break
+        return Evaluation(
+            score=float(returns.mean()),
+            returns=tuple(returns.tolist()),
+            lengths=tuple(lengths.tolist()),
+            metrics=return_metrics(returns, lengths),
+        )
+
+    def close(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+    def _opened(self) -> Env:
+        if self._env is None:
+            self._env = self._factory.make(training=False)
+            assert self._env.num_envs == self.config.num_episodes, "one episode per environment"
+            self._heartbeat.beat()  # constructing many environments may take its time
+        return self._env

@@ -1,0 +1,58 @@
+"""States of agents on disk, and copies of them in memory."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from border_cli.core.errors import CheckpointError
+
+
+def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
+    """Copies of a module's arrays under the names of its state dict; read-only."""
+    arrays = {}
+    for name, tensor in module.state_dict().items():
+        array = np.array(tensor.cpu().numpy())  # on the CPU .cpu() alone would still be the weights
+        array.setflags(write=False)
+        arrays[name] = array
+    return arrays
+
+
+def copied_state(state: Any) -> Any:
+    """The same dicts, lists, numbers and strings, with copies of all tensors, on the CPU."""
+    if isinstance(state, Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, Mapping):
+        return {key: copied_state(value) for key, value in state.items()}
+    if isinstance(state, list):
+        return [copied_state(value) for value in state]
+    return state
+
+
+def save_state(state: Mapping[str, Any], path: Path) -> None:
+    """Writes a state to a file. Not synced to the disk; raises OSError where the disk is full."""
+    # Through memory, because torch reports a full disk as a RuntimeError of its own.
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    path.write_bytes(buffer.getbuffer())
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """Reads a state, its tensors onto the CPU. Cannot run code, whoever wrote the file."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file may raise anything
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise CheckpointError(
+            f"{path} cannot be read as the state of an agent: {reason}"
+        ) from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path} holds a {type(state).__name__}, not the state of an agent")
+    return state

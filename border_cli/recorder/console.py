@@ -1,0 +1,105 @@
+"""Shows a run while it goes on: a live panel on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from border_cli.core.interfaces import Progress, Recorder, RecordStep, RunInfo
+from border_cli.core.types import Metrics
+from border_cli.recorder import figures
+from border_cli.recorder.config import ConsoleConfig
+from border_cli.recorder.memory import machine_bytes, resident_bytes
+from border_cli.recorder.panel import MIN_HEIGHT, MIN_WIDTH, line, panel
+from border_cli.recorder.terminal import make_console, say
+from border_cli.recorder.view import RunView
+
+DRAW_INTERVAL_S = 0.5  # of run time; one drawing costs the learner some milliseconds
+FIRST_LINE_S = 2.0  # soon enough to see that it runs, late enough for some numbers
+
+
+class ConsoleRecorder(Recorder):
+    """Draws within `show` and `close` only, in the caller's thread: it has none of its own."""
+
+    def __init__(
+        self, config: ConsoleConfig, *, info: RunInfo, console: Console | None = None
+    ) -> None:
+        self._line_interval_s = config.line_interval_s
+        self._console = console or make_console()
+        self._view = RunView(info)
+        self._live: Live | None = None
+        self._drawn_s = -math.inf
+        self._drawn_phase = ""
+        self._line_due_s: float | None = None
+        self._line_step: RecordStep | None = None
+        self._shows = not info.quiet
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        del final
+        self._view.take_row(step, metrics)
+
+    def show(self, progress: Progress) -> None:
+        if not self._shows:
+            return
+        self._view.take_progress(progress)
+        if self._has_room():
+            self._draw_if_due()
+        else:
+            self._stop_panel()
+            self._say_if_due()
+
+    def close(self) -> None:
+        """Leaves the last state on the screen and the terminal as it was."""
+        if not self._shows:
+            return
+        self._shows = False
+        self._view.phase = "ended"
+        if self._live is not None:
+            self._stop_panel()
+        elif self._line_due_s is not None and self._line_step != self._view.step:
+            self._say_line()
+
+    def _has_room(self) -> bool:
+        console = self._console
+        return (
+            console.is_interactive and console.width >= MIN_WIDTH and console.height >= MIN_HEIGHT
+        )
+
+    def _draw_if_due(self) -> None:
+        now_s, phase = self._view.step.time_s, self._view.phase
+        if now_s < self._drawn_s + DRAW_INTERVAL_S and phase == self._drawn_phase:
+            return
+        self._drawn_s, self._drawn_phase = now_s, phase
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        self._live.update(self._panel(), refresh=True)
+
+    def _stop_panel(self) -> None:
+        live, self._live = self._live, None
+        if live is None:
+            return
+        live.update(self._panel())
+        live.stop()  # draws once more, shows the cursor again and gives back stdout and stderr
+
+    def _panel(self) -> RenderableType:
+        blocks = "" if self._console.options.ascii_only else figures.BLOCKS
+        return panel(self._view, _memory(), blocks)
+
+    def _say_if_due(self) -> None:
+        now_s = self._view.step.time_s
+        if self._line_due_s is None:
+            self._line_due_s = now_s + min(FIRST_LINE_S, self._line_interval_s)
+        if now_s >= self._line_due_s:
+            self._line_due_s = now_s + self._line_interval_s
+            self._say_line()
+
+    def _say_line(self) -> None:
+        self._line_step = self._view.step
+        say(self._console, line(self._view, _memory()))
+
+
+def _memory() -> str:
+    return f"{figures.memory(resident_bytes())} of {figures.memory(machine_bytes())}"

@@ -1,0 +1,68 @@
+"""Numbers as people read them. What is not known is `-`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+UNKNOWN = "-"
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def count(value: float | None) -> str:
+    """12300 -> `12,300`, and 12345678 -> `12.35 M`."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if abs(value) >= 1e7:
+        return f"{value / 1e6:,.4g} M" if abs(value) < 1e10 else f"{value / 1e9:,.4g} G"
+    return f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """1210.4 -> `1,210`, and 0.42 -> `0.42`: slow environments are no zeros."""
+    if value is None or not math.isfinite(value) or abs(value) >= 10:
+        return count(value)
+    return f"{value:.3g}"
+
+
+def score(value: float | None) -> str:
+    """412.345 -> `412.3`."""
+    return f"{value:,.1f}" if value is not None and math.isfinite(value) else UNKNOWN
+
+
+def ratio(value: float | None) -> str:
+    """0.9987 -> `1.00`."""
+    return f"{value:,.2f}" if value is not None and math.isfinite(value) else UNKNOWN
+
+
+def percent(value: float | None) -> str:
+    """0.62 -> `62 %`."""
+    return f"{100 * value:.0f} %" if value is not None and math.isfinite(value) else UNKNOWN
+
+
+def duration(seconds: float | None) -> str:
+    """12.3 -> `0:12`, 3723 -> `1:02:03`, 180000 -> `2 d 2:00:00`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    if hours == 0:
+        return f"{minute}:{second:02d}"
+    days, hour = divmod(hours, 24)
+    clock = f"{hour}:{minute:02d}:{second:02d}"
+    return f"{days} d {clock}" if days else clock
+
+
+def memory(num_bytes: float) -> str:
+    """412_000_000 -> `412 MB`, 8_200_000_000 -> `8.2 GB`."""
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
+
+
+def sparkline(values: Iterable[float], levels: str = BLOCKS) -> str:
+    """One character per value, from the lowest to the highest of them; none without levels."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite or not levels:
+        return ""
+    low, spread = min(finite), max(finite) - min(finite)
+    top = len(levels) - 1
+    return "".join(levels[round(top * (value - low) / spread) if spread else 0] for value in finite)

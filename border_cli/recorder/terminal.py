@@ -1,0 +1,139 @@
+"""The terminal before, during and after a run: the console, its log, header, tables, last lines.
+
+What users named (paths, runs, messages) is printed as it is: never wrapped, cut or coloured.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from border_cli.core.interfaces import ActorStats
+from border_cli.recorder import figures
+
+LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
+MESSAGE = logging.Formatter("%(message)s")
+
+
+class _Terminal(Console):
+    """A console whose reader may go away (`border-train … | head`) without ending the run."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        # Python flushes stdout once more at its exit, and that must not fail either.
+        with suppress(OSError, ValueError), Path(os.devnull).open("wb") as devnull:
+            os.dup2(devnull.fileno(), self.file.fileno())
+        logging.getLogger(__name__).warning("nobody reads the output any more; the run goes on")
+
+
+def make_console() -> Console:
+    """The console on stdout. A live panel needs a terminal there, whatever FORCE_COLOR says."""
+    with suppress(AttributeError):  # stdout may have been replaced by a plain object
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    return _Terminal(
+        highlight=False, markup=False, force_interactive=None if sys.stdout.isatty() else False
+    )
+
+
+def say(console: Console, message: str | Text) -> None:
+    """Prints one message whole, however narrow the terminal is."""
+    text = message if isinstance(message, Text) else Text(message)
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+class ConsoleHandler(logging.Handler):
+    """Prints log records above a live panel: `[12:03:44] message`."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self.setFormatter(MESSAGE)  # else logging.basicConfig would set one of its own
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            say(self._console, self._text(record))
+        except Exception:
+            self.handleError(record)  # the standard library's way to report a failing handler
+
+    def _text(self, record: logging.LogRecord) -> Text:
+        text = Text(f"[{MESSAGE.formatTime(record, '%H:%M:%S')}] ", style="dim")
+        if record.threadName != threading.main_thread().name:
+            text.append(f"{record.threadName}: ", style="dim")
+        if record.levelname in LEVEL_STYLES:
+            text.append(
+                f"{record.levelname.lower()}: ", style=f"not dim {LEVEL_STYLES[record.levelname]}"
+            )
+        return text.append(self.format(record), style="not dim")
+
+
+def log_handler(console: Console) -> logging.Handler:
+    """A handler that never garbles the panel of the same console."""
+    return ConsoleHandler(console)
+
+
+def header(console: Console, lines: Sequence[tuple[str, str]]) -> None:
+    """What is about to run, as key and value; a value of several lines stays aligned."""
+    width = max((len(key) for key, _ in lines), default=0) + 2
+    for key, value in lines:
+        text = Text(key.ljust(width), style="dim")
+        text.append(value.replace("\n", "\n" + " " * width), style="not dim")
+        say(console, text)
+
+
+def stats_tables(
+    console: Console, actor_stats: Sequence[ActorStats], trainer_stats: Mapping[str, float]
+) -> None:
+    """The statistics of the actors and of the trainer at the end of a run."""
+    names = ("actor", "env steps", "samples", "samples/s", "duration", "restarts", "lost samples")
+    actors = _table(names)
+    for each in actor_stats:
+        actors.add_row(
+            str(each.actor_id),
+            f"{each.env_steps:,}",
+            f"{each.samples:,}",
+            figures.rate(each.samples_per_sec),
+            figures.duration(each.duration_s),
+            str(each.restarts),
+            f"{each.lost_samples:,}",
+        )
+    console.print(actors)
+    trainer = _table(["trainer", *trainer_stats])
+    trainer.add_row("", *(f"{value:,.1f}" for value in trainer_stats.values()))
+    console.print(trainer)
+
+
+def closing(
+    console: Console,
+    run_dir: Path,
+    best: tuple[float, int] | None,
+    next_commands: Sequence[str],
+    *,
+    warnings: Sequence[str] = (),
+) -> None:
+    """The last lines: what went wrong on the way, where the run is, its score, what to type next.
+
+    `best` is the best evaluation's score and its opt steps.
+    """
+    for warning in warnings:
+        say(console, Text.assemble(("warning: ", "yellow"), warning))
+    best_text = f"{figures.score(best[0])} at {best[1]:,} opt steps" if best else "no evaluation"
+    next_lines = "\n".join(next_commands)
+    lines = [("run directory", str(run_dir)), ("best score", best_text)]
+    header(console, [*lines, ("next", next_lines)] if next_lines else lines)
+
+
+def _table(names: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table

@@ -1,0 +1,124 @@
+"""Prioritized experience replay, proportional variant.
+
+Schaul, Quan, Antonoglou and Silver 2016, "Prioritized experience replay", Algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.errors import NotFinite
+from border_cli.core.interfaces import ReplayBuffer
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Batch, Transitions
+from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
+from border_cli.replay_buffer.storage import Ring
+from border_cli.replay_buffer.sum_tree import MinTree, SumTree
+
+EPSILON = 1e-6  # keeps rows without an error within reach
+
+
+def importance_weights(
+    priority: NDArray[np.float64], smallest: float, beta: float
+) -> NDArray[np.float64]:
+    """(N p_i / sum p)^-beta, divided by the same for the smallest priority.  [B]
+
+    N and the sum cancel. The weights undo the bias of the sampling once; whoever computes the
+    loss multiplies each row's loss by its weight and does not square it.
+    """
+    weights: NDArray[np.float64] = (smallest / priority) ** beta
+    return weights
+
+
+class PrioritizedReplayBuffer(ReplayBuffer):
+    """Owns its rows, their priorities and its generator; only the learner's thread calls it.
+
+    A new row gets the largest priority seen so far. A row that was overwritten between `sample`
+    and `update_priorities` leaves its priority to the row now in its slot, until that is sampled.
+    """
+
+    def __init__(
+        self, config: PrioritizedConfig, *, spec: EnvSpec, rng: np.random.Generator
+    ) -> None:
+        self.config = config
+        self.ring = Ring(spec, config.capacity)
+        self.updates = 0  # calls of `update_priorities`; beta follows it
+        self.max_priority = 1.0  # seen so far
+        self._rng = rng
+        self._sums = SumTree(config.capacity)
+        in_buffer = config.normalize == Normalize.buffer
+        self._minima = MinTree(config.capacity) if in_buffer else None
+
+    @property
+    def uses_priorities(self) -> bool:
+        return True
+
+    @property
+    def beta(self) -> float:
+        """The exponent of the importance weights of the next sample."""
+        done = min(1.0, self.updates / self.config.n_opts_final)
+        return (1 - done) * self.config.beta_0 + done * self.config.beta_final
+
+    def push(self, transitions: Transitions) -> None:
+        for start, end in self.ring.push(transitions):
+            self._sums.fill(start, end, self.max_priority)
+            if self._minima:
+                self._minima.fill(start, end, self.max_priority)
+
+    def sample(self, batch_size: int) -> Batch:
+        """Draws one row from each of B equal slices of the total priority.
+
+        Raises `RunFailed` while empty.
+        """
+        self.ring.require_rows(batch_size)
+        slice_mass = self._sums.total / batch_size
+        mass = (np.arange(batch_size) + self._rng.random(batch_size)) * slice_mass  # [B]
+        index = self._sums.find(mass)
+        batch = self.ring.gather(index)
+        priority = self._sums.get(index)  # [B]
+        smallest = self._minima.smallest if self._minima else float(priority.min())
+        batch.weight[:] = importance_weights(priority, smallest, self.beta)
+        return batch
+
+    def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:
+        """Sets the priorities of the slots to (|td_error| + epsilon)^alpha. [B], [B]
+
+        Raises `NotFinite` and changes nothing where an error is a NaN or an infinity.
+        """
+        error = np.abs(td_error, dtype=np.float64)
+        largest = int(error.argmax())  # of the first NaN, where there is one
+        if not math.isfinite(error[largest]):
+            raise NotFinite(
+                f"td_error is {td_error[largest]} in row {largest} of the batch (slot "
+                f"{index[largest]} of the replay buffer), opt step {self.updates + 1}"
+            )
+        priority = (error + EPSILON) ** self.config.alpha
+        self.updates += 1
+        self.max_priority = max(self.max_priority, float(priority[largest]))
+        self._sums.set(index, priority)
+        if self._minima:
+            self._minima.set(index, priority)
+
+    def priorities(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The priorities of these slots, for whoever looks in. [M]"""
+        return self._sums.get(index)
+
+    def rows(self, index: NDArray[np.int64]) -> Transitions:
+        """Copies of the rows in these slots, for whoever looks in. [M]"""
+        return self.ring.read(index)
+
+    def __len__(self) -> int:
+        return self.ring.size
+
+    @property
+    def capacity(self) -> int:
+        return self.ring.capacity
+
+    @property
+    def nbytes(self) -> int:
+        minima = self._minima.nbytes if self._minima else 0
+        return self.ring.nbytes + self._sums.nbytes + minima

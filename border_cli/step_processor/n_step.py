@@ -1,0 +1,125 @@
+"""n-step transitions.
+
+Hessel et al. 2018, "Rainbow: combining improvements in deep reinforcement learning", section
+"Multi-step learning". Beyond the paper: an episode that ends flushes its window as shorter rows,
+so that none of its steps is lost, and one that was only cut off bootstraps from its last
+observation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.interfaces import StepProcessor
+from border_cli.core.types import Array, Step, Transitions, map_array
+from border_cli.step_processor.config import NStepConfig
+
+
+def suffix_powers(gamma: float, n_steps: int) -> NDArray[np.float64]:
+    """P with P[s, t] = gamma**(t-s) for t >= s, else 0.  [n, n]
+
+    P @ rewards is, for every step s of a window, its discounted sum up to the window's end.
+    """
+    steps = np.arange(n_steps)
+    exponent = steps[None, :] - steps[:, None]  # [n, n]
+    return np.where(exponent >= 0, np.power(float(gamma), np.abs(exponent)), 0.0)
+
+
+class NStep(StepProcessor):
+    """Keeps the last n steps of N environments; owned by one actor.
+
+    It copies observations only around the end of an episode: otherwise the rows are the arrays
+    of the step that leaves the window.
+    """
+
+    def __init__(self, config: NStepConfig, *, gamma: float, num_envs: int) -> None:
+        self.config = config
+        self._n = config.n_steps
+        self._num_envs = num_envs
+        self._gamma = np.float32(gamma)
+        self._powers = suffix_powers(gamma, self._n)  # [n, n]
+        self._discounts = np.power(float(gamma), np.arange(1, self._n + 1))  # [n] float64
+        self._full_discount = np.full(num_envs, self._discounts[-1], np.float32)  # [N]
+        self._full_discount.setflags(write=False)  # shared by many rows
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what waits in the windows: the environments begin anew."""
+        self._window: deque[Step] = deque(maxlen=self._n)  # oldest first
+        self._rewards = np.zeros((self._n, self._num_envs))  # [n, N] float64, the newest last
+        self._count = np.zeros(self._num_envs, np.int64)  # [N]  steps waiting, all of one episode
+        self._filling = self._n  # steps until every window is full, if no episode ends
+
+    @property
+    def pending(self) -> int:
+        """Rows that still wait in the windows."""
+        return int(self._count.sum())
+
+    def process(self, step: Step) -> Transitions:
+        """The rows that `step` completes: by time, and within one time by environment."""
+        if self._n == 1:
+            return self._one_step(step)
+        self._window.append(step)
+        self._rewards[:-1] = self._rewards[1:]
+        self._rewards[-1] = step.reward
+        self._filling = max(0, self._filling - 1)
+        if np.count_nonzero(step.terminated) or np.count_nonzero(step.truncated):
+            self._filling = self._n
+        if self._filling > 0:
+            return self._partly(step)
+        # Every window takes one step in and gives one row out: the counts stay at n - 1.
+        oldest = self._window[0]
+        return Transitions(
+            obs=oldest.obs,
+            action=oldest.action,
+            reward=(self._powers[0] @ self._rewards).astype(np.float32),
+            discount=self._full_discount,
+            next_obs=step.next_obs,
+        )
+
+    def _one_step(self, step: Step) -> Transitions:
+        return Transitions(
+            obs=step.obs,
+            action=step.action,
+            reward=step.reward,
+            discount=~step.terminated * self._gamma,
+            next_obs=step.next_obs,
+        )
+
+    def _partly(self, step: Step) -> Transitions:
+        """The rows where windows are still filling or an episode has just ended."""
+        self._count += 1
+        ended = step.terminated | step.truncated  # [N]
+        length = len(self._window)
+        spans = np.arange(length, 0, -1)  # [W]  env steps from each step of the window to now
+        waiting = spans[:, None] <= self._count  # [W, N]  of the running episode
+        leaving = waiting & (ended | (spans[:, None] == self._n))  # [W, N]
+        slot, env = np.nonzero(leaving)  # [M], [M]  oldest first
+        self._count -= leaving.sum(axis=0)
+
+        returns = (self._powers @ self._rewards)[self._n - length :]  # [W, N]
+        discount = np.where(step.terminated[env], 0.0, self._discounts[spans[slot] - 1])
+        return Transitions(
+            obs=_gather([each.obs for each in self._window], leaving),
+            action=_rows([each.action for each in self._window], leaving),
+            reward=returns[slot, env].astype(np.float32),
+            discount=discount.astype(np.float32),
+            next_obs=map_array(lambda array: array[env], step.next_obs),
+        )
+
+
+def _gather(observations: list[Array], leaving: NDArray[np.bool_]) -> Array:
+    """The observations that leave the window, oldest first.  W times [N, …] -> [M, …]"""
+    named = [each for each in observations if isinstance(each, dict)]
+    if named:
+        return {key: _rows([each[key] for each in named], leaving) for key in named[0]}
+    return _rows([each for each in observations if not isinstance(each, dict)], leaving)
+
+
+def _rows(arrays: list[NDArray[Any]], leaving: NDArray[np.bool_]) -> NDArray[Any]:
+    """W times [N, …] -> [M, …]"""
+    return np.concatenate([each[rows] for each, rows in zip(arrays, leaving, strict=True)])

@@ -1,0 +1,188 @@
+"""The agent around the formula: targets, snapshots, states, seeds and refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from border_cli.agent.config import DqnConfig
+from border_cli.agent.dqn import Dqn
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.spaces import BoxSpace, EnvSpec, MultiDiscreteSpace
+from border_cli.nn.saving import load_state, save_state
+from border_cli.registry import AGENTS
+
+
+def dqn(spec: EnvSpec, seed: int = 1, **settings: Any) -> Dqn:
+    config = DqnConfig(**{"hidden": [5, 4], "learning_rate": 0.01, **settings})
+    agent: Dqn = AGENTS.build(config, spec=spec, device="cpu", seed=seed)
+    return agent
+
+
+def weights(agent: Dqn, which: str = "online") -> np.ndarray:
+    return np.concatenate([each.numpy().ravel() for each in agent.state_dict()[which].values()])
+
+
+def train(agent: Dqn, make_batch: Any, seeds: range) -> None:
+    for seed in seeds:
+        agent.update(make_batch(seed))
+
+
+def test_the_target_starts_equal_and_is_copied_at_each_interval(spec, make_batch):
+    agent = dqn(spec, target_interval=2)
+    first = weights(agent)
+    np.testing.assert_array_equal(weights(agent, "target"), first)
+    agent.update(make_batch(0))
+    np.testing.assert_array_equal(weights(agent, "target"), first)
+    assert (weights(agent) != first).any()
+    agent.update(make_batch(1))
+    np.testing.assert_array_equal(weights(agent, "target"), weights(agent))
+    agent.update(make_batch(2))
+    assert (weights(agent, "target") != weights(agent)).any()
+
+
+def test_a_soft_target_moves_by_tau_towards_the_online_network(spec, make_batch):
+    agent = dqn(spec, target_interval=1, tau=0.25)
+    target = weights(agent)
+    for seed in range(3):
+        agent.update(make_batch(seed))
+        target = 0.25 * weights(agent) + 0.75 * target
+        np.testing.assert_allclose(weights(agent, "target"), target, rtol=1e-5, atol=1e-7)
+
+
+def test_an_update_counts_and_reports(spec, make_batch):
+    agent = dqn(spec)
+    batch = make_batch(0)
+    policy = agent.policy_factory(np.random.default_rng(0))
+    policy.load_snapshot(agent.snapshot())
+    update = agent.update(batch)
+    assert agent.opt_steps == 1
+    assert set(update.metrics) == {"loss", "q_mean", "grad_norm"}
+    assert all(each.ndim == 0 and not each.requires_grad for each in update.metrics.values())
+    error = update.td_error()
+    assert error.shape == (8,)
+    huber = np.where(np.abs(error) < 1, 0.5 * error**2, np.abs(error) - 0.5)
+    assert float(update.metrics["loss"]) == pytest.approx((batch.weight * huber).mean(), rel=1e-5)
+
+
+def test_without_clipping_there_is_no_norm_to_report(spec, make_batch):
+    assert set(dqn(spec, max_grad_norm=None).update(make_batch(0)).metrics) == {"loss", "q_mean"}
+
+
+def test_td_errors_stay_when_the_buffer_reuses_the_arrays_of_the_batch(spec, make_batch):
+    agent, batch = dqn(spec), make_batch(0)
+    update = agent.update(batch)
+    before = update.td_error().copy()
+    for values in (batch.obs, batch.reward, batch.discount, batch.next_obs, batch.weight):
+        values[:] = 99
+    np.testing.assert_array_equal(update.td_error(), before)
+
+
+def test_a_snapshot_never_changes(spec, make_batch):
+    agent = dqn(spec)
+    agent.update(make_batch(0))
+    snapshot = agent.snapshot(env_steps=70, warm_up=True)
+    assert (snapshot.opt_steps, snapshot.env_steps, snapshot.warm_up) == (1, 70, True)
+    online = agent.state_dict()["online"]
+    assert list(snapshot.arrays) == list(online)
+    train(agent, make_batch, range(1, 4))
+    for name, array in snapshot.arrays.items():
+        np.testing.assert_array_equal(array, online[name].numpy())
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+
+
+def test_one_seed_gives_one_agent_and_leaves_the_global_generator_still(spec, make_batch):
+    before = torch.get_rng_state()
+    agents = [dqn(spec, seed=4), dqn(spec, seed=4), dqn(spec, seed=5)]
+    for agent in agents:
+        train(agent, make_batch, range(5))
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(weights(agents[0]), weights(agents[1]))
+    assert (weights(agents[0]) != weights(agents[2])).any()
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.1])
+def test_a_restored_agent_goes_on_to_the_bit(spec, make_batch, tmp_path: Path, tau: float):
+    settings = {"target_interval": 3, "tau": tau, "double": True}
+    agent, restored = dqn(spec, seed=1, **settings), dqn(spec, seed=2, **settings)
+    train(agent, make_batch, range(5))
+    save_state(agent.state_dict(), tmp_path / "agent.pt")
+    restored.load_state_dict(load_state(tmp_path / "agent.pt"))
+    assert restored.opt_steps == 5
+    for each in (agent, restored):
+        train(each, make_batch, range(5, 15))
+    for which in ("online", "target"):
+        np.testing.assert_array_equal(weights(agent, which), weights(restored, which))
+
+
+def test_a_state_taken_now_does_not_change_later(spec, make_batch):
+    agent = dqn(spec)
+    state = agent.state_dict()
+    online = {name: each.clone() for name, each in state["online"].items()}
+    agent.update(make_batch(0))
+    assert all(torch.equal(state["online"][name], each) for name, each in online.items())
+    assert not any(each.any() for each in state["optimizer"]["means"])
+
+
+@pytest.mark.parametrize("drop", [None, "target", "optimizer"])
+def test_a_state_that_does_not_fit_is_refused(spec, drop: str | None):
+    state = dqn(spec, hidden=[6]).state_dict()
+    if drop:
+        state.pop(drop)
+    hidden = [6] if drop else [5]
+    with pytest.raises(CheckpointError, match=rf"agent.hidden=\[{hidden[0]}\]: .*{drop or 'size'}"):
+        dqn(spec, hidden=hidden).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("space", "name"),
+    [
+        (BoxSpace(shape=(3,), dtype="float32", low=np.zeros(3), high=np.ones(3)), r"Box\(3,\)"),
+        (MultiDiscreteSpace((2, 3)), r"MultiDiscrete\(\[2, 3\]\)"),
+    ],
+)
+def test_actions_that_cannot_be_counted_are_refused(spec, space: Any, name: str):
+    match = rf"agent=dqn needs a Discrete action space; env\.id=Tiny-v0 has {name}"
+    with pytest.raises(ConfigError, match=match):
+        dqn(replace(spec, action=space))
+
+
+def test_the_device_has_a_name(spec):
+    assert dqn(spec).device_name == "cpu"
+
+
+def test_a_first_update_does_not_import_the_compiler():
+    """torch._dynamo takes longer to import than all else that an update needs."""
+    code = """if True:
+        import sys, numpy as np
+        from border_cli.agent.config import DqnConfig
+        from border_cli.agent.dqn import Dqn
+        from border_cli.core.spaces import DiscreteSpace, EnvSpec
+        from border_cli.core.types import Batch
+        two = DiscreteSpace(2)
+        spec = EnvSpec(id="x", observation=two, action=two, max_episode_steps=None)
+        zero, one = np.zeros(1, "i8"), np.ones(1, "f4")
+        batch = Batch(obs=zero, action=zero, reward=one, discount=one, next_obs=zero, weight=one,
+                      index=zero)
+        Dqn(DqnConfig(), spec=spec, device="cpu", seed=0).update(batch)
+        assert "torch._dynamo" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tau", [1.0, 0.1])
+def test_a_gpu_learns_what_the_cpu_learns(spec, make_batch, tau: float):
+    config = DqnConfig(hidden=[5, 4], target_interval=2, tau=tau, double=True)
+    agents = [Dqn(config, spec=spec, device=each, seed=1) for each in ("cpu", "cuda")]
+    for agent in agents:
+        train(agent, make_batch, range(5))
+    np.testing.assert_allclose(weights(agents[1]), weights(agents[0]), rtol=1e-3, atol=1e-5)

@@ -1,0 +1,233 @@
+"""Which settings of an environment work, and how the others are refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from border_cli.core.errors import ConfigError, MissingPackage
+from border_cli.env.config import GymConfig
+from border_cli.env.construct import construct
+from border_cli.env.gym import GymEnvFactory
+
+COUNTING = "border/Counting-v1"
+
+
+def refused(match: str, **settings: Any) -> ConfigError:
+    with pytest.raises(ConfigError, match=match) as caught:
+        construct(GymConfig(**({"id": COUNTING} | settings)))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"),
+    [
+        ("CartPol-v1", r"^env\.id=CartPol-v1 is not registered .*; did you mean 'CartPole-v1'\?"),
+        ("CartPole-v9", r"; did you mean 'CartPole-v"),
+        ("border/Countin-v1", r"; did you mean 'border/Counting-v1'\?"),
+        ("xyzzy", r"^env\.id=xyzzy is not registered with Gymnasium \("),
+        ("not an id!", r"^env\.id=not an id! is not registered"),
+        (None, r"^env\.id must be set"),
+    ],
+)
+def test_an_unknown_id_is_refused_with_the_nearest_known_one(env_id, message):
+    refused(message, id=env_id)
+
+
+def test_an_older_version_is_made_without_a_warning(counting):
+    construct(GymConfig(id="border/Counting-v0")).close()
+    assert counting.made[0].closed == 1
+
+
+def test_an_id_without_version_means_the_newest():
+    env = construct(GymConfig(id="border/Counting"))
+    assert env.unwrapped.spec is not None
+    assert env.unwrapped.spec.id == COUNTING
+
+
+def test_a_module_before_the_id_is_imported_first(tmp_path, monkeypatch):
+    lines = [
+        "import gymnasium",
+        "from gymnasium.envs.classic_control import CartPoleEnv",
+        "gymnasium.register('OfModule-v3', entry_point=CartPoleEnv)",
+    ]
+    (tmp_path / "envs_of_a_user.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = GymEnvFactory(GymConfig(id="envs_of_a_user:OfModule-v3")).spec
+    assert (spec.id, spec.max_episode_steps) == ("envs_of_a_user:OfModule-v3", None)
+    gymnasium.registry.pop("OfModule-v3")
+
+
+@pytest.mark.parametrize("module", ["envs_of_nobody", "gymnasium.envs_of_nobody"])
+def test_a_module_that_is_not_there_is_refused(module):
+    error = refused(
+        rf"^env\.id={module}:X-v0: there is no module '{module}' to import", id=f"{module}:X-v0"
+    )
+    assert not isinstance(error, MissingPackage)
+
+
+def test_a_module_that_lacks_a_package_names_the_package(tmp_path, monkeypatch):
+    (tmp_path / "envs_that_lack.py").write_text("import no_such_package_of_ours.part")
+    monkeypatch.syspath_prepend(tmp_path)
+    error = refused(
+        r"needs the package no_such_package_of_ours, .*: pip install no_such_package_of_ours$",
+        id="envs_that_lack:X-v0",
+    )
+    assert isinstance(error, MissingPackage)
+
+
+def test_a_known_package_is_named_as_pip_knows_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
+    error = refused(r"pip install ale-py$", id="ale_py:ALE/Pong-v5")
+    assert isinstance(error, MissingPackage)
+
+
+def test_an_environment_whose_package_is_absent_names_it():
+    error = refused(
+        r"^env\.id=border/Absent-v1 needs the package no_such_package_of_ours, which is not "
+        r"installed: pip install no_such_package_of_ours$",
+        id="border/Absent-v1",
+    )
+    assert isinstance(error, MissingPackage)
+
+
+def test_a_missing_module_of_an_installed_package_is_no_missing_package():
+    with pytest.raises(ModuleNotFoundError, match=r"gymnasium\.no_such_module"):
+        construct(GymConfig(id="border/Broken-v1"))
+
+
+def dependency(message: str, cause: Exception | None) -> Exception:
+    error = gymnasium.error.DependencyNotInstalled(message)
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("Box2D", r'pip install "border-cli\[box2d\]"$'),
+        ("pygame", r'pip install "border-cli\[render\]"$'),
+        ("no_such_engine", r"pip install no_such_engine$"),
+    ],
+)
+def test_a_dependency_of_gymnasium_is_named_with_our_extra(raising, monkeypatch, module, line):
+    monkeypatch.setitem(sys.modules, module, None)
+    raising.error = dependency("is not installed", ModuleNotFoundError("no", name=module))
+    assert isinstance(refused(line, id="border/Raising-v1"), MissingPackage)
+
+
+def test_a_dependency_without_cause_takes_the_extra_that_gymnasium_names(raising):
+    raising.error = dependency('run `pip install "gymnasium[other]"`', None)
+    error = refused(r'pip install "gymnasium\[other\]"$', id="border/Raising-v1")
+    assert isinstance(error, MissingPackage)
+
+
+def test_a_dependency_that_is_there_but_broken_is_not_called_missing(raising):
+    raising.error = dependency('pip install "gymnasium[other]"', ImportError("libGL.so.1"))
+    error = refused(r"Raising-v1: pip .*\(libGL\.so\.1\)$", id="border/Raising-v1")
+    assert not isinstance(error, MissingPackage)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mujoco") is not None, reason="mujoco is installed")
+def test_mujoco_that_is_not_installed_is_named():
+    assert isinstance(refused(r"pip install mujoco$", id="HalfCheetah-v5"), MissingPackage)
+
+
+def test_an_argument_that_the_constructor_does_not_take_is_refused():
+    error = refused(
+        r"^env\.kwargs \{'lenght': 5\} was refused by border/Counting-v1: .*"
+        r"unexpected keyword argument 'lenght' \(it takes: length, cut, fail_from",
+        kwargs={"lenght": 5},
+    )
+    assert isinstance(error.__cause__, TypeError)
+
+
+def test_a_setting_of_ours_below_kwargs_is_refused():
+    refused(r"^env\.kwargs \{'max_episode_steps': 5\}", kwargs={"max_episode_steps": 5})
+
+
+@pytest.mark.parametrize("error", [ValueError("too long"), OSError("no display")])
+def test_any_other_error_of_a_constructor_comes_through_as_it_is(raising, error):
+    raising.error = error
+    with pytest.raises(type(error), match=str(error)) as caught:
+        construct(GymConfig(id="border/Raising-v1", kwargs={"a": 1}))
+    assert caught.value is error
+
+
+def test_a_type_error_without_kwargs_is_no_error_of_the_settings(raising):
+    raising.error = TypeError("a mistake of the author")
+    with pytest.raises(TypeError, match="a mistake of the author"):
+        construct(GymConfig(id="border/Raising-v1"))
+
+
+def test_the_constructor_cannot_change_the_settings():
+    config = GymConfig(id=COUNTING, kwargs={"forget": [1, 2]})
+    construct(config)
+    assert config.kwargs == {"forget": [1, 2]}
+
+
+def test_wrappers_are_applied_innermost_first():
+    scale = {"RescaleObservation": {"min_obs": 0.0, "max_obs": 1.0}}
+    env = construct(GymConfig(id=COUNTING, wrappers=["FlattenObservation", scale]))
+    assert type(env).__name__ == "RescaleObservation"
+    assert type(env.env).__name__ == "FlattenObservation"
+    obs, _ = env.reset(seed=0)
+    np.testing.assert_allclose(obs, [0.001, 0.0])
+
+
+def test_a_wrapper_with_no_arguments_below_its_name_is_fine():
+    env = construct(GymConfig(id=COUNTING, wrappers=[{"FlattenObservation": None}]))
+    assert type(env).__name__ == "FlattenObservation"
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "message"),
+    [
+        ("FlatenObservation", r"^env\.wrappers\[0\] FlatenObservation is no wrapper .*"
+         r"did you mean 'FlattenObservation'\? \(known: AddRenderObservation, "),
+        ("vector", r"^env\.wrappers\[0\] vector is no wrapper"),
+        (3, r"^env\.wrappers\[0\] must be a name or \{Name: \{argument: value\}\}, got 3$"),
+        ({"A": {}, "B": {}}, r"^env\.wrappers\[0\] must be a name"),
+        ({"ClipReward": [1]}, r"^env\.wrappers\[0\] must be a name"),
+        ({"TimeLimit": {"steps": 3}}, r"^env\.wrappers\[0\] TimeLimit was refused: .*'steps'"),
+    ],
+)  # fmt: skip
+def test_a_wrapper_that_cannot_be_meant_is_refused(counting, wrapper, message):
+    refused(message, wrappers=[wrapper])
+    assert [env.closed for env in counting.made] == [1]
+
+
+def test_a_wrapper_that_tells_the_time_knows_the_limit_of_the_settings():
+    time = {"TimeAwareObservation": {"normalize_time": True}}
+    config = GymConfig(id=COUNTING, wrappers=[time], max_episode_steps=4, kwargs={"length": 99})
+    env = GymEnvFactory(config).make(training=True)
+    env.reset(0)
+    np.testing.assert_allclose(env.step(np.array([0])).next_obs, [[1.0, 1.0, 0.25]])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("Box2D") is None, reason="needs box2d")
+def test_lunarlander_is_made_where_warnings_are_errors():
+    env = GymEnvFactory(GymConfig(id="LunarLander-v3")).make(training=True)
+    env.reset(0)
+    assert env.step(np.array([0])).next_obs.shape == (1, 8)
+    env.close()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pygame") is None, reason="needs pygame")
+def test_a_window_can_be_opened(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = GymEnvFactory(GymConfig(id="CartPole-v1")).make(training=False, render="human")
+    env.reset(0)
+    env.close()
+
+
+def test_a_window_without_its_package_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    env = GymEnvFactory(GymConfig(id="CartPole-v1")).make(training=False, render="human")
+    with pytest.raises(MissingPackage, match=r'pip install "border-cli\[render\]"$'):
+        env.reset(0)

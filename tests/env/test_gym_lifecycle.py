@@ -1,0 +1,78 @@
+"""How environments begin and end, also when one of them fails."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from border_cli.env.config import GymConfig
+from border_cli.env.gym import GymEnv, GymEnvFactory
+
+COUNTING = "border/Counting-v1"
+
+
+def make(**settings: Any) -> GymEnv:
+    return GymEnvFactory(GymConfig(**({"id": COUNTING} | settings))).make(training=True)
+
+
+def test_an_error_of_a_step_comes_through_as_it_is():
+    env = make(kwargs={"raise_at": 2})
+    env.reset(0)
+    env.step(np.array([0]))
+    with pytest.raises(OSError, match=r"^the simulator fell over$"):
+        env.step(np.array([0]))
+
+
+def test_environments_already_made_are_closed_when_a_later_one_fails(counting):
+    with pytest.raises(OSError, match=r"^no licence left$"):
+        make(num_envs=3, kwargs={"fail_from": 2})
+    assert [env.closed for env in counting.made] == [1, 1]
+
+
+def test_a_failed_reset_closes_all(counting):
+    env = make(num_envs=3, kwargs={"fail_reset": True})
+    with pytest.raises(OSError, match=r"^cannot begin$"):
+        env.reset(0)
+    assert [env.closed for env in counting.made] == [1, 1, 1]
+    env.close()
+    assert [env.closed for env in counting.made] == [1, 1, 1]
+
+
+def test_a_failure_to_close_never_hides_the_first_failure(counting, caplog):
+    with pytest.raises(OSError, match=r"^no licence left$"):
+        make(num_envs=3, kwargs={"fail_from": 2, "fail_close": True})
+    assert [env.closed for env in counting.made] == [1, 1]
+    assert "could not be closed either" in caplog.text
+
+
+def test_close_may_be_called_twice(counting):
+    env = make(num_envs=2)
+    env.close()
+    env.close()
+    assert [env.closed for env in counting.made] == [1, 1]
+
+
+def test_close_reaches_every_environment_also_past_one_that_raises(counting):
+    env = make(num_envs=2, kwargs={"fail_close": True})
+    with pytest.raises(OSError, match="cannot close"):
+        env.close()
+    assert [env.closed for env in counting.made] == [1, 1]
+
+
+def test_two_threads_never_construct_at_the_same_time(meeting):
+    meeting.barrier = threading.Barrier(2)
+    threads = [threading.Thread(target=make, kwargs={"id": "border/Meeting-v1"}) for _ in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert meeting.met == [False, False]
+
+
+def test_only_the_first_environment_opens_a_window(counting):
+    env = GymEnvFactory(GymConfig(id=COUNTING, num_envs=2)).make(training=False, render="human")
+    assert [each.render_mode for each in counting.made] == ["human", None]
+    env.close()

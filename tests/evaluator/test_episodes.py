@@ -1,0 +1,221 @@
+"""Evaluation of scripted episodes, and of CartPole against a plain loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from border_cli.core.interfaces import Env, EnvFactory, Policy
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.types import Array, Snapshot, Step
+from border_cli.env.config import GymConfig
+from border_cli.env.gym import GymEnvFactory
+from border_cli.evaluator.config import EpisodesConfig
+from border_cli.evaluator.episodes import EpisodesEvaluator, episode_limit
+
+
+class Scripted(Env):
+    """Environment i pays rewards[i] each step, and ends after lengths[i] steps (0: never)."""
+
+    def __init__(self, rewards: list[float], lengths: list[int]) -> None:
+        self.num_envs = len(rewards)
+        self.rewards, self.lengths = np.array(rewards), np.array(lengths)
+        self.seeds: list[int] = []
+        self.closed = 0
+
+    def reset(self, seed: int) -> Array:
+        self.seeds.append(seed)
+        self.t = 0
+        return np.zeros((self.num_envs, 1), np.float32)
+
+    def step(self, action: Any) -> Step:
+        self.t += 1
+        moves = (self.lengths == 0) | (self.t <= self.lengths)
+        obs = np.full((self.num_envs, 1), self.t, np.float32)
+        ends = self.lengths == self.t
+        return Step(
+            obs=obs - 1,
+            action=action,
+            reward=(moves * self.rewards).astype(np.float32),
+            terminated=ends & (self.rewards > 0),
+            truncated=ends & (self.rewards <= 0),
+            next_obs=obs,
+            act_obs=obs,
+        )
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class ScriptedFactory(EnvFactory):
+    def __init__(self, env: Scripted, limit: int | None) -> None:
+        self.env, self.limit = env, limit
+        self.made: list[bool] = []
+
+    @property
+    def spec(self) -> EnvSpec:
+        box = BoxSpace((1,), "float32", np.zeros(1), np.ones(1))
+        return EnvSpec("Scripted", box, DiscreteSpace(2), self.limit)
+
+    def make(self, *, training: bool, render: str | None = None) -> Env:  # noqa: ARG002
+        self.made.append(training)
+        return self.env
+
+
+class Recording(Policy):
+    """Leans on the pole's angle and speed; keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.explored: set[bool] = set()
+
+    def act(self, obs: Array, *, explore: bool) -> Any:
+        assert isinstance(obs, np.ndarray)
+        self.seen.append(obs)
+        self.explored.add(explore)
+        return (obs[:, -2:].sum(axis=1) > 0).astype(np.int64)
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        raise AssertionError(f"nobody loads {snapshot}")
+
+
+class Case:
+    """An evaluator on scripted episodes, with everything it was given."""
+
+    def __init__(
+        self,
+        rewards: list[float],
+        lengths: list[int],
+        cut: int | None = None,
+        env_limit: int | None = None,
+    ) -> None:
+        self.env = Scripted(rewards, lengths)
+        self.factory = ScriptedFactory(self.env, env_limit)
+        self.stop, self.heartbeat = StopFlag(), Heartbeat("learner")
+        self.policy = Recording()
+        self.evaluator = EpisodesEvaluator(
+            EpisodesConfig(num_episodes=len(rewards), max_episode_steps=cut),
+            factory=self.factory,
+            seed=11,
+            stop=self.stop,
+            heartbeat=self.heartbeat,
+        )
+
+
+def test_the_score_is_the_mean_return_and_the_metrics_follow_from_the_episodes():
+    case = Case(rewards=[1.0, 2.0, -1.0], lengths=[3, 5, 1])
+    evaluation = case.evaluator.evaluate(case.policy)
+    assert evaluation.returns == (3.0, 10.0, -1.0)
+    assert evaluation.lengths == (3, 5, 1)
+    assert evaluation.score == 4.0
+    assert evaluation.metrics == {
+        "eval/return": 4.0,
+        # deviations -1, 6, -5: sqrt((1 + 36 + 25) / 3)
+        "eval/return_std": pytest.approx(4.5460605656619517),
+        "eval/return_min": -1.0,
+        "eval/return_max": 10.0,
+        "eval/length": 3.0,
+    }
+
+
+def test_it_acts_greedily_on_all_episodes_at_once_until_the_last_one_ends():
+    case = Case(rewards=[1.0, 1.0], lengths=[2, 4])
+    case.evaluator.evaluate(case.policy)
+    assert case.policy.explored == {False}
+    assert [obs.tolist() for obs in case.policy.seen] == [[[t], [t]] for t in range(4)]
+
+
+def test_the_environment_is_made_at_the_first_evaluation_and_kept():
+    case = Case(rewards=[1.0], lengths=[2])
+    assert case.factory.made == []
+    first, second = (case.evaluator.evaluate(case.policy) for _ in range(2))
+    assert case.factory.made == [False]
+    assert case.env.seeds == [11, 11]
+    assert first == second
+
+
+def test_close_may_come_twice_and_without_an_evaluation():
+    case = Case(rewards=[1.0], lengths=[2])
+    case.evaluator.close()
+    case.evaluator.evaluate(case.policy)
+    case.evaluator.close()
+    case.evaluator.close()
+    assert case.env.closed == 1
+
+
+def test_every_step_is_a_sign_of_life():
+    case = Case(rewards=[1.0], lengths=[7])
+    case.evaluator.evaluate(case.policy)
+    assert case.heartbeat.beats == 8  # 7 steps and the environment that was made
+
+
+def test_a_request_to_stop_is_raised_before_the_next_step():
+    case = Case(rewards=[1.0], lengths=[0])
+    case.stop.request(RuntimeError("enough"))
+    with pytest.raises(RuntimeError, match=r"^enough$"):
+        case.evaluator.evaluate(case.policy)
+    assert case.policy.seen == []
+
+
+def test_episodes_without_end_are_cut_at_the_limit_of_the_settings():
+    case = Case(rewards=[1.0, 2.0], lengths=[0, 3], cut=5)
+    evaluation = case.evaluator.evaluate(case.policy)
+    assert evaluation.lengths == (5, 3)
+    assert evaluation.returns == (5.0, 6.0)
+
+
+def test_episodes_without_any_limit_are_cut_after_10_000_steps():
+    case = Case(rewards=[1.0], lengths=[0])
+    assert case.evaluator.limit == (10_000, "default")
+    assert case.evaluator.evaluate(case.policy).lengths == (10_000,)
+
+
+@pytest.mark.parametrize(
+    ("setting", "of_env", "limit"),
+    [
+        (None, None, (10_000, "default")),
+        (None, 500, (500, "env")),
+        (None, 20_000, (20_000, "env")),
+        (30, None, (30, "evaluator.max_episode_steps")),
+        (30, 500, (30, "evaluator.max_episode_steps")),
+        (900, 500, (500, "env")),
+        (20_000, None, (20_000, "evaluator.max_episode_steps")),
+    ],
+)
+def test_the_limit_says_where_it_comes_from(setting, of_env, limit):
+    spec = Case([1.0], [1], env_limit=of_env).factory.spec
+    assert episode_limit(EpisodesConfig(max_episode_steps=setting), spec) == limit
+
+
+def plain_episode(seed: int, limit: int) -> tuple[float, int]:
+    env = gymnasium.make("CartPole-v1")
+    obs, _ = env.reset(seed=seed)
+    policy, score, length, over = Recording(), 0.0, 0, False
+    while not over and length < limit:
+        obs, reward, terminated, truncated, _ = env.step(policy.act(obs[None], explore=False)[0])
+        score += float(reward)
+        length += 1
+        over = terminated or truncated
+    return score, length
+
+
+@pytest.mark.parametrize("cut", [None, 150])
+def test_cartpole_agrees_with_a_plain_loop_over_the_same_seeds(cut):
+    evaluator = EpisodesEvaluator(
+        EpisodesConfig(num_episodes=4, max_episode_steps=cut),
+        factory=GymEnvFactory(GymConfig(id="CartPole-v1", num_envs=4)),
+        seed=3,
+        stop=StopFlag(),
+        heartbeat=Heartbeat("learner"),
+    )
+    first, second = (evaluator.evaluate(Recording()) for _ in range(2))
+    evaluator.close()
+    seeds = [np.random.SeedSequence(3, spawn_key=(i, 0)).generate_state(1)[0] for i in range(4)]
+    expected = [plain_episode(int(seed), cut or 500) for seed in seeds]
+    assert list(zip(first.returns, first.lengths, strict=True)) == expected
+    assert first == second
+    assert len(set(first.lengths)) > 1 or cut

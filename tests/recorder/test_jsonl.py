@@ -1,0 +1,113 @@
+"""metrics.jsonl: what is written, and what can be read back."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from border_cli.core.errors import CheckpointError
+from border_cli.core.interfaces import RecordStep, RunInfo
+from border_cli.recorder.config import JsonlConfig
+from border_cli.recorder.jsonl import JsonlRecorder
+from border_cli.recorder.read import read_metrics
+from border_cli.registry import RECORDERS
+
+
+def info(run_dir: Path) -> RunInfo:
+    return RunInfo(
+        name="test", run_dir=run_dir, max_opt_steps=100, max_env_steps=None, max_time_s=None
+    )
+
+
+def step(opt_steps: int) -> RecordStep:
+    return RecordStep(opt_steps=opt_steps, env_steps=3 * opt_steps, time_s=opt_steps / 4)
+
+
+def refuse_constant(name: str) -> Any:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def test_each_row_is_one_line_of_strict_json_with_its_place_in_the_run(tmp_path: Path) -> None:
+    recorder = RECORDERS.build(JsonlConfig(), info=info(tmp_path), console=None)
+    recorder.write(step(2), {"train/loss": 0.25, "async/samples_total": 6.0})
+    recorder.write(step(4), {"eval/return": -1.5}, final=True)
+
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line, parse_constant=refuse_constant) for line in lines] == [
+        {
+            "opt_steps": 2,
+            "env_steps": 6,
+            "time_s": 0.5,
+            "train/loss": 0.25,
+            "async/samples_total": 6.0,
+        },
+        {"opt_steps": 4, "env_steps": 12, "time_s": 1.0, "eval/return": -1.5, "final": True},
+    ]
+    recorder.close()
+
+
+def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
+    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    recorder.write(step(1), {"a/nan": math.nan, "a/inf": math.inf, "a/minus": -math.inf})
+    recorder.close()
+
+    line = (tmp_path / "metrics.jsonl").read_text()
+    row = json.loads(line, parse_constant=refuse_constant)
+    assert (row["a/nan"], row["a/inf"], row["a/minus"]) == (None, None, None)
+
+
+def test_steps_above_what_32_bits_hold_stay_exact(tmp_path: Path) -> None:
+    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    recorder.write(RecordStep(opt_steps=2**40 + 1, env_steps=16_777_217, time_s=0.0), {})
+    recorder.close()
+
+    (row,) = read_metrics(tmp_path / "metrics.jsonl")
+    assert (row["opt_steps"], row["env_steps"]) == (2**40 + 1, 16_777_217)
+
+
+def test_a_line_torn_by_a_killed_run_is_cut_before_new_rows_follow(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"opt_steps": 1}\n{"opt_st')
+    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    recorder.write(step(2), {})
+    recorder.close()
+    assert [row["opt_steps"] for row in read_metrics(path)] == [1, 2]
+
+
+def test_a_full_disk_is_said_by_write_flush_and_close(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    with pytest.raises(OSError, match="No space left on device"):
+        recorder.write(step(1), {"train/loss": 1.0})
+    with pytest.raises(OSError, match="No space left on device"):
+        recorder.flush()
+    with pytest.raises(OSError, match="No space left on device"):
+        recorder.close()
+    recorder.close()
+
+
+def test_a_last_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"opt_steps": 1}\n{"opt_steps": 2, "train/l')
+    assert read_metrics(path) == [{"opt_steps": 1}]
+
+
+def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.touch()
+    assert read_metrics(path) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b'{"a": 1}\n{"a":\n{"a": 2}\n', "line 2: not JSON"), (b"[1]\n", "line 1: not a JSON object")],
+)
+def test_a_broken_line_in_the_middle_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        read_metrics(path)

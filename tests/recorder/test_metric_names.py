@@ -1,0 +1,31 @@
+"""docs/metrics.md and the code name the same metrics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NAME = re.compile(r'"((?:eval|episode|async|actor)/[a-z_/{}.]+)"')
+ROW = re.compile(r"^\| `([a-z]+/[a-z_/<>]+)` \|", re.MULTILINE)
+
+
+def named_in_code() -> set[str]:
+    sources = (ROOT / "border_cli").rglob("*.py")
+    names = {name for path in sources for name in NAME.findall(path.read_text(encoding="utf-8"))}
+    return {re.sub(r"\{[^}]*\}", "<id>", name) for name in names}
+
+
+def documented() -> set[str]:
+    return set(ROW.findall((ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")))
+
+
+def test_every_metric_of_the_code_is_documented() -> None:
+    assert named_in_code() - documented() == set()
+
+
+def test_every_documented_metric_exists() -> None:
+    of_agents = {name for name in documented() if name.startswith("train/")}
+    agents = "".join(path.read_text() for path in (ROOT / "border_cli" / "agent").glob("*.py"))
+    assert documented() - of_agents - named_in_code() == set()
+    assert {name for name in of_agents if f'"{name.removeprefix("train/")}"' not in agents} == set()

@@ -1,0 +1,153 @@
+"""What the live panel and the plain line say of a run."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from border_cli.core.interfaces import Progress, RecordStep, RunInfo
+from border_cli.core.types import Metrics
+from border_cli.recorder.figures import BLOCKS
+from border_cli.recorder.panel import line, panel
+from border_cli.recorder.view import RunView
+
+MEMORY = "412 MB of 8.2 GB"
+GAUGES = {
+    "async/opt_steps_per_sec": 1_210.0,
+    "async/samples_per_sec": 1_250.0,
+    "async/samples_per_opt_steps": 1.0331,
+    "async/weight_lag": 34.0,
+    "async/queue_fill": 0.12,
+    "async/buffer_fill": 0.143,
+    "actor/0/samples_per_sec": 625.0,
+    "actor/1/samples_per_sec": 612.0,
+    "episode/return": 210.44,
+}
+
+
+def view(name: str = "dqn_cartpole", max_opt_steps: int | None = 20_000) -> RunView:
+    info = RunInfo(
+        name=name,
+        run_dir=Path("somewhere"),
+        max_opt_steps=max_opt_steps,
+        max_env_steps=None,
+        max_time_s=None,
+    )
+    return RunView(info)
+
+
+def at(time_s: float, opt_steps: int) -> RecordStep:
+    return RecordStep(opt_steps=opt_steps, env_steps=1_000 + opt_steps, time_s=time_s)
+
+
+def progress(step: RecordStep, gauges: Metrics, phase: str = "learning") -> Progress:
+    return Progress(step=step, phase=phase, samples_total=0, gauges=gauges)
+
+
+def midway() -> RunView:
+    run = view()
+    run.take_progress(progress(at(2.0, 300), GAUGES))
+    run.take_row(at(9.0, 9_000), {"eval/return": 487.2})
+    run.take_row(at(12.0, 12_000), {"eval/return": 412.3})
+    run.take_progress(progress(at(12.0, 12_300), GAUGES))
+    return run
+
+
+def drawn(run: RunView, width: int = 80) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, _environ={})
+    console.print(panel(run, MEMORY, BLOCKS))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def words(rows: list[str]) -> str:
+    return " ".join(" ".join(rows).replace("│", "").split())
+
+
+def test_the_panel_shows_everything_in_ten_lines_of_eighty_columns() -> None:
+    rows = drawn(midway())
+    assert len(rows) == 10
+    assert {len(row) for row in rows} == {80}
+    assert rows[0].startswith("╭─ dqn_cartpole  learning ──")
+    for expected in (
+        "62 % of opt steps 0:06 left",  # 12,000 in 10 s: the last 7,700 take 6.4 s
+        "opt steps 12,300 of 20,000",
+        "env steps 13,300",
+        "eval best 487.2 at 9,000",
+        "eval last 412.3 █▁",
+        "updates 1,210/s",
+        "samples 1,250/s",
+        "per update 1.03 samples",
+        "per actor 625 612 /s",
+        "queue 12 % full",
+        "buffer 14 % full",
+        "weight lag 34 opt steps",
+        "memory 412 MB of 8.2 GB",
+        "episodes 210.4 return",
+        "time 0:12",
+    ):
+        assert expected in words(rows)
+
+
+def test_what_is_not_known_yet_is_a_dash_in_the_panel() -> None:
+    run = view()
+    run.take_progress(progress(at(0.0, 0), {}, phase="warm-up"))
+    shown = words(drawn(run))
+    for expected in (
+        "0 % of opt steps - left",
+        "eval best - eval last - ",
+        "updates - samples - ",
+        "per update - per actor - ",
+        "queue - buffer - ",
+        "weight lag - ",
+        "episodes - ",
+    ):
+        assert expected in shown
+
+
+def test_a_run_without_a_limit_has_no_bar() -> None:
+    run = view(max_opt_steps=None)
+    run.take_progress(progress(at(3.0, 5), {}))
+    rows = drawn(run)
+    assert "no limit but the score" in rows[1]
+    assert "opt steps 5 env steps" in words(rows)
+
+
+def test_many_actors_are_shown_as_a_range() -> None:
+    run = view()
+    gauges = {f"actor/{each}/samples_per_sec": 600.0 + each for each in range(64)}
+    run.take_progress(progress(at(1.0, 1), gauges))
+    assert "per actor 600 to 663 /s" in words(drawn(run))
+
+
+def test_large_numbers_fit_sixty_columns() -> None:
+    run = view(max_opt_steps=1_000_000_000)
+    large = RecordStep(opt_steps=123_456_789, env_steps=2_000_000_000, time_s=400_000.0)
+    run.take_progress(progress(large, GAUGES))
+    rows = drawn(run, width=60)
+    assert len(rows) == 10
+    assert {len(row) for row in rows} == {60}
+
+
+def test_a_name_with_brackets_is_shown_as_it_is() -> None:
+    assert "run [bold]" in drawn(view(name="run [bold]"))[0]
+
+
+def test_a_line_says_what_the_panel_shows() -> None:
+    assert line(midway(), MEMORY) == (
+        "learning  opt 12,300/20,000 (62 %)  env 13,300  eval 412.3 (best 487.2)  "
+        "1,210 updates/s  1,250 samples/s  1.03 samples/update  queue 12 %  buffer 14 %  lag 34  "
+        "412 MB of 8.2 GB  time 0:12  left 0:06"
+    )
+
+
+def test_what_is_not_known_yet_is_a_dash_in_the_line() -> None:
+    run = view()
+    run.take_progress(progress(at(1.0, 0), {}, phase="warm-up"))
+    assert line(run, MEMORY) == (
+        "warm-up  opt 0/20,000 (0 %)  env 1,000  eval - (best -)  "
+        "- updates/s  - samples/s  - samples/update  queue -  buffer -  lag -  "
+        "412 MB of 8.2 GB  time 0:01  left -"
+    )

@@ -1,0 +1,179 @@
+"""What is printed before and after a run, and the log in between."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from border_cli.core.interfaces import ActorStats
+from border_cli.recorder import memory
+from border_cli.recorder.terminal import closing, header, log_handler, make_console, stats_tables
+
+LONG_PATH = "/home/[somebody]/" + "a-folder/" * 20 + ":smile: 12"
+
+
+def pipe(width: int = 80) -> Console:
+    return Console(file=io.StringIO(), width=width, _environ={})
+
+
+def lines(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_header_aligns_values_and_never_wraps_or_interprets_them() -> None:
+    console = pipe(width=30)
+    header(console, [("agent", "dqn"), ("run directory", LONG_PATH), ("note", "one\ntwo")])
+    assert lines(console) == [
+        "agent          dqn",
+        f"run directory  {LONG_PATH}",
+        "note           one",
+        "               two",
+    ]
+
+
+def test_the_last_lines_are_run_directory_best_score_and_next_commands() -> None:
+    console = pipe(width=30)
+    closing(
+        console,
+        Path(LONG_PATH),
+        (487.25, 9_000),
+        [f"border-eval '{LONG_PATH}'", "tensorboard --logdir outputs"],
+        warnings=["metrics.jsonl: [3] rows are missing"],
+    )
+    assert lines(console) == [
+        "warning: metrics.jsonl: [3] rows are missing",
+        f"run directory  {LONG_PATH}",
+        "best score     487.2 at 9,000 opt steps",
+        f"next           border-eval '{LONG_PATH}'",
+        "               tensorboard --logdir outputs",
+    ]
+
+
+def test_a_run_without_an_evaluation_says_so() -> None:
+    console = pipe()
+    closing(console, Path("run"), None, [])
+    assert lines(console) == ["run directory  run", "best score     no evaluation"]
+
+
+def test_the_tables_hold_every_actor_and_every_statistic() -> None:
+    console = pipe()
+    actors = [
+        ActorStats(
+            actor_id=each,
+            env_steps=12_000,
+            samples=11_998,
+            duration_s=10.0,
+            restarts=each,
+            lost_samples=2,
+        )
+        for each in range(2)
+    ]
+    stats_tables(console, actors, {"samples_per_sec": 1250.26, "duration_s": 12.4})
+    words = [line.split() for line in lines(console) if line.strip()]
+    assert ["0", "12,000", "11,998", "1,200", "0:10", "0", "2"] in words
+    assert ["1", "12,000", "11,998", "1,200", "0:10", "1", "2"] in words
+    assert ["trainer", "samples_per_sec", "duration_s"] in words
+    assert ["1,250.3", "12.4"] in words
+
+
+def logged(console: Console) -> logging.Logger:
+    logger = logging.Logger("test")
+    logger.addHandler(log_handler(console))
+    return logger
+
+
+def test_a_log_line_has_time_and_message_and_is_never_wrapped() -> None:
+    console = pipe(width=30)
+    logged(console).info("saved %s", LONG_PATH)
+    (line,) = lines(console)
+    assert line[0] == "["
+    assert line[3] == line[6] == ":"
+    assert line[9:] == f"] saved {LONG_PATH}"
+
+
+def test_warnings_and_other_threads_are_named() -> None:
+    console = pipe()
+    logger = logged(console)
+    thread = threading.Thread(target=logger.warning, args=("slow",), name="actor-3")
+    thread.start()
+    thread.join()
+    logger.error("bad")
+    first, second = lines(console)
+    assert first.endswith("] actor-3: warning: slow")
+    assert second.endswith("] error: bad")
+
+
+def test_basic_config_leaves_the_format_alone() -> None:
+    console = pipe()
+    handler = log_handler(console)
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers = []
+    try:
+        logging.basicConfig(handlers=[handler], level=logging.INFO)
+        logging.getLogger("somewhere").info("hello")
+    finally:
+        root.handlers = before
+        root.setLevel(level)
+    assert lines(console)[0][10:] == " hello"
+
+
+def test_a_logged_exception_brings_its_traceback() -> None:
+    console = pipe()
+    try:
+        raise KeyError("gone")
+    except KeyError:
+        logged(console).exception("failed")
+    assert lines(console)[0].endswith("] error: failed")
+    assert lines(console)[-1] == "KeyError: 'gone'"
+
+
+def test_a_console_without_a_terminal_is_never_interactive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert not make_console().is_interactive
+
+
+def test_a_reader_that_goes_away_ends_neither_the_run_nor_its_exit_status() -> None:
+    code = (
+        "import sys\n"
+        "from border_cli.recorder.terminal import make_console, say\n"
+        "console = make_console()\n"
+        "sys.stdin.read()\n"  # until the test has closed the other end of stdout
+        "for _ in range(3):\n"
+        "    say(console, 'hello')\n"
+        "print('unread')\n"
+        "sys.stderr.write('went on')\n"
+    )
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writer)
+    os.close(reader)
+    _, errors = process.communicate("", timeout=30)
+    assert process.returncode == 0
+    assert errors == "nobody reads the output any more; the run goes on\nwent on"
+
+
+def test_memory_is_between_an_interpreter_and_the_machine(tmp_path: Path) -> None:
+    assert 5_000_000 < memory.resident_bytes() < memory.machine_bytes()
+    statm = tmp_path / "statm"
+    statm.write_text("900 25 3 1 0 2 0\n")
+    assert memory.resident_bytes(statm) == 25 * os.sysconf("SC_PAGE_SIZE")
+    assert memory.resident_bytes(tmp_path / "missing") > 0

@@ -1,0 +1,98 @@
+"""What is known of a run while it goes on."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from border_cli.core.interfaces import Progress, RecordStep, RunInfo
+from border_cli.core.types import Metrics
+from border_cli.recorder.view import RunView
+
+
+def view(
+    max_opt_steps: int | None = None,
+    max_env_steps: int | None = None,
+    max_time_s: float | None = None,
+) -> RunView:
+    info = RunInfo(
+        name="test",
+        run_dir=Path("somewhere"),
+        max_opt_steps=max_opt_steps,
+        max_env_steps=max_env_steps,
+        max_time_s=max_time_s,
+    )
+    return RunView(info)
+
+
+def step(opt_steps: int, env_steps: int, time_s: float) -> RecordStep:
+    return RecordStep(opt_steps=opt_steps, env_steps=env_steps, time_s=time_s)
+
+
+def progress(at: RecordStep, gauges: Metrics | None = None) -> Progress:
+    return Progress(
+        step=at, phase="learning", samples_total=at.env_steps, gauges=gauges if gauges else {}
+    )
+
+
+def test_the_pace_is_counted_from_where_learning_begins() -> None:
+    run = view(max_opt_steps=1_000)
+    run.take_progress(progress(step(0, 0, 0.0)))
+    run.take_progress(progress(step(0, 500, 9.0)))
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert (nearest.fraction, nearest.left_s) == (0.0, None)
+
+    run.take_progress(progress(step(100, 600, 10.0)))
+    run.take_progress(progress(step(300, 800, 12.0)))  # 200 in 2 s: the last 700 take 7 s
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert (nearest.unit, nearest.fraction, nearest.left_s) == ("opt", 0.3, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("max_env_steps", "max_time_s", "unit", "left_s"),
+    [(None, None, "opt", 70.0), (900, None, "env", 10.0), (900, 13.0, "time", 1.0)],
+)
+def test_the_nearest_budget_is_the_one_that_ends_the_run_first(
+    max_env_steps: int | None, max_time_s: float | None, unit: str, left_s: float
+) -> None:
+    run = view(max_opt_steps=1_000, max_env_steps=max_env_steps, max_time_s=max_time_s)
+    run.take_progress(progress(step(280, 780, 10.0)))
+    run.take_progress(progress(step(300, 800, 12.0)))
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert (nearest.unit, nearest.left_s) == (unit, left_s)
+
+
+def test_a_run_that_only_a_score_ends_has_no_budget() -> None:
+    run = view()
+    run.take_progress(progress(step(5, 5, 1.0)))
+    assert run.nearest_budget() is None
+
+
+def test_a_budget_that_is_overshot_is_full_and_has_no_time_left() -> None:
+    run = view(max_env_steps=100)
+    run.take_progress(progress(step(1, 50, 1.0)))
+    run.take_progress(progress(step(2, 110, 2.0)))
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert (nearest.fraction, nearest.left_s) == (1.0, 0.0)
+
+
+def test_best_is_strictly_greater_so_a_tie_keeps_the_older() -> None:
+    run = view(max_opt_steps=100)
+    for opt_steps, score in ((10, 5.0), (20, 9.0), (30, 9.0), (40, math.nan), (50, 7.0)):
+        run.take_row(step(opt_steps, 0, 1.0), {"eval/return": score})
+    run.take_row(step(60, 0, 1.0), {"train/loss": 1.0})
+    assert run.best == (9.0, 20)
+    assert run.value("eval/return") == 7.0
+
+
+def test_rates_of_actors_come_in_the_order_of_their_ids() -> None:
+    run = view(max_opt_steps=100)
+    rates = {f"actor/{each}/samples_per_sec": float(each) for each in (10, 2, 0)}
+    run.take_progress(progress(step(0, 0, 0.0), {**rates, "actor/restarts": 1.0, "actor/x/y": 3.0}))
+    assert run.actor_rates() == [0.0, 2.0, 10.0]

@@ -1,0 +1,228 @@
+"""Prioritized replay: priorities, probabilities and importance weights, worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from border_cli.core.errors import NotFinite, RunFailed
+from border_cli.registry import REPLAY_BUFFERS
+from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
+from border_cli.replay_buffer.prioritized import (
+    EPSILON,
+    PrioritizedReplayBuffer,
+    importance_weights,
+)
+from border_cli.replay_buffer.storage import storage_nbytes
+
+
+def buffer_of(spec, capacity, *, seed=0, **settings):
+    config = PrioritizedConfig(capacity=capacity, **settings)
+    return PrioritizedReplayBuffer(config, spec=spec, rng=np.random.default_rng(seed))
+
+
+def slots(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def with_errors(buffer, spec, make_rows, errors):
+    """Rows 0 … with the given TD errors, set in one update."""
+    buffer.push(make_rows(spec, 0, len(errors)))
+    buffer.update_priorities(np.arange(len(errors)), np.array(errors, np.float32))
+    return buffer
+
+
+def test_the_registry_builds_it_from_its_settings(spec):
+    rng = np.random.default_rng(0)
+    built = REPLAY_BUFFERS.build(PrioritizedConfig(capacity=7), spec=spec, rng=rng)
+    assert isinstance(built, PrioritizedReplayBuffer)
+    assert (built.capacity, len(built), built.uses_priorities) == (7, 0, True)
+
+
+def test_bytes_count_rows_and_trees(spec):
+    assert buffer_of(spec, 100).nbytes == storage_nbytes(spec, 100) + 800
+    two_trees = buffer_of(spec, 100, normalize=Normalize.buffer)
+    assert two_trees.nbytes == storage_nbytes(spec, 100) + 1600
+
+
+def test_a_priority_is_the_error_plus_epsilon_to_the_power_of_alpha(spec, make_rows):
+    buffer = with_errors(buffer_of(spec, 4, alpha=0.5), spec, make_rows, [4.0, -9.0, 0.0])
+    expected = [(4 + EPSILON) ** 0.5, (9 + EPSILON) ** 0.5, 0.001]  # sqrt(1e-6) = 0.001
+    np.testing.assert_allclose(buffer.priorities(slots(0, 1, 2)), expected, rtol=1e-12)
+
+
+def test_new_rows_get_the_largest_priority_seen_so_far(spec, make_rows):
+    buffer = buffer_of(spec, 4, alpha=1.0)
+    buffer.push(make_rows(spec, 0, 2))
+    np.testing.assert_array_equal(buffer.priorities(slots(0, 1, 2, 3)), [1, 1, 0, 0])
+    buffer.update_priorities(slots(0, 1), np.array([8.0, 0.5]))
+    buffer.update_priorities(slots(0, 1), np.array([0.25, 0.5]))  # 8 is gone but was seen
+    buffer.push(make_rows(spec, 2, 5))  # wraps: slots 2, 3 and 0
+    largest = 8 + EPSILON
+    np.testing.assert_allclose(
+        buffer.priorities(slots(0, 1, 2, 3)), [largest, 0.5 + EPSILON, largest, largest]
+    )
+    assert buffer.max_priority == pytest.approx(largest)
+
+
+def test_more_rows_than_fit_leave_every_slot_with_the_largest_priority(spec, make_rows):
+    buffer = with_errors(buffer_of(spec, 3, alpha=1.0), spec, make_rows, [3.0, 0.1, 0.2])
+    buffer.push(make_rows(spec, 3, 11))
+    np.testing.assert_allclose(buffer.priorities(slots(0, 1, 2)), np.full(3, 3 + EPSILON))
+
+
+def test_importance_weights_by_hand():
+    # p = 1, 2, 4, sum 7, N 3. beta 1: (3/7)^-1 = 7/3, 7/6, 7/12; over the largest: 1, 1/2, 1/4.
+    priority = np.array([1.0, 2.0, 4.0])
+    np.testing.assert_allclose(importance_weights(priority, 1.0, 1.0), [1, 0.5, 0.25])
+    np.testing.assert_allclose(importance_weights(priority, 1.0, 0.5), [1, 0.5**0.5, 0.5])
+    np.testing.assert_allclose(importance_weights(priority, 1.0, 0.0), [1, 1, 1])
+
+
+@pytest.mark.parametrize("normalize", list(Normalize))
+@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
+def test_weights_are_those_of_the_paper(spec, make_rows, normalize, beta):
+    errors = np.array([0.01, 0.5, 1.0, 2.0, 8.0])
+    settings = {"alpha": 0.7, "beta_0": beta, "beta_final": beta, "normalize": normalize}
+    buffer = with_errors(buffer_of(spec, 9, **settings), spec, make_rows, errors)
+    for _ in range(20):
+        batch = buffer.sample(3)
+        p = (errors + EPSILON) ** 0.7
+        paper = (len(p) * p / p.sum()) ** -beta  # of all rows
+        chosen = paper[batch.index]
+        largest = chosen.max() if normalize is Normalize.batch else paper.max()
+        np.testing.assert_allclose(batch.weight, chosen / largest, rtol=1e-5)
+        assert batch.weight.dtype == np.float32
+
+
+def test_over_the_buffer_the_smallest_priority_need_not_be_sampled(spec, make_rows):
+    settings = {"alpha": 1.0, "beta_0": 1.0, "normalize": Normalize.buffer}
+    buffer = with_errors(buffer_of(spec, 2, **settings), spec, make_rows, [0.001, 1.0])
+    weights = {int(i): float(w) for i, w in zip(*index_and_weight(buffer, 2), strict=True)}
+    assert weights[1] == pytest.approx(0.001, rel=1e-2)  # (0.001 / 1) ** 1
+    buffer.push(make_rows(spec, 2, 3))  # overwrites the row of the smallest priority
+    _, weight = index_and_weight(buffer, 8)
+    np.testing.assert_allclose(weight, np.ones(8), rtol=1e-5)
+
+
+def index_and_weight(buffer, batch_size):
+    batch = buffer.sample(batch_size)
+    return batch.index, batch.weight
+
+
+def test_beta_moves_linearly_with_the_updates_and_then_stays(spec, make_rows):
+    buffer = buffer_of(spec, 4, beta_0=0.4, beta_final=1.0, n_opts_final=3)
+    buffer.push(make_rows(spec, 0, 4))
+    betas = []
+    for _ in range(6):
+        betas.append(buffer.beta)
+        batch = buffer.sample(2)  # sampling does not move it
+        buffer.update_priorities(batch.index, np.ones(2))
+    np.testing.assert_allclose(betas, [0.4, 0.6, 0.8, 1.0, 1.0, 1.0])
+    assert buffer.updates == 6
+
+
+def test_beta_may_fall(spec):
+    buffer = buffer_of(spec, 4, beta_0=1.0, beta_final=0.0, n_opts_final=4)
+    buffer.updates = 1
+    assert buffer.beta == 0.75
+
+
+def test_alpha_zero_is_uniform(spec, make_rows):
+    buffer = buffer_of(spec, 8, alpha=0.0, beta_0=1.0)
+    with_errors(buffer, spec, make_rows, [0.0, 5.0, 1e6, 2.0])
+    np.testing.assert_array_equal(buffer.priorities(np.arange(4)), np.ones(4))
+    batch = buffer.sample(8)
+    np.testing.assert_array_equal(batch.weight, np.ones(8))
+    np.testing.assert_array_equal(batch.index, [0, 0, 1, 1, 2, 2, 3, 3])  # one per slice
+
+
+def test_each_equal_slice_of_the_total_gives_one_row(spec, make_rows):
+    # shares 1/8, 3/8, 1/2: of 8 slices exactly 1, 3 and 4 lie within the rows
+    buffer = with_errors(buffer_of(spec, 3, alpha=1.0), spec, make_rows, [1.0, 3.0, 4.0])
+    for _ in range(50):
+        np.testing.assert_array_equal(buffer.sample(8).index, [0, 1, 1, 1, 2, 2, 2, 2])
+
+
+def test_rows_are_drawn_as_often_as_their_priorities_say(spec, make_rows):
+    errors = np.array([0.1, 0.2, 0.5, 1.0, 3.0, 7.0, 0.0])
+    buffer = with_errors(buffer_of(spec, 5000, alpha=0.6), spec, make_rows, errors)
+    p = (errors + EPSILON) ** 0.6
+    expected = p / p.sum()
+    draws = 20_000
+    drawn = np.concatenate([buffer.sample(5).index.copy() for _ in range(draws // 5)])
+    counts = np.bincount(drawn, minlength=len(errors))
+    assert len(counts) == len(errors)  # nothing beyond what is stored
+    # Stratified draws vary less than independent ones: 5 standard deviations of those.
+    slack = 5 * np.sqrt(draws * expected * (1 - expected)) + 1
+    assert (np.abs(counts - draws * expected) < slack).all()
+
+
+def test_sampled_rows_belong_to_their_index(dict_spec, make_rows):
+    buffer = buffer_of(dict_spec, 40)
+    buffer.push(make_rows(dict_spec, 0, 60))
+    batch = buffer.sample(16)
+    numbers = (batch.reward / 2).astype(int)
+    np.testing.assert_array_equal(batch.index, numbers % 40)
+    np.testing.assert_array_equal(batch.obs["level"], numbers)
+    np.testing.assert_array_equal(batch.next_obs["screen"][:, 0, 0], numbers + 1)
+    np.testing.assert_array_equal(buffer.rows(batch.index).reward, batch.reward)
+
+
+def test_one_seed_gives_the_same_samples(spec, make_rows):
+    def samples(seed):
+        buffer = buffer_of(spec, 300, seed=seed)
+        buffer.push(make_rows(spec, 0, 200))
+        drawn = []
+        for step in range(10):
+            batch = buffer.sample(16)
+            drawn.append(batch.index.copy())
+            buffer.update_priorities(batch.index, np.cos(batch.index + step))
+        return np.concatenate(drawn)
+
+    np.testing.assert_array_equal(samples(1), samples(1))
+    assert (samples(1) != samples(2)).any()
+
+
+def test_batches_share_their_arrays(spec, make_rows):
+    buffer = buffer_of(spec, 10)
+    buffer.push(make_rows(spec, 0, 10))
+    first, second = buffer.sample(4), buffer.sample(4)
+    assert np.shares_memory(first.weight, second.weight)
+    assert np.shares_memory(first.index, second.index)
+    assert np.shares_memory(first.obs, second.obs)
+
+
+def test_a_buffer_of_one_row_always_gives_it_with_weight_one(spec, make_rows):
+    buffer = buffer_of(spec, 1, normalize=Normalize.buffer)
+    for number in range(3):
+        buffer.push(make_rows(spec, number, number + 1))
+        batch = buffer.sample(6)
+        np.testing.assert_array_equal(batch.action, np.full(6, number))
+        np.testing.assert_array_equal(batch.weight, np.ones(6))
+        buffer.update_priorities(batch.index, np.arange(6) / 7)
+
+
+def test_an_empty_buffer_refuses_to_sample(spec):
+    with pytest.raises(RunFailed, match="cannot sample 4 rows: the replay buffer is empty"):
+        buffer_of(spec, 10).sample(4)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_an_error_that_is_no_number_is_refused_by_name_and_changes_nothing(
+    spec, make_rows, bad, alpha
+):
+    buffer = with_errors(buffer_of(spec, 4, alpha=alpha), spec, make_rows, [1.0, 2.0, 3.0])
+    before = buffer.priorities(np.arange(4)), buffer.max_priority
+    message = rf"td_error is {bad} in row 1 of the batch \(slot 2 of .*\), opt step 2"
+    with pytest.raises(NotFinite, match=message):
+        buffer.update_priorities(slots(0, 2), np.array([9.0, bad], np.float32))
+    np.testing.assert_array_equal(buffer.priorities(np.arange(4)), before[0])
+    assert (buffer.max_priority, buffer.updates) == (before[1], 1)
+
+
+def test_of_a_row_sampled_twice_the_last_error_counts(spec, make_rows):
+    buffer = with_errors(buffer_of(spec, 2, alpha=1.0), spec, make_rows, [1.0, 1.0])
+    buffer.update_priorities(slots(0, 0), np.array([5.0, 2.0]))
+    np.testing.assert_allclose(buffer.priorities(slots(0, 1)), [2 + EPSILON, 1 + EPSILON])

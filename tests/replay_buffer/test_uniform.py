@@ -1,0 +1,71 @@
+"""Uniform replay: what is drawn, how often, and that chance is the generator's alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from border_cli.core.errors import RunFailed
+from border_cli.registry import REPLAY_BUFFERS
+from border_cli.replay_buffer.config import UniformConfig
+from border_cli.replay_buffer.storage import storage_nbytes
+from border_cli.replay_buffer.uniform import UniformReplayBuffer
+
+
+def buffer_of(spec, capacity, seed=0):
+    config = UniformConfig(capacity=capacity)
+    return UniformReplayBuffer(config, spec=spec, rng=np.random.default_rng(seed))
+
+
+def test_the_registry_builds_it_from_its_settings(spec):
+    rng = np.random.default_rng(0)
+    built = REPLAY_BUFFERS.build(UniformConfig(capacity=7), spec=spec, rng=rng)
+    assert isinstance(built, UniformReplayBuffer)
+    assert (built.capacity, len(built), built.uses_priorities) == (7, 0, False)
+    assert built.nbytes == storage_nbytes(spec, 7)
+
+
+def test_each_sampled_row_is_a_whole_stored_row(spec, make_rows):
+    buffer = buffer_of(spec, 50)
+    buffer.push(make_rows(spec, 0, 80))
+    batch = buffer.sample(32)
+    numbers = batch.action
+    assert set(numbers) <= set(range(30, 80))
+    np.testing.assert_array_equal(batch.obs, np.repeat(numbers[:, None], 4, axis=1))
+    np.testing.assert_array_equal(batch.next_obs, np.repeat(numbers[:, None] + 1, 4, axis=1))
+    np.testing.assert_array_equal(batch.reward, 2 * numbers)
+    np.testing.assert_array_equal(batch.discount, (numbers / 1000).astype(np.float32))
+    np.testing.assert_array_equal(batch.index, numbers % 50)
+    np.testing.assert_array_equal(batch.weight, np.ones(32))
+    np.testing.assert_array_equal(buffer.rows(batch.index).action, numbers)
+
+
+def test_every_stored_row_is_drawn_equally_often_and_no_other(spec, make_rows):
+    buffer = buffer_of(spec, 100)
+    buffer.push(make_rows(spec, 0, 10))
+    drawn = np.concatenate([buffer.sample(1000).index.copy() for _ in range(20)])
+    counts = np.bincount(drawn)
+    # 20,000 draws of probability 0.1: standard deviation sqrt(20000 * 0.1 * 0.9) = 42
+    np.testing.assert_allclose(counts, np.full(10, 2000), atol=5 * 42)
+
+
+def test_a_batch_may_be_larger_than_what_is_stored(spec, make_rows):
+    buffer = buffer_of(spec, 1)
+    buffer.push(make_rows(spec, 6, 7))
+    np.testing.assert_array_equal(buffer.sample(5).action, [6, 6, 6, 6, 6])
+
+
+def test_one_seed_gives_the_same_samples(spec, make_rows):
+    buffers = [buffer_of(spec, 100, seed) for seed in (1, 1, 2)]
+    for buffer in buffers:
+        buffer.push(make_rows(spec, 0, 100))
+    first, second, other = (
+        np.concatenate([buffer.sample(16).action.copy() for _ in range(5)]) for buffer in buffers
+    )
+    np.testing.assert_array_equal(first, second)
+    assert (first != other).any()
+
+
+def test_an_empty_buffer_refuses_to_sample(spec):
+    with pytest.raises(RunFailed, match="cannot sample 4 rows: the replay buffer is empty"):
+        buffer_of(spec, 10).sample(4)

@@ -1,0 +1,295 @@
+"""The training loop, alone and with the real actor managers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fakes import CountingEnv, FakeAgent, ListRecorder, MemoryCheckpoints, ScriptedEvaluator
+from trainers import BuiltTrainer
+
+from border_cli.core.errors import ActorCrashed, Interrupted, NotFinite
+
+KINDS = [("sync", "serial"), ("async", "serial"), ("async", "thread")]
+
+
+@pytest.fixture(params=KINDS, ids=["sync", "async-serial", "async-thread"])
+def kind(request: pytest.FixtureRequest) -> tuple[str, str]:
+    pair: tuple[str, str] = request.param
+    return pair
+
+
+@pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0, 16.0])
+def test_the_replay_ratio_is_the_one_asked_for(kind: tuple[str, str], ratio: float) -> None:
+    built = BuiltTrainer(*kind, samples_per_opt_step=ratio, max_opt_steps=400)
+    built.train()
+    counters = built.trainer.counters
+    assert counters.opt_steps == 400
+    ahead = counters.samples_total - 20 - 400 * ratio
+    slack = built.trainer.pacing.slack
+    assert -ratio <= ahead <= slack + 2  # a round of sync adds up to one row per actor
+
+
+def test_every_sample_that_was_collected_is_in_the_buffer(kind: tuple[str, str]) -> None:
+    built = BuiltTrainer(*kind)
+    stats = built.train()
+    assert sum(each.samples for each in stats) == built.trainer.counters.samples_total
+    assert sum(each.env_steps for each in stats) == built.trainer.counters.env_steps
+    assert sum(len(rows) for rows in built.buffer.pushed) == built.trainer.counters.samples_total
+
+
+def test_the_run_ends_at_exactly_the_updates_asked_for(kind: tuple[str, str]) -> None:
+    built = BuiltTrainer(*kind, max_opt_steps=37)
+    built.train()
+    assert len(built.agent.batches) == 37
+
+
+def test_env_steps_end_the_run_after_the_updates_they_pay_for(kind: tuple[str, str]) -> None:
+    built = BuiltTrainer(*kind, max_opt_steps=None, max_env_steps=101)
+    built.train()
+    assert built.trainer.counters.env_steps == 101
+    assert built.trainer.counters.opt_steps == 101 - 20 + 1  # the first update needs 20 samples
+
+
+def test_a_budget_smaller_than_a_burst_ends_too(kind: tuple[str, str]) -> None:
+    built = BuiltTrainer(
+        *kind, max_opt_steps=None, max_env_steps=7, warmup_period=5, n_buffer=1_000
+    )
+    built.train()
+    assert built.trainer.counters.env_steps == 7
+
+
+def test_without_a_ratio_actors_are_not_held_back() -> None:
+    built = BuiltTrainer("async", "serial", samples_per_opt_step=None, max_opt_steps=100)
+    built.train()
+    # the serial manager steps each of the two actors once per look of the learner
+    assert built.trainer.counters.samples_total >= 2 * 100
+
+
+def test_sync_without_a_ratio_makes_one_update_per_round() -> None:
+    built = BuiltTrainer("sync", samples_per_opt_step=None, max_opt_steps=100)
+    built.train()
+    assert built.trainer.counters.samples_total == 20 + 2 * 99
+
+
+def test_sync_acts_with_the_newest_weights() -> None:
+    built = BuiltTrainer("sync", num_actors=1, max_opt_steps=10)
+    built.train()
+    policy, _ = built.built.policies.made[0]
+    assert [each.opt_steps for each in policy.loaded[-9:]] == list(range(1, 10))
+
+
+def test_actors_are_in_the_warm_up_until_it_is_over(kind: tuple[str, str]) -> None:
+    built = BuiltTrainer(*kind, num_actors=1, max_opt_steps=200, sync_interval=10)
+    built.train()
+    policy, _ = built.built.policies.made[0]
+    flags = [each.warm_up for each in policy.loaded]
+    assert flags[0] is True
+    assert flags[-1] is False
+    assert flags == sorted(flags, reverse=True)
+
+
+def test_weights_are_published_at_every_sync_interval() -> None:
+    built = BuiltTrainer("async", "serial", sync_interval=25, max_opt_steps=100, num_actors=1)
+    built.train()
+    policy, _ = built.built.policies.made[0]
+    loaded = [each.opt_steps for each in policy.loaded]
+    assert loaded[:4] == [0, 0, 25, 50]  # first weights, end of the warm-up, then the interval
+
+
+def test_an_interval_of_zero_switches_its_action_off_but_the_end_still_judges_and_saves() -> None:
+    built = BuiltTrainer(
+        "async", eval_interval=0, record_interval=0, save_interval=0, sync_interval=0,
+        max_opt_steps=50,
+    )  # fmt: skip
+    built.train()
+    assert built.evaluator.policies == [50]
+    assert built.checkpoints.saved == [50]
+    policy, _ = built.built.policies.made[0]
+    assert {each.opt_steps for each in policy.loaded} == {0}
+    ((step, row, final),) = built.recorder.rows
+    assert (step.opt_steps, final) == (50, True)
+    assert row["eval/return"] == 1.0
+
+
+def test_the_order_is_evaluate_then_best_then_save_then_record() -> None:
+    events: list[str] = []
+
+    class Evaluator(ScriptedEvaluator):
+        def evaluate(self, policy):  # type: ignore[no-untyped-def]
+            events.append("evaluate")
+            return super().evaluate(policy)
+
+    class Checkpoints(MemoryCheckpoints):
+        def save(self, state, counters):  # type: ignore[no-untyped-def]
+            events.append("save")
+
+        def save_best(self, state, counters, evaluation):  # type: ignore[no-untyped-def]
+            events.append("best")
+
+    recorder = ListRecorder(fail=lambda: events.append("record"))
+    built = BuiltTrainer(
+        evaluator=Evaluator(), checkpoints=Checkpoints(), recorder=recorder,
+        max_opt_steps=11, eval_interval=10, save_interval=10, record_interval=10,
+    )  # fmt: skip
+    built.train()
+    assert events[:4] == ["evaluate", "best", "save", "record"]
+
+
+def test_a_tie_keeps_the_older_best_model() -> None:
+    built = BuiltTrainer(
+        evaluator=ScriptedEvaluator([3.0, 3.0, 5.0, 4.0, 5.0]), max_opt_steps=50, eval_interval=10
+    )
+    built.train()
+    assert built.checkpoints.best == [(10, 3.0), (30, 5.0)]
+    assert built.post_step.scores.best == 5.0
+    assert built.post_step.scores.last == 5.0
+
+
+def test_a_score_must_be_reached_in_a_row_to_end_the_run() -> None:
+    built = BuiltTrainer(
+        evaluator=ScriptedEvaluator([9.0, 1.0, 9.0, 9.0]), max_opt_steps=1_000, eval_interval=10,
+        stop_at_score=9.0, stop_evals=2,
+    )  # fmt: skip
+    built.train()
+    assert built.trainer.counters.opt_steps == 40
+    assert len(built.evaluator.policies) == 4  # the last one was just made
+
+
+def test_the_last_evaluation_and_the_last_window_are_written_and_marked() -> None:
+    built = BuiltTrainer(max_opt_steps=25, eval_interval=10, record_interval=10)
+    built.train()
+    assert built.recorder.of("eval/return") == [(10, 1.0), (20, 1.0), (25, 1.0)]
+    assert [final for _, _, final in built.recorder.rows] == [False, False, True]
+    assert built.recorder.of("async/samples_total")[-1][0] == 25
+
+
+def test_the_four_throughput_metrics_are_exact() -> None:
+    built = BuiltTrainer(max_opt_steps=20, record_interval=10, warmup_period=20)
+
+    def tick(_: int) -> float:
+        built.clock.time_s += 0.5  # type: ignore[attr-defined]
+        return 0.5
+
+    built.agent._loss = tick
+    built.train()
+    total = dict(built.recorder.of("async/samples_total"))
+    assert dict(built.recorder.of("async/opt_steps_per_sec"))[10] == 10 / 5.0
+    assert dict(built.recorder.of("async/samples_per_sec"))[10] == total[10] / 5.0
+    assert dict(built.recorder.of("async/samples_per_opt_steps"))[10] == total[10] / 10
+    step, row, _ = built.recorder.rows[1]
+    assert (step.time_s, row["async/opt_steps_per_sec"]) == (10.0, 2.0)
+    assert row["train/loss"] == 0.5
+
+
+def test_time_ends_the_run_and_saves_in_between() -> None:
+    built = BuiltTrainer(max_opt_steps=None, max_time_s=10.0, save_every_s=3.0, save_interval=0)
+
+    def tick(_: int) -> float:
+        built.clock.time_s += 1.0  # type: ignore[attr-defined]
+        return 0.0
+
+    built.agent._loss = tick
+    built.train()
+    assert built.trainer.counters.opt_steps == 10
+    assert built.checkpoints.saved == [3, 6, 9, 10]
+
+
+@pytest.mark.parametrize("bad_at", [1, 55, 199])
+def test_a_loss_that_is_not_finite_ends_the_run_unsaved_with_its_step(bad_at: int) -> None:
+    agent = FakeAgent(loss=lambda step: float("nan") if step == bad_at else 1.0)
+    built = BuiltTrainer(agent=agent, max_opt_steps=200, save_interval=40, eval_interval=0)
+    with pytest.raises(NotFinite, match=f"train/loss is nan at optimisation step {bad_at};"):
+        built.train()
+    assert built.checkpoints.saved == list(range(40, bad_at, 40))
+
+
+def test_an_observation_that_is_not_finite_is_named_with_its_actor_and_sample() -> None:
+    class Broken(CountingEnv):
+        def step(self, action):  # type: ignore[no-untyped-def]
+            step = super().step(action)
+            if step.next_obs[0, 0] == 33:
+                step.next_obs[0, 0] = np.nan
+            return step
+
+    built = BuiltTrainer(num_actors=1, make_env=lambda _: Broken(), max_opt_steps=100)
+    with pytest.raises(NotFinite, match="next observation of actor 0, its sample 33 "):
+        built.train()
+    assert all(np.isfinite(rows.next_obs).all() for rows in built.buffer.pushed)  # type: ignore[arg-type]
+
+
+def test_an_interrupted_run_saves_and_does_not_evaluate(kind: tuple[str, str]) -> None:
+    built = BuiltTrainer(*kind, max_opt_steps=1_000, eval_interval=0)
+
+    def interrupt(step: int) -> float:
+        if step == 30:
+            built.stop.request(Interrupted(2))
+        return 0.0
+
+    built.agent._loss = interrupt
+    with pytest.raises(Interrupted, match="SIGINT"):
+        built.train()
+    assert built.checkpoints.saved == [30]
+    assert built.evaluator.policies == []
+    assert built.trainer.counters.samples_total == sum(
+        each.env_steps for each in built.manager.stats()
+    )
+
+
+def test_an_update_that_raises_still_leaves_a_checkpoint(kind: tuple[str, str]) -> None:
+    def broken(step: int) -> float:
+        if step == 30:
+            raise ZeroDivisionError("my own agent")
+        return 0.0
+
+    built = BuiltTrainer(*kind, agent=FakeAgent(loss=broken), max_opt_steps=1_000)
+    with pytest.raises(ZeroDivisionError, match="my own agent"):
+        built.train()
+    assert built.checkpoints.saved == [29]
+
+
+def test_a_crashed_actor_ends_the_run_with_a_checkpoint(kind: tuple[str, str]) -> None:
+    def on_step(count: int) -> None:
+        if count == 100:
+            raise RuntimeError("simulator")
+
+    built = BuiltTrainer(
+        *kind, make_env=lambda _: CountingEnv(on_step=on_step), num_actors=1, max_opt_steps=10_000
+    )
+    with pytest.raises(ActorCrashed, match="simulator"):
+        built.train()
+    assert len(built.checkpoints.saved) == 1
+
+
+def test_all_actors_dead_in_the_warm_up_never_means_a_waiting_learner(
+    kind: tuple[str, str],
+) -> None:
+    def on_step(_: int) -> None:
+        raise RuntimeError("never lived")
+
+    built = BuiltTrainer(*kind, make_env=lambda _: CountingEnv(on_step=on_step))
+    with pytest.raises(ActorCrashed, match="never lived"):
+        built.train()
+
+
+def test_a_full_disk_does_not_end_the_run_and_is_counted() -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    built = BuiltTrainer(
+        recorder=ListRecorder(fail=full), checkpoints=MemoryCheckpoints(fail=full),
+        max_opt_steps=50, eval_interval=25, save_interval=25, record_interval=10,
+    )  # fmt: skip
+    built.train()
+    assert built.trainer.counters.opt_steps == 50
+    assert built.post_step.save_failures == 4  # the best model, two checkpoints, one more try at the end
+    assert built.recording.failures == 7  # updates 10, 20, 25, 30, 40, 50 and the end
+
+
+def test_the_serial_schedule_gives_the_same_events_twice() -> None:
+    def run() -> tuple[list[int], list[object]]:
+        built = BuiltTrainer("async", "serial", max_opt_steps=200)
+        built.train()
+        sizes = [len(rows) for rows in built.buffer.pushed]
+        return sizes, [(step, row) for step, row, _ in built.recorder.rows]
+
+    assert run() == run()

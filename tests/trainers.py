@@ -1,0 +1,92 @@
+"""Builds trainers from fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fakes import (
+    CountingEnv,
+    FakeAgent,
+    FakeClock,
+    ListBuffer,
+    ListRecorder,
+    MemoryCheckpoints,
+    ScriptedEvaluator,
+)
+from managers import Built
+
+from border_cli.core.clock import Clock
+from border_cli.core.interfaces import ActorStats, Env
+from border_cli.core.stop import StopFlag
+from border_cli.core.types import Snapshot
+from border_cli.trainer.async_ import AsyncTrainer
+from border_cli.trainer.base import Trainer
+from border_cli.trainer.config import AsyncConfig, SyncConfig
+from border_cli.trainer.post_step import PostStep
+from border_cli.trainer.recording import Recording
+from border_cli.trainer.sync import SyncTrainer
+
+
+class BuiltTrainer:
+    """A trainer and everything around it; settings are the trainer's."""
+
+    def __init__(
+        self,
+        kind: str = "async",
+        backend: str = "serial",
+        *,
+        agent: FakeAgent | None = None,
+        evaluator: ScriptedEvaluator | None = None,
+        checkpoints: MemoryCheckpoints | None = None,
+        recorder: ListRecorder | None = None,
+        clock: Clock | None = None,
+        make_env: Callable[[int], Env] = lambda _: CountingEnv(),
+        num_actors: int = 2,
+        n_buffer: int = 10,
+        max_restarts: int = 0,
+        **settings: Any,
+    ) -> None:
+        if kind == "sync":
+            backend, n_buffer = "serial", 1
+        self.clock = clock or FakeClock()
+        self.agent = agent or FakeAgent()
+        self.buffer = ListBuffer()
+        self.evaluator = evaluator or ScriptedEvaluator()
+        self.checkpoints = checkpoints or MemoryCheckpoints()
+        self.recorder = recorder or ListRecorder()
+        self.stop = StopFlag()
+        self.published: list[Snapshot] = []
+        self.built = Built(
+            backend, make_env, num_actors=num_actors, n_buffer=n_buffer, max_restarts=max_restarts
+        )
+        self.manager = self.built.manager
+        settings = {"warmup_period": 20, "max_opt_steps": 50} | settings
+        config = SyncConfig(**settings) if kind == "sync" else AsyncConfig(**settings)
+        self.recording = Recording([self.recorder], self.clock)
+        self.post_step = PostStep(
+            config,
+            agent=self.agent,
+            replay_buffer=self.buffer,
+            actors=self.manager,
+            evaluator=self.evaluator,
+            evaluation_policy=self.agent.factory(None),  # type: ignore[arg-type]
+            checkpoints=self.checkpoints,
+            recording=self.recording,
+            clock=self.clock,
+        )
+        make = SyncTrainer if kind == "sync" else AsyncTrainer
+        self.trainer: Trainer = make(
+            config,
+            agent=self.agent,
+            replay_buffer=self.buffer,
+            actors=self.manager,
+            post_step=self.post_step,
+            batch_size=4,
+            slack=2 * num_actors * n_buffer,
+            stop=self.stop,
+        )
+
+    def train(self) -> list[ActorStats]:
+        with self.manager:
+            return self.trainer.train()
