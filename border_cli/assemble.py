@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 from border_cli.actor_manager.factory import ActorFactory
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
     Agent,
@@ -38,6 +39,8 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.trainer.base import Trainer
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +82,18 @@ def build_agent(config: RunConfig, spec: EnvSpec) -> Agent:
 
 
 def build_evaluator(
-    config: RunConfig, *, seed: int | None = None, stop: StopFlag, heartbeat: Heartbeat
+    config: RunConfig,
+    *,
+    stop: StopFlag,
+    heartbeat: Heartbeat,
+    seed: int | None = None,
+    factory: EnvFactory | None = None,
 ) -> Evaluator:
     """The evaluator; without `seed` its episodes are those of every evaluation of the run."""
-    branch = (Branch.EVALUATION,)
     evaluator: Evaluator = EVALUATORS.build(
         config.evaluator,
-        factory=ENVS.build(evaluation_env_config(config)),
-        seed=derived_seed(config.seed if seed is None else seed, *branch),
+        factory=factory or ENVS.build(evaluation_env_config(config)),
+        seed=derived_seed(config.seed if seed is None else seed, Branch.EVALUATION),
         stop=stop,
         heartbeat=heartbeat,
     )
@@ -139,7 +146,7 @@ def assemble(
     """Builds everything; nothing runs yet. Large memory is allocated here."""
     spec = factory.spec
     agent = build_agent(config, spec)
-    heartbeat = Heartbeat("evaluation")
+    heartbeat = Heartbeat("evaluation", waiting_for="its turn")
     evaluator = evaluator or build_evaluator(config, stop=stop, heartbeat=heartbeat)
     replay_buffer = REPLAY_BUFFERS.build(
         config.replay_buffer, spec=spec, rng=generator(config.seed, Branch.REPLAY_BUFFER)
@@ -176,6 +183,26 @@ def assemble(
         recording=recording,
         trainer=trainer,
     )
+
+
+def rehearse(config: RunConfig) -> None:
+    """Builds what is cheap and refuses most, and drops it: environments, agent and policies.
+
+    Raises ConfigError for what only the components themselves can refuse. Any other failure is
+    left to the run, which reports it with its traceback.
+    """
+    try:
+        spec = env_factory(config).spec
+        ENVS.build(evaluation_env_config(config)).spec  # noqa: B018 - reading it constructs one
+        agent = build_agent(config, spec)
+        for actor_id in range(config.actor_manager.num_actors):
+            agent.policy_factory(
+                generator(config.seed), config.actor_manager.exploration_of(actor_id)
+            )
+    except BorderError:
+        raise
+    except Exception:
+        log.debug("the rehearsal failed; the run will say so", exc_info=True)
 
 
 def slack(config: RunConfig) -> int:

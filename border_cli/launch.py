@@ -14,6 +14,7 @@ from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted, Stalled
 from border_cli.core.interfaces import ActorStats, Agent, EnvFactory, Evaluator, Recorders
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import StopFlag
 from border_cli.nn.saving import save_state
 from border_cli.run.record import RunRecord, derived_seeds
@@ -34,6 +35,15 @@ class Result:
     run_dir: Path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What a caller is told when everything is built and nothing runs yet."""
+
+    spec: EnvSpec
+    device_name: str
+    evaluation: str  # how the evaluator describes itself
+
+
 @dataclass(slots=True, kw_only=True)
 class Launch:
     """What a caller may bring along; every part has a default."""
@@ -44,7 +54,7 @@ class Launch:
     stop: StopFlag = field(default_factory=StopFlag)
     clock: Clock = field(default_factory=MonotonicClock)
     facts: Mapping[str, Any] = field(default_factory=dict)  # for run.json
-    on_start: Callable[[Assembly], None] | None = None
+    on_start: Callable[[Started], None] | None = None
     on_hung_learner: Callable[[Stalled], None] | None = None
 
 
@@ -59,8 +69,8 @@ def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
         with ExitStack() as cleanup:
             assembly = _build(config, run_dir, options, factory, cleanup)
             if options.on_start is not None:
-                options.on_start(assembly)
-            actor_stats = _train(config, assembly, options)
+                options.on_start(_started(factory, assembly))
+            actor_stats = _train(config, assembly, options, record)
     except BaseException as error:
         _end(record, assembly, *_status_of(error))
         raise
@@ -96,7 +106,21 @@ def _build(
     return assembly
 
 
-def _train(config: RunConfig, assembly: Assembly, options: Launch) -> list[ActorStats]:
+def _started(factory: EnvFactory, assembly: Assembly) -> Started:
+    return Started(
+        spec=factory.spec,
+        device_name=assembly.agent.device_name,
+        evaluation=assembly.evaluator.describe(),
+    )
+
+
+def _train(
+    config: RunConfig, assembly: Assembly, options: Launch, record: RunRecord
+) -> list[ActorStats]:
+    def on_hung_learner(stalled: Stalled) -> None:
+        _end(record, assembly, *_status_of(stalled))
+        (options.on_hung_learner or _interrupt_learner)(stalled)
+
     learner, evaluation = assembly.post_step.heartbeat, assembly.evaluation_heartbeat
     watchdog = Watchdog(
         [learner, evaluation, *assembly.actors.heartbeats()],
@@ -104,7 +128,7 @@ def _train(config: RunConfig, assembly: Assembly, options: Launch) -> list[Actor
         stop=options.stop,
         clock=options.clock,
         describe=lambda: _describe(assembly),
-        on_hung_learner=options.on_hung_learner or _interrupt_learner,
+        on_hung_learner=on_hung_learner,
     )
     with watchdog, assembly.actors:
         return assembly.trainer.train()

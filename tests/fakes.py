@@ -22,6 +22,7 @@ from border_cli.core.interfaces import (
     RecordStep,
     ReplayBuffer,
     StepProcessor,
+    Translator,
 )
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import (
@@ -111,12 +112,15 @@ class CountingEnvFactory(EnvFactory):
     def spec(self) -> EnvSpec:
         return SPEC
 
-    def make(self, *, training: bool, render: str | None = None) -> Env:
-        del training, render
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+        del training, render, first
         with self.lock:
             env = self.make_env(len(self.made))
             self.made.append(env)
         return env
+
+    def translator(self) -> Translator:
+        raise AssertionError("no test steps an environment of its own here")
 
 
 class OneStep(StepProcessor):
@@ -173,6 +177,10 @@ class FakeAgent(Agent):
     @property
     def policy_factory(self) -> FakePolicyFactory:
         return self.factory
+
+    @property
+    def device_name(self) -> str:
+        return "cpu"
 
     def update(self, batch: Batch) -> Update:
         loss = self._loss(self._opt_steps + 1)

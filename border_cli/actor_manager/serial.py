@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from itertools import cycle
 from types import TracebackType
@@ -33,10 +32,11 @@ class SerialActorManager(LocalActorManager):
         super().__init__(config, make_actor=make_actor, clock=clock)
         self._order = cycle(order) if order is not None else None
         self._messages: list[Experience] = []
+        self._first = 0  # actor id
 
     def __enter__(self) -> Self:
         for worker in self._workers:
-            worker.heartbeat.thread_id = threading.get_ident()
+            worker.heartbeat.claim()
             worker.heartbeat.waiting_for = "its turn"
         return self
 
@@ -55,14 +55,24 @@ class SerialActorManager(LocalActorManager):
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002 - never waits
         if self._order is None:
-            moved = [self._turn(worker) for worker in self._workers]
+            moved = self._round()
         else:
-            moved = [self._turn(self._workers[next(self._order)])]
-        if not any(moved):  # everybody is held back: nobody may sit on samples
+            moved = self._turn(self._workers[next(self._order)])
+        if not moved:  # everybody is held back: nobody may sit on samples
             for worker in self._workers:
                 worker.flush()
         messages, self._messages = self._messages, []
         return messages
+
+    def _round(self) -> bool:
+        """One turn each; whoever came first when the permission ran out comes last next time."""
+        first, moved = self._first, False
+        for offset in range(len(self._workers)):
+            actor_id = (first + offset) % len(self._workers)
+            if self._turn(self._workers[actor_id]):
+                moved = True
+                self._first = (actor_id + 1) % len(self._workers)
+        return moved
 
     def _turn(self, worker: Worker) -> bool:
         if worker.balance <= 0:

@@ -90,7 +90,7 @@ class ThreadActorManager(LocalActorManager):
         return {"async/queue_fill": self._channel.fill}
 
     def _run(self, worker: Worker) -> None:
-        worker.heartbeat.thread_id = threading.get_ident()
+        worker.heartbeat.claim()
         try:
             while True:
                 self._live(worker)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from border_cli.core.interfaces import Agent, PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Update
 from border_cli.nn.adam import Adam
-from border_cli.nn.device import bind_learner_thread, resolve_device
+from border_cli.nn.device import learner_thread, resolve_device
 from border_cli.nn.q_network import QNetwork
 from border_cli.nn.saving import copied_arrays, copied_state
 from border_cli.nn.tensor_batch import TensorBatch, to_tensors
@@ -90,8 +91,8 @@ class Dqn(Agent):
         """Where the updates run: cpu, cuda or cuda:1."""
         return str(self._device)
 
-    def bind_thread(self) -> None:
-        bind_learner_thread()
+    def learner_thread(self) -> AbstractContextManager[None]:
+        return learner_thread()
 
     @property
     def policy_factory(self) -> PolicyFactory:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from border_cli import __version__
 from border_cli.cli.arguments import FLAGS, Arguments, read_arguments
@@ -13,21 +15,26 @@ from border_cli.core.errors import BorderError, ConfigError
 
 if TYPE_CHECKING:
     from border_cli.cli.launch import RunJob
+    from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer
+    from border_cli.core.config import RunConfig
 
 
 def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> None:
     """Runs the command; leaves with status 2 when its settings are refused.
 
-    `run_job` stands in for `border_cli.cli.job.run_job`. Hydra and the groups' settings are
+    `run_job` stands in for `border_cli.cli.sweep.Jobs`. Hydra and the groups' settings are
     imported only where an answer needs them, torch and gymnasium by the job alone.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
+    one_thread_for_blas()
     try:
         _answer(read_arguments(typed), typed, run_job)
     except BorderError as error:
         sys.stderr.write(f"border-train: {error}\n")
         sys.exit(error.exit_status)
+    except KeyboardInterrupt:  # before the job had its own handler: nothing was built
+        sys.exit(128 + signal.SIGINT)
 
 
 def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:
@@ -91,20 +98,33 @@ def _train(
     from border_cli.config.preflight import checked_jobs
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
+    runner = run_job or _runner([job.config for job in jobs])
     task = Task(
         composer,
         jobs,
-        run_job or _run_job(),
+        runner,
         command=["border-train", *typed],
         import_paths=[str(Path.cwd())],
     )
     launch(task, arguments.for_hydra(overrides), composer.folders)
+    if not run_job:
+        sys.exit(cast("Jobs", runner).finish())
 
 
-def _run_job() -> RunJob:
-    from border_cli.cli.job import run_job
+def _runner(configs: list[RunConfig]) -> Jobs:
+    """Loads torch and the environments, and lets them refuse what only they can judge."""
+    from border_cli.assemble import rehearse
+    from border_cli.cli.sweep import Jobs
 
-    return run_job
+    for config in configs:
+        rehearse(config)
+    return Jobs()
+
+
+def one_thread_for_blas() -> None:
+    """Must come before numpy is loaded: BLAS threads of actors and learner fight for the cores."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
 
 
 def _complete(overrides: list[str]) -> None:

@@ -10,7 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.kinds import expected, nearest
-from border_cli.config.loader import Part, shown
+from border_cli.config.loader import Part
+from border_cli.config.repository import shown
 from border_cli.config.schemas import group_base
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import ConfigError

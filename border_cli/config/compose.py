@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from border_cli.config import check
 from border_cli.config.explain import explained
@@ -143,9 +144,9 @@ def _finish(config: DictConfig, parts: list[Part], imports: list[str], number: i
     )
 
 
-def as_typed(overrides: ListConfig) -> list[str]:
+def as_typed(overrides: Any) -> list[str]:
     """Hydra's record of the command line; a `${…}` in it stays as it was typed."""
-    return [str(each) for each in OmegaConf.to_container(overrides, resolve=False)]
+    return [str(each) for each in OmegaConf.to_container(overrides, resolve=False) or []]
 
 
 def _without_hydra(config: DictConfig) -> DictConfig:

@@ -20,8 +20,9 @@ from omegaconf.errors import (
 
 from border_cli.config import check
 from border_cli.config.kinds import expected, meaning_of
-from border_cli.config.loader import Loader, YAMLError, shown
+from border_cli.config.loader import Loader, YAMLError
 from border_cli.config.missing import missing
+from border_cli.config.repository import shown
 from border_cli.core.errors import ConfigError
 from border_cli.registry import GROUPS
 
@@ -101,7 +102,8 @@ def _setting(
     parent, _, key = path.rpartition(".")
     kind = cause.object_type
     group = path.partition(".")[0]
-    if file and group in GROUPS and _without_schema(kind, group):
+    misplaced = group == "recorder" and "not a subclass of RecorderConfig" in str(cause)
+    if misplaced or (file and group in GROUPS and _without_schema(kind, group)):
         return check.without_schema(group, loader.parts)
     if isinstance(cause, MissingMandatoryValue):
         return f"{what} has no value"

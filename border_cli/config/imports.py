@@ -58,9 +58,9 @@ class FirstLook(Loader):
     def imports(self, config_name: str, overrides: list[str]) -> list[str]:
         """The modules that the files name. A composition that fails is left to the real one."""
         try:
-            _, repo = self._parse_overrides_and_create_caching_repo(config_name, overrides)
+            _, repo = self.read(config_name, overrides)
             chosen = self.compute_defaults_list(config_name, overrides, RunMode.MULTIRUN)
-        except (HydraException, OmegaConfBaseException, YAMLError, ValueError):
+        except (ConfigError, HydraException, OmegaConfBaseException, YAMLError, ValueError):
             return []
         names: list[str] = []
         for default in chosen.defaults:

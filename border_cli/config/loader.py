@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import IConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
 from hydra.core.default_element import ResultDefault
 from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.types import Override
 from hydra.core.utils import setup_globals
 from hydra.version import VersionBase, _get_version
 from omegaconf import DictConfig
 from yaml import YAMLError as YAMLError  # type: ignore[import-untyped]
 
-from border_cli.config.kinds import nearest
+from border_cli.config.repository import Repository, file_of, shown
 from border_cli.config.resolvers import register_resolvers
 from border_cli.config.search_path import search_path
-from border_cli.core.errors import ConfigError
 
 VERSION_BASE = "1.3"
 
@@ -61,16 +59,28 @@ class Loader(ConfigLoaderImpl):
 
     def __init__(self, folders: Sequence[str]) -> None:
         super().__init__(search_path(folders))
+        self.repository = Repository(self.config_search_path)
         self.parts: list[Part] = []
+        self._read: tuple[object, tuple[list[Override], CachingConfigRepository]] | None = None
+
+    def read(
+        self, config_name: str | None, overrides: list[str]
+    ) -> tuple[list[Override], CachingConfigRepository]:
+        """The overrides as Hydra reads them, and the files that `hydra.searchpath` adds to ours."""
+        asked = (config_name, tuple(overrides))
+        if self._read is None or self._read[0] != asked:
+            read = super()._parse_overrides_and_create_caching_repo(config_name, overrides)
+            self._read = (asked, read)
+        return self._read[1]
+
+    # Hydra's own name for it: what was read for a check is not read again for the composition.
+    _parse_overrides_and_create_caching_repo = read
 
     def _compose_config_from_defaults_list(
         self, defaults: list[ResultDefault], repo: IConfigRepository
     ) -> DictConfig:
         """Notes the files before they are merged, so that a refusal can name one."""
         self.parts = [_part(each, repo) for each in defaults]
-        for each in defaults:
-            if not (each.config_path or "").startswith("hydra/"):
-                _check_groups(each, repo)
         return super()._compose_config_from_defaults_list(defaults, repo)
 
     def options(self, group: str) -> list[str]:
@@ -80,7 +90,7 @@ class Loader(ConfigLoaderImpl):
     def file(self, path: str) -> str | None:
         """The file of `agent/dqn`, as it is shown; None for a schema."""
         loaded = self.repository.load_config(path)
-        found = _file(loaded.path, path) if loaded else None
+        found = file_of(loaded.path, path) if loaded else None
         return shown(found) if found else None
 
     def groups(self) -> list[str]:
@@ -98,41 +108,4 @@ def _part(default: ResultDefault, repo: IConfigRepository) -> Part:
     path = default.config_path or ""
     loaded = repo.load_config(config_path=path)
     assert loaded is not None
-    return Part(path, default.package or "", _file(loaded.path, path), loaded.config)
-
-
-def _file(source: str, path: str) -> str | None:
-    scheme, _, folder = source.partition("://")
-    if scheme == "file":
-        return f"{folder}/{path}.yaml"
-    if scheme == "pkg":
-        return str(importlib.resources.files(folder).joinpath(f"{path}.yaml"))
-    return None
-
-
-def shown(file: str) -> str:
-    """Relative to the current folder where it lies below it."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
-
-
-def _check_groups(default: ResultDefault, repo: IConfigRepository) -> None:
-    """Refuses a group that no folder has: Hydra lets one pass that is optional or null."""
-    path = default.config_path or ""
-    loaded = repo.load_config(config_path=path)
-    for each in (loaded.defaults_list if loaded else None) or []:
-        group = getattr(each, "group", None)
-        if group is None or each.is_override():
-            continue
-        absolute = group.lstrip("/") if group.startswith("/") else _beside(path, group)
-        if not repo.group_exists(absolute):
-            known = repo.get_group_options("", ObjectType.GROUP)
-            raise ConfigError(
-                f"{_file(loaded.path, path) if loaded else path}: there is no group "
-                f"{absolute!r}{nearest(absolute, known)}"
-            )
-
-
-def _beside(path: str, group: str) -> str:
-    folder, _, _ = path.rpartition("/")
-    return f"{folder}/{group}" if folder else group
+    return Part(path, default.package or "", file_of(loaded.path, path), loaded.config)

@@ -67,8 +67,8 @@ def refuse_swept(texts: Sequence[str]) -> None:
 
 def refuse_unmeant(loader: Loader, config_name: str, texts: Sequence[str]) -> None:
     """Refuses choices that no group offers, and groups that cannot be null, deleted or listed."""
-    _, repo = loader._parse_overrides_and_create_caching_repo(config_name, list(texts))
-    for override in parsed(texts):
+    overrides, repo = loader.read(config_name, list(texts))
+    for override in overrides:
         if override.is_sweep_override():
             _refuse_sweep(override)
         group = override.key_or_group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -65,6 +66,11 @@ class Agent(ABC):
     def opt_steps(self) -> int:
         """Optimisation steps made so far."""
 
+    @property
+    @abstractmethod
+    def device_name(self) -> str:
+        """Where the updates run: cpu, cuda or cuda:1."""
+
     @abstractmethod
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
         """Copies of what acting needs (Border's `model_info`)."""
@@ -77,8 +83,9 @@ class Agent(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave."""
 
-    def bind_thread(self) -> None:  # noqa: B027 - an agent without torch keeps nothing per thread
-        """Sets what the learner's thread must have before it updates."""
+    def learner_thread(self) -> AbstractContextManager[None]:
+        """Within the block the calling thread has the settings that updates need."""
+        return nullcontext()
 
 
 class Env(ABC):
@@ -103,6 +110,16 @@ class Env(ABC):
         """Frees the environments; may be called twice."""
 
 
+class Translator(Protocol):
+    """Between one raw observation or action of an environment and the rows of a policy."""
+
+    def observation(self, observation: Any) -> Array:
+        """One raw observation as one row.  [1, …]"""
+
+    def action(self, action: NDArray[Any]) -> Any:
+        """One row of actions as the environment's `step` wants it."""
+
+
 class EnvFactory(ABC):
     """A picklable recipe for environments."""
 
@@ -112,8 +129,12 @@ class EnvFactory(ABC):
         """Spaces and time limit; the first call constructs one environment to read them."""
 
     @abstractmethod
-    def make(self, *, training: bool, render: str | None = None) -> Env:
-        """A fresh environment of `num_envs`."""
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+        """A fresh environment of `num_envs`; its seeds are those of environments `first`, …"""
+
+    @abstractmethod
+    def translator(self) -> Translator:
+        """For callers that step an environment of their own."""
 
 
 class StepProcessor(ABC):
@@ -232,6 +253,10 @@ class Evaluation:
 
 class Evaluator(ABC):
     """Judges a policy; called by the learner's thread."""
+
+    def describe(self) -> str:
+        """One line for the header of a run."""
+        return type(self).__name__
 
     @abstractmethod
     def evaluate(self, policy: Policy) -> Evaluation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -36,11 +37,15 @@ class StopFlag:
 class Heartbeat:
     """Signs of life of one part: written by the thread that runs it, read by the watchdog."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, waiting_for: str | None = None) -> None:
         self.name = name
         self.beats = 0
-        self.waiting_for: str | None = None
+        self.waiting_for = waiting_for
         self.thread_id: int | None = None  # whose stack to show
+
+    def claim(self) -> None:
+        """The calling thread is the one that runs this part."""
+        self.thread_id = threading.get_ident()
 
     def beat(self) -> None:
         """One step was made."""
@@ -54,4 +59,15 @@ class Heartbeat:
             yield
         finally:
             self.waiting_for = None
+            self.beats += 1
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Outside the block the part waits for its turn; for parts that work now and then."""
+        self.claim()
+        self.waiting_for = None
+        try:
+            yield
+        finally:
+            self.waiting_for = "its turn"
             self.beats += 1

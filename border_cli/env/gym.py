@@ -10,6 +10,7 @@ import logging
 from contextlib import ExitStack
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,9 +45,17 @@ class GymEnvFactory(EnvFactory):
             self._spec = self._read_spec()
         return self._spec
 
-    def make(self, *, training: bool, render: str | None = None) -> GymEnv:
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> GymEnv:
         """A fresh environment of `num_envs`. `render="human"` opens the window of the first."""
-        return GymEnv(self.config, training=training, render=render)
+        return GymEnv(self.config, training=training, render=render, first=first)
+
+    def translator(self) -> GymTranslator:
+        """For callers that step an environment of their own; constructs one to read its spaces."""
+        env = construct(self.config)
+        try:
+            return GymTranslator(env.observation_space, env.action_space, str(self.config.id))
+        finally:
+            env.close()
 
     def _read_spec(self) -> EnvSpec:
         env = construct(self.config)
@@ -62,11 +71,36 @@ class GymEnvFactory(EnvFactory):
             env.close()
 
 
+class GymTranslator:
+    """Between raw observations and actions of Gymnasium and the rows of a policy."""
+
+    def __init__(self, observation: gym.Space[Any], action: gym.Space[Any], env_id: str) -> None:
+        self._raw = observation
+        self._id = env_id
+        self._space = observation_space(observation, env_id)
+        self._write = observation_writer(observation)
+        self._read = action_reader(action)
+
+    def observation(self, observation: Any) -> Array:
+        """One raw observation as one row.  [1, …]"""
+        check_shape(self._raw, observation, self._id)
+        row = allocate(self._space, 1)
+        self._write(row, 0, observation)
+        return row
+
+    def action(self, action: NDArray[Any]) -> Any:
+        """One row of actions as the environment's `step` wants it."""
+        return self._read(action)[0]
+
+
 class GymEnv(Env):
     """N environments of one id; owns them until `close`. One thread calls it."""
 
-    def __init__(self, config: GymConfig, *, training: bool, render: str | None = None) -> None:
+    def __init__(
+        self, config: GymConfig, *, training: bool, render: str | None = None, first: int = 0
+    ) -> None:
         self.num_envs = config.num_envs
+        self._first = first
         self._id = str(config.id)
         self._training = training
         self._limit = config.max_episode_steps
@@ -75,14 +109,14 @@ class GymEnv(Env):
             for i in range(config.num_envs):
                 # A process has one window at most: pygame draws all environments into the same.
                 self._envs.append(construct(config, render if i == 0 else None))
-            first = self._envs[0]
-            self._space = observation_space(first.observation_space, self._id)
-            action_space(first.action_space, self._id)
+            observation, action = self._envs[0].observation_space, self._envs[0].action_space
+            self._space = observation_space(observation, self._id)
+            action_space(action, self._id)
         except BaseException:
             self._abandon()
             raise
-        self._write = observation_writer(first.observation_space)
-        self._read = action_reader(first.action_space)
+        self._write = observation_writer(observation)
+        self._read = action_reader(action)
         self._forget()
 
     def _forget(self) -> None:
@@ -161,7 +195,7 @@ class GymEnv(Env):
     def _begin(self, i: int, obs: Array) -> None:
         """Starts the next episode of environment i and writes its first observation into `obs`."""
         env = self._envs[i]
-        observation, _ = env.reset(seed=derived_seed(self._seed, i, self._episode[i]))
+        observation, _ = env.reset(seed=derived_seed(self._seed, self._first + i, self._episode[i]))
         check_shape(env.observation_space, observation, self._id)
         self._write(obs, i, observation)
         self._score[i] = 0.0

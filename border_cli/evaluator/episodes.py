@@ -66,15 +66,29 @@ class EpisodesEvaluator(Evaluator):
         """The cut in env steps, and who says so: see `episode_limit`."""
         return episode_limit(self.config, self._factory.spec)
 
+    def describe(self) -> str:
+        steps, who = self.limit
+        said = "the env has none: set evaluator.max_episode_steps" if who == "default" else who
+        return f"{self.config.num_episodes} episodes, cut at {steps:,} env steps ({said})"
+
     def evaluate(self, policy: Policy) -> Evaluation:
         """The episodes of this seed, with the greedy actions of `policy`."""
-        env = self._opened()
-        limit, _ = self.limit
+        with self._heartbeat.working():
+            returns, lengths = self._play(policy, self._opened())
+        return Evaluation(
+            score=float(returns.mean()),
+            returns=tuple(returns.tolist()),
+            lengths=tuple(lengths.tolist()),
+            metrics=return_metrics(returns, lengths),
+        )
+
+    def _play(self, policy: Policy, env: Env) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Returns and lengths of one episode in each environment.  [E], [E]"""
         returns = np.zeros(env.num_envs)  # [E] float64
         lengths = np.zeros(env.num_envs, np.int64)  # [E]
         running = np.ones(env.num_envs, np.bool_)  # [E]
         obs = env.reset(self._seed)
-        for _ in range(limit):
+        for _ in range(self.limit[0]):
             self._stop.check()
             self._heartbeat.beat()
             step = env.step(policy.act(obs, explore=False))
@@ -84,12 +98,7 @@ class EpisodesEvaluator(Evaluator):
             obs = step.act_obs
             if not running.any():
                 break
-        return Evaluation(
-            score=float(returns.mean()),
-            returns=tuple(returns.tolist()),
-            lengths=tuple(lengths.tolist()),
-            metrics=return_metrics(returns, lengths),
-        )
+        return returns, lengths
 
     def close(self) -> None:
         env, self._env = self._env, None

@@ -85,11 +85,16 @@ class Trainer(ABC):
         """Takes in samples; with `wait`, lets actors make some where none is there."""
 
     def train(self) -> list[ActorStats]:
-        """Runs to the end of the budget; whatever happens, actors are gone and work is saved.
+        """Runs to the end of the budget and returns what the actors did; saves whatever happens.
 
-        Must be called within the manager's `with` block. Returns what the actors did.
+        Must be called within the manager's `with` block.
         """
-        self._agent.bind_thread()
+        with self._agent.learner_thread():
+            self._train()
+        return self._actors.stats()
+
+    def _train(self) -> None:
+        self._post_step.heartbeat.claim()
         self._post_step.begin()
         self._intake = Intake(self._replay_buffer, self.counters, self._post_step.window)
         self._post_step.sync(warm_up=True)
@@ -104,7 +109,6 @@ class Trainer(ABC):
         except BaseException:
             self._save_what_there_is()
             raise
-        return self._actors.stats()
 
     def step(self) -> None:
         """Takes in what arrived, then makes one optimisation step if the pace allows it."""

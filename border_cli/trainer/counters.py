@@ -45,12 +45,10 @@ class Window:
         span_s = max(now_s - self._since_s, 1e-9)
         samples = counters.samples_total - self._samples
         opt_steps = counters.opt_steps - self._opt_steps
-        metrics = {
-            "async/samples_total": float(counters.samples_total),
-            "async/samples_per_sec": samples / span_s,
-            "async/opt_steps_per_sec": opt_steps / span_s,
-        }
-        if opt_steps:
+        metrics = {"async/samples_total": float(counters.samples_total)}
+        if opt_steps:  # else the window is the moment between two rows, and has no rates
+            metrics["async/samples_per_sec"] = samples / span_s
+            metrics["async/opt_steps_per_sec"] = opt_steps / span_s
             metrics["async/samples_per_opt_steps"] = samples / opt_steps
         if self._lags:
             metrics["async/weight_lag"] = float(np.mean(self._lags))
@@ -59,7 +57,8 @@ class Window:
             metrics["episode/length"] = float(np.mean([each.length for each in self._episodes]))
         for each in actors:
             made = each.samples - self._actor_samples.get(each.actor_id, 0)
-            metrics[f"actor/{each.actor_id}/samples_per_sec"] = made / span_s
+            if opt_steps:
+                metrics[f"actor/{each.actor_id}/samples_per_sec"] = made / span_s
             self._actor_samples[each.actor_id] = each.samples
         metrics["actor/restarts"] = float(sum(each.restarts for each in actors))
         self._begin(now_s)

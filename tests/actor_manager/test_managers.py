@@ -202,3 +202,22 @@ def test_the_back_off_doubles_to_its_limit_and_is_reset_by_a_delivery() -> None:
     assert delays == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     one.delivered(1)
     assert next_delay_s() == 0.1
+
+
+def test_serial_actors_share_a_scarce_permission() -> None:
+    built = Built("serial", num_actors=3, n_buffer=1)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        for permitted in range(1, 301):
+            manager.permit(permitted)
+            receive(manager, 1)
+    assert [each.samples for each in manager.stats()] == [100, 100, 100]
+
+
+def test_an_order_of_turns_replaces_the_round() -> None:
+    built = Built("serial", num_actors=3, n_buffer=1, order=[2, 0, 2])
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(math.inf)
+        turns = [each.actor_id for _ in range(6) for each in manager.receive()]
+    assert turns == [2, 0, 2, 2, 0, 2]

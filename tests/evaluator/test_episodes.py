@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from border_cli.core.interfaces import Env, EnvFactory, Policy
+from border_cli.core.interfaces import Env, EnvFactory, Policy, Translator
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot, Step
@@ -61,9 +61,13 @@ class ScriptedFactory(EnvFactory):
         box = BoxSpace((1,), "float32", np.zeros(1), np.ones(1))
         return EnvSpec("Scripted", box, DiscreteSpace(2), self.limit)
 
-    def make(self, *, training: bool, render: str | None = None) -> Env:  # noqa: ARG002
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+        del render, first
         self.made.append(training)
         return self.env
+
+    def translator(self) -> Translator:
+        raise AssertionError("no test steps an environment of its own here")
 
 
 class Recording(Policy):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 import torch
 
 from border_cli.core.errors import ConfigError
-from border_cli.nn.device import bind_learner_thread, resolve_device
+from border_cli.nn.device import learner_thread, resolve_device
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -35,17 +33,19 @@ def test_an_unknown_device_is_refused(name: str):
         resolve_device(name)
 
 
-def test_a_bound_thread_computes_alone_and_without_denormals():
-    found: list[float] = []
-
-    def learner() -> None:
-        bind_learner_thread()
+def test_a_learner_computes_alone_and_without_denormals_and_leaves_no_trace():
+    def seen() -> list[float]:
         tiny = torch.full((8,), 1e-38) * 0.01  # 1e-40 is below the smallest normal float32
-        found.extend([torch.get_num_threads(), float(tiny.sum())])
+        return [torch.get_num_threads(), float(tiny.sum())]
 
     threads = torch.get_num_threads()
-    thread = threading.Thread(target=learner)
-    thread.start()
-    thread.join(10)
-    torch.set_num_threads(threads)
-    assert found == [1, 0]
+    torch.set_num_threads(2)
+    try:
+        before = seen()
+        with learner_thread():
+            assert seen() == [1, 0]
+        assert seen() == before
+        assert before[0] == 2
+        assert before[1] > 0
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,102 @@
+"""Training and acting from Python; `compose` stands in `config.compose`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from border_cli.assemble import build_agent, env_factory
+from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.interfaces import Agent, Evaluator, Policy, Recorders, Translator
+from border_cli.core.seeding import Branch, generator
+from border_cli.launch import Launch, Result, launch
+from border_cli.nn.saving import load_state
+from border_cli.registry import register_builtin
+from border_cli.run.checkpoint import find_checkpoint, verify
+
+__all__ = ["Result", "load_agent", "load_policy", "train"]
+
+
+def train(
+    config: RunConfig,
+    *,
+    recorders: Recorders | None = None,
+    evaluator: Evaluator | None = None,
+) -> Result:
+    """Trains as `border-train` would, and returns the trained agent with its statistics.
+
+    `recorders` and `evaluator` replace those of the config; an empty list records nothing. The run
+    directory is `config.run_dir`, else a new one below `outputs`. Raises ConfigError before
+    anything is written, RunFailed when the run cannot go on; blocks until the end.
+    """
+    register_builtin()
+    for module in config.imports:
+        importlib.import_module(module)
+    run_dir = _new_run_dir(config)
+    write_resolved(run_dir, resolved_yaml(config))
+    facts = {"command": ["border_cli.train"], "import_paths": []}
+    return launch(config, run_dir, Launch(recorders=recorders, evaluator=evaluator, facts=facts))
+
+
+def _new_run_dir(config: RunConfig) -> Path:
+    if config.run_dir is not None:
+        run_dir = Path(config.run_dir).expanduser().absolute()
+        if (run_dir / "run.json").exists():
+            raise ConfigError(f"run_dir={run_dir} holds a run already: choose another")
+    else:
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
+        run_dir = Path.cwd() / "outputs" / config.name / f"{stamp}-{int(now % 1 * 1e6):06d}"
+    run_dir.mkdir(parents=True, exist_ok=config.run_dir is not None)
+    return run_dir
+
+
+class LoadedPolicy:
+    """Acts greedily with a saved model; owned by the thread that calls it."""
+
+    def __init__(self, policy: Policy, translator: Translator) -> None:
+        self._policy = policy
+        self._translator = translator
+
+    def act(self, obs: Any) -> Any:
+        """The action for one observation, both as the environment's own `step` has them."""
+        row = self._translator.observation(obs)  # [1, …]
+        return self._translator.action(self._policy.act(row, explore=False))
+
+
+def load_policy(run_dir: str | Path, checkpoint: str = "best") -> LoadedPolicy:
+    """The policy of a run: its best model, `latest`, or the checkpoint of an optimisation step.
+
+    Raises CheckpointError where there is none, or where it is damaged.
+    """
+    config, agent = load_agent(Path(run_dir), checkpoint)
+    policy = agent.policy_factory(generator(config.seed, Branch.EVALUATION, 1))
+    policy.load_snapshot(agent.snapshot())
+    return LoadedPolicy(policy, env_factory(config).translator())
+
+
+def load_agent(run_dir: Path, checkpoint: str) -> tuple[RunConfig, Agent]:
+    """The settings and the agent of a run as they were saved."""
+    register_builtin()
+    config = read_config(run_dir)
+    folder = find_checkpoint(run_dir, checkpoint)
+    verify(folder)
+    agent = build_agent(config, env_factory(config).spec)
+    agent.load_state_dict(load_state(folder / "agent.pt"))
+    return config, agent
+
+
+def read_config(run_dir: Path) -> RunConfig:
+    """The saved settings of a run; its own modules are imported again."""
+    if not run_dir.is_dir():
+        raise CheckpointError(f"{run_dir} is no folder")
+    try:
+        facts = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        facts = {}
+    return load_resolved(run_dir, facts.get("import_paths", []))

@@ -1,0 +1,198 @@
+"""`border-eval`: plays the episodes of a saved model, also while its run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from border_cli import __version__
+from border_cli.core.errors import BorderError, CheckpointError, ConfigError, did_you_mean
+
+HELP = """\
+border-eval: evaluates a saved model of a run.
+
+  border-eval RUN_DIR [key=value …] [--json]
+
+  RUN_DIR                          a run directory of border-train
+  checkpoint=best|latest|STEP      which model; best, else the latest (and it says so)
+  episodes=N                       how many episodes; those of the run when not given
+  seed=N                           fresh episodes; without it those of the run's own
+                                   evaluations, which give its recorded best score again
+  render=human                     shows the episodes in a window, one after another
+  --json                           prints one JSON object instead of the table
+  --version, --help
+
+Examples
+  border-eval outputs/dqn_cartpole/2026-01-31_12-00-00-123456
+  border-eval RUN_DIR seed=123 episodes=100
+  border-eval RUN_DIR checkpoint=latest --json
+"""
+KEYS = ("checkpoint", "episodes", "seed", "render")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for, checked."""
+
+    run_dir: Path
+    checkpoint: str | None = None
+    episodes: int | None = None
+    seed: int | None = None
+    render: str | None = None
+    as_json: bool = False
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; status 2 for what was refused, 1 for what failed."""
+    typed = list(sys.argv[1:] if argv is None else argv)
+    if not typed or {"-h", "--help"} & set(typed):
+        sys.stdout.write(HELP)
+        sys.exit(0 if typed else 2)
+    if "--version" in typed:
+        sys.stdout.write(f"border_cli {__version__}\n")
+        return
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    try:
+        _evaluate(read_request(typed))
+    except BorderError as error:
+        sys.stderr.write(f"border-eval: {error}\n")
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def read_request(typed: Sequence[str]) -> Request:
+    """Reads the arguments in any order; raises ConfigError naming what is not understood."""
+    folders = [each for each in typed if "=" not in each and not each.startswith("-")]
+    for each in typed:
+        if each.startswith("-") and each != "--json":
+            raise ConfigError(f"{each} is no option; allowed: --json, --help, --version")
+    if len(folders) != 1:
+        raise ConfigError(f"give one run directory, got {len(folders)}: {' '.join(folders)}")
+    values: dict[str, str] = {}
+    for each in typed:
+        key, equals, value = each.partition("=")
+        if not equals or each.startswith("-"):
+            continue
+        if key not in KEYS:
+            raise ConfigError(f"{key} is no setting{did_you_mean(key, KEYS)} ({', '.join(KEYS)})")
+        values[key] = value
+    if values.get("render") not in (None, "human"):
+        raise ConfigError(f"render must be human, got {values['render']!r}")
+    return Request(
+        run_dir=Path(folders[0]),
+        checkpoint=values.get("checkpoint"),
+        episodes=_integer(values, "episodes", 1),
+        seed=_integer(values, "seed", 0),
+        render=values.get("render"),
+        as_json="--json" in typed,
+    )
+
+
+def _integer(values: dict[str, str], key: str, low: int) -> int | None:
+    if key not in values:
+        return None
+    try:
+        number = int(values[key])
+    except ValueError:
+        number = low - 1
+    if number < low:
+        raise ConfigError(f"{key} must be a whole number of at least {low}, got {values[key]!r}")
+    return number
+
+
+def _evaluate(request: Request) -> None:
+    from border_cli.api import load_agent
+    from border_cli.assemble import evaluation_policy
+    from border_cli.cli.playing import play
+
+    sys.path.insert(0, str(Path.cwd()))
+    checkpoint = request.checkpoint or _best_or_latest(request.run_dir)
+    config, agent = load_agent(request.run_dir, checkpoint)
+    if request.episodes is not None:
+        config = replace(config, evaluator=replace(config.evaluator, num_episodes=request.episodes))
+    policy = evaluation_policy(config, agent)
+    policy.load_snapshot(agent.snapshot())
+    returns, lengths = play(config, policy, seed=request.seed, render=request.render)
+    if request.as_json:
+        _print_json(request, checkpoint, returns, lengths)
+    else:
+        _print_table(request, checkpoint, agent.opt_steps, returns, lengths)
+
+
+def _best_or_latest(run_dir: Path) -> str:
+    from border_cli.run.checkpoint import find_checkpoint
+
+    try:
+        find_checkpoint(run_dir, "best")
+    except CheckpointError:
+        find_checkpoint(run_dir, "latest")
+        sys.stderr.write(f"border-eval: {run_dir} has no best model; taking the latest\n")
+        return "latest"
+    return "best"
+
+
+def summary(returns: Sequence[float]) -> dict[str, Any]:
+    """What the last line says; the deviation is that of the population."""
+    import numpy as np
+
+    values = np.asarray(returns)  # [E]
+    return {
+        "mean": float(values.mean()),
+        "std": float(values.std()),
+        "min": float(values.min()),
+        "max": float(values.max()),
+        "episodes": len(values),
+    }
+
+
+def _print_json(
+    request: Request, checkpoint: str, returns: Sequence[float], lengths: Sequence[int]
+) -> None:
+    document = {
+        **summary(returns),
+        "checkpoint": checkpoint,
+        "seed": request.seed,
+        "returns": list(returns),
+        "lengths": list(lengths),
+    }
+    sys.stdout.write(json.dumps(document) + "\n")
+
+
+def _print_table(
+    request: Request,
+    checkpoint: str,
+    opt_steps: int,
+    returns: Sequence[float],
+    lengths: Sequence[int],
+) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from border_cli.recorder import terminal
+
+    console = terminal.make_console()
+    seed = "the run's evaluation seeds" if request.seed is None else f"seed {request.seed}"
+    terminal.say(console, f"{request.run_dir}   {checkpoint} at {opt_steps:,} opt steps   {seed}")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for name in ("episode", "return", "length"):
+        table.add_column(name, justify="right")
+    for i, (score, length) in enumerate(zip(returns, lengths, strict=True)):
+        table.add_row(str(i), f"{score:,.2f}", f"{length:,}")
+    console.print(table)
+    figures = summary(returns)
+    terminal.say(
+        console,
+        f"mean {figures['mean']:.2f} std {figures['std']:.2f} min {figures['min']:g} "
+        f"max {figures['max']:g} episodes {figures['episodes']}",
+    )
+
+
+if __name__ == "__main__":
+    main()

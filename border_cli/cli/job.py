@@ -1,0 +1,171 @@
+"""One job: its log, its signals, its run, its last lines and its exit status."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from border_cli.cli.logs import job_log
+from border_cli.cli.report import print_closing, print_header, print_tables
+from border_cli.cli.signals import stopping_on_signals
+from border_cli.config.frozen import write_resolved
+from border_cli.config.job import JobContext
+from border_cli.core.config import Objective, RunConfig
+from border_cli.core.errors import ActorHung, BorderError, Interrupted, Stalled
+from border_cli.core.stop import StopFlag
+from border_cli.launch import Launch, Result, Started, launch
+from border_cli.recorder import terminal
+
+log = logging.getLogger(__name__)
+
+FINISHED = "done"
+LEFTOVERS = ("run.json", "metrics.jsonl", "tensorboard", "checkpoints", "best")
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How one job ended."""
+
+    folder: Path
+    number: int | None
+    overrides: list[str]
+    status: str  # done, failed, interrupted
+    score: float = math.nan  # the objective
+    reason: str = ""
+    exit_status: int = 0
+    threads_left: bool = False  # a thread hangs: the process cannot end by itself
+    facts: dict[str, Any] = field(default_factory=dict)  # run.json
+
+
+def run_job(config: RunConfig, context: JobContext) -> Outcome:
+    """Runs one job to its end, whatever that is; never raises what a run can raise."""
+    outcome = Outcome(
+        folder=context.run_dir,
+        number=context.job_number,
+        overrides=context.overrides,
+        status=FINISHED,
+    )
+    console = terminal.make_console()
+    with job_log(console, quiet=config.quiet):
+        try:
+            outcome.score = _score_of_finished(config, context)
+            if math.isnan(outcome.score):
+                result = _run(config, context, console)
+                outcome.score = _objective(config, result)
+                _say_end(console, config, context, result)
+        except Exception as error:
+            _say_failure(outcome, error)
+            if not config.quiet:
+                print_closing(console, context.run_dir, _read_facts(context.run_dir))
+        outcome.facts = _read_facts(context.run_dir)
+    return outcome
+
+
+def _run(config: RunConfig, context: JobContext, console: Console) -> Result:
+    _set_aside(context.run_dir)
+    write_resolved(context.run_dir, context.resolved)
+    stop = StopFlag()
+
+    def on_start(started: Started) -> None:
+        if not config.quiet:
+            print_header(console, config, context, started)
+
+    def on_hung_learner(stalled: Stalled) -> None:
+        log.error(
+            "the learner's thread hangs, nothing more can be saved: %s", type(stalled).__name__
+        )
+        leave_now(1)
+
+    options = Launch(
+        console=console,
+        stop=stop,
+        facts={"command": context.command, "import_paths": context.import_paths},
+        on_start=on_start,
+        on_hung_learner=on_hung_learner,
+    )
+    with stopping_on_signals(stop):
+        return launch(config, context.run_dir, options)
+
+
+def _objective(config: RunConfig, result: Result) -> float:
+    stats = result.trainer_stats
+    if config.objective == Objective.best:
+        return stats.best_score
+    return stats.last_score if stats.last_score is not None else math.nan
+
+
+def _say_end(console: Console, config: RunConfig, context: JobContext, result: Result) -> None:
+    if config.quiet:
+        return
+    print_tables(console, result.actor_stats, result.trainer_stats)
+    print_closing(console, context.run_dir, _read_facts(context.run_dir))
+
+
+def _say_failure(outcome: Outcome, error: Exception) -> None:
+    outcome.reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    if isinstance(error, Interrupted):
+        outcome.status, outcome.exit_status = "interrupted", error.exit_status
+        log.warning("%s", error)
+        return
+    outcome.status = "failed"
+    outcome.exit_status = error.exit_status if isinstance(error, BorderError) else 1
+    outcome.threads_left = isinstance(error, ActorHung | Stalled)
+    if isinstance(error, Stalled):
+        log.error("the run ended: %s", outcome.reason)  # the watchdog has shown the stacks
+    elif isinstance(error, BorderError):
+        log.error("%s", error)
+    else:
+        log.error("the run failed: %s", outcome.reason, exc_info=error)
+
+
+def _score_of_finished(config: RunConfig, context: JobContext) -> float:
+    """The stored score where `resume=auto` finds the job finished, else NaN."""
+    facts = _read_facts(context.run_dir)
+    if config.resume != "auto" or facts.get("status") != FINISHED:
+        return math.nan
+    saved = context.run_dir / ".hydra" / "resolved.yaml"
+    if saved.is_file() and saved.read_text(encoding="utf-8") != context.resolved:
+        log.warning("%s was finished with other settings than these; see %s", saved.parent, saved)
+    score = facts["best_score" if config.objective == Objective.best else "final_score"]
+    log.info("%s is finished already, score %s", context.run_dir, score)
+    return float(score) if score is not None else -math.inf
+
+
+def _set_aside(run_dir: Path) -> None:
+    """Moves what an unfinished attempt left into `attempt-N`: nothing that was saved is lost."""
+    left = [run_dir / name for name in LEFTOVERS if (run_dir / name).exists()]
+    if not left:
+        return
+    number = 1 + sum(1 for _ in run_dir.glob("attempt-*"))
+    folder = run_dir / f"attempt-{number}"
+    folder.mkdir()
+    for path in left:
+        path.rename(folder / path.name)
+    log.info("an unfinished attempt was moved to %s; the job starts again", folder)
+
+
+def _read_facts(run_dir: Path) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return facts
+
+
+def leave_now(status: int) -> None:
+    """Ends the process although a thread of it hangs."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            continue
+    os._exit(status)

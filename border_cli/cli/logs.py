@@ -1,0 +1,34 @@
+"""The log of one job: readable beside a panel, complete in the file, gone afterwards."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from border_cli.recorder.terminal import log_handler
+
+
+@contextmanager
+def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
+    """Within the block the log goes to `console` and to the file that Hydra opened for the job.
+
+    Hydra's own handler would write through the panel. Every handler and level comes back.
+    """
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    raising = logging.raiseExceptions
+    ours = log_handler(console)
+    ours.setLevel(logging.WARNING if quiet else logging.INFO)
+    files = [each for each in before if isinstance(each, logging.FileHandler)]
+    root.handlers = [ours, *files]
+    root.setLevel(logging.INFO)
+    logging.raiseExceptions = False  # a log on a full disk must not print a traceback per line
+    try:
+        yield
+    finally:
+        root.handlers = before
+        root.setLevel(level)
+        logging.raiseExceptions = raising

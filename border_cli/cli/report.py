@@ -1,0 +1,152 @@
+"""What a job says in words: its header, its tables and its last lines."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from border_cli import __version__
+from border_cli.assemble import actor_manager_config
+from border_cli.config.job import JobContext
+from border_cli.core.config import RunConfig
+from border_cli.core.interfaces import ActorStats
+from border_cli.core.spaces import EnvSpec, transition_nbytes
+from border_cli.launch import Started
+from border_cli.recorder import terminal
+from border_cli.registry import ACTOR_MANAGERS, TRAINERS
+from border_cli.trainer.base import TrainerStats
+
+CONF = Path(str(files("border_cli.conf")))
+
+
+def print_header(
+    console: Console, config: RunConfig, context: JobContext, started: Started
+) -> None:
+    """What is about to run, and from which file each choice came."""
+    lines = [
+        ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
+        *_choice_lines(context),
+        ("trainer", _trainer_line(config)),
+        ("actors", _actors_line(config)),
+        ("device", f"{started.device_name}, 1 torch thread"),
+        ("memory", _memory_line(config, started.spec)),
+        ("evaluation", started.evaluation),
+        ("run directory", str(context.run_dir)),
+    ]
+    terminal.header(console, lines)
+
+
+def _choice_lines(context: JobContext) -> list[tuple[str, str]]:
+    """Every choice; those from files of the user with their file, the others together."""
+    ours = [each for each in context.sources if _is_ours(each.file)]
+    named = [
+        f"{each.group}={each.choice}" for each in ours if each.group not in ("config", "tuned")
+    ]
+    tuned = context.tuned
+    lines = [
+        ("choices", ", ".join(named)),
+        ("tuned values", tuned if tuned else "none: no file for this agent and env"),
+    ]
+    theirs = [each for each in context.sources if not _is_ours(each.file)]
+    return lines + [(each.group, f"{each.choice} from {each.file}") for each in theirs]
+
+
+def _is_ours(file: str) -> bool:
+    return Path(file).is_relative_to(CONF)
+
+
+def _trainer_line(config: RunConfig) -> str:
+    trainer = config.trainer
+    limits = [
+        f"{value:,} {what}"
+        for value, what in (
+            (trainer.max_opt_steps, "opt steps"),
+            (trainer.max_env_steps, "env steps"),
+            (trainer.max_time_s, "s"),
+        )
+        if value is not None
+    ]
+    if trainer.stop_at_score is not None:
+        limits.append(f"score {trainer.stop_at_score:g} in {trainer.stop_evals} evaluations")
+    ratio = trainer.samples_per_opt_step
+    pace = f"{ratio:g} samples per update" if ratio is not None else "free-running"
+    name = TRAINERS.entry_of(trainer).name
+    return f"{name}, {pace}, until {' or '.join(limits)}"
+
+
+def _actors_line(config: RunConfig) -> str:
+    actors = actor_manager_config(config)
+    name = ACTOR_MANAGERS.entry_of(actors).name
+    text = f"{actors.num_actors} x {config.env.num_envs} env, {name}"
+    if actors is not config.actor_manager:
+        return f"{text} (trainer=sync steps them in turn, n_buffer 1, always the newest weights)"
+    repeats = "repeats to the bit" if name == "serial" else "does not repeat to the bit"
+    return f"{text}, n_buffer {actors.n_buffer}; {repeats} on a CPU"
+
+
+def _memory_line(config: RunConfig, spec: EnvSpec) -> str:
+    row = transition_nbytes(spec)
+    actors = actor_manager_config(config)
+    under_way = 3 * actors.num_actors * max(actors.n_buffer, config.env.num_envs)  # in rows
+    return (
+        f"replay buffer {config.replay_buffer.capacity:,} rows, "
+        f"{_size(config.replay_buffer.capacity * row)}; "
+        f"under way at most {under_way:,} rows, {_size(under_way * row)}"
+    )
+
+
+def _size(nbytes: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.3g} TB"
+
+
+def print_tables(console: Console, actor_stats: list[ActorStats], stats: TrainerStats) -> None:
+    """The final statistics of actors and trainer."""
+    figures = {
+        "opt steps": float(stats.opt_steps),
+        "samples": float(stats.samples_total),
+        "samples/s": stats.samples_per_sec,
+        "opt/s": stats.opt_per_sec,
+        "duration s": stats.duration_s,
+    }
+    terminal.stats_tables(console, actor_stats, figures)
+
+
+def print_closing(console: Console, run_dir: Path, facts: Mapping[str, Any]) -> None:
+    """What went wrong on the way, the run directory, the best score and what to type next.
+
+    `facts` are those of `run.json`.
+    """
+    shown = _shortest(run_dir)
+    best = None
+    if facts.get("best_score") is not None and facts.get("best_opt_steps") is not None:
+        best = (facts["best_score"], facts["best_opt_steps"])
+    warnings = [
+        f"{facts[key]} {what}"
+        for key, what in (
+            ("save_failures", "times a checkpoint could not be written"),
+            ("recorder_failures", "times a recorder could not write"),
+        )
+        if facts.get(key)
+    ]
+    quoted = shlex.quote(str(shown))
+    commands = [f"border-eval {quoted}"] if best else []
+    if (run_dir / "tensorboard").is_dir():
+        commands.append(f"tensorboard --logdir {quoted}")
+    terminal.closing(console, shown, best, commands, warnings=warnings)
+
+
+def _shortest(path: Path) -> Path:
+    """Relative to the current folder where it lies below it."""
+    try:
+        return path.relative_to(Path.cwd())
+    except ValueError:
+        return path

@@ -1,0 +1,53 @@
+"""Ctrl-C and its relatives: once to stop and save, twice to leave at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from border_cli.core.errors import Interrupted
+from border_cli.core.stop import StopFlag
+
+STOPPING = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+)
+
+
+SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
+
+
+@contextmanager
+def stopping_on_signals(stop: StopFlag) -> Iterator[None]:
+    """Within the block a first signal sets the flag; a second leaves at once.
+
+    The handlers are installed whatever was inherited: a command that a script starts with `&`
+    ignores SIGINT otherwise. SIGHUP counts as SIGTERM. The handlers of before come back.
+    """
+
+    def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
+        counted = signal.SIGTERM if signum == signal.SIGHUP else signum
+        if stop.requested:
+            _say(f"\n{SHOW_CURSOR}left at once; the last checkpoint is as it was\n")
+            os._exit(128 + counted)
+        stop.request(Interrupted(counted))
+        _say(f"\n{signal.Signals(signum).name}: stopping and saving; once more leaves at once\n")
+
+    before = {signum: signal.signal(signum, handle) for signum in STOPPING}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _say(text: str) -> None:
+    """Straight to the terminal: a handler must not wait for a lock that its own thread holds."""
+    try:
+        os.write(2, text.encode())
+    except OSError:
+        return

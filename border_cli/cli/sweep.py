@@ -1,0 +1,91 @@
+"""All jobs of one command: what Hydra calls for each, and what closes a sweep."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from border_cli.cli.job import FINISHED, Outcome, leave_now, run_job
+from border_cli.config.job import JobContext
+from border_cli.core.config import RunConfig
+from border_cli.recorder import terminal
+from border_cli.run.files import write_text
+
+FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
+COLUMNS = ("job", "overrides", "status", "score", *FACTS, "reason", "folder")
+
+
+class Jobs:
+    """Runs each job that it is called with; a job that fails leaves the others alone.
+
+    The objective of a failed job is NaN. An interruption ends the sweep after its job.
+    """
+
+    def __init__(self) -> None:
+        self._outcomes: list[Outcome] = []
+
+    def __call__(self, config: RunConfig, context: JobContext) -> float:
+        outcome = run_job(config, context)
+        self._outcomes.append(outcome)
+        if context.job_number is not None:
+            self._write_csv()
+        ends = context.job_number is None or outcome.status == "interrupted"
+        if outcome.threads_left or (ends and outcome.exit_status):
+            self.finish()
+            if outcome.threads_left:
+                leave_now(outcome.exit_status)
+            raise SystemExit(outcome.exit_status)
+        return outcome.score
+
+    def finish(self) -> int:
+        """Prints the table of a sweep; the exit status of the command."""
+        if any(each.number is not None for each in self._outcomes):
+            self._print_table()
+        failed = [each for each in self._outcomes if each.status != FINISHED]
+        return max((each.exit_status for each in failed), default=0) and 1
+
+    def _write_csv(self) -> None:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for each in self._outcomes:
+            writer.writerow(_row(each))
+        try:
+            write_text(self._root / "sweep.csv", text.getvalue())
+        except OSError as error:
+            terminal.say(terminal.make_console(), f"sweep.csv could not be written: {error}")
+
+    def _print_table(self) -> None:
+        console = terminal.make_console()
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+        for name in ("job", "overrides", "status", "score", "reason"):
+            table.add_column(name, overflow="fold")
+        for each in self._outcomes:
+            score = "-" if math.isnan(each.score) else f"{each.score:,.1f}"
+            overrides = " ".join(each.overrides)
+            table.add_row(str(each.number), overrides, each.status, score, each.reason)
+        console.print(table)
+        done = sum(each.status == FINISHED for each in self._outcomes)
+        terminal.say(console, f"{done} of {len(self._outcomes)} jobs done")
+        terminal.say(console, f"sweep directory  {self._root}")
+
+    @property
+    def _root(self) -> Path:
+        return self._outcomes[0].folder.parent
+
+
+def _row(outcome: Outcome) -> list[object]:
+    return [
+        outcome.number,
+        " ".join(outcome.overrides),
+        outcome.status,
+        "" if math.isnan(outcome.score) else outcome.score,
+        *(outcome.facts.get(name) for name in FACTS),
+        outcome.reason,
+        outcome.folder,
+    ]

@@ -1,0 +1,124 @@
+"""Components of the user, wherever their module is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from border_cli.config.compose import Composer, compose
+from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
+from border_cli.core.errors import ConfigError
+
+Write = Callable[[str, str], Path]
+
+MODULE = """
+from dataclasses import dataclass
+from border_cli.core.config import AgentConfig
+from border_cli.core.settings import setting
+from border_cli.registry import AGENTS
+
+@dataclass(kw_only=True)
+class MineConfig(AgentConfig):
+    \"\"\"An agent of the user.\"\"\"
+
+    courage: float = setting(0.5, "how brave", low=0, high=1)
+
+AGENTS.register("NAME", MineConfig, "MODULE:Mine")
+"""
+
+
+@pytest.fixture
+def mine(own_modules: None, write: Write, request: pytest.FixtureRequest) -> str:
+    """A module of a name that no other test imports, an agent and a file for it."""
+    assert own_modules is None
+    name = f"own_{abs(hash(request.node.name))}"
+    write(f"{name}.py", MODULE.replace("NAME", name).replace("MODULE", name))
+    write(f"agent/{name}.yaml", f"defaults: [/schema/agent/{name}@_here_, _self_]\ncourage: 0.75\n")
+    return name
+
+
+def courage(config: object) -> float:
+    return config.agent.courage  # type: ignore[attr-defined, no-any-return]
+
+
+def test_on_the_command_line(mine: str, folder: Path) -> None:
+    config = compose(f"agent={mine}", f"imports=[{mine}]", config_dir=str(folder))
+    assert (courage(config), config.imports, config.name) == (0.75, [mine], f"{mine}_gym")
+
+
+def test_one_name_without_brackets(mine: str, folder: Path) -> None:
+    assert courage(compose(f"imports={mine}", f"agent={mine}", config_dir=str(folder))) == 0.75
+
+
+def test_in_an_experiment(mine: str, folder: Path, write: Write) -> None:
+    write(
+        "experiment/x.yaml",
+        f"# @package _global_\ndefaults: [override /agent: {mine}]\nimports: [{mine}]\n"
+        "agent: {courage: 0.25}\n",
+    )
+    config = compose("experiment=x", config_dir=str(folder))
+    assert (courage(config), config.imports) == (0.25, [mine])
+
+
+def test_in_a_first_file_of_the_user(mine: str, folder: Path, write: Write) -> None:
+    write("my_run.yaml", f"defaults: [config, override agent: {mine}, _self_]\nimports: [{mine}]\n")
+    assert courage(compose(config_dir=str(folder), config_name="my_run")) == 0.75
+
+
+def test_in_a_swept_experiment(mine: str, folder: Path, write: Write) -> None:
+    header = "# @package _global_\n"
+    write(
+        "experiment/x.yaml",
+        f"{header}defaults: [override /agent: {mine}]\nimports: [{mine}]\n",
+    )
+    write("experiment/y.yaml", f"{header}seed: 2\n")
+    composer = Composer([f"file://{folder}"])
+    jobs = composer.sweep(["experiment=x,y"])
+    assert jobs is not None
+    configs = [composer.job(job, number).config for number, job in enumerate(jobs)]
+    assert [each.imports for each in configs] == [[mine], []]
+    assert courage(configs[0]) == 0.75
+
+
+def test_all_that_is_named_is_imported_and_saved(mine: str, folder: Path, write: Write) -> None:
+    write("own_other.py", "")
+    write("experiment/x.yaml", f"# @package _global_\nimports: [{mine}]\n")
+    config = compose("experiment=x", f"agent={mine}", "imports=[own_other]", config_dir=str(folder))
+    assert config.imports == [mine, "own_other"]
+
+
+def test_a_saved_run_imports_what_it_needs(mine: str, folder: Path) -> None:
+    config = compose(f"agent={mine}", f"imports=[{mine}]", config_dir=str(folder))
+    write_resolved(folder / "run", resolved_yaml(config))
+    assert load_resolved(folder / "run", [str(folder)]) == config
+
+
+def test_settings_of_the_user_are_checked_too(mine: str, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"agent.courage must be at least 0 and at most 1, got 2"):
+        compose(f"agent={mine}", f"imports=[{mine}]", "agent.courage=2", config_dir=str(folder))
+    with pytest.raises(ConfigError, match=r"did you mean 'courage'\?"):
+        compose(f"agent={mine}", f"imports=[{mine}]", "agent.couragee=2", config_dir=str(folder))
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_a_module_that_fails_is_named_with_its_line(write: Write) -> None:
+    write("own_broken.py", "x = 1\ny = x / 0\n")
+    with pytest.raises(ConfigError, match=r"'own_broken' failed: .*own_broken.py:2: ZeroDivisionE"):
+        compose("imports=[own_broken]")
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_a_module_that_needs_another_says_which(write: Write) -> None:
+    write("own_needy.py", "import no_such_thing\n")
+    with pytest.raises(ConfigError, match=r"'own_needy' needs 'no_such_thing': .*own_needy.py:1"):
+        compose("imports=[own_needy]")
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_settings_that_cannot_be_a_schema_are_refused_with_their_class(write: Write) -> None:
+    frozen = MODULE.replace("kw_only=True", "frozen=True").replace("(AgentConfig)", "")
+    write("own_frozen.py", frozen.replace("NAME", "own_frozen"))
+    with pytest.raises(ConfigError, match=r"own_frozen.MineConfig must derive from border_cli"):
+        compose("imports=[own_frozen]")

@@ -1,0 +1,112 @@
+"""One letter of any key changed, in any shipped file and on the command line: always refused."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from border_cli.cli.train import main
+from border_cli.config.compose import compose
+from border_cli.core.config import RunConfig
+
+CONF = Path(__file__).parents[2] / "conf"
+KEY = re.compile(r"^[ \t]*(?:- )?((?:optional |override )?/?[a-z_]+):", re.MULTILINE)
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def mutated(key: str, chance: random.Random) -> str:
+    """The key with one of its letters replaced by another one."""
+    places = [place for place, letter in enumerate(key) if letter in LETTERS]
+    place = chance.choice(places)
+    letter = chance.choice(LETTERS.replace(key[place], ""))
+    return key[:place] + letter + key[place + 1 :]
+
+
+def shipped_keys() -> Iterator[tuple[str, int, str]]:
+    for file in sorted(CONF.rglob("*.yaml")):
+        for found in KEY.finditer(file.read_text(encoding="utf-8")):
+            yield file.relative_to(CONF).as_posix(), found.start(1), found.group(1)
+
+
+def setting_paths(settings: object, path: str = "") -> Iterator[str]:
+    members = (
+        {each.name: getattr(settings, each.name) for each in fields(settings)}
+        if is_dataclass(settings)
+        else settings
+    )
+    assert isinstance(members, dict)
+    for name, value in members.items():
+        here = f"{path}.{name}" if path else name
+        yield here
+        if is_dataclass(value) or here == "recorder":
+            yield from setting_paths(value, here)
+
+
+def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> bool:
+    with pytest.raises(SystemExit) as left:
+        main(argv, run_job=never)
+    said = capsys.readouterr()
+    return left.value.code == 2 and said.err.startswith("border-train: ") and not said.out
+
+
+def never(config: RunConfig, context: object) -> float:
+    raise AssertionError(f"ran {config} in {context}")
+
+
+def chosen_by(file: str) -> list[str]:
+    """The overrides that bring a shipped file into play."""
+    group, _, name = file.removesuffix(".yaml").rpartition("/")
+    if not group or name == "none":
+        return ["env=cartpole"]
+    if group == "env":
+        return [f"env={name}", "env.id=CartPole-v1"]
+    if group == "tuned":
+        agent, _, env = name.partition("_")
+        return [f"agent={agent}", f"env={env}"]
+    return [f"{group}={name}"] + (["env=cartpole"] if group != "experiment" else [])
+
+
+KEYS = list(shipped_keys())
+
+
+@pytest.mark.parametrize(
+    ("file", "start", "key"), KEYS, ids=[f"{file}:{key}" for file, _, key in KEYS]
+)
+def test_a_letter_changed_in_a_shipped_key_is_refused(
+    file: str, start: int, key: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (CONF / file).read_text(encoding="utf-8")
+    wrong = mutated(key, random.Random(f"{file}{start}"))
+    mine = folder / "own" / file
+    mine.parent.mkdir(parents=True)
+    mine.write_text(text[:start] + wrong + text[start + len(key) :], encoding="utf-8")
+    assert refused(["-cd", "own", *chosen_by(file)], capsys), wrong
+    assert [each.name for each in folder.iterdir()] == ["own"]
+
+
+def typed_settings() -> list[tuple[str, tuple[str, ...]]]:
+    """Every setting there is, with the choices that bring it into play."""
+    found: dict[str, tuple[str, ...]] = {}
+    for choices in ((), ("replay_buffer=prioritized", "actor_manager=serial")):
+        for path in setting_paths(compose("env=cartpole", *choices)):
+            found.setdefault(path, choices)
+    return sorted(found.items())
+
+
+SETTINGS = typed_settings()
+
+
+@pytest.mark.parametrize(("path", "choices"), SETTINGS, ids=[path for path, _ in SETTINGS])
+def test_a_letter_changed_on_the_command_line_is_refused(
+    path: str, choices: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parent, _, name = path.rpartition(".")
+    wrong = mutated(name, random.Random(path))
+    override = f"{parent}.{wrong}=1" if parent else f"{wrong}=1"
+    assert refused(["env=cartpole", *choices, override], capsys), override
+    assert not list(folder.iterdir())

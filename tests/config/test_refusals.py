@@ -1,0 +1,154 @@
+"""What is refused, and what is said then: file, key, value, and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from border_cli.config.compose import compose
+from border_cli.core.errors import ConfigError
+
+Write = Callable[[str, str], Path]
+
+TYPED = [
+    ("agent=dqm", "agent=dqm: 'dqm' is none of agent; did you mean 'dqn'? Choose one of dqn, ra"),
+    ("recorder=[tensorbord]", "did you mean 'tensorboard'? Choose one of console, jsonl, none, te"),
+    ("agnet=dqn", "agnet=dqn: there is no such setting; did you mean 'agent'? A run has: seed, na"),
+    (
+        "agent.gama=1",
+        "agent.gama=1: there is no such setting; did you mean 'gamma'? agent has",
+    ),
+    (
+        "+agent.gama=1",
+        "agent.gama: there is no such setting; did you mean 'gamma'? agent has: g",
+    ),
+    ("++agent.gama=1", "agent.gama: there is no such setting; did you mean 'gamma'?"),
+    ("+sede=1", "sede: there is no such setting; did you mean 'seed'?"),
+    ("+recorder.jsonl.x=1", "recorder.jsonl.x: there is no such setting. recorder.jsonl has: "),
+    ("env.kwrgs.x=1", "env.kwrgs.x=1: there is no such setting; did you mean 'kwargs'?"),
+    ("evaluator.env.kwrgs=1", "did you mean 'kwargs'? (allowed: id, max_episode_steps, kwargs"),
+    ("agent.gamma=abc", "agent.gamma=abc must be a number (at least 0 and at most 1): discount"),
+    ("agent.gamma=2", "agent.gamma must be at least 0 and at most 1, got 2.0"),
+    ("seed=1.5", "seed=1.5 must be a whole number (at least 0): the one seed"),
+    ("trainer.max_opt_steps=1e6", "must be a whole number or null (at least 1): ends the run"),
+    ("agent.loss=hubr", "agent.loss=hubr must be one of huber, mse"),
+    ("agent.hidden=3", "agent.hidden=3 must be a list of whole numbers (at least 1)"),
+    ("agent.hidden=[1,a]", "agent.hidden=[1,a]: Value 'a' of type 'str' could not be converted"),
+    ("agent.double=maybe", "agent.double=maybe must be true or false"),
+    ("device=gpu", "device=gpu must be one of auto, cpu, cuda"),
+    ("trainer.warmup_period=200000", "must be at most replay_buffer.capacity (100000), got 200000"),
+    ("recorder=null", "recorder=null: none of them is written recorder=none"),
+    ("~recorder", "~recorder: none of them is recorder=none, all but one is ~recorder.NAME"),
+    ("~recorder.consol", "~recorder.consol: there is nothing of that name to remove"),
+    ("tuned=null", "tuned=null: no tuned at all is written ~tuned"),
+    ("tuned=dqn_cartpol", "did you mean 'dqn_cartpole'?"),
+    ("~agent", "~agent: a run needs one: agent=NAME with one of dqn, random"),
+    ("agent=1", "agent=1: 1 is none of agent. Choose one of dqn, random"),
+    ("agent=[dqn,random]", "a run has one agent, one of dqn, random; -m runs several"),
+    ("+agent=random", "agent is chosen twice"),
+    ("+agent.gamma=0.5", "agent.gamma exists: write agent.gamma=… without a plus"),
+    ("=3", "'=3' has no key: settings are written key=value"),
+    ("dqn", "'dqn' has no value: settings are written key=value"),
+    ("a b=1", "'a b=1' cannot be read: write key=value"),
+    ("schema=3", "schema=3: schema is not a setting"),
+    ("seed=1,2", "seed=1,2 names several values: -m runs a job with each of them; one list is wri"),
+    ("seed=range(1,3)", "seed=range(1,3) names several values: -m runs"),
+    ("seed=???", "seed=??? has no value"),
+    ("seed=${nope}", "Interpolation key 'nope' not found"),
+    ("resume=here", "resume must be null or auto, got 'here'"),
+    ("imports=[no_such_module]", "imports: there is no module 'no_such_module' in"),
+    ("hydra/launcher=nope", "there is no hydra/launcher 'nope'. hydra/launcher is one of basic"),
+]
+
+
+@pytest.mark.parametrize(("override", "said"), TYPED, ids=[each for each, _ in TYPED])
+def test_what_is_typed_wrongly_is_refused(override: str, said: str, folder: Path) -> None:
+    assert folder
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        compose(override)
+    assert "To append" not in str(caught.value)
+    assert "full_key" not in str(caught.value)
+
+
+GLOBAL = "# @package _global_\n"
+DQN = "defaults: [/schema/agent/dqn@_here_, _self_]\n"
+FILES = [
+    ("agent", DQN + "gama: 1\n", "agent/x.yaml: agent.gama: there is no such setting; did you me"),
+    ("agent", DQN + "gamma: 2\n", "agent/x.yaml: agent.gamma must be at least 0 and at most 1, g"),
+    ("agent", "gamma: 0.9\n", "agent/x.yaml: the file must begin with `defaults: [/schema/agent/K"),
+    ("agent", "hidden: [3]\n", "agent/x.yaml: the file must begin with `defaults: [/schema/agent/"),
+    ("agent", DQN.replace("dqn", "mine"), "agent/x.yaml: no agent 'mine' is registered. Register"),
+    ("recorder", DQN, "recorder/x.yaml: the file must begin with the line `# @package recorder.N"),
+    ("recorder", "step: 3\n", "recorder/x.yaml: the file must begin with the line `# @package rec"),
+    ("experiment", "seed: 3\n", "experiment/x.yaml must begin with the line `# @package _global_`"),
+    ("experiment", GLOBAL + "sed: 1\n", "experiment/x.yaml: sed: there is no such setting; did yo"),
+    (
+        "experiment",
+        GLOBAL + "agent: {gamma: abc}\n",
+        "experiment/x.yaml: agent.gamma must be a number (at least 0 and at most 1), got 'abc'",
+    ),
+    (
+        "experiment",
+        GLOBAL + "defaults: [override agent: random]\n",
+        "experiment/x.yaml: write `override /agent: …`, with the slash",
+    ),
+    (
+        "experiment",
+        GLOBAL + "defaults: [/agent: random]\n",
+        "agent is chosen twice. In a file write `override /agent: …`",
+    ),
+    (
+        "experiment",
+        GLOBAL + "defaults: [override /agent: dqm]\n",
+        "experiment/x.yaml: there is no agent 'dqm'; did you mean 'dqn'?",
+    ),
+    (
+        "experiment",
+        GLOBAL + "defaults: [optional /tunned: a]\n",
+        "experiment/x.yaml: there is no group 'tunned'; did you mean 'tuned'?",
+    ),
+    ("experiment", GLOBAL + "agent: {gamma: 1\n", "not valid YAML: "),
+    ("experiment", GLOBAL + "name: ${nope}\n", "x.yaml: name: Interpolation key 'nope' not found"),
+    ("experiment", GLOBAL + "imports: no_such\n", "imports: there is no module 'no_such' in"),
+]
+
+
+@pytest.mark.parametrize(("group", "text", "said"), FILES)
+def test_a_wrong_file_is_named(
+    group: str, text: str, said: str, folder: Path, write: Write
+) -> None:
+    write(f"{group}/x.yaml", text)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        compose(f"{group}=x", config_dir=str(folder))
+
+
+PRIMARIES = [
+    ("defaults: [config, _self_]\nsede: 5\n", "x.yaml: sede: there is no such setting; did you m"),
+    ("sede: 5\n", "x.yaml: sede: there is no such setting; did you mean 'seed'?"),
+    ("seed: abc\n", "x.yaml: seed must be a whole number (at least 0)"),
+    ("seed: 5\n", "no agent is chosen: agent=NAME"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), PRIMARIES)
+def test_a_users_own_first_file_is_checked(
+    text: str, said: str, folder: Path, write: Write
+) -> None:
+    write("x.yaml", text)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        compose(config_dir=str(folder), config_name="x")
+
+
+def test_a_missing_first_file_names_the_folders_searched(folder: Path, write: Write) -> None:
+    write("my_run.yaml", "defaults: [config, _self_]\n")
+    with pytest.raises(ConfigError, match=r"no configuration 'my_rin'; did you mean 'my_run'\?"):
+        compose(config_dir=str(folder), config_name="my_rin")
+
+
+def test_a_value_of_the_command_line_hides_the_file_of_a_range(folder: Path, write: Write) -> None:
+    write("agent/x.yaml", DQN + "gamma: 0.5\n")
+    with pytest.raises(ConfigError, match=r"^agent.gamma must be at least 0 and at most 1, got 3"):
+        compose("agent=x", "agent.gamma=3", config_dir=str(folder))

@@ -1,0 +1,62 @@
+"""Every shipped file composes, and every component has one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from border_cli.config.compose import Composer, compose
+from border_cli.registry import GROUPS, register_builtin
+
+CONF = Path(__file__).parents[2] / "conf"
+FILES = sorted(
+    (file.parent.name, file.stem) for file in CONF.glob("*/*.yaml") if file.parent.name != "tuned"
+)
+TUNED = sorted(file.stem for file in (CONF / "tuned").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(("group", "name"), FILES)
+def test_every_file_composes(group: str, name: str, folder: Path) -> None:
+    job = Composer().job(["env.id=A-v0", f"{group}={name}"])
+    files = [source.file for source in job.sources if source.group == group]
+    assert name == "none" or str(CONF / group / f"{name}.yaml") in files
+    assert not list(folder.iterdir())
+
+
+def test_every_registered_component_has_its_file_and_is_what_the_file_gives() -> None:
+    register_builtin()
+    for group, registry in GROUPS.items():
+        for entry in registry:
+            config = compose(f"{group}={entry.name}")
+            settings = getattr(config, group)
+            made = settings[entry.name] if isinstance(settings, dict) else settings
+            assert type(made) is entry.config_type
+
+
+def test_every_file_that_is_no_component_is_a_preset() -> None:
+    components = {(group, name) for group, registry in GROUPS.items() for name in registry.names()}
+    others = {(group, name) for group, name in FILES if group != "experiment"} - components
+    presets = {"cartpole", "acrobot", "mountaincar", "lunarlander"}
+    assert others == {("env", name) for name in presets} | {("recorder", "none")}
+
+
+OPTIONS = sorted(
+    (group, name) for group, name in FILES if group not in ("agent", "env", "experiment")
+)
+
+
+@pytest.mark.parametrize("tuned", TUNED)
+def test_a_tuned_file_goes_with_every_option_of_every_group(tuned: str) -> None:
+    agent, _, env = tuned.partition("_")
+    for group, name in OPTIONS:
+        config = compose(f"agent={agent}", f"env={env}", f"{group}={name}")
+        assert config.name == tuned
+
+
+@pytest.mark.parametrize("tuned", TUNED)
+def test_a_tuned_file_is_named_after_its_pair(tuned: str) -> None:
+    agent, _, env = tuned.partition("_")
+    names = Composer()
+    assert agent in names.options("agent")
+    assert env in names.options("env")

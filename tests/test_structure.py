@@ -1,0 +1,152 @@
+"""Which part may import which."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "border_cli"
+GROUPS = (
+    "agent",
+    "env",
+    "step_processor",
+    "replay_buffer",
+    "actor_manager",
+    "evaluator",
+    "recorder",
+)
+PARTS = {"core", "registry", "nn", "run", "trainer", *GROUPS}
+
+ALLOWED: dict[str, set[str]] = {
+    "core": set(),
+    "registry": {"core"},
+    "nn": {"core"},
+    "run": {"core"},
+    "trainer": {"core", "registry", "run"},
+    "config": {"core", "registry"},
+    **{group: {"core", "registry"} for group in GROUPS},
+    "agent": {"core", "registry", "nn"},
+    # What puts the parts together may know all of them; each knows those above it.
+    "assemble": PARTS,
+    "launch": PARTS | {"assemble"},
+    "api": PARTS | {"assemble", "launch", "config", ""},
+    # The terminal is shared with the panel, and the statistics of a run are shown as tables.
+    "cli": {
+        *("core", "registry", "run", "config", "assemble", "launch", "api", ""),
+        *("recorder", "trainer"),
+    },
+    "__main__": {"cli"},
+    "__init__": {"core", "config", "api"},
+}
+
+FOREIGN = {
+    "torch": {"agent", "nn"},
+    "gymnasium": {"env"},
+    "hydra": {"config", "cli"},
+    "omegaconf": {"config", "cli"},
+    "yaml": {"config"},
+    "rich": {"recorder", "cli"},
+}
+
+
+def part_of(file: Path) -> str:
+    relative = file.relative_to(PACKAGE)
+    return relative.parts[0].removesuffix(".py")
+
+
+def imported(file: Path) -> Iterator[tuple[int, str]]:
+    """Every module that a file imports, at the top or inside a function."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, each.name) for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: a relative import"
+            assert node.module
+            if node.module == "border_cli":
+                names = (each.name for each in node.names)
+                yield from ((node.lineno, f"border_cli.{name}") for name in names)
+            else:
+                yield node.lineno, node.module
+
+
+def parts_known() -> set[str]:
+    folders = {each.name for each in PACKAGE.iterdir() if (each / "__init__.py").exists()}
+    return folders | {file.stem for file in PACKAGE.glob("*.py")}
+
+
+def target_of(module: str) -> str:
+    """`agent` of border_cli.agent.dqn; empty for a name of the package itself."""
+    name = module.split(".")[1] if "." in module else ""
+    return name if name in parts_known() else ""
+
+
+def wrong_arrows(file: Path) -> list[str]:
+    part = part_of(file)
+    wrong = []
+    for line, module in imported(file):
+        top = module.split(".")[0]
+        here = f"{file.relative_to(ROOT)}:{line}: {part} must not import {module}"
+        if top == "border_cli":
+            target = target_of(module)
+            if target != part and target not in ALLOWED[part]:
+                wrong.append(here)
+        elif part not in FOREIGN.get(top, {part}):
+            wrong.append(here)
+    return wrong
+
+
+def test_every_part_has_its_rule() -> None:
+    assert parts_known() <= set(ALLOWED)
+
+
+def test_no_arrow_points_where_it_must_not() -> None:
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert len(files) > 50
+    assert [arrow for file in files for arrow in wrong_arrows(file)] == []
+
+
+def test_the_rules_allow_no_circle() -> None:
+    def reached(part: str) -> set[str]:
+        found: set[str] = set()
+        todo = [part]
+        while todo:
+            for target in ALLOWED.get(todo.pop(), set()) - {""} - found:
+                found.add(target)
+                todo.append(target)
+        return found
+
+    assert [part for part in ALLOWED if part in reached(part)] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("agent/dqn.py", "from border_cli.env.config import GymConfig"),
+        ("core/types.py", "import torch"),
+        ("trainer/base.py", "from border_cli import agent"),
+        ("run/manifest.py", "def f():\n    import gymnasium.spaces"),
+        ("env/gym.py", "import omegaconf"),
+    ],
+)
+def test_a_wrong_arrow_is_found(
+    place: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    for part in ("agent", "env"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "__init__.py").touch()
+    file = tmp_path / place
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(line, encoding="utf-8")
+    assert len(wrong_arrows(file)) == 1
+
+
+def test_no_folder_of_the_package_is_missing_in_pyproject() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    folders = {f"border_cli.{each.parent.name}" for each in PACKAGE.glob("*/__init__.py")}
+    assert [each for each in folders if f'"{each}",' not in text] == []

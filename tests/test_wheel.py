@@ -1,0 +1,73 @@
+"""The wheel holds every configuration file and runs from anywhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from border_cli import __version__
+from border_cli.config.compose import compose
+from border_cli.config.frozen import resolved_yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+def quietly(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(each) for each in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy: building leaves files beside the sources."""
+    copy = tmp_path_factory.mktemp("source")
+    for name in ("border_cli", "conf"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, copy / name)
+    (copy / "README.md").write_text("Its text plays no part here.\n", encoding="utf-8")
+    quietly(sys.executable, "-m", "build", "--no-isolation", "--wheel", cwd=copy)
+    return next((copy / "dist").glob("*.whl"))
+
+
+def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    files = list((ROOT / "conf").rglob("*.yaml"))
+    assert files
+    assert {f"border_cli/conf/{each.relative_to(ROOT / 'conf').as_posix()}" for each in files} <= (
+        inside
+    )
+    modules = (ROOT / "border_cli").rglob("*.py")
+    assert {each.relative_to(ROOT).as_posix() for each in modules} <= inside
+    assert "border_cli/py.typed" in inside
+    assert "border_cli/conf/__init__.py" in inside
+
+
+def test_an_installed_wheel_composes_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
+    target, elsewhere = tmp_path / "installed", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet")
+    quietly(*pip, "--target", target, wheel, cwd=elsewhere)
+    program = (
+        "import sys, border_cli; from border_cli.cli.train import main; main(sys.argv[1:]);"
+        f"assert border_cli.__file__.startswith({str(target)!r}), border_cli.__file__"
+    )
+    command = (sys.executable, "-c", program, "env=cartpole", "--cfg", "job", "--resolve")
+    shown = quietly(*command, cwd=elsewhere, PYTHONPATH=str(target))
+    assert shown == resolved_yaml(compose("env=cartpole"))
+    assert not list(elsewhere.iterdir())
+    assert f"border_cli-{__version__}.dist-info" in {each.name for each in target.iterdir()}
