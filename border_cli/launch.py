@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -72,6 +73,7 @@ def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
                 options.on_start(_started(factory, assembly))
             actor_stats = _train(config, assembly, options, record)
     except BaseException as error:
+        record.content["traceback"] = "".join(traceback.format_exception(error))
         _end(record, assembly, *_status_of(error))
         raise
     stats = trainer_stats(assembly)
@@ -169,7 +171,8 @@ def trainer_stats(assembly: Assembly) -> TrainerStats:
 def _status_of(error: BaseException) -> tuple[str, str]:
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return "interrupted", str(error) or "KeyboardInterrupt"
-    return "failed", f"{type(error).__name__}: {error}"
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    return "failed", f"{type(error).__name__}: {first_line}"
 
 
 def _why_done(config: RunConfig, stats: TrainerStats) -> str:

@@ -112,6 +112,8 @@ def _evaluate(request: Request) -> None:
     from border_cli.assemble import evaluation_policy
     from border_cli.cli.playing import play
 
+    if not request.run_dir.is_dir():
+        raise CheckpointError(f"{request.run_dir} is no folder")
     sys.path.insert(0, str(Path.cwd()))
     checkpoint = request.checkpoint or _best_or_latest(request.run_dir)
     config, agent = load_agent(request.run_dir, checkpoint)

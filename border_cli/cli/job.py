@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from border_cli.core.errors import ActorHung, BorderError, Interrupted, Stalled
 from border_cli.core.stop import StopFlag
 from border_cli.launch import Launch, Result, Started, launch
 from border_cli.recorder import terminal
+from border_cli.run.files import write_json
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +86,12 @@ def _run(config: RunConfig, context: JobContext, console: Console) -> Result:
         )
         leave_now(1)
 
+    def on_second_signal(signum: int) -> None:
+        facts = _read_facts(context.run_dir)
+        facts |= {"status": "interrupted", "exit_reason": f"left at once: {Interrupted(signum)}"}
+        with suppress(OSError):
+            write_json(context.run_dir / "run.json", facts)
+
     options = Launch(
         console=console,
         stop=stop,
@@ -91,7 +99,7 @@ def _run(config: RunConfig, context: JobContext, console: Console) -> Result:
         on_start=on_start,
         on_hung_learner=on_hung_learner,
     )
-    with stopping_on_signals(stop):
+    with stopping_on_signals(stop, on_second_signal):
         return launch(config, context.run_dir, options)
 
 

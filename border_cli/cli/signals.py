@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -22,8 +22,8 @@ SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
 
 
 @contextmanager
-def stopping_on_signals(stop: StopFlag) -> Iterator[None]:
-    """Within the block a first signal sets the flag; a second leaves at once.
+def stopping_on_signals(stop: StopFlag, on_second: Callable[[int], None]) -> Iterator[None]:
+    """Within the block a first signal sets the flag; a second calls `on_second` and leaves.
 
     The handlers are installed whatever was inherited: a command that a script starts with `&`
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM. The handlers of before come back.
@@ -32,6 +32,7 @@ def stopping_on_signals(stop: StopFlag) -> Iterator[None]:
     def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         counted = signal.SIGTERM if signum == signal.SIGHUP else signum
         if stop.requested:
+            on_second(counted)
             _say(f"\n{SHOW_CURSOR}left at once; the last checkpoint is as it was\n")
             os._exit(128 + counted)
         stop.request(Interrupted(counted))

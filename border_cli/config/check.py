@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -16,6 +17,8 @@ from border_cli.config.schemas import group_base
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.registry import GROUPS
+
+_File = TypeVar("_File", str, None)
 
 
 def typed(config: DictConfig, parts: Sequence[Part]) -> DictConfig:
@@ -71,6 +74,38 @@ def no_setting(kind: type[Any], path: str, key: str) -> str:
     known = [each.name for each in fields(kind)]
     known_here = ", ".join(known)
     return f"there is no such setting{nearest(key, known)} {path or 'A run'} has: {known_here}"
+
+
+def refuse_odd_truths(
+    config: DictConfig, parts: Sequence[Part], overrides: Sequence[Override]
+) -> None:
+    """Refuses a number for what is true or false, but for 0 and 1; OmegaConf takes any."""
+    for path, value, file in [*_in_files(parts), *_in_command(overrides)]:
+        odd = type(value) in (int, float) and value not in (0, 1)
+        if odd and isinstance(OmegaConf.select(config, path), bool):
+            place = f"{shown(file)}: " if file else ""
+            raise ConfigError(f"{place}{path} must be true or false, got {value}")
+
+
+def _in_command(overrides: Sequence[Override]) -> Iterator[tuple[str, object, None]]:
+    for override in overrides:
+        if not override.is_delete():
+            yield from _leaves(override.key_or_group, override.value(), None)
+
+
+def _in_files(parts: Sequence[Part]) -> Iterator[tuple[str, object, str]]:
+    for part in parts:
+        if part.file and not part.path.startswith("hydra"):
+            content = OmegaConf.to_container(part.content, resolve=False)
+            yield from _leaves(part.package, content, part.file)
+
+
+def _leaves(path: str, value: object, file: _File) -> Iterator[tuple[str, object, _File]]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _leaves(f"{path}.{key}".lstrip("."), child, file)
+    else:
+        yield path, value, file
 
 
 def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:

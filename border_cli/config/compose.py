@@ -74,6 +74,8 @@ class Composer:
                 config = check.typed(config, loader.parts)
                 check.refuse_untyped(config, loader.parts)
                 check.refuse_unknown(config, loader.parts)
+                read, _ = loader.read(self.config_name, overrides)
+                check.refuse_odd_truths(config, loader.parts, read)
                 return _finish(config, loader.parts, imports, job_number)
 
     def imported(self, overrides: list[str]) -> list[str]:

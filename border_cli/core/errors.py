@@ -49,8 +49,9 @@ class ActorCrashed(RunFailed):
     def __init__(self, actor_id: int, restarts: int, first_traceback: str) -> None:
         self.actor_id = actor_id
         self.first_traceback = first_traceback
+        what = first_traceback.strip().rpartition("\n")[2]
         super().__init__(
-            f"actor {actor_id} failed and its {restarts} restarts are used up "
+            f"actor {actor_id} failed, first with {what}; its {restarts} restarts are used up "
             f"(actor_manager.max_restarts). Its first failure:\n{first_traceback}"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ from border_cli.core.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which numbers a setting may be; for a list, which each of its entries may be."""
+    """Which finite numbers a setting may be; for a list, which each of its entries may be."""
 
     low: float | None = None  # allowed itself
     above: float | None = None  # not allowed itself
@@ -23,7 +24,7 @@ class Range:
             (self.low is None or value >= self.low)
             and (self.above is None or value > self.above)
             and (self.high is None or value <= self.high)
-            and value == value
+            and is_finite(value)
         )
 
     def __str__(self) -> str:
@@ -34,7 +35,15 @@ class Range:
             parts.append(f"above {self.above:g}")
         if self.high is not None:
             parts.append(f"at most {self.high:g}")
-        return " and ".join(parts) or "any number"
+        return " and ".join(parts)
+
+
+ANY_NUMBER = Range()
+
+
+def is_finite(value: float) -> bool:
+    """Neither NaN nor an infinity; unlike `math.isfinite` for a whole number of any size."""
+    return value == value and abs(value) != math.inf
 
 
 def setting(
@@ -47,7 +56,7 @@ def setting(
 ) -> Any:
     """A dataclass field with its meaning, unit and range."""
     bounds = Range(low=low, above=above, high=high)
-    bounded = (low, above, high) != (None, None, None)
+    bounded = bounds != ANY_NUMBER
     metadata = {"meaning": meaning, "range": bounds if bounded else None}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
@@ -56,7 +65,10 @@ def setting(
 
 @dataclass(kw_only=True)
 class Settings:
-    """Base of all settings. Refuses a number outside its range with the path that a user types."""
+    """Base of all settings. Refuses a number outside its range with the path that a user types.
+
+    No setting may be NaN or an infinity: every limit that can be switched off is so by null.
+    """
 
     path: ClassVar[str] = ""
 
@@ -67,15 +79,17 @@ class Settings:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            bounds = each.metadata.get("range")
-            if bounds is not None:
-                self._check(each.name, getattr(self, each.name), bounds)
+            bounds = each.metadata.get("range") or ANY_NUMBER
+            self._check(each.name, getattr(self, each.name), bounds)
 
     def _check(self, name: str, value: object, bounds: Range) -> None:
         entries: Sequence[object] = value if isinstance(value, list) else [value]
         for entry in entries:
-            if isinstance(entry, int | float) and entry not in bounds:
-                self.refuse(name, value, f"must be {bounds}")
+            if not isinstance(entry, int | float) or entry in bounds:
+                continue
+            kind = "" if is_finite(entry) else "a finite number "
+            where = " in each entry" if isinstance(value, list) else ""
+            self.refuse(name, value, f"must be {kind}{bounds}".rstrip() + where)
 
     def refuse(self, name: str, value: object, allowed: str) -> None:
         """Raises the error of a setting that cannot be meant."""

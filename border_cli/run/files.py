@@ -6,6 +6,8 @@ import hashlib
 import json
 import math
 import os
+import shutil
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,9 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def finite(value: Any) -> Any:
-    """The value with every NaN and infinity replaced by None."""
+    """The value in plain numbers, with every NaN and infinity replaced by None."""
+    if isinstance(value, Real) and not isinstance(value, int | float):  # numpy's, mostly
+        value = int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -40,9 +44,9 @@ def finite(value: Any) -> Any:
     return value
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes the names inside survive a crash of the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Makes what a file holds, or the names inside a folder, survive a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -53,6 +57,44 @@ def checksum(path: Path) -> str:
     """SHA-256 of the file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def replace_folder(new: Path, place: Path) -> None:
+    """Moves the folder `new` to `place`; what stood there is removed when `new` is safe.
+
+    No system call swaps two folders everywhere, so for a moment `place` is missing and its content
+    stands in `.NAME.old`: `restore_folders` undoes what a crash in that moment leaves.
+    """
+    old = place.with_name(f".{place.name}.old")
+    if place.exists():
+        place.rename(old)
+    try:
+        new.rename(place)
+    except BaseException:
+        if old.exists():
+            old.rename(place)
+        raise
+    sync(place.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes the folder; a crash in between never leaves half of it under its name."""
+    doomed = folder.with_name(f".{folder.name}.partial")
+    folder.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def restore_folders(parent: Path) -> None:
+    """Puts back what a crash left aside, and removes what it left half written."""
+    for old in parent.glob(".*.old"):
+        place = old.with_name(old.name.removeprefix(".").removesuffix(".old"))
+        if place.exists():
+            shutil.rmtree(old)
+        else:
+            old.rename(place)
+    for partial in parent.glob(".*.partial"):
+        shutil.rmtree(partial)
 
 
 def point_link(link: Path, target: str) -> None:

@@ -44,16 +44,21 @@ class Intake:
             ("reward", rows.reward),
             ("next observation", rows.next_obs),
         ]
-        for name, array in named:
-            for leaf in leaves(array):
-                if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-                    first = _first_bad_row(leaf)
-                    sample = self._samples_of.get(message.actor_id, 0) + first + 1
-                    raise NotFinite(
-                        f"{name} of actor {message.actor_id}, its sample {sample:,} "
-                        f"(optimisation step {self._counters.opt_steps:,}), is not finite: "
-                        f"{leaf[first].tolist()}. Nothing of its message was learned from"
-                    )
+        bad = [
+            (_first_bad_row(leaf), name, leaf)
+            for name, array in named
+            for leaf in leaves(array)
+            if leaf.dtype.kind == "f" and not np.isfinite(leaf).all()
+        ]
+        if not bad:
+            return
+        first, name, leaf = min(bad, key=lambda each: each[0])  # the cause, not what followed
+        sample = self._samples_of.get(message.actor_id, 0) + first + 1
+        raise NotFinite(
+            f"{name} of actor {message.actor_id}, its sample {sample:,} "
+            f"(optimisation step {self._counters.opt_steps:,}), is not finite: "
+            f"{leaf[first].tolist()}. Nothing of its message was learned from"
+        )
 
 
 def _first_bad_row(leaf: NDArray[np.floating]) -> int:

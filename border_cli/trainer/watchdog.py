@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 from border_cli.core.clock import Clock
@@ -17,6 +17,7 @@ from border_cli.core.stop import Heartbeat, StopFlag
 log = logging.getLogger(__name__)
 
 LEARNER_GRACE_S = 3.0  # within which a learner that is not hung notices the stop flag
+WAY_OUT_S = 10.0  # within which a learner that noticed has stopped the actors and saved
 
 
 class Watchdog:
@@ -24,8 +25,8 @@ class Watchdog:
 
     A part that made no step for `timeout_s` while it waited for nobody is hung. When everybody
     waits for somebody and nothing moves, all are. The run is then asked to stop with `Stalled`,
-    which carries the stacks of all threads. A learner that hangs itself cannot hear that: then
-    `on_hung_learner` is called, in this thread.
+    which carries the stacks of all threads. A learner that hangs itself cannot hear that, or hangs
+    on its way out: then `on_hung_learner` is called, in this thread.
     """
 
     def __init__(
@@ -68,42 +69,56 @@ class Watchdog:
                 continue
             log.error("%s", stalled)
             self._stop.request(stalled)
-            if not self._ended.wait(LEARNER_GRACE_S) and not self._stop.noticed:
+            if not self._ends():
                 self._on_hung_learner(stalled)
             return
+
+    def _ends(self) -> bool:
+        """Whether the learner leaves the block, now that it is asked to."""
+        if self._ended.wait(LEARNER_GRACE_S):
+            return True
+        # What else it may be at, such as a save, may last as long as any step.
+        return self._stop.noticed and self._ended.wait(self._timeout_s + WAY_OUT_S)
 
     def look(self) -> Stalled | None:
         """One look at everybody; the error if somebody hangs."""
         now_s = self._clock.now_s()
         still: list[Heartbeat] = []
+        guilty: list[Heartbeat] = []
         for heartbeat in self._heartbeats:
+            # In this order: a part beats before it is seen at work again after a wait.
+            waits = heartbeat.waiting_for is not None
             beats, since_s = self._seen.get(heartbeat.name, (-1, now_s))
             if heartbeat.beats != beats:
                 self._seen[heartbeat.name] = (heartbeat.beats, now_s)
             elif now_s - since_s >= self._timeout_s:
                 still.append(heartbeat)
-        guilty = [each for each in still if each.waiting_for is None]
-        if not guilty and len(still) == len(self._heartbeats):
-            guilty = still  # everybody waits for somebody
+                guilty += [] if waits else [heartbeat]
+        if len(still) == len(self._heartbeats):
+            guilty = guilty or still  # everybody waits for somebody
         return Stalled(self._report(guilty)) if guilty else None
 
     def _report(self, guilty: list[Heartbeat]) -> str:
         frames = sys._current_frames()
         names = ", ".join(each.name for each in guilty)
         lines = [f"no step for {self._timeout_s:g} s (trainer.stall_timeout_s): {names}"]
+        shown: set[int | None] = set()
         for each in guilty:
-            frame = frames.get(each.thread_id or 0)
-            if frame is not None:
-                lines.append(f"{each.name} is here:")
-                lines.append("".join(traceback.format_stack(frame)).rstrip())
+            if each.thread_id in frames and each.thread_id not in shown:
+                lines.append(f"{each.name} is here:\n{_stack(frames[each.thread_id])}")
+                shown.add(each.thread_id)
         for each in self._heartbeats:
             state = f"waits for {each.waiting_for}" if each.waiting_for else "works"
             lines.append(f"{each.name}: {each.beats:,} steps, {state}")
         lines.append(self._describe())
-        shown = {each.thread_id for each in guilty}
-        for thread in threading.enumerate():
-            frame = frames.get(thread.ident or 0)
-            if frame is not None and thread.ident not in shown:
-                lines.append(f"thread {thread.name}:")
-                lines.append("".join(traceback.format_stack(frame)).rstrip())
+        shown.add(self._thread.ident)
+        lines += [
+            f"thread {thread.name}:\n{_stack(frames[thread.ident])}"
+            for thread in threading.enumerate()
+            if thread.ident in frames and thread.ident not in shown
+        ]
         return "\n".join(lines)
+
+
+def _stack(frame: FrameType) -> str:
+    return "".join(traceback.format_stack(frame)).rstrip()

@@ -38,6 +38,8 @@ TYPED = [
     ("agent.hidden=3", "agent.hidden=3 must be a list of whole numbers (at least 1)"),
     ("agent.hidden=[1,a]", "agent.hidden=[1,a]: Value 'a' of type 'str' could not be converted"),
     ("agent.double=maybe", "agent.double=maybe must be true or false"),
+    ("agent.double=3", "agent.double must be true or false, got 3"),
+    ("quiet=0.5", "quiet=0.5 must be true or false"),
     ("device=gpu", "device=gpu must be one of auto, cpu, cuda"),
     ("trainer.warmup_period=200000", "must be at most replay_buffer.capacity (100000), got 200000"),
     ("recorder=null", "recorder=null: none of them is written recorder=none"),
@@ -112,6 +114,7 @@ FILES = [
     ),
     ("experiment", GLOBAL + "agent: {gamma: 1\n", "not valid YAML: "),
     ("experiment", GLOBAL + "name: ${nope}\n", "x.yaml: name: Interpolation key 'nope' not found"),
+    ("experiment", GLOBAL + "agent: {double: 3}\n", "experiment/x.yaml: agent.double must be true"),
     ("experiment", GLOBAL + "imports: no_such\n", "imports: there is no module 'no_such' in"),
 ]
 

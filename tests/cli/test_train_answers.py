@@ -1,0 +1,143 @@
+"""What `border-train` answers without training."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from border_cli import __version__
+from border_cli.agent.config import RandomConfig
+from border_cli.cli.train import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_what_is_shown_is_what_a_run_saves_and_runs_again(
+    folder: Path, capsys: Capture, ran: Callable[..., Any]
+) -> None:
+    choices = ("env=acrobot", "agent=random", "recorder=none", "seed=4")
+    main([*choices, "--cfg", "job", "--resolve"])
+    shown = capsys.readouterr().out
+    first = ran(*choices, "run_dir=a")
+    assert (folder / "a" / ".hydra" / "resolved.yaml").read_text() == shown
+    (folder / "frozen.yaml").write_text(shown)
+    again = ran("-cd", ".", "-cn", "frozen")
+    assert again.contexts[0].resolved == shown
+    assert isinstance(again.configs[0].agent, RandomConfig)
+    assert again.contexts[0].run_dir.parent.name == "random_acrobot"
+    assert first.configs[0].seed == 4
+    swept = ran("seed=1,2", "-cn", "frozen.yaml", "-m", "-cd", ".")
+    assert [each.seed for each in swept.configs] == [1, 2]
+
+
+def test_settings_are_shown_as_composed_without_resolve(capsys: Capture, folder: Path) -> None:
+    main(["--cfg", "job"])
+    shown = capsys.readouterr().out
+    assert "name: ${hydra:runtime.choices.agent}_${hydra:runtime.choices.env}\n" in shown
+    assert "  id: null\n" in shown
+    main(["--cfg", "job", "--package", "agent", "env=cartpole"])
+    assert capsys.readouterr().out.startswith("# @package agent\ngamma: 0.99\n")
+    main(["--cfg", "hydra"])
+    assert "  output_subdir: ${border.record_folder:" in capsys.readouterr().out
+    assert not list(folder.iterdir())
+
+
+def test_the_overview_lists_groups_settings_flags_and_examples(
+    folder: Path, capsys: Capture
+) -> None:
+    (folder / "own" / "env").mkdir(parents=True)
+    (folder / "own" / "env" / "maze.yaml").write_text("defaults: [gym, _self_]\n")
+    main(["--help", "-cd", "own"])
+    text = capsys.readouterr().out
+    assert "env             acrobot, cartpole, gym*, lunarlander, maze, mountaincar\n" in text
+    assert "recorder        console*, jsonl*, none, tensorboard*\n" in text
+    assert "  seed       the one seed" in text
+    assert text.count("\n  border-train ") == 5
+    assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_help_of_a_choice_lists_its_settings(capsys: Capture) -> None:
+    main(["agent=dqn", "-h"])
+    assert "  agent.tau=1.0\n" in capsys.readouterr().out
+
+
+def test_the_version_is_ours(capsys: Capture) -> None:
+    main(["--version"])
+    assert capsys.readouterr().out == f"border_cli {__version__}\n"
+
+
+def completed(line: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> list[str]:
+    monkeypatch.setenv("COMP_LINE", line)
+    main(["-sc", "query=bash"])
+    return capsys.readouterr().out.split()
+
+
+def test_tab_knows_options_flags_and_the_users_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (folder / "own" / "agent").mkdir(parents=True)
+    (folder / "own" / "agent" / "mine.yaml").write_text("defaults: [dqn, _self_]\n")
+    assert completed("border-train agent=d", monkeypatch, capsys) == ["agent=dqn"]
+    line = "border-train env=cartpole -cd own -m agent="
+    assert completed(line, monkeypatch, capsys) == ["agent=dqn", "agent=mine", "agent=random"]
+    assert completed("border-train --mul", monkeypatch, capsys) == ["--multirun"]
+
+
+def test_a_shell_can_install_the_completion(capsys: Capture) -> None:
+    main(["-sc", "install=bash"])
+    assert "complete -o nospace" in capsys.readouterr().out
+
+
+QUICK = [
+    (["--help"], 0),
+    (["--version"], 0),
+    (["agent=dqn", "--help"], 0),
+    (["env=cartpole", "--cfg", "job", "--resolve"], 0),
+    (["-sc", "query=bash"], 0),
+    (["env=cartpole", "agent.gama=1"], 2),
+]
+CHECK = """
+import sys
+from border_cli.cli.train import main
+try:
+    main(sys.argv[1:])
+finally:
+    heavy = {"torch", "gymnasium", "tensorboard", "rich"} & set(sys.modules)
+    assert not heavy, heavy
+    if "--version" in sys.argv or sys.argv[1:] == ["--help"]:
+        assert "hydra" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(("argv", "status"), QUICK, ids=[" ".join(each) for each, _ in QUICK])
+def test_an_answer_without_training_imports_no_torch(
+    argv: list[str], status: int, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK, *argv],
+        cwd=tmp_path,
+        env={**os.environ, "COMP_LINE": "border-train agent="},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_package_is_the_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "border_cli", "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"border_cli {__version__}\n"
