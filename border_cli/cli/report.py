@@ -111,8 +111,8 @@ def _size(nbytes: float) -> str:
 def print_tables(console: Console, actor_stats: list[ActorStats], stats: TrainerStats) -> None:
     """The final statistics of actors and trainer."""
     figures = {
-        "opt steps": float(stats.opt_steps),
-        "samples": float(stats.samples_total),
+        "opt steps": stats.opt_steps,
+        "samples": stats.samples_total,
         "samples/s": stats.samples_per_sec,
         "opt/s": stats.opt_per_sec,
         "duration s": stats.duration_s,

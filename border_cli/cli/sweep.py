@@ -65,10 +65,11 @@ class Jobs:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
         for name in ("job", "overrides", "status", "score", "reason"):
             table.add_column(name, overflow="fold")
+        common = set.intersection(*(set(each.overrides) for each in self._outcomes))
         for each in self._outcomes:
             score = "-" if math.isnan(each.score) else f"{each.score:,.1f}"
-            overrides = " ".join(each.overrides)
-            table.add_row(str(each.number), overrides, each.status, score, each.reason)
+            swept = " ".join(text for text in each.overrides if text not in common)
+            table.add_row(str(each.number), swept, each.status, score, each.reason)
         console.print(table)
         done = sum(each.status == FINISHED for each in self._outcomes)
         terminal.say(console, f"{done} of {len(self._outcomes)} jobs done")

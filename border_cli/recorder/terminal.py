@@ -108,8 +108,12 @@ def stats_tables(
         )
     console.print(actors)
     trainer = _table(["trainer", *trainer_stats])
-    trainer.add_row("", *(f"{value:,.1f}" for value in trainer_stats.values()))
+    trainer.add_row("", *(_figure(value) for value in trainer_stats.values()))
     console.print(trainer)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def closing(

@@ -9,12 +9,13 @@ import os
 import shutil
 from numbers import Integral, Real
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
     """Replaces the file at once: temporary name, sync, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}.tmp")  # two threads may write it
     try:
         with temporary.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -59,14 +60,20 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def aside(place: Path) -> Path:
+    """Where a folder stands while another one takes its place."""
+    return place.with_name(f".{place.name}.old")
+
+
 def replace_folder(new: Path, place: Path) -> None:
     """Moves the folder `new` to `place`; what stood there is removed when `new` is safe.
 
     No system call swaps two folders everywhere, so for a moment `place` is missing and its content
-    stands in `.NAME.old`: `restore_folders` undoes what a crash in that moment leaves.
+    stands at `aside(place)`: `restore_folders` undoes what a crash in that moment leaves.
     """
-    old = place.with_name(f".{place.name}.old")
+    old = aside(place)
     if place.exists():
+        shutil.rmtree(old, ignore_errors=True)
         place.rename(old)
     try:
         new.rename(place)
@@ -78,9 +85,15 @@ def replace_folder(new: Path, place: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def partial(place: Path) -> Path:
+    """Where a folder stands while it is not complete: not yet, or no longer."""
+    return place.with_name(f".{place.name}.partial")
+
+
 def remove_folder(folder: Path) -> None:
     """Removes the folder; a crash in between never leaves half of it under its name."""
-    doomed = folder.with_name(f".{folder.name}.partial")
+    doomed = partial(folder)
+    shutil.rmtree(doomed, ignore_errors=True)
     folder.rename(doomed)
     shutil.rmtree(doomed)
 
@@ -93,8 +106,8 @@ def restore_folders(parent: Path) -> None:
             shutil.rmtree(old)
         else:
             old.rename(place)
-    for partial in parent.glob(".*.partial"):
-        shutil.rmtree(partial)
+    for half in parent.glob(".*.partial"):
+        shutil.rmtree(half)
 
 
 def point_link(link: Path, target: str) -> None:

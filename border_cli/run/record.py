@@ -57,10 +57,9 @@ class RunRecord:
         write_json(self._path, self.content)
 
     def end(self, status: str, reason: str, **facts: Any) -> None:
-        """Tells how the run ended; the first end stays."""
-        if self.content["status"] != "running":
-            return
-        self.content |= {"status": status, "exit_reason": reason, "ended": _now(), **facts}
+        """Tells how the run ended; the first end stays, and is written again where it was not."""
+        if self.content["status"] == "running":
+            self.content |= {"status": status, "exit_reason": reason, "ended": _now(), **facts}
         self.write()
 
 
@@ -103,10 +102,13 @@ def git_state(folder: Path) -> dict[str, Any] | None:
     """Commit and dirty flag of the user's repository; None where there is none or no git."""
     try:
         commit = _git(folder, "rev-parse", "HEAD")
-        dirty = bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+        # Without optional locks the user's own git commands are never in each other's way.
+        changes = _git(
+            folder, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no"
+        )
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": commit, "dirty": dirty}
+    return {"commit": commit, "dirty": bool(changes)}
 
 
 def _git(folder: Path, *arguments: str) -> str:

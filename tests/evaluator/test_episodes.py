@@ -154,7 +154,7 @@ def test_close_may_come_twice_and_without_an_evaluation():
 def test_every_step_is_a_sign_of_life():
     case = Case(rewards=[1.0], lengths=[7])
     case.evaluator.evaluate(case.policy)
-    assert case.heartbeat.beats == 8  # 7 steps and the environment that was made
+    assert case.heartbeat.beats == 9  # 7 steps, the environment that was made, and the end
 
 
 def test_a_request_to_stop_is_raised_before_the_next_step():

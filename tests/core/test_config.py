@@ -1,0 +1,122 @@
+"""Settings of different groups are held against each other before anything is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from border_cli.core.config import (
+    ActorManagerConfig,
+    AgentConfig,
+    EnvConfig,
+    EvaluatorConfig,
+    ReplayBufferConfig,
+    RunConfig,
+    StepProcessorConfig,
+    TrainerConfig,
+)
+from border_cli.core.errors import ConfigError
+
+
+def run_config(**changes: Any) -> RunConfig:
+    settings: dict[str, Any] = {
+        "agent": AgentConfig(),
+        "env": EnvConfig(id="CartPole-v1"),
+        "step_processor": StepProcessorConfig(),
+        "replay_buffer": ReplayBufferConfig(),
+        "actor_manager": ActorManagerConfig(),
+        "trainer": TrainerConfig(),
+        "evaluator": EvaluatorConfig(),
+    }
+    return RunConfig(**settings | changes)
+
+
+def test_a_warm_up_above_the_capacity_is_refused_and_one_that_fills_it_is_not() -> None:
+    trainer = TrainerConfig(warmup_period=500)
+    run_config(trainer=trainer, replay_buffer=ReplayBufferConfig(capacity=500))
+    message = r"^trainer\.warmup_period must be at most replay_buffer\.capacity \(499\), got 500$"
+    with pytest.raises(ConfigError, match=message):
+        run_config(trainer=trainer, replay_buffer=ReplayBufferConfig(capacity=499))
+
+
+def test_a_run_without_any_limit_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"trainer\.max_opt_steps may be null only beside max_en"):
+        TrainerConfig(max_opt_steps=None)
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_env_steps": 1}, {"max_time_s": 0.1}, {"stop_at_score": -200.0}]
+)
+def test_any_one_limit_is_enough(limit: dict[str, Any]) -> None:
+    TrainerConfig(max_opt_steps=None, **limit)
+
+
+def test_a_score_to_stop_at_needs_evaluations() -> None:
+    with pytest.raises(ConfigError, match=r"trainer\.stop_at_score needs eval_interval above 0"):
+        TrainerConfig(stop_at_score=475.0, eval_interval=0)
+
+
+def test_a_score_that_is_not_a_number_cannot_be_the_only_limit() -> None:
+    with pytest.raises(ConfigError, match=r"trainer\.stop_at_score must be a finite number, got n"):
+        TrainerConfig(max_opt_steps=None, stop_at_score=float("nan"))
+
+
+@pytest.mark.parametrize(
+    "bad", [[0.1], [0.1, 0.2, 0.3], "apex", 0.1, [0.1, -0.1], [0.1, "b"], [True, False]]
+)
+def test_constants_of_exploration_must_be_one_per_actor(bad: Any) -> None:
+    message = r"actor_manager\.exploration must be null, ape_x, or a list of 2 numbers of at least 0"
+    with pytest.raises(ConfigError, match=message):
+        ActorManagerConfig(num_actors=2, exploration=bad)
+
+
+def test_exploration_of_an_actor_is_its_entry_or_the_agents_own() -> None:
+    listed = ActorManagerConfig(num_actors=3, exploration=[1, 0.5, 0])
+    assert [listed.exploration_of(i) for i in range(3)] == [1.0, 0.5, 0.0]
+    assert ActorManagerConfig().exploration_of(0) is None
+
+
+def test_ape_x_spreads_as_in_its_paper() -> None:
+    # eight actors make the exponents 1, 2, … 8
+    eight = ActorManagerConfig(num_actors=8, exploration="ape_x")
+    by_hand = [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.004096, 0.0016384, 0.00065536]
+    assert [eight.exploration_of(i) for i in range(8)] == pytest.approx(by_hand, rel=1e-12)
+    assert ActorManagerConfig(num_actors=1, exploration="ape_x").exploration_of(0) == 0.4
+
+
+def test_an_unknown_key_for_the_evaluation_environment_is_refused_with_the_nearest() -> None:
+    message = (
+        r"^evaluator\.env\.max_episode_step is no setting of env; did you mean "
+        r"'max_episode_steps'\? \(allowed: id, max_episode_steps; one episode per environment"
+    )
+    with pytest.raises(ConfigError, match=message):
+        run_config(evaluator=EvaluatorConfig(env={"max_episode_step": 5}))
+    run_config(evaluator=EvaluatorConfig(env={"max_episode_steps": 5}))
+
+
+def test_the_number_of_evaluation_environments_cannot_be_replaced() -> None:
+    with pytest.raises(ConfigError, match=r"evaluator\.env\.num_envs is no setting of env"):
+        run_config(evaluator=EvaluatorConfig(env={"num_envs": 5}))
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a/", "/a"])
+def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^name must be a plain folder name, got "):
+        run_config(name=name)
+
+
+@pytest.mark.parametrize("name", ["run", "dqn_cartpole", "my run", "a.b", "..."])
+def test_a_folder_name_is_a_name(name: str) -> None:
+    assert run_config(name=name).name == name
+
+
+def test_resume_is_null_or_auto() -> None:
+    assert run_config(resume="auto").resume == "auto"
+    with pytest.raises(ConfigError, match=r"^resume must be null or auto, got 'yes'$"):
+        run_config(resume="yes")
+
+
+def test_a_negative_seed_is_refused_without_a_group_in_front() -> None:
+    with pytest.raises(ConfigError, match=r"^seed must be at least 0, got -1$"):
+        run_config(seed=-1)

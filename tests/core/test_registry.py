@@ -1,0 +1,101 @@
+"""Components are found by name and by the type of their settings, and built late."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from border_cli.core.errors import ConfigError
+from border_cli.registry import GROUPS, Registry, register_builtin
+
+
+@dataclass
+class KettleConfig:
+    litres: int = 1
+
+
+@dataclass
+class PotConfig:
+    pass
+
+
+class Kettle:
+    def __init__(self, config: KettleConfig, *, owner: str) -> None:
+        self.litres, self.owner = config.litres, owner
+
+
+HERE = f"{__name__}:Kettle"
+
+
+@pytest.fixture
+def registry() -> Registry:
+    made = Registry("vessel")
+    made.register("kettle", KettleConfig, HERE)
+    return made
+
+
+def test_build_passes_the_config_first_and_what_only_the_program_knows_by_name(
+    registry: Registry,
+) -> None:
+    kettle = registry.build(KettleConfig(litres=3), owner="me")
+    assert isinstance(kettle, Kettle)
+    assert (kettle.litres, kettle.owner) == (3, "me")
+
+
+def test_an_unknown_name_lists_the_known_and_offers_the_nearest(registry: Registry) -> None:
+    registry.register("pot", PotConfig, "nowhere:Pot")
+    with pytest.raises(ConfigError, match=r"vessel=ketle is not known; did you mean 'kettle'\? Kn"):
+        registry.entry("ketle")
+    with pytest.raises(ConfigError, match=r"Known: kettle, pot$"):
+        registry.entry("spoon")
+
+
+def test_a_module_that_is_imported_twice_registers_once(registry: Registry) -> None:
+    registry.register("kettle", KettleConfig, HERE)
+    assert registry.names() == ["kettle"]
+
+
+@pytest.mark.parametrize(
+    ("config_type", "target"), [(PotConfig, HERE), (KettleConfig, "other:Kettle")]
+)
+def test_another_component_of_the_same_name_is_refused(
+    registry: Registry, config_type: type, target: str
+) -> None:
+    with pytest.raises(ConfigError, match="vessel=kettle is registered twice"):
+        registry.register("kettle", config_type, target)
+    assert registry.entry("kettle").config_type is KettleConfig
+
+
+def test_settings_must_be_a_dataclass(registry: Registry) -> None:
+    with pytest.raises(TypeError, match=r"vessel 'jar': .* is not a dataclass"):
+        registry.register("jar", int, "nowhere:Jar")
+
+
+def test_settings_that_nobody_registered_are_refused_with_the_known(registry: Registry) -> None:
+    with pytest.raises(ConfigError, match=r"settings of type PotConfig\. Known: kettle"):
+        registry.build(PotConfig())
+
+
+def test_the_class_is_imported_only_when_it_is_built(registry: Registry) -> None:
+    registry.register("pot", PotConfig, "there_is_no_such_module:Pot")
+    assert registry.names() == ["kettle", "pot"]
+    with pytest.raises(ModuleNotFoundError, match="there_is_no_such_module"):
+        registry.build(PotConfig())
+
+
+def test_every_group_has_a_component_that_can_be_loaded() -> None:
+    register_builtin()
+    for registry in GROUPS.values():
+        for entry in registry:
+            assert registry.load(entry.config_type()).__name__ == entry.target.partition(":")[2]
+
+
+def test_registering_what_ships_imports_neither_torch_nor_gymnasium() -> None:
+    code = (
+        "import sys; from border_cli.registry import register_builtin; register_builtin(); "
+        "sys.exit(bool({'torch', 'gymnasium'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

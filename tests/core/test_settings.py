@@ -1,0 +1,107 @@
+"""Numbers outside their range are refused with path, value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pytest
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.settings import Range, Settings, setting
+
+
+@dataclass(kw_only=True)
+class Sample(Settings, path="group"):
+    share: float = setting(0.5, "a share", low=0, high=1)
+    rate: float | None = setting(1.0, "a rate; null: off", above=0)
+    count: int = setting(1, "a count", low=1)
+    score: float | None = setting(None, "any finite number")
+    sizes: list[int] = setting([1, 2], "sizes", low=1)
+    free: dict[str, Any] = setting({}, "arguments of somebody else")
+
+
+@dataclass(kw_only=True)
+class Child(Sample):
+    more: int = setting(0, "inherits the path", low=0)
+
+
+@dataclass(kw_only=True)
+class Top(Settings):
+    seed: int = setting(0, "a setting without a group", low=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"share": -0.1}, r"^group\.share must be at least 0 and at most 1, got -0\.1$"),
+        ({"share": 1.1}, r"^group\.share must be at least 0 and at most 1, got 1\.1$"),
+        ({"rate": 0.0}, r"^group\.rate must be above 0, got 0\.0$"),
+        ({"count": 0}, r"^group\.count must be at least 1, got 0$"),
+        ({"sizes": [4, 0]}, r"^group\.sizes must be at least 1 in each entry, got \[4, 0\]$"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_with_path_value_and_range(
+    values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Sample(**values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"share": 0},
+        {"share": 1},
+        {"rate": 1e-300},
+        {"rate": None},
+        {"count": 1},
+        {"score": -1e9},
+        {"sizes": []},
+        {"free": {"limit": math.inf}},  # what a constructor takes is not ours to judge
+    ],
+)
+def test_the_ends_of_a_range_and_null_and_an_empty_list_are_allowed(
+    values: dict[str, Any],
+) -> None:
+    Sample(**values)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_nan_and_the_infinities_are_refused_with_and_without_a_range(bad: float) -> None:
+    with pytest.raises(ConfigError, match=r"group\.share must be a finite number at least 0 and"):
+        Sample(share=bad)
+    with pytest.raises(ConfigError, match=rf"^group\.score must be a finite number, got {bad}$"):
+        Sample(score=bad)
+    with pytest.raises(ConfigError, match=r"group\.sizes must be a finite number .* in each entry"):
+        Sample(sizes=[1, bad])  # type: ignore[list-item]
+
+
+def test_a_whole_number_too_large_for_a_float_is_a_number_like_any_other() -> None:
+    assert Top(seed=10**400).seed == 10**400
+
+
+def test_the_path_is_inherited_and_may_be_empty() -> None:
+    with pytest.raises(ConfigError, match=r"^group\.more must be"):
+        Child(more=-1)
+    with pytest.raises(ConfigError, match=r"^seed must be"):
+        Top(seed=-1)
+
+
+def test_each_instance_has_its_own_copy_of_a_default_list() -> None:
+    one, other = Sample(), Sample()
+    one.sizes.append(3)
+    one.free["x"] = 1
+    assert (other.sizes, other.free) == ([1, 2], {})
+
+
+def test_a_field_keeps_its_meaning_and_its_range() -> None:
+    metadata = {each.name: each.metadata for each in fields(Sample)}
+    assert metadata["share"] == {"meaning": "a share", "range": Range(low=0, high=1)}
+    assert metadata["score"]["range"] is None
+
+
+def test_a_range_reads_as_a_user_would_say_it() -> None:
+    assert str(Range(low=1)) == "at least 1"
+    assert str(Range(above=0, high=1)) == "above 0 and at most 1"
