@@ -193,7 +193,7 @@ def rehearse(config: RunConfig) -> None:
     """
     try:
         spec = env_factory(config).spec
-        ENVS.build(evaluation_env_config(config)).spec  # noqa: B018 - reading it constructs one
+        _rehearse_evaluation(config)
         agent = build_agent(config, spec)
         for actor_id in range(config.actor_manager.num_actors):
             agent.policy_factory(
@@ -203,6 +203,15 @@ def rehearse(config: RunConfig) -> None:
         raise
     except Exception:
         log.debug("the rehearsal failed; the run will say so", exc_info=True)
+
+
+def _rehearse_evaluation(config: RunConfig) -> None:
+    if not config.evaluator.env:
+        return  # the training environment is the same
+    try:
+        ENVS.build(evaluation_env_config(config)).spec  # noqa: B018 - reading it constructs one
+    except ConfigError as error:
+        raise ConfigError(f"evaluator.env: {error}") from error
 
 
 def slack(config: RunConfig) -> int:

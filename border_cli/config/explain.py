@@ -31,7 +31,6 @@ _REFUSED = (
     OmegaConfBaseException,
     YAMLError,
     ValueError,
-    TypeError,
     OSError,
 )
 _IN_FILE = re.compile(r"In '([^']+)'")

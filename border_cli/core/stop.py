@@ -58,13 +58,14 @@ class Heartbeat:
         try:
             yield
         finally:
+            self.beats += 1  # first: whoever sees a part at work must see that it has moved
             self.waiting_for = None
-            self.beats += 1
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """Outside the block the part waits for its turn; for parts that work now and then."""
         self.claim()
+        self.beats += 1
         self.waiting_for = None
         try:
             yield

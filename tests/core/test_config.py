@@ -66,7 +66,9 @@ def test_a_score_that_is_not_a_number_cannot_be_the_only_limit() -> None:
     "bad", [[0.1], [0.1, 0.2, 0.3], "apex", 0.1, [0.1, -0.1], [0.1, "b"], [True, False]]
 )
 def test_constants_of_exploration_must_be_one_per_actor(bad: Any) -> None:
-    message = r"actor_manager\.exploration must be null, ape_x, or a list of 2 numbers of at least 0"
+    message = (
+        r"actor_manager\.exploration must be null, ape_x, or a list of 2 numbers of at least 0"
+    )
     with pytest.raises(ConfigError, match=message):
         ActorManagerConfig(num_actors=2, exploration=bad)
 

@@ -70,9 +70,10 @@ def test_nobody_ever_sees_a_part_at_work_that_has_not_moved_since_its_wait(
     part = Watched(idle)
     with part.working() if idle else part.waiting("samples"):
         pass
-    beats_in_wait = -1
+    waited, beats_before = False, -1
     for waiting_for, beats in part.seen:
         if waiting_for is None:
-            assert beats > beats_in_wait, part.seen
-        else:
-            beats_in_wait = beats
+            assert beats > beats_before, part.seen
+        elif not waited:
+            beats_before = beats
+        waited = waiting_for is not None

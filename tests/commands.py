@@ -1,0 +1,151 @@
+"""Commands as tests run them: in this process, or as one of their own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+import torch
+
+from border_cli.cli import eval as eval_command
+from border_cli.cli.train import main
+from border_cli.recorder.read import read_metrics
+
+HERE = Path(__file__).parent
+DEADLINE_S = 60.0  # far above what anything here takes
+QUICK = (  # settings of a run that ends at once
+    "trainer.max_opt_steps=2",
+    "trainer.warmup_period=8",
+    "agent.batch_size=4",
+    "agent.hidden=[4]",
+    "evaluator.num_episodes=1",
+    "actor_manager.n_buffer=4",
+)
+
+
+def train_status(*argv: str) -> int:
+    """Runs `border-train` in this process and returns its exit status."""
+    return _status(main, argv)
+
+
+def eval_status(*argv: str) -> int:
+    """The same for `border-eval`."""
+    return _status(eval_command.main, argv)
+
+
+def _status(command: Callable[[tuple[str, ...]], None], argv: tuple[str, ...]) -> int:
+    try:
+        command(argv)
+    except SystemExit as left:
+        assert left.code is None or isinstance(left.code, int)
+        return left.code or 0
+    return 0
+
+
+@contextmanager
+def isolated(folder: Path) -> Iterator[pytest.MonkeyPatch]:
+    """Within the block `folder` is the current one; what a command changes is put back."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("BORDER_CONFIG_PATH", raising=False)
+        patch.setattr(sys, "path", list(sys.path))
+        yield patch
+    for handler in set(root.handlers) - set(before):
+        handler.close()
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+def facts_of(run_dir: Path) -> dict[str, Any]:
+    """`run.json`."""
+    facts: dict[str, Any] = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+    return facts
+
+
+def rows_of(run_dir: Path) -> list[dict[str, Any]]:
+    """The rows of `metrics.jsonl`."""
+    return read_metrics(run_dir / "metrics.jsonl")
+
+
+def repeatable_rows(run_dir: Path) -> list[dict[str, Any]]:
+    """The rows without times and rates, which no two runs share."""
+    return [
+        {name: value for name, value in row.items() if "time" not in name and "per_sec" not in name}
+        for row in rows_of(run_dir)
+    ]
+
+
+def process_state() -> dict[str, Any]:
+    """What a command that runs in this process must leave as it was."""
+    root = logging.getLogger()
+    return {
+        "signals": [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)],
+        "hang-up": signal.getsignal(signal.SIGHUP),
+        "torch threads": torch.get_num_threads(),
+        "folder": Path.cwd(),
+        "path": list(sys.path),
+        "threads": set(threading.enumerate()),
+        "arguments": list(sys.argv),
+        "streams": (sys.stdout, sys.stderr),
+        "logging errors": logging.raiseExceptions,
+        "log": (list(root.handlers), root.level),
+        "descriptors": sorted(os.listdir("/proc/self/fd")) if sys.platform == "linux" else None,
+    }
+
+
+class Command:
+    """A `border-train` of its own process, killed when its `with` block ends."""
+
+    def __init__(
+        self, folder: Path, *argv: str, before: Callable[[], object] | None = None
+    ) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "border_cli", *argv],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(HERE)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=before,
+            text=True,
+        )
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def send(self, signum: int) -> None:
+        """Sends a signal."""
+        self._process.send_signal(signum)
+
+    def until(self, ready: Callable[[], bool]) -> None:
+        """Returns once `ready`; fails when the process ends before, or the deadline passes."""
+        end_s = monotonic() + DEADLINE_S
+        while not ready():
+            assert monotonic() < end_s, "the deadline has passed"
+            try:
+                self._process.wait(0.02)
+            except subprocess.TimeoutExpired:
+                continue
+            assert ready(), f"ended too early:\n{self._process.communicate()[0]}"
+
+    def ended(self) -> tuple[int, str]:
+        """Waits for the end; the exit status and all that was printed."""
+        said, _ = self._process.communicate(timeout=DEADLINE_S)
+        return self._process.returncode, said

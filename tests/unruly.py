@@ -1,0 +1,165 @@
+"""Gymnasium environments that misbehave, as a user's module: `imports=[unruly]`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+EPISODE_STEPS = 20
+NEVER = 1_000_000_000
+
+Obs = NDArray[np.float32]
+Answer = tuple[Any, float, bool, bool, dict[str, Any]]
+
+
+class Calm(gym.Env[Obs, int]):
+    """Random observations, reward 1, episodes of 20 steps; at step `at` of its life `go_wrong`."""
+
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, at: int = NEVER, render_mode: str | None = None) -> None:
+        self.at = at
+        self.render_mode = render_mode
+        self.steps = 0
+        self.steps_of_episode = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self.steps_of_episode = 0
+        return self.observe(), {}
+
+    def step(self, action: Any) -> Answer:
+        del action
+        self.steps += 1
+        self.steps_of_episode += 1
+        answer = (self.observe(), 1.0, self.steps_of_episode >= EPISODE_STEPS, False, {})
+        return self.go_wrong(answer) if self.steps == self.at else answer
+
+    def observe(self) -> Any:
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32)
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        return answer
+
+
+class Raises(Calm):
+    """A simulator with a defect."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        raise RuntimeError(f"the simulator exploded after {self.steps} steps")
+
+
+class Undefined(Calm):
+    """Observes a NaN."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        return (np.array([0.5, np.nan, 0.5], np.float32), *answer[1:])
+
+
+class Generous(Calm):
+    """A reward that float32 holds and whose loss it does not."""
+
+    def step(self, action: Any) -> Answer:
+        observation, _, *rest = super().step(action)
+        return (observation, 3e38, *rest)
+
+
+class Blocks(Calm):
+    """Waits for ever."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        threading.Event().wait()  # THE LINE THAT BLOCKS
+        return answer
+
+
+class Unbuildable(Calm):
+    """Fails in its constructor."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        raise RuntimeError("no licence for this simulator")
+
+
+class Signals(Calm):
+    """Sends its own process a signal, as somebody outside would."""
+
+    def __init__(self, signum: int, at: int = NEVER, render_mode: str | None = None) -> None:
+        super().__init__(at, render_mode)
+        self.signum = signum
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        os.kill(os.getpid(), signal.Signals(self.signum))
+        return answer
+
+
+class NeedsFile(Calm):
+    """Fails while the file is there: a cause that can be removed from outside."""
+
+    def __init__(self, file: str, at: int = 60, render_mode: str | None = None) -> None:
+        super().__init__(at, render_mode)
+        self.file = file
+
+    def step(self, action: Any) -> Answer:
+        if self.steps >= self.at and os.path.exists(self.file):  # noqa: PTH110
+            raise RuntimeError(f"{self.file} is in the way")
+        return super().step(action)
+
+
+class Shows(Calm):
+    """Draws in no window; counts instead. `opened` holds the seed of each shown episode."""
+
+    metadata = {"render_modes": ["human"]}  # noqa: RUF012 - as Gymnasium declares it
+    drawn = 0
+    opened: list[int | None] = []  # noqa: RUF012 - shared by all on purpose
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        if self.render_mode == "human":
+            Shows.opened.append(seed)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Answer:
+        self.render()
+        return super().step(action)
+
+    def render(self) -> None:
+        if self.render_mode == "human":
+            Shows.drawn += 1
+
+
+class FromOne(Calm):
+    """Actions 1 and 2; anything else is refused, as are actions of another type."""
+
+    action_space = gym.spaces.Discrete(2, start=1)
+
+    def step(self, action: Any) -> Answer:
+        assert self.action_space.contains(action), f"no action: {action!r}"
+        return super().step(action)
+
+
+class Named(FromOne):
+    """Observes a dict."""
+
+    observation_space = gym.spaces.Dict(  # type: ignore[assignment]
+        {"place": gym.spaces.Box(-1, 1, (3,), np.float64), "room": gym.spaces.Discrete(4)}
+    )
+
+    def observe(self) -> Any:
+        place = self.np_random.uniform(-1, 1, 3)
+        return {"place": place, "room": int(self.np_random.integers(4))}
+
+
+for _each in (
+    Calm, Raises, Undefined, Generous, Blocks, Unbuildable, Signals, NeedsFile, Shows, FromOne,
+    Named,
+):  # fmt: skip
+    gym.register(f"{_each.__name__}-v0", _each)
