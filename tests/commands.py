@@ -109,17 +109,19 @@ def process_state() -> dict[str, Any]:
 class Command:
     """A `border-train` of its own process, killed when its `with` block ends."""
 
-    def __init__(
-        self, folder: Path, *argv: str, before: Callable[[], object] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, *argv: str, before: str = "pass") -> None:
+        """`before` is Python that prepares the process, which then becomes the command.
+
+        Not `preexec_fn`: Python 3.12 warns of it in a process with threads.
+        """
+        become = f"import os, resource, signal, sys; {before}; os.execv(sys.argv[1], sys.argv[1:])"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "border_cli", *argv],
+            [sys.executable, "-ISc", become, sys.executable, "-m", "border_cli", *argv],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(HERE)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            preexec_fn=before,
             text=True,
         )
 
@@ -128,7 +130,9 @@ class Command:
 
     def __exit__(self, *rest: object) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def send(self, signum: int) -> None:
         """Sends a signal."""

@@ -124,6 +124,19 @@ def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
             raise ConfigError(without_schema(group, parts))
 
 
+def refuse_mistyped_evaluation_env(config: RunConfig) -> None:
+    """Refuses values of `evaluator.env` that `env` itself would refuse."""
+    kind = type(config.env)
+    typed_env = OmegaConf.structured(kind)
+    for key, value in config.evaluator.env.items():
+        try:
+            typed_env[key] = value
+        except OmegaConfBaseException as error:
+            raise ConfigError(
+                f"evaluator.env.{key} must be {expected(kind, key)}, got {value!r}"
+            ) from error
+
+
 def without_schema(group: str, parts: Sequence[Part]) -> str:
     """How a file of a group must begin, for one that names no component."""
     file = next(

@@ -135,6 +135,7 @@ def _finish(config: DictConfig, parts: list[Part], imports: list[str], number: i
         del config["hydra"]
     made = OmegaConf.to_object(config)
     assert isinstance(made, RunConfig)
+    check.refuse_mistyped_evaluation_env(made)
     return Job(
         overrides=tuple(as_typed(hydra.overrides.task)),
         number=number,

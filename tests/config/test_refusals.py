@@ -29,6 +29,10 @@ TYPED = [
     ("+sede=1", "sede: there is no such setting; did you mean 'seed'?"),
     ("+recorder.jsonl.x=1", "recorder.jsonl.x: there is no such setting. recorder.jsonl has: "),
     ("env.kwrgs.x=1", "env.kwrgs.x=1: there is no such setting; did you mean 'kwargs'?"),
+    (
+        "evaluator.env.max_episode_steps=abc",
+        "evaluator.env.max_episode_steps must be a whole number or null (at least 1), got 'abc'",
+    ),
     ("evaluator.env.kwrgs=1", "did you mean 'kwargs'? (allowed: id, max_episode_steps, kwargs"),
     ("agent.gamma=abc", "agent.gamma=abc must be a number (at least 0 and at most 1): discount"),
     ("agent.gamma=2", "agent.gamma must be at least 0 and at most 1, got 2.0"),

@@ -1,0 +1,230 @@
+"""Runs that fail: message, exit status, what is saved, and that nothing goes on."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from commands import QUICK, Command, facts_of, train_status
+
+from border_cli.registry import GROUPS, register_builtin
+from border_cli.run.checkpoint import steps_saved
+
+Capture = pytest.CaptureFixture[str]
+Refusal = Callable[..., str]
+
+SMALL = (
+    "imports=[unruly]",
+    "run_dir=run",
+    "trainer.max_opt_steps=5000",
+    "trainer.warmup_period=50",
+    "agent.hidden=[8]",
+    "agent.batch_size=8",
+    "evaluator.num_episodes=2",
+    "actor_manager.max_restarts=0",
+    "actor_manager.n_buffer=10",
+    "actor_manager.join_timeout_s=0.5",
+)
+SERIAL = (*SMALL[:-1], "actor_manager=serial")
+BAD_AGENT = """\
+from dataclasses import dataclass
+
+from border_cli.agent.config import DqnConfig
+from border_cli.agent.dqn import Dqn
+from border_cli.registry import AGENTS
+
+
+@dataclass(kw_only=True)
+class BadConfig(DqnConfig):
+    message: str = ""
+
+
+class Bad(Dqn):
+    def update(self, batch):
+        if self.opt_steps == 20:
+            raise ValueError(self.config.message) if self.config.message else AssertionError
+        return super().update(batch)
+
+
+AGENTS.register("bad", BadConfig, "bad_agent:Bad")
+"""
+
+
+@pytest.fixture(params=[SMALL, SERIAL], ids=["thread", "serial"])
+def small(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Settings of a small run, once with threads and once without."""
+    settings: tuple[str, ...] = request.param
+    return settings
+
+
+@pytest.fixture
+def bad_agent(folder: Path) -> Iterator[None]:
+    """A plug-in of the user; the registry is as before afterwards."""
+    register_builtin()
+    before = {group: dict(registry._entries) for group, registry in GROUPS.items()}
+    (folder / "bad_agent.py").write_text(BAD_AGENT)
+    (folder / "conf" / "agent").mkdir(parents=True)
+    settings = "defaults: [/schema/agent/bad@_here_, _self_]\n"
+    (folder / "conf" / "agent" / "bad.yaml").write_text(settings)
+    yield
+    for group, registry in GROUPS.items():
+        registry._entries = before[group]
+    sys.modules.pop("bad_agent", None)
+
+
+def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
+    folder: Path, small: tuple[str, ...], capsys: Capture
+) -> None:
+    argv = (*small, "env.id=Raises-v0", "env.kwargs.at=300", "actor_manager.num_actors=1")
+    assert train_status(*argv) == 1
+    said = capsys.readouterr().out
+    message = "RuntimeError: the simulator exploded after 300 steps"
+    first = next(line for line in said.splitlines() if "the simulator exploded" in line)
+    assert f"error: actor 0 failed, first with {message}; its 0 restarts are used up" in first
+    assert 'raise RuntimeError(f"the simulator exploded after {self.steps} steps")' in said
+    assert said.count("Traceback (most recent call last)") == 1
+    facts = facts_of(folder / "run")
+    assert facts["status"] == "failed"
+    assert facts["exit_reason"].startswith("ActorCrashed: actor 0 failed, first with Runtime")
+    assert message in facts["traceback"]
+    assert facts["env_steps"] <= 299
+    assert steps_saved(folder / "run") == [facts["opt_steps"]]
+    assert "run directory  run" in said
+
+
+def test_an_env_that_fails_again_is_reported_by_its_first_failure(
+    folder: Path, small: tuple[str, ...], capsys: Capture
+) -> None:
+    restarts = [each for each in small if "max_restarts" not in each]
+    argv = (*restarts, "actor_manager.max_restarts=1", "env.id=Raises-v0", "env.kwargs.at=70")
+    assert train_status(*argv) == 1
+    said = capsys.readouterr().out
+    assert re.search(r"warning: actor \d failed at env step 69, restart 1 of 1:", said)
+    assert "its 1 restarts are used up (actor_manager.max_restarts)" in said
+    assert facts_of(folder / "run")["status"] == "failed"
+
+
+def test_an_env_that_cannot_be_built_ends_the_run(folder: Path, capsys: Capture) -> None:
+    assert train_status(*SMALL, "env.id=Unbuildable-v0") == 1
+    said = capsys.readouterr().out
+    assert "error: the run failed: RuntimeError: no licence for this simulator" in said
+    assert 'raise RuntimeError("no licence for this simulator")' in said
+    facts = facts_of(folder / "run")
+    assert (facts["status"], facts["opt_steps"]) == ("failed", 0)
+    assert facts["exit_reason"] == "RuntimeError: no licence for this simulator"
+    assert not (folder / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("message", ["my update is wrong", ""])
+def test_an_update_that_raises_ends_the_run(
+    folder: Path, small: tuple[str, ...], capsys: Capture, bad_agent: None, message: str
+) -> None:
+    assert bad_agent is None
+    imports = "imports=[unruly,bad_agent]"
+    chosen = ("-cd", "conf", "agent=bad", f"agent.message='{message}'", "env.id=Calm-v0")
+    assert train_status(*small[1:], imports, *chosen) == 1
+    said = capsys.readouterr().out
+    error = f"ValueError: {message}" if message else "AssertionError"
+    assert f"error: the run failed: {error}\n" in said
+    assert "bad_agent.py" in said
+    facts = facts_of(folder / "run")
+    assert (facts["status"], facts["opt_steps"]) == ("failed", 20)
+    assert facts["exit_reason"].startswith(error)
+    assert steps_saved(folder / "run") == [20]
+
+
+def test_a_nan_observation_is_named_with_its_actor_and_sample(
+    folder: Path, small: tuple[str, ...], capsys: Capture
+) -> None:
+    argv = (*small, "env.id=Undefined-v0", "env.kwargs.at=100", "actor_manager.num_actors=1")
+    assert train_status(*argv, "trainer.save_interval=10") == 1
+    said = capsys.readouterr().out
+    assert "error: next observation of actor 0, its sample 100 (optimisation step" in said
+    assert "is not finite: [0.5, nan, 0.5]" in said
+    assert "Traceback" not in said
+    facts = facts_of(folder / "run")
+    assert facts["status"] == "failed"
+    assert facts["exit_reason"].startswith("NotFinite: next observation of actor 0")
+    assert facts["samples_total"] < 100
+    last = steps_saved(folder / "run")[-1]
+    assert last == facts["opt_steps"] - facts["opt_steps"] % 10
+
+
+def test_a_loss_that_is_not_finite_is_never_saved(
+    folder: Path, small: tuple[str, ...], capsys: Capture
+) -> None:
+    assert train_status(*small, "env.id=Generous-v0", "agent.loss=mse") == 1
+    said = capsys.readouterr().out
+    assert "error: train/loss is inf at optimisation step 1" in said
+    assert facts_of(folder / "run")["status"] == "failed"
+    assert steps_saved(folder / "run") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["env=cartpole", "env.kwargs.suton=1"], "unexpected keyword argument 'suton'"),
+        (["env.id=Pendulum-v1"], "Pendulum-v1"),
+        (["env.id=CartPol-v1"], "did you mean 'CartPole-v1'?"),
+        (["env=cartpole", "actor_manager.exploration=[0.1,1.5]"], "1.5"),
+        (["-m", "seed=0,1", "env=cartpole", "env.kwargs.suton=1"], "argument 'suton'"),
+    ],
+)
+def test_what_only_the_components_can_refuse_leaves_no_folder(
+    folder: Path, capsys: Capture, typed: list[str], said: str
+) -> None:
+    assert train_status(*typed, "run_dir=run") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("border-train: ")
+    assert said in error
+    assert "Traceback" not in error
+    assert list(folder.iterdir()) == []
+
+
+BLOCKED = {
+    "thread": (SMALL, "env.kwargs.at=60"),
+    "serial": (SERIAL, "env.kwargs.at=60"),
+    "evaluation": ((*SMALL, "trainer.eval_interval=10"), "+evaluator.env.kwargs.at=5"),
+}
+
+
+@pytest.mark.parametrize("who", BLOCKED)
+def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
+    tmp_path: Path, who: str
+) -> None:
+    settings, at = BLOCKED[who]
+    with Command(tmp_path, *settings, "env.id=Blocks-v0", at, "trainer.stall_timeout_s=1") as run:
+        status, said = run.ended()
+    assert status == 1, said
+    assert "no step for 1 s (trainer.stall_timeout_s): " in said
+    assert "THE LINE THAT BLOCKS" in said
+    facts = facts_of(tmp_path / "run")
+    assert facts["status"] == "failed"
+    assert facts["exit_reason"].startswith("Stalled: no step for 1 s")
+    assert bool(steps_saved(tmp_path / "run")) == (who == "thread")
+    assert "run directory  run" in said
+
+
+def test_a_full_disk_does_not_end_a_run(tmp_path: Path) -> None:
+    """A limit on the size of each file stands in for the disk."""
+    (tmp_path / "metrics").mkdir()
+    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))"
+    argv = ("env=cartpole", *SMALL, "trainer.max_opt_steps=400", "trainer.record_interval=5")
+    more = ("trainer.save_interval=100", "agent.hidden=[64,64]", "quiet=false")
+    with Command(tmp_path, *argv, *more, before=limit) as run:
+        status, said = run.ended()
+    assert status == 0, said
+    assert "error: a checkpoint could not be written" in said
+    assert "error: JsonlRecorder could not write" in said
+    facts = facts_of(tmp_path / "run")
+    assert (facts["status"], facts["opt_steps"]) == ("done", 400)
+    assert facts["save_failures"] >= 5
+    assert facts["recorder_failures"] >= 1
+    closing = said[said.rindex("warning: ") - 200 :]
+    assert f"{facts['save_failures']} times a checkpoint could not be written" in closing
+    assert f"{facts['recorder_failures']} times a recorder could not write" in closing
+    assert steps_saved(tmp_path / "run") == []
+    assert not list((tmp_path / "run").rglob("*.partial"))

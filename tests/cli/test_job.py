@@ -1,0 +1,189 @@
+"""One job from the shell: what it writes, what it says, and that it can be repeated."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import commands
+import pytest
+import torch
+from commands import QUICK, facts_of, repeatable_rows, rows_of, train_status
+
+from border_cli import __version__
+
+Capture = pytest.CaptureFixture[str]
+
+TYPED = (
+    "env=cartpole",
+    "actor_manager=serial",
+    "trainer.max_opt_steps=250",
+    "trainer.warmup_period=50",
+    "trainer.eval_interval=100",
+    "trainer.save_interval=100",
+    "trainer.record_interval=50",
+    "evaluator.num_episodes=2",
+    "agent.hidden=[8]",
+    "seed=5",
+)
+
+
+@dataclass
+class Ran:
+    folder: Path  # in which the command was typed
+    run_dir: Path
+    said: str
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    """One run for all tests that only look at what it left."""
+    folder = tmp_path_factory.mktemp("job")
+    with commands.isolated(folder) as patch, (folder / "said").open("w") as out:
+        patch.setattr("sys.stdout", out)
+        assert train_status(*TYPED, "run_dir=run") == 0
+    yield Ran(folder, folder / "run", (folder / "said").read_text())
+
+
+def test_run_json_tells_what_was_run_and_how_it_ended(ran: Ran) -> None:
+    facts = facts_of(ran.run_dir)
+    assert (facts["status"], facts["exit_reason"]) == ("done", "max_opt_steps reached")
+    assert facts["command"] == ["border-train", *TYPED, "run_dir=run"]
+    assert facts["import_paths"] == [str(ran.folder)]
+    assert facts["versions"]["border-cli"] == __version__
+    assert facts["versions"]["torch"] == torch.__version__.partition("+")[0] + (
+        "+" + torch.__version__.partition("+")[2] if "+" in torch.__version__ else ""
+    )
+    assert facts["seeds"]["seed"] == 5
+    assert len(set(facts["seeds"]["actor_envs"])) == 2
+    assert facts["opt_steps"] == 250
+    # paced: 50 samples of warm-up and one per update, at most the slack of 2 x 100 ahead
+    assert 300 <= facts["samples_total"] <= 500
+    assert facts["env_steps"] >= facts["samples_total"]
+    assert (facts["save_failures"], facts["recorder_failures"]) == (0, 0)
+    assert facts["started"] <= facts["ended"]
+
+
+def test_what_is_shown_beforehand_is_what_is_saved(
+    ran: Ran, folder: Path, capsys: Capture
+) -> None:
+    assert folder
+    assert train_status("--cfg", "job", "--resolve", *TYPED, "run_dir=run") == 0
+    saved = (ran.run_dir / ".hydra" / "resolved.yaml").read_bytes()
+    assert saved.decode() == capsys.readouterr().out
+
+
+def test_the_saved_settings_repeat_the_run(ran: Ran, folder: Path) -> None:
+    shutil.copy(ran.run_dir / ".hydra" / "resolved.yaml", folder / "frozen.yaml")
+    assert train_status("-cd", ".", "-cn", "frozen", "run_dir=again", "quiet=true") == 0
+    again = folder / "again"
+    assert repeatable_rows(again) == repeatable_rows(ran.run_dir)
+    assert facts_of(again)["best_score"] == facts_of(ran.run_dir)["best_score"]
+    for name in ("checkpoints/latest", "best"):
+        first = torch.load(ran.run_dir / name / "agent.pt", weights_only=True)
+        torch.testing.assert_close(
+            torch.load(again / name / "agent.pt", weights_only=True), first, rtol=0, atol=0
+        )
+
+
+def test_another_seed_is_another_run(ran: Ran, folder: Path) -> None:
+    assert train_status(*TYPED, "run_dir=other", "seed=6", "quiet=true") == 0
+    assert repeatable_rows(folder / "other") != repeatable_rows(ran.run_dir)
+
+
+def test_every_evaluation_is_recorded_and_the_last_one_is_final(ran: Ran) -> None:
+    rows = rows_of(ran.run_dir)
+    evaluations = [row for row in rows if "eval/return" in row]
+    assert [row["opt_steps"] for row in evaluations] == [100, 200, 250]
+    assert [row.get("final", False) for row in evaluations] == [False, False, True]
+    assert [row["opt_steps"] for row in rows if "train/loss" in row] == [50, 100, 150, 200, 250]
+    assert max(row["eval/return"] for row in evaluations) == facts_of(ran.run_dir)["best_score"]
+    assert evaluations[-1]["eval/return"] == facts_of(ran.run_dir)["final_score"]
+    assert all({"env_steps", "time_s"} <= row.keys() for row in rows)
+
+
+def test_checkpoints_are_named_by_their_optimisation_steps(ran: Ran) -> None:
+    folder = ran.run_dir / "checkpoints"
+    numbered = [each.name for each in folder.iterdir() if each.name.isdecimal()]
+    assert sorted(numbered) == ["0000000100", "0000000200", "0000000250"]
+    assert (folder / "latest").readlink() == Path("0000000250")
+    assert (ran.run_dir / "best" / "score.json").is_file()
+    assert len(list((ran.run_dir / "tensorboard").glob("events.out.tfevents.*"))) == 1
+
+
+def test_the_last_lines_say_where_how_good_and_what_next(ran: Ran) -> None:
+    facts = facts_of(ran.run_dir)
+    assert ran.said.splitlines()[-4:] == [
+        "run directory  run",
+        f"best score     {facts['best_score']:.1f} at {facts['best_opt_steps']} opt steps",
+        "next           border-eval run",
+        "               tensorboard --logdir run",
+    ]
+
+
+def test_the_header_says_what_is_about_to_run(ran: Ran) -> None:
+    lines = ran.said.splitlines()
+    assert lines[0].split() == ["border_cli", __version__, "dqn_cartpole", "seed", "5"]
+    header = "\n".join(lines)
+    assert "agent=dqn" in header
+    assert "conf/tuned/dqn_cartpole.yaml" in header
+    assert "async, 1 samples per update, until 250 opt steps" in header
+    assert "2 x 1 env, serial, n_buffer 100; repeats to the bit on a CPU" in header
+    assert "2 episodes, cut at 500 env steps (env)" in header
+    assert str(ran.run_dir) in header
+
+
+def test_a_quiet_run_prints_nothing(folder: Path, capfd: Capture) -> None:
+    assert train_status("env=cartpole", *QUICK, "quiet=true", "run_dir=run") == 0
+    assert capfd.readouterr() == ("", "")
+    assert facts_of(folder / "run")["status"] == "done"
+
+
+def test_a_used_run_directory_is_refused_and_stays_as_it_is(ran: Ran, capsys: Capture) -> None:
+    before = {each: each.stat().st_mtime_ns for each in ran.run_dir.rglob("*")}
+    with commands.isolated(ran.folder):
+        assert train_status("env=cartpole", *QUICK, "run_dir=run") == 2
+    assert "run_dir=run holds a run already" in capsys.readouterr().err
+    assert {each: each.stat().st_mtime_ns for each in ran.run_dir.rglob("*")} == before
+
+
+def test_a_finished_run_is_not_repeated_by_resume(ran: Ran, capsys: Capture) -> None:
+    before = (ran.run_dir / "run.json").read_bytes()
+    with commands.isolated(ran.folder):
+        assert train_status(*TYPED, "run_dir=run", "resume=auto") == 0
+    assert "is finished already, score" in capsys.readouterr().out
+    assert (ran.run_dir / "run.json").read_bytes() == before
+
+
+def test_the_header_names_a_file_of_the_user_that_wins_over_ours(
+    folder: Path, capsys: Capture
+) -> None:
+    mine = folder / "conf" / "agent" / "dqn.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("defaults: [/schema/agent/dqn@_here_, _self_]\ngamma: 0.5\n")
+    assert train_status("env.id=CartPole-v1", *QUICK, "-cd", "conf", "run_dir=run") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["agent", "dqn", "from", str(mine)] in lines
+    assert ["tuned", "values", *"none: no file for this agent and env".split()] in lines
+
+
+def test_the_header_says_that_sync_steps_the_actors_in_turn(
+    folder: Path, capsys: Capture
+) -> None:
+    assert folder
+    assert train_status("env=cartpole", *QUICK, "trainer=sync", "run_dir=run") == 0
+    said = capsys.readouterr().out
+    assert "serial (trainer=sync steps them in turn, n_buffer 1, always the newest" in said
+
+
+def test_a_run_leaves_the_process_as_it_was(folder: Path) -> None:
+    assert folder
+    assert train_status("env=cartpole", *QUICK, "run_dir=first", "quiet=true") == 0  # imports
+    before = commands.process_state()
+    assert train_status("env=cartpole", *QUICK, "run_dir=second", "quiet=true") == 0
+    after = commands.process_state()
+    assert {name: after[name] for name in after if name != "log"} == {
+        name: before[name] for name in before if name != "log"
+    }
