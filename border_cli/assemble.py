@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
     Agent,
+    Checkpoints,
     EnvFactory,
     Evaluator,
     Policy,
@@ -35,7 +35,6 @@ from border_cli.registry import (
     STEP_PROCESSORS,
     TRAINERS,
 )
-from border_cli.run.checkpoint import CheckpointStore
 from border_cli.trainer.base import Trainer
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
@@ -50,7 +49,6 @@ class Assembly:
     agent: Agent
     actors: ActorManager
     evaluator: Evaluator
-    evaluation_heartbeat: Heartbeat
     post_step: PostStep
     recording: Recording
     trainer: Trainer
@@ -135,24 +133,19 @@ def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
 def assemble(
     config: RunConfig,
     *,
+    agent: Agent,
     factory: EnvFactory,
-    run_dir: Path,
-    recorders: Recorders,
-    evaluator: Evaluator | None,
+    evaluator: Evaluator,
+    recording: Recording,
+    checkpoints: Checkpoints,
     clock: Clock,
     stop: StopFlag,
-    save_state: Callable[[Mapping[str, Any], Path], None],
 ) -> Assembly:
-    """Builds everything; nothing runs yet. Large memory is allocated here."""
-    spec = factory.spec
-    agent = build_agent(config, spec)
-    heartbeat = Heartbeat("evaluation", waiting_for="its turn")
-    evaluator = evaluator or build_evaluator(config, stop=stop, heartbeat=heartbeat)
+    """Builds the rest; nothing runs yet. Large memory is allocated here."""
     replay_buffer = REPLAY_BUFFERS.build(
-        config.replay_buffer, spec=spec, rng=generator(config.seed, Branch.REPLAY_BUFFER)
+        config.replay_buffer, spec=factory.spec, rng=generator(config.seed, Branch.REPLAY_BUFFER)
     )
     actors = _build_actors(config, agent, factory, clock)
-    recording = Recording(recorders, clock)
     post_step = PostStep(
         config.trainer,
         agent=agent,
@@ -160,7 +153,7 @@ def assemble(
         actors=actors,
         evaluator=evaluator,
         evaluation_policy=evaluation_policy(config, agent),
-        checkpoints=CheckpointStore(run_dir, keep=config.checkpoint.keep, save_state=save_state),
+        checkpoints=checkpoints,
         recording=recording,
         clock=clock,
     )
@@ -178,7 +171,6 @@ def assemble(
         agent=agent,
         actors=actors,
         evaluator=evaluator,
-        evaluation_heartbeat=heartbeat,
         post_step=post_step,
         recording=recording,
         trainer=trainer,

@@ -10,16 +10,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from border_cli.assemble import Assembly, assemble, build_recorders, env_factory
+from border_cli.assemble import (
+    Assembly,
+    assemble,
+    build_agent,
+    build_evaluator,
+    build_recorders,
+    env_factory,
+)
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted, Stalled
-from border_cli.core.interfaces import ActorStats, Agent, EnvFactory, Evaluator, Recorders
+from border_cli.core.interfaces import ActorStats, Agent, Evaluator, Recorders
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import StopFlag
+from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.nn.saving import save_state
+from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.record import RunRecord, derived_seeds
 from border_cli.trainer.base import TrainerStats
+from border_cli.trainer.recording import Recording
 from border_cli.trainer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
@@ -66,12 +75,10 @@ def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
     record.write()
     assembly: Assembly | None = None
     try:
-        factory = env_factory(config)
+        heartbeat = Heartbeat("evaluation", waiting_for="its turn")
         with ExitStack() as cleanup:
-            assembly = _build(config, run_dir, options, factory, cleanup)
-            if options.on_start is not None:
-                options.on_start(_started(factory, assembly))
-            actor_stats = _train(config, assembly, options, record)
+            assembly = _build(config, run_dir, options, heartbeat, cleanup)
+            actor_stats = _train(config, assembly, heartbeat, options, record)
     except BaseException as error:
         record.content["traceback"] = "".join(traceback.format_exception(error))
         _end(record, assembly, *_status_of(error))
@@ -88,44 +95,52 @@ def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
 
 
 def _build(
-    config: RunConfig, run_dir: Path, options: Launch, factory: EnvFactory, cleanup: ExitStack
+    config: RunConfig, run_dir: Path, options: Launch, heartbeat: Heartbeat, cleanup: ExitStack
 ) -> Assembly:
+    factory = env_factory(config)
+    agent = build_agent(config, factory.spec)
+    evaluator = options.evaluator
+    if evaluator is None:
+        evaluator = build_evaluator(config, stop=options.stop, heartbeat=heartbeat)
+    cleanup.callback(evaluator.close)
+    if options.on_start is not None:  # before large memory is allocated
+        options.on_start(
+            Started(
+                spec=factory.spec,
+                device_name=agent.device_name,
+                evaluation=evaluator.describe(),
+            )
+        )
     recorders = options.recorders
     if recorders is None:
         recorders = build_recorders(config, run_dir, options.console)
-    assembly = assemble(
+    recording = Recording(recorders, options.clock)
+    cleanup.callback(recording.close)
+    return assemble(
         config,
+        agent=agent,
         factory=factory,
-        run_dir=run_dir,
-        recorders=recorders,
-        evaluator=options.evaluator,
+        evaluator=evaluator,
+        recording=recording,
+        checkpoints=CheckpointStore(run_dir, keep=config.checkpoint.keep, save_state=save_state),
         clock=options.clock,
         stop=options.stop,
-        save_state=save_state,
-    )
-    cleanup.callback(assembly.recording.close)
-    cleanup.callback(assembly.evaluator.close)
-    return assembly
-
-
-def _started(factory: EnvFactory, assembly: Assembly) -> Started:
-    return Started(
-        spec=factory.spec,
-        device_name=assembly.agent.device_name,
-        evaluation=assembly.evaluator.describe(),
     )
 
 
 def _train(
-    config: RunConfig, assembly: Assembly, options: Launch, record: RunRecord
+    config: RunConfig,
+    assembly: Assembly,
+    evaluation: Heartbeat,
+    options: Launch,
+    record: RunRecord,
 ) -> list[ActorStats]:
     def on_hung_learner(stalled: Stalled) -> None:
         _end(record, assembly, *_status_of(stalled))
         (options.on_hung_learner or _interrupt_learner)(stalled)
 
-    learner, evaluation = assembly.post_step.heartbeat, assembly.evaluation_heartbeat
     watchdog = Watchdog(
-        [learner, evaluation, *assembly.actors.heartbeats()],
+        [assembly.post_step.heartbeat, evaluation, *assembly.actors.heartbeats()],
         timeout_s=config.trainer.stall_timeout_s,
         stop=options.stop,
         clock=options.clock,

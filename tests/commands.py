@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import monotonic
 from typing import Any
 
@@ -48,8 +50,7 @@ def _status(command: Callable[[tuple[str, ...]], None], argv: tuple[str, ...]) -
     try:
         command(argv)
     except SystemExit as left:
-        assert left.code is None or isinstance(left.code, int)
-        return left.code or 0
+        return int(left.code or 0)
     return 0
 
 
@@ -90,7 +91,6 @@ def repeatable_rows(run_dir: Path) -> list[dict[str, Any]]:
 
 def process_state() -> dict[str, Any]:
     """What a command that runs in this process must leave as it was."""
-    root = logging.getLogger()
     return {
         "signals": [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)],
         "hang-up": signal.getsignal(signal.SIGHUP),
@@ -101,9 +101,34 @@ def process_state() -> dict[str, Any]:
         "arguments": list(sys.argv),
         "streams": (sys.stdout, sys.stderr),
         "logging errors": logging.raiseExceptions,
-        "log": (list(root.handlers), root.level),
-        "descriptors": sorted(os.listdir("/proc/self/fd")) if sys.platform == "linux" else None,
+        "descriptors": len(open_files()),
     }
+
+
+def logging_state() -> tuple[list[logging.Handler], int]:
+    """Handlers and level of the root logger."""
+    root = logging.getLogger()
+    return list(root.handlers), root.level
+
+
+def open_files() -> set[str]:
+    """What this process has open; nothing where the system does not tell."""
+    opened = set()
+    for each in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # the listing's own descriptor is closed by now
+            opened.add(str(each.readlink()))
+    return opened
+
+
+@contextmanager
+def full_disk(most_bytes: int) -> Iterator[None]:
+    """Within the block no file of this process can grow beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 class Command:
@@ -114,15 +139,15 @@ class Command:
 
         Not `preexec_fn`: Python 3.12 warns of it in a process with threads.
         """
+        self._output = TemporaryFile()  # a file can be read while the command goes on
         become = f"import os, resource, signal, sys; {before}; os.execv(sys.argv[1], sys.argv[1:])"
         self._process = subprocess.Popen(
             [sys.executable, "-ISc", become, sys.executable, "-m", "border_cli", *argv],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(HERE)},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=self._output,
             stderr=subprocess.STDOUT,
-            text=True,
         )
 
     def __enter__(self) -> Command:
@@ -131,8 +156,7 @@ class Command:
     def __exit__(self, *rest: object) -> None:
         self._process.kill()
         self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._output.close()
 
     def send(self, signum: int) -> None:
         """Sends a signal."""
@@ -147,9 +171,13 @@ class Command:
                 self._process.wait(0.02)
             except subprocess.TimeoutExpired:
                 continue
-            assert ready(), f"ended too early:\n{self._process.communicate()[0]}"
+            assert ready(), f"ended too early:\n{self.said_so_far()}"
 
     def ended(self) -> tuple[int, str]:
         """Waits for the end; the exit status and all that was printed."""
-        said, _ = self._process.communicate(timeout=DEADLINE_S)
-        return self._process.returncode, said
+        return self._process.wait(DEADLINE_S), self.said_so_far()
+
+    def said_so_far(self) -> str:
+        """All that was printed until now."""
+        size = os.fstat(self._output.fileno()).st_size
+        return os.pread(self._output.fileno(), size, 0).decode()

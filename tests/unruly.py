@@ -55,6 +55,7 @@ class Raises(Calm):
     """A simulator with a defect."""
 
     def go_wrong(self, answer: Answer) -> Answer:
+        del answer
         raise RuntimeError(f"the simulator exploded after {self.steps} steps")
 
 
@@ -84,7 +85,7 @@ class Blocks(Calm):
 class Unbuildable(Calm):
     """Fails in its constructor."""
 
-    def __init__(self, render_mode: str | None = None) -> None:
+    def __init__(self, **_: Any) -> None:
         raise RuntimeError("no licence for this simulator")
 
 

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,8 +48,16 @@ class Outcome:
     facts: dict[str, Any] = field(default_factory=dict)  # run.json
 
 
-def run_job(config: RunConfig, context: JobContext) -> Outcome:
-    """Runs one job to its end, whatever that is; never raises what a run can raise."""
+def run_job(
+    config: RunConfig,
+    context: JobContext,
+    on_hung: Callable[[Outcome], None] = lambda _: None,
+) -> Outcome:
+    """Runs one job to its end, whatever that is; never raises what a run can raise.
+
+    A learner that hangs never comes back: `on_hung` is called by the watchdog's thread, then the
+    process ends.
+    """
     outcome = Outcome(
         folder=context.run_dir,
         number=context.job_number,
@@ -56,22 +65,31 @@ def run_job(config: RunConfig, context: JobContext) -> Outcome:
         status=FINISHED,
     )
     console = terminal.make_console()
+
+    def leave(stalled: Stalled) -> None:
+        try:
+            _fail(outcome, stalled, config, console)
+            console.show_cursor()  # a live panel hides it
+            on_hung(outcome)
+        finally:
+            leave_now(1)
+
     with job_log(console, quiet=config.quiet):
         try:
             outcome.score = _score_of_finished(config, context)
             if math.isnan(outcome.score):
-                result = _run(config, context, console)
+                result = _run(config, context, console, leave)
                 outcome.score = _objective(config, result)
                 _say_end(console, config, context, result)
         except Exception as error:
-            _say_failure(outcome, error)
-            if not config.quiet:
-                print_closing(console, context.run_dir, _read_facts(context.run_dir))
+            _fail(outcome, error, config, console)
         outcome.facts = _read_facts(context.run_dir)
     return outcome
 
 
-def _run(config: RunConfig, context: JobContext, console: Console) -> Result:
+def _run(
+    config: RunConfig, context: JobContext, console: Console, on_hung: Callable[[Stalled], None]
+) -> Result:
     _set_aside(context.run_dir)
     write_resolved(context.run_dir, context.resolved)
     stop = StopFlag()
@@ -79,12 +97,6 @@ def _run(config: RunConfig, context: JobContext, console: Console) -> Result:
     def on_start(started: Started) -> None:
         if not config.quiet:
             print_header(console, config, context, started)
-
-    def on_hung_learner(stalled: Stalled) -> None:
-        log.error(
-            "the learner's thread hangs, nothing more can be saved: %s", type(stalled).__name__
-        )
-        leave_now(1)
 
     def on_second_signal(signum: int) -> None:
         facts = _read_facts(context.run_dir)
@@ -97,7 +109,7 @@ def _run(config: RunConfig, context: JobContext, console: Console) -> Result:
         stop=stop,
         facts={"command": context.command, "import_paths": context.import_paths},
         on_start=on_start,
-        on_hung_learner=on_hung_learner,
+        on_hung_learner=on_hung,
     )
     with stopping_on_signals(stop, on_second_signal):
         return launch(config, context.run_dir, options)
@@ -117,8 +129,16 @@ def _say_end(console: Console, config: RunConfig, context: JobContext, result: R
     print_closing(console, context.run_dir, _read_facts(context.run_dir))
 
 
+def _fail(outcome: Outcome, error: Exception, config: RunConfig, console: Console) -> None:
+    _say_failure(outcome, error)
+    outcome.facts = _read_facts(outcome.folder)
+    if not config.quiet:
+        print_closing(console, outcome.folder, outcome.facts)
+
+
 def _say_failure(outcome: Outcome, error: Exception) -> None:
-    outcome.reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    first_line = str(error).strip().partition("\n")[0]  # an assertion may say nothing
+    outcome.reason = ": ".join(filter(None, (type(error).__name__, first_line)))
     if isinstance(error, Interrupted):
         outcome.status, outcome.exit_status = "interrupted", error.exit_status
         log.warning("%s", error)
@@ -172,8 +192,6 @@ def leave_now(status: int) -> None:
     """Ends the process although a thread of it hangs."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError):
             stream.flush()
-        except OSError:
-            continue
     os._exit(status)

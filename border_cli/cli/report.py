@@ -138,7 +138,8 @@ def print_closing(console: Console, run_dir: Path, facts: Mapping[str, Any]) -> 
         if facts.get(key)
     ]
     quoted = shlex.quote(str(shown))
-    commands = [f"border-eval {quoted}"] if best else []
+    saved = (run_dir / "best", run_dir / "checkpoints" / "latest")
+    commands = [f"border-eval {quoted}"] if any(each.exists() for each in saved) else []
     if (run_dir / "tensorboard").is_dir():
         commands.append(f"tensorboard --logdir {quoted}")
     terminal.closing(console, shown, best, commands, warnings=warnings)

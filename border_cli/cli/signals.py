@@ -33,7 +33,9 @@ def stopping_on_signals(stop: StopFlag, on_second: Callable[[int], None]) -> Ite
         counted = signal.SIGTERM if signum == signal.SIGHUP else signum
         if stop.requested:
             on_second(counted)
-            _say(f"\n{SHOW_CURSOR}left at once; the last checkpoint is as it was\n")
+            if os.isatty(1):
+                _say(SHOW_CURSOR, 1)
+            _say("\nleft at once; the last checkpoint is as it was\n")
             os._exit(128 + counted)
         stop.request(Interrupted(counted))
         _say(f"\n{signal.Signals(signum).name}: stopping and saving; once more leaves at once\n")
@@ -46,9 +48,9 @@ def stopping_on_signals(stop: StopFlag, on_second: Callable[[int], None]) -> Ite
             signal.signal(signum, handler)
 
 
-def _say(text: str) -> None:
+def _say(text: str, descriptor: int = 2) -> None:
     """Straight to the terminal: a handler must not wait for a lock that its own thread holds."""
     try:
-        os.write(2, text.encode())
+        os.write(descriptor, text.encode())
     except OSError:
         return

@@ -28,23 +28,29 @@ class Jobs:
 
     def __init__(self) -> None:
         self._outcomes: list[Outcome] = []
+        self._quiet = True  # until a job is not
 
     def __call__(self, config: RunConfig, context: JobContext) -> float:
-        outcome = run_job(config, context)
+        self._quiet &= config.quiet
+        outcome = run_job(config, context, on_hung=self._take)
+        self._take(outcome)
+        return outcome.score
+
+    def _take(self, outcome: Outcome) -> None:
+        """Notes how a job ended; leaves the command where no other job can follow."""
         self._outcomes.append(outcome)
-        if context.job_number is not None:
+        if outcome.number is not None:
             self._write_csv()
-        ends = context.job_number is None or outcome.status == "interrupted"
+        ends = outcome.number is None or outcome.status == "interrupted"
         if outcome.threads_left or (ends and outcome.exit_status):
             self.finish()
             if outcome.threads_left:
                 leave_now(outcome.exit_status)
             raise SystemExit(outcome.exit_status)
-        return outcome.score
 
     def finish(self) -> int:
-        """Prints the table of a sweep; the exit status of the command."""
-        if any(each.number is not None for each in self._outcomes):
+        """Prints the table of a sweep that is not quiet; the exit status of the command."""
+        if not self._quiet and any(each.number is not None for each in self._outcomes):
             self._print_table()
         failed = [each for each in self._outcomes if each.status != FINISHED]
         return max((each.exit_status for each in failed), default=0) and 1
@@ -66,6 +72,8 @@ class Jobs:
         for name in ("job", "overrides", "status", "score", "reason"):
             table.add_column(name, overflow="fold")
         common = set.intersection(*(set(each.overrides) for each in self._outcomes))
+        if len(self._outcomes) == 1:
+            common = set()  # a sweep that ended early: nobody knows yet what was swept
         for each in self._outcomes:
             score = "-" if math.isnan(each.score) else f"{each.score:,.1f}"
             swept = " ".join(text for text in each.overrides if text not in common)

@@ -112,7 +112,7 @@ def restore_folders(parent: Path) -> None:
 
 def point_link(link: Path, target: str) -> None:
     """Makes `link` a relative symbolic link to `target`, at once."""
-    temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
+    temporary = link.with_name(f".{link.name}.tmp")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     temporary.replace(link)

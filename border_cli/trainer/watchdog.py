@@ -38,6 +38,8 @@ class Watchdog:
         clock: Clock,
         describe: Callable[[], str],
         on_hung_learner: Callable[[Stalled], None],
+        learner_grace_s: float = LEARNER_GRACE_S,
+        way_out_s: float = WAY_OUT_S,
     ) -> None:
         self._heartbeats = heartbeats
         self._timeout_s = timeout_s
@@ -45,6 +47,8 @@ class Watchdog:
         self._clock = clock
         self._describe = describe
         self._on_hung_learner = on_hung_learner
+        self._learner_grace_s = learner_grace_s
+        self._way_out_s = way_out_s
         self._ended = threading.Event()
         self._seen: dict[str, tuple[int, float]] = {}  # name -> beats, and since when
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
@@ -60,7 +64,7 @@ class Watchdog:
         trace: TracebackType | None,
     ) -> None:
         self._ended.set()
-        self._thread.join(LEARNER_GRACE_S)
+        self._thread.join(self._learner_grace_s)
 
     def _run(self) -> None:
         while not self._ended.wait(min(1.0, self._timeout_s / 4)):
@@ -75,10 +79,10 @@ class Watchdog:
 
     def _ends(self) -> bool:
         """Whether the learner leaves the block, now that it is asked to."""
-        if self._ended.wait(LEARNER_GRACE_S):
+        if self._ended.wait(self._learner_grace_s):
             return True
         # What else it may be at, such as a save, may last as long as any step.
-        return self._stop.noticed and self._ended.wait(self._timeout_s + WAY_OUT_S)
+        return self._stop.noticed and self._ended.wait(self._timeout_s + self._way_out_s)
 
     def look(self) -> Stalled | None:
         """One look at everybody; the error if somebody hangs."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from commands import QUICK, Command, facts_of, train_status
+from commands import Command, facts_of, full_disk, train_status
 
 from border_cli.registry import GROUPS, register_builtin
 from border_cli.run.checkpoint import steps_saved
 
 Capture = pytest.CaptureFixture[str]
-Refusal = Callable[..., str]
 
 SMALL = (
     "imports=[unruly]",
@@ -53,13 +53,6 @@ AGENTS.register("bad", BadConfig, "bad_agent:Bad")
 """
 
 
-@pytest.fixture(params=[SMALL, SERIAL], ids=["thread", "serial"])
-def small(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """Settings of a small run, once with threads and once without."""
-    settings: tuple[str, ...] = request.param
-    return settings
-
-
 @pytest.fixture
 def bad_agent(folder: Path) -> Iterator[None]:
     """A plug-in of the user; the registry is as before afterwards."""
@@ -75,6 +68,7 @@ def bad_agent(folder: Path) -> Iterator[None]:
     sys.modules.pop("bad_agent", None)
 
 
+@pytest.mark.parametrize("small", [SMALL, SERIAL], ids=["thread", "serial"])
 def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
     folder: Path, small: tuple[str, ...], capsys: Capture
 ) -> None:
@@ -96,9 +90,9 @@ def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
 
 
 def test_an_env_that_fails_again_is_reported_by_its_first_failure(
-    folder: Path, small: tuple[str, ...], capsys: Capture
+    folder: Path, capsys: Capture
 ) -> None:
-    restarts = [each for each in small if "max_restarts" not in each]
+    restarts = [each for each in SMALL if "max_restarts" not in each]
     argv = (*restarts, "actor_manager.max_restarts=1", "env.id=Raises-v0", "env.kwargs.at=70")
     assert train_status(*argv) == 1
     said = capsys.readouterr().out
@@ -108,7 +102,7 @@ def test_an_env_that_fails_again_is_reported_by_its_first_failure(
 
 
 def test_an_env_that_cannot_be_built_ends_the_run(folder: Path, capsys: Capture) -> None:
-    assert train_status(*SMALL, "env.id=Unbuildable-v0") == 1
+    assert train_status(*SMALL, "env.id=Unbuildable-v0", "recorder=none") == 1
     said = capsys.readouterr().out
     assert "error: the run failed: RuntimeError: no licence for this simulator" in said
     assert 'raise RuntimeError("no licence for this simulator")' in said
@@ -118,9 +112,9 @@ def test_an_env_that_cannot_be_built_ends_the_run(folder: Path, capsys: Capture)
     assert not (folder / "run" / "checkpoints").exists()
 
 
-@pytest.mark.parametrize("message", ["my update is wrong", ""])
+@pytest.mark.parametrize(("small", "message"), [(SMALL, "my update is wrong"), (SERIAL, "")])
 def test_an_update_that_raises_ends_the_run(
-    folder: Path, small: tuple[str, ...], capsys: Capture, bad_agent: None, message: str
+    folder: Path, capsys: Capture, bad_agent: None, small: tuple[str, ...], message: str
 ) -> None:
     assert bad_agent is None
     imports = "imports=[unruly,bad_agent]"
@@ -137,9 +131,9 @@ def test_an_update_that_raises_ends_the_run(
 
 
 def test_a_nan_observation_is_named_with_its_actor_and_sample(
-    folder: Path, small: tuple[str, ...], capsys: Capture
+    folder: Path, capsys: Capture
 ) -> None:
-    argv = (*small, "env.id=Undefined-v0", "env.kwargs.at=100", "actor_manager.num_actors=1")
+    argv = (*SMALL, "env.id=Undefined-v0", "env.kwargs.at=100", "actor_manager.num_actors=1")
     assert train_status(*argv, "trainer.save_interval=10") == 1
     said = capsys.readouterr().out
     assert "error: next observation of actor 0, its sample 100 (optimisation step" in said
@@ -153,10 +147,8 @@ def test_a_nan_observation_is_named_with_its_actor_and_sample(
     assert last == facts["opt_steps"] - facts["opt_steps"] % 10
 
 
-def test_a_loss_that_is_not_finite_is_never_saved(
-    folder: Path, small: tuple[str, ...], capsys: Capture
-) -> None:
-    assert train_status(*small, "env.id=Generous-v0", "agent.loss=mse") == 1
+def test_a_loss_that_is_not_finite_is_never_saved(folder: Path, capsys: Capture) -> None:
+    assert train_status(*SERIAL, "env.id=Generous-v0", "agent.loss=mse") == 1
     said = capsys.readouterr().out
     assert "error: train/loss is inf at optimisation step 1" in said
     assert facts_of(folder / "run")["status"] == "failed"
@@ -185,46 +177,60 @@ def test_what_only_the_components_can_refuse_leaves_no_folder(
 
 
 BLOCKED = {
-    "thread": (SMALL, "env.kwargs.at=60"),
-    "serial": (SERIAL, "env.kwargs.at=60"),
-    "evaluation": ((*SMALL, "trainer.eval_interval=10"), "+evaluator.env.kwargs.at=5"),
+    "thread": (*SMALL, "env.kwargs.at=60"),
+    "serial": (*SERIAL, "env.kwargs.at=60"),
+    "evaluation": (*SMALL, "trainer.eval_interval=10", "+evaluator.env.kwargs.at=5"),
 }
+
+
+@pytest.fixture(scope="module")
+def blocked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, int, str]]:
+    """Folder, exit status and output of each run that blocks; they wait side by side."""
+    ended = {}
+    with ExitStack() as stack:
+        started = {}
+        for who, argv in BLOCKED.items():
+            folder = tmp_path_factory.mktemp(who)
+            more = ("env.id=Blocks-v0", "trainer.stall_timeout_s=1")
+            started[who] = folder, stack.enter_context(Command(folder, *argv, *more))
+        for who, (folder, run) in started.items():
+            ended[who] = folder, *run.ended()
+    return ended
 
 
 @pytest.mark.parametrize("who", BLOCKED)
 def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
-    tmp_path: Path, who: str
+    blocked: dict[str, tuple[Path, int, str]], who: str
 ) -> None:
-    settings, at = BLOCKED[who]
-    with Command(tmp_path, *settings, "env.id=Blocks-v0", at, "trainer.stall_timeout_s=1") as run:
-        status, said = run.ended()
+    folder, status, said = blocked[who]
     assert status == 1, said
     assert "no step for 1 s (trainer.stall_timeout_s): " in said
     assert "THE LINE THAT BLOCKS" in said
-    facts = facts_of(tmp_path / "run")
+    facts = facts_of(folder / "run")
     assert facts["status"] == "failed"
     assert facts["exit_reason"].startswith("Stalled: no step for 1 s")
-    assert bool(steps_saved(tmp_path / "run")) == (who == "thread")
-    assert "run directory  run" in said
+    assert bool(steps_saved(folder / "run")) == (who == "thread")  # else the learner itself hangs
+    assert said.splitlines()[-1].endswith(" tensorboard --logdir run")
 
 
-def test_a_full_disk_does_not_end_a_run(tmp_path: Path) -> None:
-    """A limit on the size of each file stands in for the disk."""
-    (tmp_path / "metrics").mkdir()
-    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))"
-    argv = ("env=cartpole", *SMALL, "trainer.max_opt_steps=400", "trainer.record_interval=5")
-    more = ("trainer.save_interval=100", "agent.hidden=[64,64]", "quiet=false")
-    with Command(tmp_path, *argv, *more, before=limit) as run:
-        status, said = run.ended()
-    assert status == 0, said
-    assert "error: a checkpoint could not be written" in said
-    assert "error: JsonlRecorder could not write" in said
-    facts = facts_of(tmp_path / "run")
-    assert (facts["status"], facts["opt_steps"]) == ("done", 400)
-    assert facts["save_failures"] >= 5
-    assert facts["recorder_failures"] >= 1
-    closing = said[said.rindex("warning: ") - 200 :]
-    assert f"{facts['save_failures']} times a checkpoint could not be written" in closing
-    assert f"{facts['recorder_failures']} times a recorder could not write" in closing
-    assert steps_saved(tmp_path / "run") == []
-    assert not list((tmp_path / "run").rglob("*.partial"))
+def test_a_full_disk_does_not_end_a_run(folder: Path, capsys: Capture) -> None:
+    argv = ("env.id=Calm-v0", *SERIAL, "trainer.max_opt_steps=100", "trainer.record_interval=2")
+    with full_disk(8_000):
+        assert train_status(*argv, "trainer.save_interval=20", "agent.hidden=[64,64]") == 0
+    said = capsys.readouterr().out
+    first, last = said.split("run directory  ", 1)[1].split("run directory  ")
+    assert "error: a checkpoint could not be written ([Errno 27] File too large)" in first
+    assert "error: JsonlRecorder could not write ([Errno 27] File too large)" in first
+    facts = facts_of(folder / "run")
+    assert (facts["status"], facts["opt_steps"]) == ("done", 100)
+    # at 20, 40, …, 100, the best model of the only evaluation, and once more at the end
+    assert facts["save_failures"] == 7
+    assert facts["recorder_failures"] > 20
+    warned = [line for line in first.splitlines() if line.startswith("warning: ")]
+    assert warned == [
+        "warning: 7 times a checkpoint could not be written",
+        f"warning: {facts['recorder_failures']} times a recorder could not write",
+    ]
+    assert "border-eval" not in last  # there is no model to evaluate
+    assert steps_saved(folder / "run") == []
+    assert not list((folder / "run" / "checkpoints").iterdir())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,9 @@ Capture = pytest.CaptureFixture[str]
 TYPED = (
     "env=cartpole",
     "actor_manager=serial",
+    "actor_manager.n_buffer=20",
+    "trainer.samples_per_opt_step=1",
+    "trainer.stop_at_score=null",
     "trainer.max_opt_steps=250",
     "trainer.warmup_period=50",
     "trainer.eval_interval=100",
@@ -38,13 +40,13 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """One run for all tests that only look at what it left."""
     folder = tmp_path_factory.mktemp("job")
     with commands.isolated(folder) as patch, (folder / "said").open("w") as out:
         patch.setattr("sys.stdout", out)
         assert train_status(*TYPED, "run_dir=run") == 0
-    yield Ran(folder, folder / "run", (folder / "said").read_text())
+    return Ran(folder, folder / "run", (folder / "said").read_text())
 
 
 def test_run_json_tells_what_was_run_and_how_it_ended(ran: Ran) -> None:
@@ -53,22 +55,18 @@ def test_run_json_tells_what_was_run_and_how_it_ended(ran: Ran) -> None:
     assert facts["command"] == ["border-train", *TYPED, "run_dir=run"]
     assert facts["import_paths"] == [str(ran.folder)]
     assert facts["versions"]["border-cli"] == __version__
-    assert facts["versions"]["torch"] == torch.__version__.partition("+")[0] + (
-        "+" + torch.__version__.partition("+")[2] if "+" in torch.__version__ else ""
-    )
+    assert facts["versions"]["torch"] == torch.__version__
     assert facts["seeds"]["seed"] == 5
     assert len(set(facts["seeds"]["actor_envs"])) == 2
     assert facts["opt_steps"] == 250
-    # paced: 50 samples of warm-up and one per update, at most the slack of 2 x 100 ahead
-    assert 300 <= facts["samples_total"] <= 500
+    # paced: 50 samples of warm-up and one per update, at most the slack of 2 x 20 ahead
+    assert 300 <= facts["samples_total"] <= 340
     assert facts["env_steps"] >= facts["samples_total"]
     assert (facts["save_failures"], facts["recorder_failures"]) == (0, 0)
     assert facts["started"] <= facts["ended"]
 
 
-def test_what_is_shown_beforehand_is_what_is_saved(
-    ran: Ran, folder: Path, capsys: Capture
-) -> None:
+def test_what_is_shown_beforehand_is_what_is_saved(ran: Ran, folder: Path, capsys: Capture) -> None:
     assert folder
     assert train_status("--cfg", "job", "--resolve", *TYPED, "run_dir=run") == 0
     saved = (ran.run_dir / ".hydra" / "resolved.yaml").read_bytes()
@@ -130,7 +128,7 @@ def test_the_header_says_what_is_about_to_run(ran: Ran) -> None:
     assert "agent=dqn" in header
     assert "conf/tuned/dqn_cartpole.yaml" in header
     assert "async, 1 samples per update, until 250 opt steps" in header
-    assert "2 x 1 env, serial, n_buffer 100; repeats to the bit on a CPU" in header
+    assert "2 x 1 env, serial, n_buffer 20; repeats to the bit on a CPU" in header
     assert "2 episodes, cut at 500 env steps (env)" in header
     assert str(ran.run_dir) in header
 
@@ -164,14 +162,12 @@ def test_the_header_names_a_file_of_the_user_that_wins_over_ours(
     mine.parent.mkdir(parents=True)
     mine.write_text("defaults: [/schema/agent/dqn@_here_, _self_]\ngamma: 0.5\n")
     assert train_status("env.id=CartPole-v1", *QUICK, "-cd", "conf", "run_dir=run") == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["agent", "dqn", "from", str(mine)] in lines
-    assert ["tuned", "values", *"none: no file for this agent and env".split()] in lines
+    said = capsys.readouterr().out
+    assert f"\nagent          dqn from {mine}\n" in said
+    assert "\ntuned values   none: no file for this agent and env\n" in said
 
 
-def test_the_header_says_that_sync_steps_the_actors_in_turn(
-    folder: Path, capsys: Capture
-) -> None:
+def test_the_header_says_that_sync_steps_the_actors_in_turn(folder: Path, capsys: Capture) -> None:
     assert folder
     assert train_status("env=cartpole", *QUICK, "trainer=sync", "run_dir=run") == 0
     said = capsys.readouterr().out
@@ -183,7 +179,12 @@ def test_a_run_leaves_the_process_as_it_was(folder: Path) -> None:
     assert train_status("env=cartpole", *QUICK, "run_dir=first", "quiet=true") == 0  # imports
     before = commands.process_state()
     assert train_status("env=cartpole", *QUICK, "run_dir=second", "quiet=true") == 0
-    after = commands.process_state()
-    assert {name: after[name] for name in after if name != "log"} == {
-        name: before[name] for name in before if name != "log"
-    }
+    assert commands.process_state() == before
+
+
+@pytest.mark.xfail(strict=True, reason="Hydra's log of the last job stays open")
+def test_a_run_leaves_logging_as_it_was(folder: Path) -> None:
+    before = commands.logging_state()
+    assert train_status("env=cartpole", *QUICK, "run_dir=run", "quiet=true") == 0
+    assert commands.logging_state() == before
+    assert not [each for each in commands.open_files() if str(folder) in each]

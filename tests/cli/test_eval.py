@@ -1,0 +1,226 @@
+"""`border-eval`: the saved models of a run, judged again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import commands
+import pytest
+import unruly
+from commands import QUICK, eval_status, facts_of, train_status
+
+Capture = pytest.CaptureFixture[str]
+
+LAST_LINE = r"mean (-?\d+\.\d\d) std (\d+\.\d\d) min (\S+) max (\S+) episodes (\d+)"
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose best model is not its latest."""
+    folder = tmp_path_factory.mktemp("eval")
+    with commands.isolated(folder):
+        status = train_status(
+            "env=cartpole",
+            "actor_manager=serial",
+            "trainer.max_opt_steps=160",
+            "trainer.stop_at_score=null",
+            "trainer.warmup_period=50",
+            "trainer.eval_interval=20",
+            "trainer.save_interval=80",
+            "agent.hidden=[8]",
+            "evaluator.num_episodes=3",
+            "recorder=none",
+            "quiet=true",
+            "run_dir=run",
+        )
+    assert status == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def copied(run_dir: Path, folder: Path) -> Path:
+    """A copy of the run that a test may damage."""
+    shutil.copytree(run_dir, folder / "copy", symlinks=True)
+    return folder / "copy"
+
+
+@pytest.fixture
+def judged(folder: Path, capsys: Capture) -> Any:
+    """Evaluates in another folder than the run's; the object that `--json` prints."""
+    assert folder
+
+    def _judged(*argv: object) -> dict[str, Any]:
+        assert eval_status(*map(str, argv), "--json") == 0
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return document
+
+    return _judged
+
+
+def test_without_a_seed_the_recorded_best_score_comes_again(run_dir: Path, judged: Any) -> None:
+    facts = facts_of(run_dir)
+    found = judged(run_dir)
+    assert found["mean"] == facts["best_score"]
+    assert (found["checkpoint"], found["seed"], found["episodes"]) == ("best", None, 3)
+    recorded = json.loads((run_dir / "best" / "score.json").read_text())
+    assert found["returns"] == recorded["returns"]
+    assert found["lengths"] == recorded["lengths"]
+
+
+def test_a_seed_means_fresh_episodes_that_repeat(run_dir: Path, judged: Any) -> None:
+    fresh = judged(run_dir, "seed=7", "episodes=5")
+    assert len(fresh["returns"]) == 5
+    assert judged("episodes=5", run_dir, "seed=7") == fresh
+    assert judged(run_dir, "seed=8", "episodes=5")["returns"] != fresh["returns"]
+    assert judged(run_dir, "seed=7", "episodes=2")["returns"] == fresh["returns"][:2]
+
+
+def test_other_checkpoints_can_be_chosen(run_dir: Path, judged: Any, capsys: Capture) -> None:
+    latest = judged(run_dir, "checkpoint=latest")
+    assert latest["mean"] == facts_of(run_dir)["final_score"]
+    assert judged(run_dir, "checkpoint=160")["returns"] == latest["returns"]
+    assert eval_status(str(run_dir), "checkpoint=80") == 0
+    assert "   80 at 80 opt steps   the run's evaluation seeds\n" in capsys.readouterr().out
+
+
+def test_the_last_line_says_the_same_as_json(run_dir: Path, judged: Any, capsys: Capture) -> None:
+    found = judged(run_dir, "seed=3", "episodes=4")
+    assert eval_status(str(run_dir), "seed=3", "episodes=4") == 0
+    lines = capsys.readouterr().out.splitlines()
+    figures = re.fullmatch(LAST_LINE, lines[-1])
+    assert figures is not None, lines[-1]
+    returns = found["returns"]
+    mean = sum(returns) / 4
+    deviation = (sum((each - mean) ** 2 for each in returns) / 4) ** 0.5
+    assert figures.groups() == (
+        f"{mean:.2f}",
+        f"{deviation:.2f}",
+        f"{min(returns):g}",
+        f"{max(returns):g}",
+        "4",
+    )
+    assert (found["mean"], found["min"], found["max"]) == (mean, min(returns), max(returns))
+    assert found["std"] == pytest.approx(deviation, rel=1e-12)
+    rows = [line.split() for line in lines if re.match(r" *\d+ ", line)]
+    assert [float(row[1]) for row in rows] == returns
+
+
+def test_without_a_best_model_the_latest_is_taken_and_said(copied: Path, capsys: Capture) -> None:
+    (copied / "best").unlink()
+    assert eval_status(str(copied)) == 0
+    out, err = capsys.readouterr()
+    assert err == f"border-eval: {copied} has no best model; taking the latest\n"
+    assert "latest at 160 opt steps" in out
+
+
+def test_a_run_can_be_judged_while_it_goes_on(copied: Path, judged: Any) -> None:
+    facts = facts_of(copied) | {"status": "running", "ended": None}
+    (copied / "run.json").write_text(json.dumps(facts))
+    before = {each: each.stat().st_mtime_ns for each in copied.rglob("*")}
+    assert judged(copied)["mean"] == facts["best_score"]
+    assert {each: each.stat().st_mtime_ns for each in copied.rglob("*")} == before
+
+
+def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> None:
+    model = (copied / "best").resolve() / "agent.pt"
+    content = bytearray(model.read_bytes())
+    content[len(content) // 2] ^= 1
+    model.write_bytes(content)
+    assert eval_status(str(copied)) == 2
+    assert f"border-eval: {model} is damaged" in capsys.readouterr().err
+    model.unlink()
+    assert eval_status(str(copied)) == 2
+    assert f"border-eval: {model} is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["nowhere"], "nowhere is no folder"),
+        (["."], ". has no checkpoint latest. There: none"),
+        (["RUN", "checkpoint=70"], "has no checkpoint 70. There: best, 80, 160"),
+        (["RUN", "checkpoint=first"], "must be best, latest or a step, got 'first'"),
+        (["RUN", "episods=3"], "episods is no setting; did you mean 'episodes'?"),
+        (["RUN", "episodes=0"], "episodes must be a whole number of at least 1, got '0'"),
+        (["RUN", "seed=x"], "seed must be a whole number of at least 0, got 'x'"),
+        (["RUN", "render=rgb"], "render must be human, got 'rgb'"),
+        (["RUN", "--jsn"], "--jsn is no option"),
+        (["RUN", "RUN"], "give one run directory, got 2"),
+        (["seed=1"], "give one run directory, got 0"),
+    ],
+)
+def test_what_is_not_understood_is_refused(
+    run_dir: Path, folder: Path, capsys: Capture, argv: list[str], said: str
+) -> None:
+    assert folder
+    assert eval_status(*(str(run_dir) if each == "RUN" else each for each in argv)) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("border-eval: ")
+    assert said in err
+    assert out == ""
+
+
+def test_help_and_version_need_no_run(folder: Path, capsys: Capture) -> None:
+    assert folder
+    assert eval_status("--help") == 0
+    assert "RUN_DIR" in capsys.readouterr().out
+    assert eval_status("--version") == 0
+    assert capsys.readouterr().out.startswith("border_cli ")
+    assert eval_status() == 2
+
+
+def test_a_plug_in_of_the_run_is_found_from_another_folder(tmp_path: Path, capsys: Capture) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    project.mkdir()
+    elsewhere.mkdir()
+    (project / "own_env.py").write_text(
+        "import gymnasium, unruly\n"
+        "class Own(unruly.Calm): pass\n"
+        "gymnasium.register('Own-v0', Own)\n"
+    )
+    with commands.isolated(project):
+        own = ("imports=[own_env]", "env.id=Own-v0", "run_dir=run", "recorder=none")
+        assert train_status(*own, *QUICK, "quiet=true") == 0
+    unruly.gym.registry.pop("Own-v0")
+    sys.modules.pop("own_env")
+    with commands.isolated(elsewhere):
+        assert "own_env" not in sys.modules
+        assert eval_status("../project/run", "episodes=2") == 0
+        sys.modules.pop("own_env")
+    unruly.gym.registry.pop("Own-v0")
+    # reward 1 for each of 20 steps
+    assert capsys.readouterr().out.endswith("mean 20.00 std 0.00 min 20 max 20 episodes 2\n")
+
+
+def test_shown_episodes_are_those_of_the_evaluation_one_after_another(
+    folder: Path, capsys: Capture
+) -> None:
+    own = ("imports=[unruly]", "env.id=Shows-v0", "run_dir=run", "recorder=none")
+    assert train_status(*own, *QUICK, "quiet=true") == 0
+    assert (unruly.Shows.drawn, unruly.Shows.opened) == (0, [])
+    try:
+        assert eval_status("run", "render=human", "episodes=3", "--json") == 0
+        assert unruly.Shows.drawn == 3 * unruly.EPISODE_STEPS
+        assert len(set(unruly.Shows.opened)) == 3
+    finally:
+        unruly.Shows.drawn, unruly.Shows.opened = 0, []
+    shown = json.loads(capsys.readouterr().out)
+    assert eval_status("run", "episodes=3", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == shown
+    assert facts_of(folder / "run")["best_score"] == shown["mean"]
+
+
+def test_an_evaluation_leaves_the_process_as_it_was(
+    run_dir: Path, folder: Path, capsys: Capture
+) -> None:
+    assert folder
+    assert eval_status(str(run_dir), "--json") == 0  # imports
+    before = commands.process_state()
+    assert eval_status(str(run_dir)) == 0
+    assert commands.process_state() == before
+    assert capsys.readouterr().err == ""

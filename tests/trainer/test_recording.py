@@ -1,0 +1,114 @@
+"""The recorders of a run as one."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+
+import pytest
+from fakes import FakeClock, ListRecorder
+
+from border_cli.core.interfaces import Progress, RecordStep
+from border_cli.trainer.recording import SHOW_EVERY_S, Recording
+
+STEP = RecordStep(opt_steps=10, env_steps=20, time_s=1.0)
+
+
+def full() -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def broken() -> None:
+    raise ZeroDivisionError("a mistake in a recorder")
+
+
+class Fragile(ListRecorder):
+    """Whatever it is told fails in its own way, and is counted."""
+
+    def __init__(self, fail: Callable[[], None]) -> None:
+        super().__init__(fail)
+        self.closings = 0
+
+    def show(self, progress: Progress) -> None:
+        self._fail()
+        super().show(progress)
+
+    def flush(self) -> None:
+        self._fail()
+
+    def close(self) -> None:
+        self.closings += 1
+        self._fail()
+
+
+def progress() -> Progress:
+    return Progress(step=STEP, phase="learning", samples_total=0, gauges={})
+
+
+def test_a_row_reaches_every_recorder_although_the_first_cannot_write() -> None:
+    other = ListRecorder()
+    recording = Recording([Fragile(full), other], FakeClock())
+    recording.write(STEP, {"train/loss": 0.5}, final=True)
+    recording.show(progress())
+    recording.flush()
+    recording.close()
+    assert other.rows == [(STEP, {"train/loss": 0.5}, True)]
+    assert len(other.shown) == 1
+    assert other.closed
+    assert recording.failures == 4
+
+
+def test_a_failure_is_said_at_once_and_then_every_hundredth_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    recording = Recording([Fragile(full)], FakeClock())
+    with caplog.at_level(logging.ERROR):
+        for _ in range(200):
+            recording.write(STEP, {})
+    assert [record.getMessage() for record in caplog.records] == [
+        "Fragile could not write ([Errno 28] No space left on device); training goes on, "
+        f"{count} failures so far"
+        for count in (1, 100, 200)
+    ]
+    assert recording.failures == 200
+
+
+def test_the_first_failure_of_each_recorder_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    class Other(Fragile):
+        pass
+
+    recording = Recording([Fragile(full), Other(full)], FakeClock())
+    with caplog.at_level(logging.ERROR):
+        recording.write(STEP, {})
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["Fragile", "Other"]
+    assert recording.failures == 2
+
+
+def test_a_mistake_in_a_recorder_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError, match="a mistake in a recorder"):
+        Recording([Fragile(broken)], FakeClock()).write(STEP, {})
+
+
+def test_every_recorder_is_closed_also_after_a_mistake_in_one() -> None:
+    first, other = Fragile(broken), ListRecorder()
+    with pytest.raises(ZeroDivisionError, match="a mistake in a recorder"):
+        Recording([first, other], FakeClock()).close()
+    assert (first.closings, other.closed) == (1, True)
+
+
+def test_watchers_hear_again_after_a_while() -> None:
+    clock, watcher = FakeClock(), ListRecorder()
+    recording = Recording([watcher], clock)
+    assert recording.due()
+    recording.show(progress())
+    assert not recording.due()
+    clock.time_s += SHOW_EVERY_S
+    assert recording.due()
+
+
+def test_the_newest_value_of_every_metric_is_kept() -> None:
+    recording = Recording([], FakeClock())
+    recording.write(STEP, {"eval/return": 1.0, "train/loss": 0.5})
+    recording.write(STEP, {"train/loss": 0.25})
+    assert recording.newest == {"eval/return": 1.0, "train/loss": 0.25}

@@ -1,0 +1,72 @@
+"""What updates report is read late, checked, and averaged."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from border_cli.core.errors import NotFinite
+from border_cli.trainer.update_log import LOOK_EVERY, UpdateLog
+
+
+class Late:
+    """A number on a device: reading it is counted."""
+
+    reads = 0
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    def __float__(self) -> float:
+        Late.reads += 1
+        return self._value
+
+
+def test_means_are_those_since_the_last_call() -> None:
+    log = UpdateLog()
+    log.add(1, {"loss": 1.0, "q_mean": 3.0})
+    log.add(2, {"loss": 2.0, "q_mean": 5.0})
+    assert log.means() == {"train/loss": 1.5, "train/q_mean": 4.0}
+    log.add(3, {"loss": 9.0})
+    assert log.means() == {"train/loss": 9.0}
+    assert log.means() == {}
+
+
+def test_nothing_is_read_before_it_is_needed() -> None:
+    log, before = UpdateLog(), Late.reads
+    for step in range(1, LOOK_EVERY):
+        log.add(step, {"loss": Late(1.0)})
+    assert Late.reads == before
+    log.add(LOOK_EVERY, {"loss": Late(1.0)})
+    assert Late.reads == before + LOOK_EVERY
+    log.check()
+    assert Late.reads == before + LOOK_EVERY
+    assert log.means() == {"train/loss": 1.0}
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_the_first_bad_quantity_is_named_with_its_own_step(bad: float) -> None:
+    log = UpdateLog()
+    log.add(1_233, {"loss": 1.0, "grad_norm": 1.0})
+    log.add(1_234, {"loss": 1.0, "grad_norm": bad})
+    log.add(1_235, {"loss": bad, "grad_norm": bad})
+    with pytest.raises(NotFinite, match=rf"^train/grad_norm is {bad} at optimisation step 1,234;"):
+        log.check()
+
+
+def test_a_bad_quantity_is_found_again_at_every_look() -> None:
+    log = UpdateLog()
+    log.add(1, {"loss": math.nan})
+    for look in (log.check, log.means):
+        with pytest.raises(NotFinite, match="optimisation step 1;"):
+            look()
+
+
+def test_a_bad_quantity_is_found_without_anybody_looking() -> None:
+    log = UpdateLog()
+    log.add(1, {"loss": math.nan})
+    for step in range(2, LOOK_EVERY):
+        log.add(step, {"loss": 1.0})
+    with pytest.raises(NotFinite, match="optimisation step 1;"):
+        log.add(LOOK_EVERY, {"loss": 1.0})

@@ -1,0 +1,359 @@
+"""The watchdog names the part that hangs, and nobody else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import pytest
+from fakes import CountingEnv, FakeClock, ListRecorder, ScriptedEvaluator
+from managers import Built, snapshot
+from trainers import BuiltTrainer
+
+from border_cli.actor_manager.thread import ThreadActorManager
+from border_cli.core.clock import MonotonicClock
+from border_cli.core.errors import Interrupted, Stalled
+from border_cli.core.interfaces import Evaluation, Policy, Progress
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.trainer.watchdog import Watchdog
+
+TIMEOUT_S = 60.0
+
+
+class Case:
+    """A watchdog over three parts whose time stands still until `pass_s` lets it pass."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.learner = Heartbeat("learner")
+        self.actor = Heartbeat("actor 0")
+        self.evaluation = Heartbeat("evaluation", waiting_for="its turn")
+        self.watchdog = Watchdog(
+            [self.learner, self.evaluation, self.actor],
+            timeout_s=TIMEOUT_S,
+            stop=StopFlag(),
+            clock=self.clock,
+            describe=lambda: "async/queue_fill 0.25; 1,234 samples",
+            on_hung_learner=lambda _: None,
+        )
+        self.look()
+
+    def look(self) -> Stalled | None:
+        return self.watchdog.look()
+
+    def pass_s(self, seconds: float) -> Stalled | None:
+        self.clock.time_s += seconds
+        return self.look()
+
+    def blamed(self, seconds: float) -> str | None:
+        """Whom the first line of the report names."""
+        stalled = self.pass_s(seconds)
+        return str(stalled).splitlines()[0].partition("): ")[2] if stalled else None
+
+
+@contextmanager
+def blocked(heartbeat: Heartbeat) -> Iterator[None]:
+    """A thread of the part that stands still inside the block."""
+    entered, release = threading.Event(), threading.Event()
+
+    def stand_still() -> None:
+        heartbeat.claim()
+        entered.set()
+        release.wait(30)  # the line that blocks
+
+    thread = threading.Thread(target=stand_still, name="a thread of somebody")
+    thread.start()
+    assert entered.wait(5)
+    try:
+        yield
+    finally:
+        release.set()
+        thread.join()
+
+
+def test_a_part_without_a_step_is_named_once_the_timeout_has_passed() -> None:
+    case = Case()
+    case.learner.beat()
+    assert case.pass_s(30) is None
+    case.learner.beat()
+    assert case.pass_s(29.9) is None
+    case.learner.beat()
+    assert case.blamed(0.1) == "actor 0"
+
+
+def test_the_report_shows_the_stack_of_the_guilty_first_with_the_line_that_blocks() -> None:
+    case = Case()
+    with blocked(case.actor):
+        case.learner.beat()
+        assert case.pass_s(30) is None
+        case.learner.beat()
+        report = str(case.pass_s(30))
+    assert report.startswith("no step for 60 s (trainer.stall_timeout_s): actor 0\nactor 0 is here")
+    shown = report.partition("actor 0 is here:\n")[2].partition("learner: ")[0]
+    assert "stand_still" in shown
+    assert "release.wait(30)  # the line that blocks" in shown
+
+
+def test_the_report_says_what_everybody_does_and_how_full_the_queues_are() -> None:
+    case = Case()
+    case.learner.beats = 4_000
+    case.learner.waiting_for = "samples"
+    case.pass_s(0)
+    report = str(case.pass_s(60)).splitlines()
+    assert "learner: 4,000 steps, waits for samples" in report
+    assert "evaluation: 0 steps, waits for its turn" in report
+    assert "actor 0: 0 steps, works" in report
+    assert "async/queue_fill 0.25; 1,234 samples" in report
+
+
+def test_the_stacks_of_all_other_threads_follow_once_each() -> None:
+    case = Case()
+    with blocked(case.actor), blocked(Heartbeat("somebody else")):
+        report = str(case.pass_s(60))
+    assert report.count("release.wait(30)") == 2
+    assert report.count("thread a thread of somebody:") == 1  # the other one is the actor's
+    assert "thread MainThread:" in report
+
+
+def test_two_parts_in_one_thread_share_a_stack() -> None:
+    case = Case()
+    case.learner.claim()
+    case.actor.claim()
+    report = str(case.pass_s(60))
+    assert report.startswith("no step for 60 s (trainer.stall_timeout_s): learner, actor 0\n")
+    assert report.count("in test_two_parts_in_one_thread_share_a_stack") == 1
+
+
+def test_who_waits_for_another_is_not_blamed_however_long_it_takes() -> None:
+    case = Case()
+    case.actor.waiting_for = "room in the channel"
+    for _ in range(100):
+        case.learner.beat()
+        assert case.pass_s(59) is None
+
+
+def test_a_wait_that_ends_starts_a_new_count() -> None:
+    case = Case()
+    with case.actor.waiting("room in the channel"):
+        case.learner.beat()
+        assert case.pass_s(50) is None
+        case.learner.beat()
+        assert case.pass_s(50) is None
+    case.learner.beat()
+    assert case.pass_s(59) is None  # first seen at work now
+    case.learner.beat()
+    assert case.pass_s(59) is None
+    case.learner.beat()
+    assert case.blamed(1) == "actor 0"
+
+
+def test_when_all_wait_and_nothing_moves_all_are_named() -> None:
+    case = Case()
+    case.learner.waiting_for = "samples"
+    case.actor.waiting_for = "the learner's permission"
+    case.pass_s(0)
+    assert case.pass_s(59.9) is None
+    assert case.blamed(0.1) == "learner, evaluation, actor 0"
+
+
+def test_when_all_wait_and_one_of_them_moves_nobody_is_named() -> None:
+    case = Case()
+    case.learner.waiting_for = "samples"
+    for _ in range(10):
+        with case.actor.waiting("the learner's permission"):
+            assert case.pass_s(59) is None
+
+
+def test_an_evaluation_that_hangs_is_named_and_the_learner_that_waits_for_it_is_not() -> None:
+    case = Case()
+    case.actor.waiting_for = "room in the channel"
+    with case.learner.waiting("the evaluation"), case.evaluation.working():
+        case.pass_s(0)
+        assert case.blamed(60) == "evaluation"
+
+
+def test_an_evaluation_whose_turn_it_is_not_is_never_named() -> None:
+    case = Case()
+    for _ in range(5):
+        case.learner.beat()
+        case.actor.beat()
+        assert case.pass_s(59) is None
+    with case.evaluation.working():
+        case.learner.beat()
+        case.actor.beat()
+        assert case.look() is None  # however long it had been idle
+
+
+def test_a_learner_that_hangs_is_named() -> None:
+    case = Case()
+    case.learner.claim()
+    case.actor.waiting_for = "room in the channel"
+    assert case.blamed(60) == "learner"
+
+
+# With real threads ---------------------------------------------------------------------------
+
+
+def watch(
+    built: BuiltTrainer,
+    on_hung_learner: Callable[[Stalled], None],
+    *more: Heartbeat,
+    timeout_s: float = 0.2,
+    grace_s: float = 5.0,
+) -> Watchdog:
+    return Watchdog(
+        [built.post_step.heartbeat, *more, *built.manager.heartbeats()],
+        timeout_s=timeout_s,
+        stop=built.stop,
+        clock=MonotonicClock(),
+        describe=lambda: "",
+        on_hung_learner=on_hung_learner,
+        learner_grace_s=grace_s,
+    )
+
+
+def never(stalled: Stalled) -> None:
+    raise AssertionError(f"the learner does not hang: {stalled}")
+
+
+def test_an_environment_that_blocks_for_ever_ends_the_run_with_the_line_that_blocks() -> None:
+    release = threading.Event()
+
+    def block(count: int) -> None:
+        if count == 30:
+            release.wait(60)  # a simulator that never answers
+
+    built = BuiltTrainer(
+        "async", "thread", clock=MonotonicClock(), make_env=lambda _: CountingEnv(on_step=block),
+        num_actors=1, max_opt_steps=10_000, eval_interval=0,
+    )  # fmt: skip
+    manager = built.manager
+    assert isinstance(manager, ThreadActorManager)
+    manager.config = replace(manager.config, join_timeout_s=0.1)
+    with ExitStack() as stack:
+        stack.callback(release.set)
+        with (
+            pytest.raises(Stalled, match=r"^no step for 0\.2 s .*: actor 0\n") as caught,
+            watch(built, never),
+        ):
+            built.train()
+    assert "release.wait(60)  # a simulator that never answers" in str(caught.value)
+    assert "learner: " in str(caught.value)
+    assert len(built.checkpoints.saved) == 1
+
+
+class BlockingEvaluator(ScriptedEvaluator):
+    """Blocks until it is released."""
+
+    def __init__(self, heartbeat: Heartbeat) -> None:
+        super().__init__()
+        self.release = threading.Event()
+        self.heartbeat = heartbeat
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        with self.heartbeat.working():
+            self.release.wait(60)  # an evaluation without an end
+        return super().evaluate(policy)
+
+
+def test_a_learner_that_hangs_itself_is_reported_to_who_can_end_it() -> None:
+    heartbeat = Heartbeat("evaluation", waiting_for="its turn")
+    evaluator = BlockingEvaluator(heartbeat)
+    hung: list[Stalled] = []
+
+    def end_it(stalled: Stalled) -> None:
+        hung.append(stalled)
+        evaluator.release.set()
+
+    built = BuiltTrainer(
+        "async", "thread", clock=MonotonicClock(), evaluator=evaluator, eval_interval=10,
+        max_opt_steps=10_000,
+    )  # fmt: skip
+    with pytest.raises(Stalled, match="evaluation"), watch(built, end_it, heartbeat, grace_s=0.3):
+        built.train()
+    assert len(hung) == 1
+    assert "self.release.wait(60)  # an evaluation without an end" in str(hung[0])
+
+
+def test_a_learner_that_hangs_on_its_way_out_is_reported_too() -> None:
+    stop, release, seen = StopFlag(), threading.Event(), threading.Event()
+    part = Heartbeat("actor 0")
+
+    def end_it(_: Stalled) -> None:
+        seen.set()
+        release.set()
+
+    watchdog = Watchdog(
+        [part], timeout_s=0.1, stop=stop, clock=MonotonicClock(), describe=str,
+        on_hung_learner=end_it, learner_grace_s=0.1, way_out_s=0.1,
+    )  # fmt: skip
+    stop.request(Interrupted(2))
+    with watchdog:
+        with pytest.raises(Interrupted, match="SIGINT"):
+            stop.check()
+        assert release.wait(10)  # hangs as it stops the actors
+    assert seen.is_set()
+
+
+def test_a_run_that_moves_is_left_alone_however_rarely_it_evaluates() -> None:
+    heartbeat = Heartbeat("evaluation", waiting_for="its turn")
+    built = BuiltTrainer(
+        "async", "thread", clock=MonotonicClock(), eval_interval=0, max_opt_steps=None,
+        max_time_s=0.5,
+    )  # fmt: skip
+    with watch(built, never, heartbeat, timeout_s=0.2):
+        built.train()
+    assert built.trainer.counters.opt_steps > 0
+
+
+def test_an_evaluation_after_the_actors_have_ended_may_last() -> None:
+    built = Built("thread", num_actors=2)
+    clock = FakeClock()
+    evaluation = Heartbeat("evaluation", waiting_for="its turn")
+    watchdog = Watchdog(
+        [evaluation, *built.manager.heartbeats()], timeout_s=TIMEOUT_S, stop=StopFlag(),
+        clock=clock, describe=str, on_hung_learner=never,
+    )  # fmt: skip
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(10)
+        manager.stop()
+        with evaluation.working():
+            for _ in range(5):
+                evaluation.beat()
+                assert watchdog.look() is None
+                clock.time_s += 59
+
+
+def test_a_learner_that_looks_in_vain_makes_no_step() -> None:
+    # else a deadlock would never be found: the learner looks up several times a second
+    release, looks = threading.Event(), []
+
+    class Watching(ListRecorder):
+        def show(self, progress: Progress) -> None:  # noqa: ARG002 - that it looks is enough
+            learner = built.post_step.heartbeat
+            if not release.is_set():
+                looks.append((learner.beats, learner.waiting_for))
+            if len(looks) == 3:
+                release.set()
+
+    built = BuiltTrainer(
+        "async", "thread", clock=MonotonicClock(), recorder=Watching(),
+        make_env=lambda _: CountingEnv(on_step=lambda _: assert_true(release.wait(30))),
+    )  # fmt: skip
+    built.train()
+    assert looks == [(looks[0][0], "samples")] * 3
+
+
+def assert_true(value: bool) -> None:
+    assert value
+
+
+def test_the_thread_of_the_watchdog_ends_with_its_block() -> None:
+    before = threading.active_count()
+    watchdog = Case().watchdog
+    with watchdog:
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
