@@ -1,4 +1,9 @@
-"""The floor: a bare torch loop that makes the same DQN updates, without actors or framework."""
+"""The floors: bare torch loops that make the same DQN updates, without actors or framework.
+
+What they contain: drawing and fetching a batch, forward, Huber loss, backward, Adam, and a hard
+copy of the target every 500 updates. What they do not: priorities, weights of rows, metrics,
+checks, pacing, acting, recording.
+"""
 
 from __future__ import annotations
 
@@ -16,105 +21,139 @@ CAPACITY = 100_000
 TARGET_INTERVAL = 500
 LEARNING_RATE = 5e-4
 GAMMA = 0.99
+ROW = np.dtype(
+    [
+        ("action", np.int64),
+        ("obs", np.float32, 4),
+        ("next_obs", np.float32, 4),
+        ("reward", np.float32),
+        ("discount", np.float32),
+    ],
+    align=True,
+)
 
 
 class Speed(NamedTuple):
     """What a stretch of updates took."""
 
     updates_per_s: float  # by the clock
-    learner_us: float  # of CPU per update, of the learner's thread alone: robust against neighbours
-    samples_per_s: float
+    samples_per_s: float  # by the clock
+    learner_us: float  # CPU time per update of the learner's thread
+    process_us: float  # CPU time per update of all threads
 
 
 class BareLoop:
-    """numpy ring, one packed row per transition; eager torch; `torch.optim.Adam(fused=True)`.
+    """A numpy ring of packed rows, eager torch and `torch.optim.Adam(fused=True)`.
 
-    One torch thread, no denormals. Sampling with replacement, Huber loss, no double Q, no
-    clipping, a hard copy of the target every 500 updates. Nothing is logged or checked.
+    One torch thread and no denormals, as in the learner's thread.
     """
 
-    def __init__(self, hidden: list[int], batch_size: int, rows: int, seed: int) -> None:
+    def __init__(self, ring: NDArray[Any], rows: int, *, batch_size: int, seed: int) -> None:
         torch.manual_seed(seed)
-        first, second = hidden
-        self._q, self._q_target = (
+        self.q, self.q_target = (
             nn.Sequential(
-                nn.Linear(4, first), nn.ReLU(),
-                nn.Linear(first, second), nn.ReLU(),
-                nn.Linear(second, 2),
+                nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2)
             )
             for _ in range(2)
         )  # fmt: skip
-        self._q_target.load_state_dict(self._q.state_dict())
-        self._optimizer = torch.optim.Adam(self._q.parameters(), lr=LEARNING_RATE, fused=True)
+        self.q_target.load_state_dict(self.q.state_dict())
+        self.weights = tuple(self.q.parameters())
+        self._ring, self._rows = ring, rows
         self._rng = np.random.default_rng(seed)
         self._batch_size = batch_size
-        self._rows = rows
-        self._ring = random_play(rows, seed)
         self._updates = 0
+        self.make_optimizer()
+
+    def make_optimizer(self) -> None:
+        self._optimizer = torch.optim.Adam(self.weights, lr=LEARNING_RATE, fused=True)
+
+    def descend(self, loss: Tensor) -> None:
+        """One step of Adam."""
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
 
     def run(self, updates: int) -> Speed:
         """Makes so many updates; the calling thread's torch settings are as before afterwards."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         torch.set_flush_denormal(True)
-        try:
-            began, cpu_began = time.perf_counter(), time.thread_time()
-            for _ in range(updates):
-                self._update()
-            cpu_s, wall_s = time.thread_time() - cpu_began, time.perf_counter() - began
-        finally:
-            torch.set_flush_denormal(False)
-            torch.set_num_threads(threads)
-        return Speed(updates / wall_s, 1e6 * cpu_s / updates, 0.0)
+        began = now()
+        for _ in range(updates):
+            self._update()
+        speed = speed_between(began, now(), updates, samples=0.0)
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
+        return speed
 
     def _update(self) -> None:
-        batch = self._ring[self._rng.integers(0, self._rows, self._batch_size)]  # [B]
-        q = self._q(torch.from_numpy(batch["obs"]))  # [B, 2]
-        q_sa = q.gather(1, torch.from_numpy(batch["action"])[:, None]).squeeze(1)  # [B]
+        index = self._rng.integers(0, self._rows, self._batch_size)  # [B]
+        rows = self._ring[index]  # [B]
+        batch = {name: torch.from_numpy(rows[name]) for name in ROW.names or ()}
+        q_sa = self.q(batch["obs"]).gather(1, batch["action"][:, None]).squeeze(1)  # [B]
         with torch.no_grad():
-            q_next = self._q_target(torch.from_numpy(batch["next_obs"])).max(1).values  # [B]
-            y = _tensor(batch["reward"]) + _tensor(batch["discount"]) * q_next
-        loss = F.huber_loss(q_sa, y)
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
+            q_next = self.q_target(batch["next_obs"]).max(1).values  # [B]
+            y = batch["reward"] + batch["discount"] * q_next  # [B]
+        self.descend(F.huber_loss(q_sa, y))
         self._updates += 1
         if self._updates % TARGET_INTERVAL == 0:
-            self._q_target.load_state_dict(self._q.state_dict())
+            self.q_target.load_state_dict(self.q.state_dict())
 
 
-def _tensor(column: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(column)
+class SameKernelsLoop(BareLoop):
+    """The leanest loop we know: Adam's fused kernel called directly, as `border_cli.nn.adam` does.
+
+    It saves the bookkeeping of `torch.optim`, over a tenth of a small update.
+    """
+
+    def make_optimizer(self) -> None:
+        self._parameters = [each.detach() for each in self.weights]
+        self._means = [torch.zeros_like(each) for each in self._parameters]
+        self._squares = [torch.zeros_like(each) for each in self._parameters]
+        self._steps = [torch.zeros(()) for _ in self._parameters]
+
+    def descend(self, loss: Tensor) -> None:
+        gradient = torch.autograd.grad(loss, self.weights)
+        torch._foreach_add_(self._steps, 1)
+        torch._fused_adam_(
+            self._parameters, gradient, self._means, self._squares, [], self._steps,
+            lr=LEARNING_RATE, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
+
+
+def now() -> tuple[float, float, float]:
+    """The clock, the CPU time of this thread and of the process, in seconds."""
+    return time.perf_counter(), time.thread_time(), time.process_time()
+
+
+def speed_between(
+    began: tuple[float, float, float],
+    ended: tuple[float, float, float],
+    updates: int,
+    samples: float,
+) -> Speed:
+    """The speed of so many updates, both times taken by the same thread."""
+    wall_s, thread_s, process_s = (end - start for start, end in zip(began, ended, strict=True))
+    return Speed(
+        updates_per_s=updates / wall_s,
+        samples_per_s=samples / wall_s,
+        learner_us=1e6 * thread_s / updates,
+        process_us=1e6 * process_s / updates,
+    )
 
 
 def random_play(rows: int, seed: int) -> NDArray[Any]:
-    """A ring of CartPole transitions of a random policy, `rows` of it filled.  [CAPACITY]"""
-    ring = np.zeros(
-        CAPACITY,
-        np.dtype(
-            [
-                ("action", np.int64),
-                ("obs", np.float32, 4),
-                ("next_obs", np.float32, 4),
-                ("reward", np.float32),
-                ("discount", np.float32),
-            ],
-            align=True,
-        ),
-    )
+    """A ring of CartPole transitions, `rows` of them played at random.  [CAPACITY]"""
+    ring = np.zeros(CAPACITY, ROW)
     env = gymnasium.make("CartPole-v1")
     rng = np.random.default_rng(seed)
     obs, _ = env.reset(seed=seed)
-    for row in ring[:rows]:
+    for row in range(rows):
         action = int(rng.integers(2))
         next_obs, reward, terminated, truncated, _ = env.step(action)
         discount = 0.0 if terminated else GAMMA
-        for name, value in zip(
-            ("obs", "action", "reward", "discount", "next_obs"),
-            (obs, action, reward, discount, next_obs),
-            strict=True,
-        ):
-            row[name] = value
+        ring[row] = (action, obs, next_obs, reward, discount)
         obs = env.reset()[0] if terminated or truncated else next_obs
     env.close()
     return ring

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from border_cli.assemble import build_agent, env_factory
+from border_cli.assemble import build_agent, env_factory, rehearse
 from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
+from border_cli.config.imports import import_modules
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Recorders, Translator
@@ -35,12 +37,19 @@ def train(
     anything is written, RunFailed when the run cannot go on; blocks until the end.
     """
     register_builtin()
-    for module in config.imports:
-        importlib.import_module(module)
+    import_modules(config.imports)
+    rehearse(config)
     run_dir = _new_run_dir(config)
     write_resolved(run_dir, resolved_yaml(config))
-    facts = {"command": ["border_cli.train"], "import_paths": []}
+    facts = {"command": ["border_cli.train"], "import_paths": _homes(config.imports)}
     return launch(config, run_dir, Launch(recorders=recorders, evaluator=evaluator, facts=facts))
+
+
+def _homes(modules: Sequence[str]) -> list[str]:
+    """The folders in which a later process finds these modules, which are imported by now."""
+    tops = [sys.modules[module.partition(".")[0]] for module in modules]
+    places = [next(iter(getattr(top, "__path__", [])), top.__file__) for top in tops]
+    return list(dict.fromkeys(str(Path(each).absolute().parent) for each in places if each))
 
 
 def _new_run_dir(config: RunConfig) -> Path:
@@ -48,6 +57,8 @@ def _new_run_dir(config: RunConfig) -> Path:
         run_dir = Path(config.run_dir).expanduser().absolute()
         if (run_dir / "run.json").exists():
             raise ConfigError(f"run_dir={run_dir} holds a run already: choose another")
+        if run_dir.exists() and not run_dir.is_dir():
+            raise ConfigError(f"run_dir={run_dir} cannot be made: it is a file")
     else:
         now = time.time()
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
@@ -99,4 +110,5 @@ def read_config(run_dir: Path) -> RunConfig:
         facts = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         facts = {}
-    return load_resolved(run_dir, facts.get("import_paths", []))
+    # The folder of today comes last: a module of the same name there is another one.
+    return load_resolved(run_dir, [*facts.get("import_paths", []), str(Path.cwd())])

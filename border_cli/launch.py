@@ -97,6 +97,11 @@ def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
 def _build(
     config: RunConfig, run_dir: Path, options: Launch, heartbeat: Heartbeat, cleanup: ExitStack
 ) -> Assembly:
+    recorders = options.recorders
+    if recorders is None:
+        recorders = build_recorders(config, run_dir, options.console)
+    recording = Recording(recorders, options.clock)
+    cleanup.callback(recording.close)
     factory = env_factory(config)
     agent = build_agent(config, factory.spec)
     evaluator = options.evaluator
@@ -111,11 +116,6 @@ def _build(
                 evaluation=evaluator.describe(),
             )
         )
-    recorders = options.recorders
-    if recorders is None:
-        recorders = build_recorders(config, run_dir, options.console)
-    recording = Recording(recorders, options.clock)
-    cleanup.callback(recording.close)
     return assemble(
         config,
         agent=agent,

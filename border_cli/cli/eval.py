@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
+    path = list(sys.path)
     try:
         _evaluate(read_request(typed))
     except BorderError as error:
@@ -65,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        sys.path[:] = path  # without the folders of the run's own modules
 
 
 def read_request(typed: Sequence[str]) -> Request:
@@ -114,7 +117,6 @@ def _evaluate(request: Request) -> None:
 
     if not request.run_dir.is_dir():
         raise CheckpointError(f"{request.run_dir} is no folder")
-    sys.path.insert(0, str(Path.cwd()))
     checkpoint = request.checkpoint or _best_or_latest(request.run_dir)
     config, agent = load_agent(request.run_dir, checkpoint)
     if request.episodes is not None:

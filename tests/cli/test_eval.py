@@ -183,6 +183,7 @@ def test_a_plug_in_of_the_run_is_found_from_another_folder(tmp_path: Path, capsy
         "class Own(unruly.Calm): pass\n"
         "gymnasium.register('Own-v0', Own)\n"
     )
+    (elsewhere / "own_env.py").write_text("raise RuntimeError('the wrong module')\n")
     with commands.isolated(project):
         own = ("imports=[own_env]", "env.id=Own-v0", "run_dir=run", "recorder=none")
         assert train_status(*own, *QUICK, "quiet=true") == 0

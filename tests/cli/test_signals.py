@@ -27,6 +27,7 @@ ENDLESS = (
     "agent.batch_size=4",
     "evaluator.num_episodes=1",
     "actor_manager.num_actors=1",
+    "actor_manager.n_buffer=10",
 )
 KINDS = {signal.SIGINT: (130, "SIGINT"), signal.SIGTERM: (143, "SIGTERM")}
 KINDS[signal.SIGHUP] = (143, "SIGTERM")  # a closed terminal ends a run as a shutdown does
@@ -45,7 +46,7 @@ def test_one_signal_stops_and_saves(folder: Path, capfd: Capture, signum: signal
     assert "next           border-eval run\n" in out
     facts = facts_of(folder / "run")
     assert (facts["status"], facts["exit_reason"]) == ("interrupted", f"stopped by {name}")
-    assert 60 <= facts["env_steps"]
+    assert facts["env_steps"] >= 60
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
     assert process_state()["signals"] == before["signals"]
     assert process_state()["hang-up"] == before["hang-up"]
