@@ -19,6 +19,7 @@ from border_cli.core.interfaces import (
     EnvFactory,
     Evaluator,
     Policy,
+    Recorder,
     Recorders,
     RunInfo,
 )
@@ -109,7 +110,15 @@ def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders
         max_time_s=trainer.max_time_s,
         quiet=config.quiet,
     )
-    return [RECORDERS.build(each, info=info, console=console) for each in config.recorder.values()]
+    built: list[Recorder] = []
+    try:
+        for each in config.recorder.values():
+            built.append(RECORDERS.build(each, info=info, console=console))  # noqa: PERF401
+    except BaseException:  # those that opened a file already
+        for recorder in built:
+            recorder.close()
+        raise
+    return built
 
 
 def evaluation_policy(config: RunConfig, agent: Agent) -> Policy:
