@@ -1,1 +1,5 @@
-"""Measurements of speed; `python -m benchmarks` prints the table."""
+"""Measurements of speed; `python -m benchmarks` makes the whole table."""
+
+from benchmarks.machine import one_thread_for_blas
+
+one_thread_for_blas()  # before any of the modules here loads numpy
