@@ -12,7 +12,7 @@ from border_cli.actor_manager.config import ThreadConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.assemble import build_recorders
 from border_cli.core.config import RunConfig
-from border_cli.core.interfaces import Recorder, RecordStep
+from border_cli.core.output import Recorder, RecordStep
 from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig

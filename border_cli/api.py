@@ -14,7 +14,8 @@ from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolve
 from border_cli.config.imports import import_modules
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.interfaces import Agent, Evaluator, Policy, Recorders, Translator
+from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
+from border_cli.core.output import Recorders
 from border_cli.core.seeding import Branch, generator
 from border_cli.launch import Launch, Result, launch
 from border_cli.nn.saving import load_state

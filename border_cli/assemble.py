@@ -12,17 +12,8 @@ from border_cli.actor_manager.factory import ActorFactory
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
 from border_cli.core.errors import BorderError, ConfigError
-from border_cli.core.interfaces import (
-    ActorManager,
-    Agent,
-    Checkpoints,
-    EnvFactory,
-    Evaluator,
-    Policy,
-    Recorder,
-    Recorders,
-    RunInfo,
-)
+from border_cli.core.interfaces import ActorManager, Agent, EnvFactory, Evaluator, Policy
+from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag

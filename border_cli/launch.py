@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -21,7 +23,8 @@ from border_cli.assemble import (
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted, Stalled
-from border_cli.core.interfaces import ActorStats, Agent, Evaluator, Recorders
+from border_cli.core.interfaces import ActorStats, Agent, Evaluator
+from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.nn.saving import save_state
@@ -78,13 +81,13 @@ def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")
         with ExitStack() as cleanup:
             assembly = _build(config, run_dir, options, heartbeat, cleanup)
-            actor_stats = _train(config, assembly, heartbeat, options, record)
+            actor_stats = _train(config, assembly, heartbeat, options, record, cleanup)
     except BaseException as error:
         record.content["traceback"] = "".join(traceback.format_exception(error))
         _end(record, assembly, *_status_of(error))
         raise
     stats = trainer_stats(assembly)
-    _end(record, assembly, "done", _why_done(config, stats))
+    _end(record, assembly, "done", f"{assembly.trainer.ended_by} reached")
     return Result(
         agent=assembly.agent,
         best_score=stats.best_score,
@@ -134,21 +137,32 @@ def _train(
     evaluation: Heartbeat,
     options: Launch,
     record: RunRecord,
+    cleanup: ExitStack,
 ) -> list[ActorStats]:
+    learner = assembly.post_step.heartbeat
+
     def on_hung_learner(stalled: Stalled) -> None:
         _end(record, assembly, *_status_of(stalled))
-        (options.on_hung_learner or _interrupt_learner)(stalled)
+        if options.on_hung_learner is not None:
+            options.on_hung_learner(stalled)
+        else:
+            _interrupt(learner.thread_id)
 
     watchdog = Watchdog(
-        [assembly.post_step.heartbeat, evaluation, *assembly.actors.heartbeats()],
+        [learner, evaluation, *assembly.actors.heartbeats()],
         timeout_s=config.trainer.stall_timeout_s,
         stop=options.stop,
         clock=options.clock,
         describe=lambda: _describe(assembly),
         on_hung_learner=on_hung_learner,
     )
-    with watchdog, assembly.actors:
-        return assembly.trainer.train()
+    try:
+        # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
+        with watchdog, cleanup.pop_all(), assembly.actors:
+            return assembly.trainer.train()
+    except KeyboardInterrupt:
+        options.stop.check()  # what the watchdog found, where it interrupted a hung learner
+        raise
 
 
 def _describe(assembly: Assembly) -> str:
@@ -157,12 +171,16 @@ def _describe(assembly: Assembly) -> str:
     return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} opt steps"
 
 
-def _interrupt_learner(stalled: Stalled) -> None:
-    """The last resort of a Python caller: a hung main thread gets a KeyboardInterrupt."""
-    import _thread
+def _interrupt(thread_id: int | None) -> None:
+    """The last resort of a Python caller: a KeyboardInterrupt for the main thread.
 
-    log.critical("the learner's thread hangs and is interrupted: %s", stalled)
-    _thread.interrupt_main()
+    A real signal, because nothing less ends a wait. Other threads cannot be interrupted.
+    """
+    if thread_id is not None and thread_id == threading.main_thread().ident:
+        log.critical("the learner's thread hangs and is interrupted")
+        signal.pthread_kill(thread_id, signal.SIGINT)
+    else:
+        log.critical("the learner's thread hangs and cannot be interrupted")
 
 
 def trainer_stats(assembly: Assembly) -> TrainerStats:
@@ -188,17 +206,6 @@ def _status_of(error: BaseException) -> tuple[str, str]:
         return "interrupted", str(error) or "KeyboardInterrupt"
     first_line = (str(error).strip().splitlines() or [""])[0]
     return "failed", f"{type(error).__name__}: {first_line}"
-
-
-def _why_done(config: RunConfig, stats: TrainerStats) -> str:
-    trainer = config.trainer
-    if trainer.max_opt_steps is not None and stats.opt_steps >= trainer.max_opt_steps:
-        return "max_opt_steps reached"
-    if trainer.max_env_steps is not None and stats.env_steps >= trainer.max_env_steps:
-        return "max_env_steps reached"
-    if trainer.max_time_s is not None and stats.duration_s >= trainer.max_time_s:
-        return "max_time_s reached"
-    return "stop_at_score reached"
 
 
 def _end(record: RunRecord, assembly: Assembly | None, status: str, reason: str) -> None:

@@ -54,7 +54,7 @@ class Registry:
         if name not in self._entries:
             known = ", ".join(self.names())
             hint = did_you_mean(name, self._entries)
-            raise ConfigError(f"{self.group}={name} is not known{hint} Known: {known}")
+            raise ConfigError(f"{self.group}={name} is not known{hint or '.'} Known: {known}")
         return self._entries[name]
 
     def entry_of(self, config: object) -> Entry:

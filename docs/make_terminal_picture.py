@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 
 from border_cli import compose, train
 from border_cli.core.config import RunConfig
-from border_cli.core.interfaces import Progress, Recorder, RecordStep, RunInfo
+from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 from border_cli.recorder.memory import machine_bytes, resident_bytes

@@ -96,28 +96,26 @@ def process_state() -> dict[str, Any]:
         "hang-up": signal.getsignal(signal.SIGHUP),
         "torch threads": torch.get_num_threads(),
         "folder": Path.cwd(),
-        "path": list(sys.path),
         "threads": set(threading.enumerate()),
         "arguments": list(sys.argv),
         "streams": (sys.stdout, sys.stderr),
         "logging errors": logging.raiseExceptions,
-        "descriptors": len(open_files()),
     }
 
 
-def logging_state() -> tuple[list[logging.Handler], int]:
-    """Handlers and level of the root logger."""
+def lasting_state() -> dict[str, Any]:
+    """What outlives a command that runs in this process and does not tidy up."""
     root = logging.getLogger()
-    return list(root.handlers), root.level
+    return {"path": list(sys.path), "handlers": list(root.handlers), "level": root.level}
 
 
-def open_files() -> set[str]:
-    """What this process has open; nothing where the system does not tell."""
+def open_files_below(folder: Path) -> set[str]:
+    """What this process has open there; nothing where the system does not tell."""
     opened = set()
     for each in Path("/proc/self/fd").glob("*"):
         with suppress(OSError):  # the listing's own descriptor is closed by now
             opened.add(str(each.readlink()))
-    return opened
+    return {each for each in opened if each.startswith(f"{folder}/")}
 
 
 @contextmanager
@@ -147,7 +145,7 @@ class Command:
         self._process = subprocess.Popen(
             [sys.executable, "-ISc", become, sys.executable, "-m", "border_cli", *argv],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(HERE)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -75,9 +76,17 @@ class Generous(Calm):
 
 
 class Blocks(Calm):
-    """Waits for ever."""
+    """Waits for ever; the file `marker` says that it does."""
+
+    def __init__(
+        self, at: int = NEVER, marker: str | None = None, render_mode: str | None = None
+    ) -> None:
+        super().__init__(at, render_mode)
+        self.marker = marker
 
     def go_wrong(self, answer: Answer) -> Answer:
+        if self.marker is not None:
+            Path(self.marker).touch()
         threading.Event().wait()  # THE LINE THAT BLOCKS
         return answer
 
@@ -109,7 +118,7 @@ class NeedsFile(Calm):
         self.file = file
 
     def step(self, action: Any) -> Answer:
-        if self.steps >= self.at and os.path.exists(self.file):  # noqa: PTH110
+        if self.steps >= self.at and Path(self.file).exists():
             raise RuntimeError(f"{self.file} is in the way")
         return super().step(action)
 

@@ -25,15 +25,21 @@ class Gate:
         self._leased = 0
         self.waiting = 0
         self._urgent = False
+        self._last = False  # the permission no longer grows
         self._changed = threading.Condition()
         self.closed = False  # read by actors between two steps, without the lock
 
     def permit(self, samples_total: float) -> None:
-        """Raises the number of samples that may exist in all; a smaller one changes nothing."""
-        if samples_total <= self._permitted:  # only the learner's thread writes it
+        """Raises the number of samples that may exist in all; a smaller one changes nothing.
+
+        A permission that no longer grows will never make a burst: what is left is then leased.
+        """
+        last = samples_total <= self._permitted  # only the learner's thread writes it
+        if last and self._last:
             return
         with self._changed:
-            self._permitted = samples_total
+            self._last = last
+            self._permitted = max(self._permitted, samples_total)
             if self.waiting and self._worth_waking():
                 self._changed.notify_all()
 
@@ -79,7 +85,7 @@ class Gate:
             self._changed.notify_all()
 
     def _worth_waking(self) -> bool:
-        return self._room() >= (1 if self._urgent else self._burst)
+        return self._room() >= (1 if self._urgent or self._last else self._burst)
 
     def _room(self) -> float:
         return self._permitted - self._leased

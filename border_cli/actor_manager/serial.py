@@ -79,13 +79,11 @@ class SerialActorManager(LocalActorManager):
             worker.balance += self._gate.try_lease(1 - worker.balance)
         if worker.balance <= 0:
             return False
-        worker.heartbeat.waiting_for = None
-        try:
-            worker.step()
-        except Exception:
-            self._rebuild_later(worker)
-        finally:
-            worker.heartbeat.waiting_for = "its turn"
+        with worker.heartbeat.working():
+            try:
+                worker.step()
+            except Exception:
+                self._rebuild_later(worker)
         return True
 
     def stop(self) -> list[Experience]:

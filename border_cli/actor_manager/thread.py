@@ -46,8 +46,12 @@ class ThreadActorManager(LocalActorManager):
         ]
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except BaseException:  # no `with` block begins, so nobody else would end those that run
+            self.stop()
+            raise
         return self
 
     def __exit__(

@@ -67,7 +67,8 @@ class Worker:
     def delivered(self, rows: int) -> None:
         """A message of the actor is in the channel."""
         self._samples += rows
-        self._since_delivery = 0
+        if rows:
+            self._since_delivery = 0
 
     def failed(self) -> tuple[int, float]:
         """Takes the exception being handled; returns (lost rows, seconds before a new life).
@@ -94,6 +95,7 @@ class Worker:
         """Ends the actor; what it had gathered and not sent counts as lost."""
         self._discard()
         self._stopped_s = self._clock.now_s()
+        self.heartbeat.waiting_for = "nothing: it has ended"
 
     def _discard(self) -> int:
         actor, self._actor = self._actor, None

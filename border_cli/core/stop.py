@@ -71,4 +71,3 @@ class Heartbeat:
             yield
         finally:
             self.waiting_for = "its turn"
-            self.beats += 1

@@ -7,7 +7,7 @@ import math
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from border_cli.core.interfaces import Progress, Recorder, RecordStep, RunInfo
+from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 from border_cli.recorder.config import ConsoleConfig

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.interfaces import Recorder, RecordStep, RunInfo
+from border_cli.core.output import Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.append_file import AppendFile
 from border_cli.recorder.config import JsonlConfig

@@ -16,7 +16,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from border_cli.core.interfaces import Recorder, RecordStep, RunInfo
+from border_cli.core.output import Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.append_file import AppendFile
 from border_cli.recorder.config import StepAxis, TensorboardConfig

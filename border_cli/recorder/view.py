@@ -6,7 +6,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from border_cli.core.interfaces import Progress, RecordStep, RunInfo
+from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 
 MAX_SCORES = 12  # evaluations that the small curve shows

@@ -72,6 +72,7 @@ class Trainer(ABC):
         self._batch_size = batch_size
         self._stop = stop
         self._warm = False  # the warm-up is over
+        self.ended_by: str | None = None  # the limit that was reached
         self.counters = post_step.counters
         self.pacing = Pacing(
             warmup_period=config.warmup_period,
@@ -113,26 +114,33 @@ class Trainer(ABC):
     def step(self) -> None:
         """Takes in what arrived, then makes one optimisation step if the pace allows it."""
         self._stop.check()
-        self._post_step.heartbeat.beat()
-        self.ingest(wait=not self._ready())
+        ready = self._ready()
+        if not ready:  # until some arrive: to look in vain is no step, else no deadlock is found
+            self._post_step.heartbeat.waiting_for = "samples"
+        self.ingest(wait=not ready)
         if self._ready():
             self._optimise()
         else:
             self._post_step.show_waiting(warm=self._warm)
 
     def done(self) -> bool:
-        """Whether any limit is reached."""
+        """Whether any limit is reached; then `ended_by` names it."""
+        self.ended_by = self._limit_reached()
+        return self.ended_by is not None
+
+    def _limit_reached(self) -> str | None:
         config, counters, scores = self.config, self.counters, self._post_step.scores
         if config.max_opt_steps is not None and counters.opt_steps >= config.max_opt_steps:
-            return True
+            return "max_opt_steps"
         if config.max_time_s is not None and self._post_step.elapsed_s >= config.max_time_s:
-            return True
+            return "max_time_s"
         if config.stop_at_score is not None and scores.in_a_row >= config.stop_evals:
-            return True
+            return "stop_at_score"
         if config.max_env_steps is None or counters.env_steps < config.max_env_steps:
-            return False
+            return None
         # the updates that the last samples pay for are still made
-        return self.pacing.ratio is None or not self._ready()
+        over = self.pacing.ratio is None or not self._ready()
+        return "max_env_steps" if over else None
 
     def _ready(self) -> bool:
         return self.pacing.may_update(self.counters.samples_total, self.counters.opt_steps)
@@ -141,6 +149,7 @@ class Trainer(ABC):
         if not self._warm:
             self._warm = True
             self._post_step.sync()  # the actors leave the warm-up
+        self._post_step.heartbeat.beat()
         batch = self._replay_buffer.sample(self._batch_size)
         update = self._agent.update(batch)
         if self._replay_buffer.uses_priorities:
@@ -150,12 +159,10 @@ class Trainer(ABC):
         self._post_step.after_update(update)
 
     def _take(self, timeout_s: float) -> None:
-        if timeout_s > 0:
-            with self._post_step.heartbeat.waiting("samples"):
-                arrived = self._actors.receive(timeout_s)
-        else:
-            arrived = self._actors.receive()
+        arrived = self._actors.receive(timeout_s)
         if arrived:
+            self._post_step.heartbeat.beat()
+            self._post_step.heartbeat.waiting_for = None
             self._intake.take(arrived)
 
     def _stop_actors(self) -> None:

@@ -9,16 +9,8 @@ from dataclasses import asdict
 
 from border_cli.core.clock import Clock
 from border_cli.core.config import TrainerConfig
-from border_cli.core.interfaces import (
-    ActorManager,
-    Agent,
-    Checkpoints,
-    Evaluator,
-    Policy,
-    Progress,
-    RecordStep,
-    ReplayBuffer,
-)
+from border_cli.core.interfaces import ActorManager, Agent, Evaluator, Policy, ReplayBuffer
+from border_cli.core.output import Checkpoints, Progress, RecordStep
 from border_cli.core.stop import Heartbeat
 from border_cli.core.types import Update
 from border_cli.trainer.counters import Counters, Window

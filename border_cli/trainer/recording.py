@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from border_cli.core.clock import Clock
-from border_cli.core.interfaces import Progress, Recorder, Recorders, RecordStep
+from border_cli.core.output import Progress, Recorder, Recorders, RecordStep
 from border_cli.core.types import Metrics
 
 log = logging.getLogger(__name__)
@@ -22,7 +24,12 @@ class Recording:
         self._clock = clock
         self._last_shown_s = -SHOW_EVERY_S
         self.newest: dict[str, float] = {}  # of every metric ever written
-        self.failures = 0
+        self._failures: Counter[int] = Counter()  # id(recorder) -> how often
+
+    @property
+    def failures(self) -> int:
+        """How often a recorder could not write, all of them together."""
+        return self._failures.total()
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         """One row to every recorder."""
@@ -47,16 +54,18 @@ class Recording:
 
     def close(self) -> None:
         """Closes every recorder, also after one of them failed."""
-        for recorder in self._recorders:
-            self._try(recorder, lambda each: each.close())
+        with ExitStack() as stack:
+            for recorder in reversed(self._recorders):
+                stack.callback(self._try, recorder, lambda each: each.close())
 
     def _try(self, recorder: Recorder, action: Callable[[Recorder], None]) -> None:
         try:
             action(recorder)
         except OSError as error:
-            self.failures += 1
-            if self.failures == 1 or self.failures % 100 == 0:
+            self._failures[id(recorder)] += 1
+            failures = self._failures[id(recorder)]
+            if failures == 1 or failures % 100 == 0:
                 log.error(
                     "%s could not write (%s); training goes on, %d failures so far",
-                    type(recorder).__name__, error, self.failures,
+                    type(recorder).__name__, error, failures,
                 )  # fmt: skip

@@ -110,3 +110,20 @@ def test_actors_that_wait_share_what_becomes_free() -> None:
     for thread in threads:
         thread.join(5)
     assert sorted(granted)[0] >= 10
+
+
+def test_what_is_left_of_a_permission_that_no_longer_grows_is_leased() -> None:
+    # less than a burst, and the learner that could be urgent about it does not wait
+    gate = Gate(burst=100)
+    leased: list[int] = []
+    threads = [threading.Thread(target=lambda: leased.append(gate.lease(100))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while gate.waiting < 2:
+        threading.Event().wait(0.001)
+    gate.permit(75)
+    gate.permit(75)
+    for thread in threads:
+        thread.join(5)
+    gate.close()  # ends what still waits
+    assert sorted(leased) == [37, 38]

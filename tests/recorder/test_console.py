@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from border_cli.core.interfaces import Progress, RecordStep, RunInfo
+from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.recorder.config import ConsoleConfig
 from border_cli.recorder.console import ConsoleRecorder
 from border_cli.recorder.terminal import log_handler

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from border_cli.core.interfaces import Progress, RecordStep, RunInfo
+from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.figures import BLOCKS
 from border_cli.recorder.panel import line, panel

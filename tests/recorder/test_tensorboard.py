@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 from tensorboard.compat.proto.event_pb2 import Event
 
-from border_cli.core.interfaces import RecordStep, RunInfo
+from border_cli.core.output import RecordStep, RunInfo
 from border_cli.recorder.config import StepAxis, TensorboardConfig
 from border_cli.recorder.tensorboard import TensorboardRecorder
 from border_cli.registry import RECORDERS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.core.interfaces import Progress, RecordStep, RunInfo
+from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.view import RunView
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from fakes import FakeClock, ListRecorder
 
-from border_cli.core.interfaces import Progress, RecordStep
+from border_cli.core.output import Progress, RecordStep
 from border_cli.trainer.recording import SHOW_EVERY_S, Recording
 
 STEP = RecordStep(opt_steps=10, env_steps=20, time_s=1.0)

@@ -120,10 +120,10 @@ def test_the_order_is_evaluate_then_best_then_save_then_record() -> None:
             return super().evaluate(policy)
 
     class Checkpoints(MemoryCheckpoints):
-        def save(self, state, counters):  # type: ignore[no-untyped-def]
+        def save(self, *_: object) -> None:
             events.append("save")
 
-        def save_best(self, state, counters, evaluation):  # type: ignore[no-untyped-def]
+        def save_best(self, *_: object) -> None:
             events.append("best")
 
     recorder = ListRecorder(fail=lambda: events.append("record"))

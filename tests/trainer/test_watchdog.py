@@ -15,7 +15,8 @@ from trainers import BuiltTrainer
 from border_cli.actor_manager.thread import ThreadActorManager
 from border_cli.core.clock import MonotonicClock
 from border_cli.core.errors import Interrupted, Stalled
-from border_cli.core.interfaces import Evaluation, Policy, Progress
+from border_cli.core.interfaces import Evaluation, Policy
+from border_cli.core.output import Progress
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.trainer.watchdog import Watchdog
 

@@ -1,0 +1,242 @@
+"""Training and acting from Python."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import commands
+import gymnasium as gym
+import numpy as np
+import pytest
+import unruly
+from commands import QUICK, facts_of, repeatable_rows
+from fakes import ListRecorder
+
+from border_cli import RunConfig, compose, load_policy, train
+from border_cli.actor_manager.config import SerialConfig
+from border_cli.agent.config import DqnConfig
+from border_cli.core.config import CheckpointConfig
+from border_cli.core.errors import ActorCrashed, CheckpointError, ConfigError
+from border_cli.core.interfaces import Evaluation, Evaluator, Policy
+from border_cli.env.config import GymConfig
+from border_cli.evaluator.config import EpisodesConfig
+from border_cli.recorder.config import JsonlConfig
+from border_cli.replay_buffer.config import UniformConfig
+from border_cli.step_processor.config import NStepConfig
+from border_cli.trainer.config import AsyncConfig
+
+SERIAL = (*QUICK, "env=cartpole", "actor_manager=serial", "recorder=[jsonl]")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """The current folder."""
+    with commands.isolated(tmp_path):
+        yield tmp_path
+
+
+def by_hand(run_dir: Path) -> RunConfig:
+    """Settings made of dataclasses alone."""
+    return RunConfig(
+        run_dir=str(run_dir),
+        agent=DqnConfig(batch_size=4, hidden=[4]),
+        env=GymConfig(id="CartPole-v1"),
+        step_processor=NStepConfig(),
+        replay_buffer=UniformConfig(capacity=100),
+        actor_manager=SerialConfig(n_buffer=4),
+        trainer=AsyncConfig(max_opt_steps=2, warmup_period=8),
+        evaluator=EpisodesConfig(num_episodes=1),
+        recorder={"jsonl": JsonlConfig()},
+        checkpoint=CheckpointConfig(keep=1),
+    )
+
+
+def test_the_example_trains_and_acts(folder: Path) -> None:
+    result = train(compose("agent=dqn", "env=cartpole", *QUICK))
+    policy = load_policy(result.run_dir)
+    env = gym.make("CartPole-v1")
+    observation, _ = env.reset(seed=0)
+    _, reward, *_ = env.step(policy.act(observation))
+    env.close()
+    assert reward == 1.0
+    assert result.run_dir.parent == folder / "outputs" / "dqn_cartpole"
+    assert result.agent.opt_steps == 2
+    assert result.trainer_stats.opt_steps == 2
+    assert result.best_score == result.trainer_stats.best_score == result.trainer_stats.last_score
+    assert [each.actor_id for each in result.actor_stats] == [0, 1]
+    total = sum(each.samples for each in result.actor_stats)
+    assert total == result.trainer_stats.samples_total
+    facts = facts_of(result.run_dir)
+    assert (facts["status"], facts["command"]) == ("done", ["border_cli.train"])
+    assert facts["best_score"] == result.best_score
+
+
+def test_an_empty_list_of_recorders_records_nothing() -> None:
+    result = train(compose(*SERIAL, "recorder=[tensorboard,jsonl]"), recorders=[])
+    names = {each.name for each in result.run_dir.iterdir()}
+    assert names == {".hydra", "run.json", "checkpoints", "best"}
+
+
+def test_own_recorders_replace_those_of_the_settings_and_are_closed() -> None:
+    mine = ListRecorder()
+    result = train(compose(*SERIAL), recorders=[mine])
+    assert mine.of("eval/return") == [(2, result.best_score)]
+    assert mine.closed
+    assert not (result.run_dir / "metrics.jsonl").exists()
+
+
+def test_recorders_are_closed_when_the_rest_cannot_be_built() -> None:
+    mine = ListRecorder()
+    with pytest.raises(RuntimeError, match="no licence"):
+        train(compose(*QUICK, "env.id=Unbuildable-v0"), recorders=[mine])
+    assert mine.closed
+
+
+class Judge(Evaluator):
+    """A score of the user's own: the sum of the Q-network's first actions."""
+
+    def __init__(self) -> None:
+        self.judged = 0
+        self.closed = False
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        action = policy.act(np.zeros((3, 4), np.float32), explore=False)
+        assert action.shape == (3,)
+        self.judged += 1
+        score = 100.0 + self.judged
+        return Evaluation(score=score, returns=(score,), lengths=(1,), metrics={"eval/mine": score})
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_evaluator_of_the_caller_decides_what_is_best() -> None:
+    judge, recorder = Judge(), ListRecorder()
+    config = compose(*SERIAL, "trainer.eval_interval=1")
+    result = train(config, evaluator=judge, recorders=[recorder])
+    assert recorder.of("eval/mine") == [(1, 101.0), (2, 102.0)]
+    assert result.best_score == 102.0
+    assert judge.closed
+
+
+def test_settings_built_by_hand_train_and_can_be_read_again(folder: Path) -> None:
+    result = train(by_hand(folder / "run"))
+    assert result.run_dir == folder / "run"
+    assert (result.run_dir / "metrics.jsonl").is_file()
+    again = compose(config_dir=str(result.run_dir / ".hydra"), config_name="resolved")
+    hand = by_hand(folder / "run")
+    assert again.agent == hand.agent
+    assert again.trainer == hand.trainer
+    assert load_policy(result.run_dir).act(np.zeros(4)) in (0, 1)
+
+
+def test_twice_in_a_row_is_twice_the_same(folder: Path) -> None:
+    first = train(compose(*SERIAL, "run_dir=one", "trainer.max_opt_steps=30"))
+    before = commands.process_state() | commands.lasting_state()
+    second = train(compose(*SERIAL, "run_dir=two", "trainer.max_opt_steps=30"))
+    assert repeatable_rows(folder / "one") == repeatable_rows(folder / "two")
+    assert first.best_score == second.best_score
+    assert commands.process_state() | commands.lasting_state() == before
+
+
+def test_training_works_in_a_thread_that_is_not_the_main_one(folder: Path) -> None:
+    results: list[Any] = []
+    config = compose(*SERIAL, "run_dir=one", "actor_manager=thread")
+    thread = threading.Thread(target=lambda: results.append(train(config)))
+    thread.start()
+    thread.join(commands.DEADLINE_S)
+    assert results[0].agent.opt_steps == 2
+    assert facts_of(folder / "one")["status"] == "done"
+
+
+def test_a_used_run_directory_is_refused(folder: Path) -> None:
+    train(by_hand(folder / "run"))
+    before = (folder / "run" / "run.json").read_bytes()
+    with pytest.raises(ConfigError, match="holds a run already: choose another"):
+        train(by_hand(folder / "run"))
+    assert (folder / "run" / "run.json").read_bytes() == before
+    (folder / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be made: it is a file"):
+        train(by_hand(folder / "file"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("env.kwargs.suton=1", "unexpected keyword argument 'suton'"),
+        ("env.id=CartPol-v1", "did you mean 'CartPole-v1'"),
+        ("actor_manager.exploration=[0.1,1.5]", "1.5"),
+    ],
+)
+def test_what_is_refused_leaves_nothing_behind(folder: Path, typed: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        train(compose(*SERIAL, typed))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_failure_reaches_the_caller_and_run_json(folder: Path) -> None:
+    mine = ListRecorder()
+    broken = ("env.id=Raises-v0", "env.kwargs.at=5", "actor_manager.max_restarts=0")
+    with pytest.raises(ActorCrashed, match="the simulator exploded after 5 steps"):
+        train(compose(*SERIAL, *broken, "run_dir=run"), recorders=[mine])
+    assert mine.closed
+    assert facts_of(folder / "run")["status"] == "failed"
+
+
+def test_ctrl_c_in_a_script_is_a_keyboard_interrupt_after_saving(folder: Path) -> None:
+    own = ("env.id=Signals-v0", f"env.kwargs={{signum: {int(signal.SIGINT)}, at: 30}}")
+    more = ("actor_manager.num_actors=1", "trainer.max_opt_steps=1000", "run_dir=run")
+    with pytest.raises(KeyboardInterrupt):
+        train(compose(*SERIAL, *own, *more))
+    facts = facts_of(folder / "run")
+    assert (facts["status"], facts["exit_reason"]) == ("interrupted", "KeyboardInterrupt")
+    assert (folder / "run" / "checkpoints" / "latest").exists()
+
+
+@pytest.mark.parametrize("env_id", ["FromOne-v0", "Named-v0"])
+def test_actions_and_observations_are_those_of_the_env_itself(env_id: str) -> None:
+    result = train(compose(*SERIAL, f"env.id={env_id}", "imports=[unruly]"))
+    policy = load_policy(result.run_dir)
+    env = gym.make(env_id)
+    observation, _ = env.reset(seed=0)
+    total, ended = 0.0, False
+    while not ended:
+        observation, reward, ended, _, _ = env.step(policy.act(observation))
+        total += float(reward)
+    env.close()
+    assert total == unruly.EPISODE_STEPS
+
+
+def test_any_checkpoint_can_act_and_a_missing_one_is_named(folder: Path) -> None:
+    train(compose(*SERIAL, "run_dir=run", "trainer.save_interval=1"))
+    for which in ("latest", "1"):
+        assert load_policy("run", which).act(np.zeros(4, np.float32)) in (0, 1)
+    with pytest.raises(CheckpointError, match=r"has no checkpoint 7\. There: best, 1, 2"):
+        load_policy("run", "7")
+    with pytest.raises(CheckpointError, match="nowhere is no folder"):
+        load_policy(folder / "nowhere")
+
+
+def test_a_module_of_the_caller_is_found_by_a_later_process(folder: Path) -> None:
+    (folder / "here").mkdir()
+    (folder / "here" / "mine.py").write_text("import unruly\n")
+    sys.path.append(str(folder / "here"))
+    result = train(compose(*SERIAL, "imports=[mine]", "env.id=Calm-v0"))
+    sys.path.remove(str(folder / "here"))
+    del sys.modules["mine"]
+    assert facts_of(result.run_dir)["import_paths"] == [str(folder / "here")]
+    load_policy(result.run_dir)
+    del sys.modules["mine"]
+
+
+def test_the_interface_is_what_it_says() -> None:
+    import border_cli
+
+    assert all(getattr(border_cli, name) is not None for name in border_cli.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'trains'"):
+        border_cli.trains  # noqa: B018
