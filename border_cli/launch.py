@@ -105,12 +105,12 @@ def _build(
         recorders = build_recorders(config, run_dir, options.console)
     recording = Recording(recorders, options.clock)
     cleanup.callback(recording.close)
-    factory = env_factory(config)
-    agent = build_agent(config, factory.spec)
     evaluator = options.evaluator
     if evaluator is None:
         evaluator = build_evaluator(config, stop=options.stop, heartbeat=heartbeat)
     cleanup.callback(evaluator.close)
+    factory = env_factory(config)
+    agent = build_agent(config, factory.spec)
     if options.on_start is not None:  # before large memory is allocated
         options.on_start(
             Started(

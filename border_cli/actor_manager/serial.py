@@ -82,7 +82,7 @@ class SerialActorManager(LocalActorManager):
         with worker.heartbeat.working():
             try:
                 worker.step()
-            except Exception:
+            except (Exception, SystemExit):
                 self._rebuild_later(worker)
         return True
 

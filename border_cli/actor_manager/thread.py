@@ -116,7 +116,7 @@ class ThreadActorManager(LocalActorManager):
         except Closed:
             worker.flush()
             raise
-        except Exception:
+        except (Exception, SystemExit):
             self._rebuild_later(worker)
 
     def _turn(self, worker: Worker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import fmean
 from typing import SupportsFloat
 
 from border_cli.core.errors import NotFinite
@@ -20,8 +21,7 @@ class UpdateLog:
 
     def __init__(self) -> None:
         self._unread: list[tuple[int, Mapping[str, SupportsFloat]]] = []
-        self._sums: dict[str, float] = {}
-        self._count = 0
+        self._read: dict[str, list[float]] = {}  # name -> values since the last row
 
     def add(self, opt_steps: int, metrics: Mapping[str, SupportsFloat]) -> None:
         """Takes the metrics of update number `opt_steps`."""
@@ -40,13 +40,12 @@ class UpdateLog:
                         "nothing was saved since. A smaller agent.learning_rate or an "
                         "agent.max_grad_norm often helps"
                     )
-                self._sums[name] = self._sums.get(name, 0.0) + number
-        self._count += len(self._unread)
+                self._read.setdefault(name, []).append(number)
         self._unread.clear()
 
     def means(self) -> dict[str, float]:
         """The means since the last call, with `train/` in front."""
         self.check()
-        means = {f"train/{name}": total / self._count for name, total in self._sums.items()}
-        self._sums, self._count = {}, 0
+        means = {f"train/{name}": fmean(values) for name, values in self._read.items()}
+        self._read = {}
         return means

@@ -223,3 +223,17 @@ def test_an_order_of_turns_replaces_the_round() -> None:
         manager.permit(math.inf)
         turns = [each.actor_id for _ in range(6) for each in manager.receive()]
     assert turns == [2, 0, 2, 2, 0, 2]
+
+
+def test_an_env_that_leaves_the_interpreter_is_a_failed_life_not_the_end(backend: str) -> None:
+    def leave(count: int) -> None:
+        if count == 3:
+            raise SystemExit(7)
+
+    lives = iter([CountingEnv(on_step=leave), CountingEnv()])
+    built = Built(backend, lambda _: next(lives), num_actors=1)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(20)
+        assert count(receive(manager, 20)) == 20
+    assert manager.stats()[0].restarts == 1
