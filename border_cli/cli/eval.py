@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli import __version__
+from border_cli.cli.train import one_thread_for_blas
 from border_cli.core.errors import BorderError, CheckpointError, ConfigError, did_you_mean
 
 HELP = """\
@@ -56,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if "--version" in typed:
         sys.stdout.write(f"border_cli {__version__}\n")
         return
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
+    one_thread_for_blas()
     path = list(sys.path)
     try:
         _evaluate(read_request(typed))
@@ -73,9 +72,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def read_request(typed: Sequence[str]) -> Request:
     """Reads the arguments in any order; raises ConfigError naming what is not understood."""
     folders = [each for each in typed if "=" not in each and not each.startswith("-")]
-    for each in typed:
-        if each.startswith("-") and each != "--json":
-            raise ConfigError(f"{each} is no option; allowed: --json, --help, --version")
+    for each in (each for each in typed if each.startswith("-") and each != "--json"):
+        raise ConfigError(f"{each} is no option; allowed: --json, --help, --version")
     if len(folders) != 1:
         raise ConfigError(f"give one run directory, got {len(folders)}: {' '.join(folders)}")
     values: dict[str, str] = {}

@@ -26,6 +26,7 @@ from border_cli.core.stop import StopFlag
 from border_cli.launch import Launch, Result, Started, launch
 from border_cli.recorder import terminal
 from border_cli.run.files import write_json
+from border_cli.run.record import now
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,8 @@ def _run(
 
     def on_second_signal(signum: int) -> None:
         facts = _read_facts(context.run_dir)
-        facts |= {"status": "interrupted", "exit_reason": f"left at once: {Interrupted(signum)}"}
+        reason = f"left at once: {Interrupted(signum)}"
+        facts |= {"status": "interrupted", "exit_reason": reason, "ended": now()}
         with suppress(OSError):
             write_json(context.run_dir / "run.json", facts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -66,7 +67,7 @@ class Task:
 def launch(task: Callable[[DictConfig], float], argv: list[str], folders: Sequence[str]) -> None:
     """Runs Hydra's own entry point with this command line."""
     decorated = hydra.main(config_path=OURS, config_name="config", version_base=VERSION_BASE)
-    with user_first(folders), _command_line(argv):
+    with user_first(folders), _command_line(argv), _logging_as_before():
         decorated(task)()
 
 
@@ -79,3 +80,18 @@ def _command_line(argv: list[str]) -> Iterator[None]:
         yield
     finally:
         sys.argv = before
+
+
+@contextmanager
+def _logging_as_before() -> Iterator[None]:
+    """Hydra sets the root logger up for each job and leaves it so, with the job's file open."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        for handler in root.handlers:
+            if handler not in handlers:
+                handler.close()
+        root.handlers = handlers
+        root.setLevel(level)

@@ -29,9 +29,12 @@ def stopping_on_signals(stop: StopFlag, on_second: Callable[[int], None]) -> Ite
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM. The handlers of before come back.
     """
 
+    received: list[int] = []
+
     def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         counted = signal.SIGTERM if signum == signal.SIGHUP else signum
-        if stop.requested:
+        received.append(counted)
+        if len(received) > 1:
             on_second(counted)
             if os.isatty(1):
                 _say(SHOW_CURSOR, 1)

@@ -28,6 +28,7 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
     """
     typed = list(sys.argv[1:] if argv is None else argv)
     one_thread_for_blas()
+    path = list(sys.path)
     try:
         _answer(read_arguments(typed), typed, run_job)
     except BorderError as error:
@@ -35,6 +36,8 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
         sys.exit(error.exit_status)
     except KeyboardInterrupt:  # before the job had its own handler: nothing was built
         sys.exit(128 + signal.SIGINT)
+    finally:
+        sys.path[:] = path
 
 
 def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:
@@ -106,7 +109,12 @@ def _train(
         command=["border-train", *typed],
         import_paths=[str(Path.cwd())],
     )
-    launch(task, arguments.for_hydra(overrides), composer.folders)
+    try:
+        launch(task, arguments.for_hydra(overrides), composer.folders)
+    except KeyboardInterrupt:  # between two jobs of a sweep
+        if not run_job:
+            cast("Jobs", runner).finish()
+        raise
     if not run_job:
         sys.exit(cast("Jobs", runner).finish())
 

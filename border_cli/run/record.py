@@ -38,7 +38,7 @@ class RunRecord:
             "status": "running",
             "exit_reason": None,
             "pid": os.getpid(),
-            "started": _now(),
+            "started": now(),
             "ended": None,
             "best_score": None,
             "best_opt_steps": None,
@@ -59,7 +59,7 @@ class RunRecord:
     def end(self, status: str, reason: str, **facts: Any) -> None:
         """Tells how the run ended; the first end stays, and is written again where it was not."""
         if self.content["status"] == "running":
-            self.content |= {"status": status, "exit_reason": reason, "ended": _now(), **facts}
+            self.content |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
         self.write()
 
 
@@ -118,5 +118,6 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _now() -> str:
+def now() -> str:
+    """The local time with its offset from UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")

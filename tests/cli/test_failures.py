@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -68,11 +70,10 @@ def bad_agent(folder: Path) -> Iterator[None]:
     sys.modules.pop("bad_agent", None)
 
 
-@pytest.mark.parametrize("small", [SMALL, SERIAL], ids=["thread", "serial"])
 def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
-    folder: Path, small: tuple[str, ...], capsys: Capture
+    folder: Path, capsys: Capture
 ) -> None:
-    argv = (*small, "env.id=Raises-v0", "env.kwargs.at=300", "actor_manager.num_actors=1")
+    argv = (*SERIAL, "env.id=Raises-v0", "env.kwargs.at=300", "actor_manager.num_actors=1")
     assert train_status(*argv) == 1
     said = capsys.readouterr().out
     message = "RuntimeError: the simulator exploded after 300 steps"
@@ -89,20 +90,22 @@ def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
     assert "run directory  run" in said
 
 
-def test_an_env_that_fails_again_is_reported_by_its_first_failure(
+def test_an_env_that_fails_again_in_its_thread_is_reported_by_its_first_failure(
     folder: Path, capsys: Capture
 ) -> None:
-    restarts = [each for each in SMALL if "max_restarts" not in each]
-    argv = (*restarts, "actor_manager.max_restarts=1", "env.id=Raises-v0", "env.kwargs.at=70")
+    argv = [*SMALL, "actor_manager.max_restarts=1", "env.id=Raises-v0", "env.kwargs.at=300"]
+    argv.remove("actor_manager.max_restarts=0")
     assert train_status(*argv) == 1
     said = capsys.readouterr().out
-    assert re.search(r"warning: actor \d failed at env step 69, restart 1 of 1:", said)
+    assert re.search(r"warning: actor \d failed at env step 299, restart 1 of 1:", said)
     assert "its 1 restarts are used up (actor_manager.max_restarts)" in said
-    assert facts_of(folder / "run")["status"] == "failed"
+    facts = facts_of(folder / "run")
+    assert facts["status"] == "failed"
+    assert steps_saved(folder / "run") == [facts["opt_steps"]]
 
 
 def test_an_env_that_cannot_be_built_ends_the_run(folder: Path, capsys: Capture) -> None:
-    assert train_status(*SMALL, "env.id=Unbuildable-v0", "recorder=none") == 1
+    assert train_status(*SMALL, "env.id=Unbuildable-v0") == 1
     said = capsys.readouterr().out
     assert "error: the run failed: RuntimeError: no licence for this simulator" in said
     assert 'raise RuntimeError("no licence for this simulator")' in said
@@ -133,8 +136,8 @@ def test_an_update_that_raises_ends_the_run(
 def test_a_nan_observation_is_named_with_its_actor_and_sample(
     folder: Path, capsys: Capture
 ) -> None:
-    argv = (*SMALL, "env.id=Undefined-v0", "env.kwargs.at=100", "actor_manager.num_actors=1")
-    assert train_status(*argv, "trainer.save_interval=10") == 1
+    argv = (*SERIAL, "env.id=Undefined-v0", "env.kwargs.at=100", "actor_manager.num_actors=1")
+    assert train_status(*argv, "trainer.save_interval=7") == 1
     said = capsys.readouterr().out
     assert "error: next observation of actor 0, its sample 100 (optimisation step" in said
     assert "is not finite: [0.5, nan, 0.5]" in said
@@ -142,9 +145,9 @@ def test_a_nan_observation_is_named_with_its_actor_and_sample(
     facts = facts_of(folder / "run")
     assert facts["status"] == "failed"
     assert facts["exit_reason"].startswith("NotFinite: next observation of actor 0")
-    assert facts["samples_total"] < 100
-    last = steps_saved(folder / "run")[-1]
-    assert last == facts["opt_steps"] - facts["opt_steps"] % 10
+    # its messages have 10 rows and the tenth is refused; the first update comes with sample 50
+    assert (facts["samples_total"], facts["opt_steps"]) == (90, 41)
+    assert steps_saved(folder / "run")[-1] == 35
 
 
 def test_a_loss_that_is_not_finite_is_never_saved(folder: Path, capsys: Capture) -> None:
@@ -176,41 +179,59 @@ def test_what_only_the_components_can_refuse_leaves_no_folder(
     assert list(folder.iterdir()) == []
 
 
+# In a thread the actor alone hangs; in the two others it is the learner itself.
 BLOCKED = {
     "thread": (*SMALL, "env.kwargs.at=60"),
-    "serial": (*SERIAL, "env.kwargs.at=60"),
     "evaluation": (*SMALL, "trainer.eval_interval=10", "+evaluator.env.kwargs.at=5"),
+    "sweep": ("-m", *SERIAL, "env.kwargs.at=60,61"),
 }
 
 
+@dataclass
+class Ended:
+    folder: Path
+    status: int
+    said: str
+
+
 @pytest.fixture(scope="module")
-def blocked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, int, str]]:
-    """Folder, exit status and output of each run that blocks; they wait side by side."""
-    ended = {}
+def blocked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
+    """How each command with an env that blocks ended; they wait side by side."""
     with ExitStack() as stack:
         started = {}
         for who, argv in BLOCKED.items():
             folder = tmp_path_factory.mktemp(who)
             more = ("env.id=Blocks-v0", "trainer.stall_timeout_s=1")
             started[who] = folder, stack.enter_context(Command(folder, *argv, *more))
-        for who, (folder, run) in started.items():
-            ended[who] = folder, *run.ended()
-    return ended
+        return {who: Ended(folder, *run.ended()) for who, (folder, run) in started.items()}
 
 
 @pytest.mark.parametrize("who", BLOCKED)
 def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
-    blocked: dict[str, tuple[Path, int, str]], who: str
+    blocked: dict[str, Ended], who: str
 ) -> None:
-    folder, status, said = blocked[who]
-    assert status == 1, said
-    assert "no step for 1 s (trainer.stall_timeout_s): " in said
-    assert "THE LINE THAT BLOCKS" in said
-    facts = facts_of(folder / "run")
+    ended = blocked[who]
+    assert ended.status == 1, ended.said
+    assert "error: no step for 1 s (trainer.stall_timeout_s): " in ended.said
+    assert "THE LINE THAT BLOCKS" in ended.said
+    [record] = (ended.folder / "run").rglob("run.json")
+    facts = facts_of(record.parent)
     assert facts["status"] == "failed"
     assert facts["exit_reason"].startswith("Stalled: no step for 1 s")
-    assert bool(steps_saved(folder / "run")) == (who == "thread")  # else the learner itself hangs
-    assert said.splitlines()[-1].endswith(" tensorboard --logdir run")
+    assert bool(steps_saved(record.parent)) == (who == "thread")
+    assert f"run directory  {record.parent.relative_to(ended.folder)}\n" in ended.said
+
+
+def test_a_learner_that_hangs_ends_the_sweep_with_its_table(blocked: dict[str, Ended]) -> None:
+    ended = blocked["sweep"]
+    with (ended.folder / "run" / "sweep.csv").open() as file:
+        [row] = csv.DictReader(file)
+    assert (row["job"], row["status"]) == ("0", "failed")
+    assert row["reason"].startswith("Stalled: no step for 1 s")
+    table = ended.said[ended.said.rindex(" job ") :]
+    assert "env.kwargs.at=60" in table
+    assert "0 of 1 jobs done\n" in table
+    assert table.endswith(f"sweep directory  {ended.folder / 'run'}\n")
 
 
 def test_a_full_disk_does_not_end_a_run(folder: Path, capsys: Capture) -> None:
