@@ -12,6 +12,7 @@ from typing import Any
 from border_cli.assemble import build_agent, env_factory, rehearse
 from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
 from border_cli.config.imports import import_modules
+from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
@@ -38,6 +39,7 @@ def train(
     anything is written, RunFailed when the run cannot go on; blocks until the end.
     """
     register_builtin()
+    user_folders()  # calls the installed plug-ins, whose components the config may name
     import_modules(config.imports)
     rehearse(config)
     run_dir = _new_run_dir(config)

@@ -179,6 +179,9 @@ def _set_aside(run_dir: Path) -> None:
     folder.mkdir()
     for path in left:
         path.rename(folder / path.name)
+    settings = run_dir / ".hydra" / "resolved.yaml"
+    if settings.is_file():
+        settings.rename(folder / settings.name)
     log.info("an unfinished attempt was moved to %s; the job starts again", folder)
 
 

@@ -10,6 +10,8 @@ from rich.console import Console
 
 from border_cli.recorder.terminal import log_handler
 
+FILE_ONLY = {"file_only": True}  # `extra` of a record that the terminal has shown in its own way
+
 
 @contextmanager
 def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
@@ -22,6 +24,7 @@ def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
     raising = logging.raiseExceptions
     ours = log_handler(console)
     ours.setLevel(logging.WARNING if quiet else logging.INFO)
+    ours.addFilter(lambda record: not hasattr(record, "file_only"))
     files = [each for each in before if isinstance(each, logging.FileHandler)]
     root.handlers = [ours, *files]
     root.setLevel(logging.INFO)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +15,7 @@ from rich.console import Console
 
 from border_cli import __version__
 from border_cli.assemble import actor_manager_config
+from border_cli.cli.logs import FILE_ONLY
 from border_cli.config.job import JobContext
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import ActorStats
@@ -20,6 +24,8 @@ from border_cli.launch import Started
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS, TRAINERS
 from border_cli.trainer.base import TrainerStats
+
+log = logging.getLogger(__name__)
 
 CONF = Path(str(files("border_cli.conf")))
 
@@ -38,22 +44,35 @@ def print_header(
         ("evaluation", started.evaluation),
         ("run directory", str(context.run_dir)),
     ]
+    _say(console, lines)
+
+
+def _say(console: Console, lines: list[tuple[str, str]]) -> None:
+    """To the terminal in columns, and to the job's log file as they are."""
     terminal.header(console, lines)
+    for key, value in lines:
+        log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
 
 
 def _choice_lines(context: JobContext) -> list[tuple[str, str]]:
     """Every choice; those from files of the user with their file, the others together."""
-    ours = [each for each in context.sources if _is_ours(each.file)]
-    named = [
-        f"{each.group}={each.choice}" for each in ours if each.group not in ("config", "tuned")
-    ]
-    tuned = context.tuned
-    lines = [
-        ("choices", ", ".join(named)),
-        ("tuned values", tuned if tuned else "none: no file for this agent and env"),
-    ]
-    theirs = [each for each in context.sources if not _is_ours(each.file)]
-    return lines + [(each.group, f"{each.choice} from {each.file}") for each in theirs]
+    choices: dict[str, list[str]] = {}
+    theirs = []
+    for each in context.sources:
+        if each.group != "tuned" and not _is_ours(each.file):
+            theirs.append((each.group, f"{each.choice} from {each.file}"))
+        elif each.group not in ("tuned", "config"):
+            choices.setdefault(each.group, []).append(each.choice)
+    first = ("agent", "env", "experiment")
+    named = [_choice(group, choices[group]) for group in first if group in choices]
+    rest = [_choice(group, names) for group, names in choices.items() if group not in first]
+    shown = "\n".join(" ".join(line) for line in (named, rest[:3], rest[3:]) if line)
+    tuned = context.tuned or "none: there is no file for this agent and env"
+    return [("choices", shown), ("tuned values", tuned), *theirs]
+
+
+def _choice(group: str, names: list[str]) -> str:
+    return f"{group}={names[0]}" if len(names) == 1 else f"{group}=[{','.join(names)}]"
 
 
 def _is_ours(file: str) -> bool:
@@ -139,10 +158,22 @@ def print_closing(console: Console, run_dir: Path, facts: Mapping[str, Any]) -> 
     ]
     quoted = shlex.quote(str(shown))
     saved = (run_dir / "best", run_dir / "checkpoints" / "latest")
-    commands = [f"border-eval {quoted}"] if any(each.exists() for each in saved) else []
+    commands = []
+    if any(each.exists() for each in saved):
+        commands.append(f"{_command('border-eval')} {quoted}")
     if (run_dir / "tensorboard").is_dir():
-        commands.append(f"tensorboard --logdir {quoted}")
+        commands.append(f"{_command('tensorboard')} --logdir {quoted}")
+    if facts.get("status") == "done":
+        terminal.say(console, f"ended: {facts['exit_reason']}")
     terminal.closing(console, shown, best, commands, warnings=warnings)
+    told = (facts.get("status"), facts.get("exit_reason"), facts.get("best_score"))
+    log.info("%s: %s; best score %s", *told, extra=FILE_ONLY)
+
+
+def _command(name: str) -> str:
+    """How the command beside this one is typed: by its path where that is not on PATH."""
+    beside = Path(sys.argv[0]).with_name(name)
+    return name if shutil.which(name) or not beside.is_file() else shlex.quote(str(beside))
 
 
 def _shortest(path: Path) -> Path:

@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
     except BorderError as error:
         sys.stderr.write(f"border-train: {error}\n")
         sys.exit(error.exit_status)
-    except KeyboardInterrupt:  # before the job had its own handler: nothing was built
+    except KeyboardInterrupt:  # before a job had its own handler, or between two jobs
+        sys.stderr.write("border-train: interrupted\n")
         sys.exit(128 + signal.SIGINT)
     finally:
         sys.path[:] = path

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from border_cli.config.compose import Composer
 from border_cli.config.imports import add_to_path
+from border_cli.config.search_path import user_folders
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.registry import GROUPS
@@ -66,4 +67,5 @@ def load_resolved(path: Path, import_paths: Sequence[str] = ()) -> RunConfig:
     if not file.is_file():
         raise CheckpointError(f"{path} is no run directory: there is no {file}")
     add_to_path(import_paths)
-    return Composer([f"file://{file.parent.resolve()}"], file.stem).job([]).config
+    folders = [f"file://{file.parent.resolve()}", *user_folders()]  # which calls the plug-ins
+    return Composer(folders, file.stem).job([]).config

@@ -34,9 +34,9 @@ class ConfigError(BorderError):
 class MissingPackage(ConfigError):
     """A chosen component needs a package that is not installed."""
 
-    def __init__(self, what: str, package: str, extra: str | None = None) -> None:
-        line = f'pip install "border-cli[{extra}]"' if extra else f"pip install {package}"
-        super().__init__(f"{what} needs the package {package}, which is not installed: {line}")
+    def __init__(self, what: str, package: str) -> None:
+        quoted = f'"{package}"' if "[" in package else package
+        super().__init__(f"{what} needs a package that is not installed: pip install {quoted}")
 
 
 class RunFailed(BorderError):

@@ -21,8 +21,12 @@ from border_cli.core.errors import ConfigError, MissingPackage, did_you_mean
 from border_cli.env.config import GymConfig
 from border_cli.env.wrappers import apply_wrappers
 
-EXTRAS = {"Box2D": "box2d", "pygame": "render"}  # module -> our extra that brings it
-PACKAGES = {"ale_py": "ale-py", "cv2": "opencv-python"}  # module -> its name for pip
+PACKAGES = {  # module -> what pip calls it
+    "Box2D": "gymnasium[box2d]",
+    "pygame": "gymnasium[classic-control]",
+    "ale_py": "ale-py",
+    "cv2": "opencv-python",
+}
 
 # Physics engines load shared libraries and set global state: one constructor at a time. The lock
 # starts no thread; whoever owns the threads need not know about it.
@@ -67,7 +71,7 @@ def missing_packages(what: str) -> Iterator[None]:
             raise _missing(what, str(cause.name)) from error
         named = re.search(r"gymnasium\[[\w-]+\]", str(error))
         if named and cause is None:
-            raise MissingPackage(what, f'"{named[0]}"') from error
+            raise MissingPackage(what, named[0]) from error
         raise ConfigError(f"{what}: {error}" + (f" ({cause})" if cause else "")) from error
 
 
@@ -80,7 +84,7 @@ def _is_absent(module: str | None) -> bool:
 
 def _missing(what: str, module: str) -> MissingPackage:
     top = module.partition(".")[0]
-    return MissingPackage(what, PACKAGES.get(top, top), EXTRAS.get(top))
+    return MissingPackage(what, PACKAGES.get(top, top))
 
 
 def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, Any]:

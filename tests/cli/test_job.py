@@ -174,5 +174,5 @@ def test_the_header_names_a_file_of_the_user_and_says_that_sync_steps_actors_in_
     assert train_status(*QUICK, *typed) == 0
     said = capsys.readouterr().out
     assert f"\nagent          dqn from {mine}\n" in said
-    assert "\ntuned values   none: no file for this agent and env\n" in said
+    assert "\ntuned values   none: there is no file for this agent and env\n" in said
     assert "serial (trainer=sync steps them in turn, n_buffer 1, always the newest" in said

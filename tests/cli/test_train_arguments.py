@@ -73,7 +73,12 @@ def test_a_bare_id_is_never_tuned(folder: Path, ran: Callable[..., Any]) -> None
 def test_a_sweep_runs_one_job_after_another(folder: Path, ran: Callable[..., Any]) -> None:
     jobs = ran("seed=0,1", "env=cartpole,mountaincar", "-m")
     seen = [(each.seed, each.env.id) for each in jobs.configs]
-    assert seen == [(0, "CartPole-v1"), (0, "MountainCar-v0"), (1, "CartPole-v1"), (1, "MountainCar-v0")]
+    assert seen == [
+        (0, "CartPole-v1"),
+        (0, "MountainCar-v0"),
+        (1, "CartPole-v1"),
+        (1, "MountainCar-v0"),
+    ]
     assert [each.job_number for each in jobs.contexts] == [0, 1, 2, 3]
     assert [each.run_dir.name for each in jobs.contexts] == ["0", "1", "2", "3"]
     assert jobs.contexts[0].run_dir.parent.parent == folder / "outputs" / "multirun"

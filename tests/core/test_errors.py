@@ -53,8 +53,8 @@ def test_a_crash_shows_its_first_failure_in_its_first_line() -> None:
 
 
 def test_a_missing_package_comes_with_the_line_that_installs_it() -> None:
-    assert str(MissingPackage("env.id=LunarLander-v3", "Box2D", "box2d")).endswith(
-        'pip install "border-cli[box2d]"'
+    assert str(MissingPackage("env.id=LunarLander-v3", "gymnasium[box2d]")).endswith(
+        'pip install "gymnasium[box2d]"'
     )
     assert str(MissingPackage("env.id=X", "ale-py")).endswith("pip install ale-py")
 
