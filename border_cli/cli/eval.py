@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli import __version__
-from border_cli.cli.train import one_thread_for_blas
+from border_cli.cli.blas import one_thread_for_blas
 from border_cli.core.errors import BorderError, CheckpointError, ConfigError, did_you_mean
 
 HELP = """\

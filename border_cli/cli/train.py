@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from border_cli import __version__
 from border_cli.cli.arguments import FLAGS, Arguments, read_arguments
+from border_cli.cli.blas import one_thread_for_blas
 from border_cli.core.errors import BorderError, ConfigError
 
 if TYPE_CHECKING:
@@ -128,12 +128,6 @@ def _runner(configs: list[RunConfig]) -> Jobs:
     for config in configs:
         rehearse(config)
     return Jobs()
-
-
-def one_thread_for_blas() -> None:
-    """Must come before numpy is loaded: BLAS threads of actors and learner fight for the cores."""
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
 
 
 def _complete(overrides: list[str]) -> None:
