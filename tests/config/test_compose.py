@@ -25,6 +25,8 @@ from border_cli.recorder.config import JsonlConfig
 
 Write = Callable[[str, str], Path]
 
+TUNED = OmegaConf.load(Path(__file__).parents[2] / "conf" / "tuned" / "dqn_cartpole.yaml")
+
 
 def test_names_give_typed_settings() -> None:
     config = compose("agent=dqn", "env=cartpole", "device=cpu", "agent.gamma=0.5")
@@ -37,7 +39,7 @@ def test_names_give_typed_settings() -> None:
 def test_the_tuned_file_of_a_pair_loses_against_experiment_and_command_line(
     folder: Path, write: Write
 ) -> None:
-    assert compose("env=cartpole").agent.batch_size == 128
+    assert compose("env=cartpole").agent.batch_size == TUNED.agent.batch_size != 64
     assert compose("env=cartpole", "~tuned").agent.batch_size == 64
     assert compose("env=cartpole", "agent.batch_size=7").agent.batch_size == 7
     write("experiment/x.yaml", "# @package _global_\nagent: {batch_size: 9}\n")
@@ -47,7 +49,7 @@ def test_the_tuned_file_of_a_pair_loses_against_experiment_and_command_line(
 
 def test_the_tuned_file_follows_an_experiment_that_chooses() -> None:
     config = compose("experiment=cartpole_per")
-    assert (config.name, config.agent.batch_size) == ("dqn_cartpole", 128)
+    assert (config.name, config.agent.batch_size) == ("dqn_cartpole", TUNED.agent.batch_size)
 
 
 @pytest.mark.parametrize(
