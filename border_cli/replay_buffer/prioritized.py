@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import NotFinite
-from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Transitions
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.storage import Ring
+from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
 from border_cli.replay_buffer.sum_tree import MinTree, SumTree
 
 EPSILON = 1e-6  # keeps rows without an error within reach
@@ -34,7 +33,7 @@ def importance_weights(
     return weights
 
 
-class PrioritizedReplayBuffer(ReplayBuffer):
+class PrioritizedReplayBuffer(RingReplayBuffer):
     """Owns its rows, their priorities and its generator; only the learner's thread calls it.
 
     A new row gets the largest priority seen so far. A row that was overwritten between `sample`
@@ -44,11 +43,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     def __init__(
         self, config: PrioritizedConfig, *, spec: EnvSpec, rng: np.random.Generator
     ) -> None:
+        super().__init__(config.capacity, spec=spec, rng=rng)
         self.config = config
-        self.ring = Ring(spec, config.capacity)
         self.updates = 0  # calls of `update_priorities`; beta follows it
         self.max_priority = 1.0  # seen so far
-        self._rng = rng
         self._sums = SumTree(config.capacity)
         in_buffer = config.normalize == Normalize.buffer
         self._minima = MinTree(config.capacity) if in_buffer else None
@@ -107,18 +105,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """The priorities of these slots, for whoever looks in. [M]"""
         return self._sums.get(index)
 
-    def rows(self, index: NDArray[np.int64]) -> Transitions:
-        """Copies of the rows in these slots, for whoever looks in. [M]"""
-        return self.ring.read(index)
-
-    def __len__(self) -> int:
-        return self.ring.size
-
-    @property
-    def capacity(self) -> int:
-        return self.ring.capacity
-
     @property
     def nbytes(self) -> int:
         minima = self._minima.nbytes if self._minima else 0
-        return self.ring.nbytes + self._sums.nbytes + minima
+        return super().nbytes + self._sums.nbytes + minima

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Transitions
 from border_cli.replay_buffer.config import UniformConfig
-from border_cli.replay_buffer.storage import Ring
+from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
 
 
-class UniformReplayBuffer(ReplayBuffer):
+class UniformReplayBuffer(RingReplayBuffer):
     """Owns its rows and its generator; only the learner's thread calls it."""
 
     def __init__(self, config: UniformConfig, *, spec: EnvSpec, rng: np.random.Generator) -> None:
-        self.ring = Ring(spec, config.capacity)
-        self._rng = rng
+        super().__init__(config.capacity, spec=spec, rng=rng)
 
     def push(self, transitions: Transitions) -> None:
         self.ring.push(transitions)
@@ -26,18 +23,3 @@ class UniformReplayBuffer(ReplayBuffer):
         """Draws with replacement; raises `RunFailed` while empty. Weights are 1."""
         self.ring.require_rows(batch_size)
         return self.ring.gather(self._rng.integers(0, self.ring.size, batch_size))
-
-    def rows(self, index: NDArray[np.int64]) -> Transitions:
-        """Copies of the rows in these slots, for whoever looks in. [M]"""
-        return self.ring.read(index)
-
-    def __len__(self) -> int:
-        return self.ring.size
-
-    @property
-    def capacity(self) -> int:
-        return self.ring.capacity
-
-    @property
-    def nbytes(self) -> int:
-        return self.ring.nbytes
