@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -188,6 +188,9 @@ class ActorStats:
     duration_s: float
     restarts: int
     lost_samples: int  # rows that died with a crashed actor
+    # Where its time went, of all lives: act, env_step, process, send, blocked. Estimated from
+    # steps that were timed now and then; empty where nobody measured.
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def samples_per_sec(self) -> float:

@@ -59,6 +59,9 @@ class Step:
     next_obs: Array  # [N, …]  the true successor, also at the end of an episode
     act_obs: Array  # [N, …]  what to act on next: next_obs, or the first of a new episode
     episodes: tuple[Episode, ...] = ()  # those that ended with this step
+    # [N]  False where an environment spent this step on its own reset: such a row is no transition
+    # and its action went nowhere. None: all moved.
+    moved: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
