@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from border_cli.actor_manager.factory import ActorFactory
+from border_cli.actor_manager.shared_weights import forms_of
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
 from border_cli.core.errors import BorderError, ConfigError
-from border_cli.core.interfaces import ActorManager, Agent, EnvFactory, Evaluator, Policy
+from border_cli.core.interfaces import (
+    ActorManager,
+    Agent,
+    EnvFactory,
+    Evaluator,
+    Policy,
+    StepProcessor,
+)
 from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
@@ -214,16 +223,20 @@ def slack(config: RunConfig) -> int:
 def _build_actors(
     config: RunConfig, agent: Agent, factory: EnvFactory, clock: Clock
 ) -> ActorManager:
+    # The class itself and not its registry, which is empty in another process.
+    step_processor: Callable[..., StepProcessor] = STEP_PROCESSORS.load(config.step_processor)
     make_actor = ActorFactory(
         seed=config.seed,
         env_factory=factory,
         policy_factory=agent.policy_factory,
         make_step_processor=partial(
-            STEP_PROCESSORS.build,
+            step_processor,
             config.step_processor,
             gamma=config.agent.gamma,
             num_envs=config.env.num_envs,
         ),
+        imports=config.imports,
+        weight_forms=forms_of(agent.snapshot()),
     )
     actors: ActorManager = ACTOR_MANAGERS.build(
         actor_manager_config(config), make_actor=make_actor, clock=clock

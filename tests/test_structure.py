@@ -19,7 +19,7 @@ GROUPS = (
     "evaluator",
     "recorder",
 )
-PARTS = {"core", "registry", "nn", "run", "trainer", *GROUPS}
+PARTS = {"core", "registry", "nn", "process", "run", "trainer", *GROUPS}
 
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
@@ -30,6 +30,9 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"core", "registry"},
     **{group: {"core", "registry"} for group in GROUPS},
     "agent": {"core", "registry", "nn"},
+    "process": {"core"},
+    "actor_manager": {"core", "registry", "process"},
+    "evaluator": {"core", "registry", "process"},
     # What puts the parts together may know all of them; each knows those above it.
     "assemble": PARTS,
     "launch": PARTS | {"assemble"},
@@ -45,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
 
 FOREIGN = {
     "torch": {"agent", "nn"},
+    "multiprocessing": {"process", "actor_manager", "evaluator"},
     "gymnasium": {"env"},
     "hydra": {"config", "cli"},
     "omegaconf": {"config", "cli"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from border_cli.actor_manager.proxy import ReplayBufferProxy
-from border_cli.actor_manager.weights import WeightSlot
+from border_cli.actor_manager.weights import WeightSource
 from border_cli.core.interfaces import Env, Policy, StepProcessor
 
 
@@ -22,7 +22,7 @@ class Actor:
         policy: Policy,
         step_processor: StepProcessor,
         proxy: ReplayBufferProxy,
-        weights: WeightSlot,
+        weights: WeightSource,
     ) -> None:
         self._env = env
         self._policy = policy
@@ -46,11 +46,12 @@ class Actor:
         action = self._policy.act(self._obs, explore=True)  # [N] or [N, A]
         step = self._env.step(action)
         self._obs = step.act_obs
-        self.env_steps += self._env.num_envs
+        env_steps = step.env_steps
+        self.env_steps += env_steps
         transitions = self._step_processor.process(step)  # M rows; 0 while a window fills
         self.proxy.push(
             transitions,
-            env_steps=self._env.num_envs,
+            env_steps=env_steps,
             episodes=step.episodes,
             opt_steps=self._opt_steps,
         )

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from border_cli.actor_manager.actor import Actor
-from border_cli.actor_manager.proxy import ReplayBufferProxy
-from border_cli.actor_manager.weights import WeightSlot
+from border_cli.actor_manager.proxy import Parcel, ReplayBufferProxy
+from border_cli.actor_manager.shared_weights import ArrayForms
+from border_cli.actor_manager.weights import WeightSource
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.interfaces import EnvFactory, PolicyFactory, StepProcessor
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
-from border_cli.core.types import Experience
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorFactory:
-    """Everything that actors are made of; holds recipes only, so it may cross to other threads."""
+    """Everything that actors are made of; holds recipes only, so it may cross to other threads
+    and processes."""
 
     seed: int
     env_factory: EnvFactory
     policy_factory: PolicyFactory
     make_step_processor: Callable[[], StepProcessor]
+    imports: Sequence[str] = ()  # modules that another process must import first
+    weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
 
     def __call__(
         self,
@@ -29,8 +32,8 @@ class ActorFactory:
         actor_id: int,
         life: int,
         *,
-        send: Callable[[Experience], None],
-        weights: WeightSlot,
+        send: Callable[[Parcel], None],
+        weights: WeightSource,
     ) -> Actor:
         """A new actor. Its seeds depend on (seed, actor_id, life) only."""
         path = (Branch.ACTOR, actor_id, life)

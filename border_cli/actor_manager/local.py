@@ -9,6 +9,7 @@ from typing import Protocol
 
 from border_cli.actor_manager.actor import Actor
 from border_cli.actor_manager.gate import Gate
+from border_cli.actor_manager.proxy import Parcel
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.actor_manager.worker import Worker
 from border_cli.core.clock import Clock
@@ -17,7 +18,7 @@ from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Heartbeat
 from border_cli.core.types import Experience, Snapshot
 
-Send = Callable[[Experience], None]
+Send = Callable[[Parcel], None]
 
 
 class MakeActor(Protocol):
@@ -55,10 +56,10 @@ class LocalActorManager(ActorManager):
     def _make(self, make_actor: MakeActor, actor_id: int, life: int) -> Actor:
         return make_actor(self.config, actor_id, life, send=self._send, weights=self._weights)
 
-    def _send(self, message: Experience) -> None:
-        worker = self._workers[message.actor_id]
-        self._put(worker, message)
-        worker.delivered(len(message.transitions))
+    def _send(self, parcel: Parcel) -> None:
+        worker = self._workers[parcel.actor_id]
+        self._put(worker, parcel.experience())
+        worker.delivered(parcel.rows)
 
     @abstractmethod
     def _put(self, worker: Worker, message: Experience) -> None:

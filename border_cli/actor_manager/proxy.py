@@ -1,8 +1,9 @@
-"""The actor's side of the replay buffer: gathers rows and sends them in one message."""
+"""The actor's side of the replay buffer: gathers rows and sends them in one parcel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,35 @@ from numpy.typing import NDArray
 from border_cli.core.types import Array, Episode, Experience, Transitions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """What an actor sends, its rows still in the parts in which they came.
+
+    Whoever carries it joins them where the learner will read them, so each is written once.
+    """
+
+    actor_id: int
+    opt_steps: int  # of the weights that acted last
+    env_steps: int
+    parts: list[Transitions]
+    rows: int  # in all parts
+    episodes: tuple[Episode, ...]
+
+    def experience(self) -> Experience:
+        """The same with all rows in one block."""
+        return Experience(
+            actor_id=self.actor_id,
+            opt_steps=self.opt_steps,
+            env_steps=self.env_steps,
+            transitions=concatenate(self.parts) if self.parts else _NO_ROWS,
+            episodes=self.episodes,
+        )
+
+
 class ReplayBufferProxy:
     """Gathers at least `n_buffer` rows, then sends them; owned by one actor."""
 
-    def __init__(self, actor_id: int, n_buffer: int, send: Callable[[Experience], None]) -> None:
+    def __init__(self, actor_id: int, n_buffer: int, send: Callable[[Parcel], None]) -> None:
         self._actor_id = actor_id
         self._n_buffer = n_buffer
         self._send = send
@@ -33,25 +59,28 @@ class ReplayBufferProxy:
     ) -> None:
         """Adds what one step gave; `opt_steps` are those of the weights that acted."""
         self._env_steps += env_steps
-        self._episodes.extend(episodes)
-        if len(transitions):
+        if episodes:
+            self._episodes.extend(episodes)
+        rows = len(transitions)
+        if rows:
             self._parts.append(transitions)
-            self.rows += len(transitions)
+            self.rows += rows
             if self.rows >= self._n_buffer:
                 self.flush(opt_steps)
 
     def flush(self, opt_steps: int) -> None:
-        """Sends what is there, if anything; may wait for room in the channel."""
+        """Sends what is there, if anything; may wait for room on its way."""
         if not self._env_steps:
             return
-        message = Experience(
+        parcel = Parcel(
             actor_id=self._actor_id,
             opt_steps=opt_steps,
             env_steps=self._env_steps,
-            transitions=concatenate(self._parts) if self._parts else _NO_ROWS,
+            parts=self._parts,
+            rows=self.rows,
             episodes=tuple(self._episodes),
         )
-        self._send(message)  # raises when the channel is closed: the rows then count as lost
+        self._send(parcel)  # raises when the way is closed: the rows then count as lost
         self._parts, self._episodes = [], []
         self._env_steps = self.rows = 0
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from border_cli.core.types import Snapshot
+
+
+class WeightSource(Protocol):
+    """Where an actor looks for newer weights."""
+
+    def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
+        """The newest version and its snapshot, or None where `version` is the newest."""
 
 
 class WeightSlot:

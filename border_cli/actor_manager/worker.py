@@ -7,15 +7,13 @@ import traceback
 from collections.abc import Callable
 
 from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.restarts import Restarts
 from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorCrashed
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.stop import Heartbeat
 
 log = logging.getLogger(__name__)
-
-FIRST_BACK_OFF_S = 0.1
-LONGEST_BACK_OFF_S = 5.0
 
 
 class Worker:
@@ -37,15 +35,13 @@ class Worker:
         self.balance = 0  # leased samples that it has not made yet; below 0 it owes
         self._make = make
         self._max_restarts = max_restarts
+        self._restarts = Restarts(actor_id, max_restarts)
         self._clock = clock
         self._actor: Actor | None = None
-        self._first_traceback: str | None = None
-        self._since_delivery = 0  # failures since the last message that arrived
         self._started_s: float | None = None
         self._stopped_s: float | None = None
         self._past_env_steps = 0  # of earlier lives
         self._samples = 0
-        self._restarts = 0
         self._lost = 0
 
     def step(self) -> int:
@@ -53,7 +49,7 @@ class Worker:
         if self._started_s is None:
             self._started_s = self._clock.now_s()
         if self._actor is None:
-            self._actor = self._make(self.actor_id, self._restarts)
+            self._actor = self._make(self.actor_id, self._restarts.made)
         rows = self._actor.step()
         self.balance -= rows
         self.heartbeat.beats += 1
@@ -68,7 +64,7 @@ class Worker:
         """A message of the actor is in the channel."""
         self._samples += rows
         if rows:
-            self._since_delivery = 0
+            self._restarts.delivered()
 
     def failed(self) -> tuple[int, float]:
         """Takes the exception being handled; returns (lost rows, seconds before a new life).
@@ -76,19 +72,17 @@ class Worker:
         Raises `ActorCrashed` with the first traceback once the restarts are used up.
         """
         text = traceback.format_exc()
-        self._first_traceback = self._first_traceback or text
         where = f"at env step {self._env_steps}" if self._actor else "while it was built"
         lost = self._discard()
-        if self._restarts >= self._max_restarts:
+        try:
+            delay_s = self._restarts.failed(text)
+        except ActorCrashed:
             log.error("actor %d failed %s, no restart is left", self.actor_id, where)
-            raise ActorCrashed(self.actor_id, self._max_restarts, self._first_traceback)
-        self._restarts += 1
+            raise
         log.warning(
             "actor %d failed %s, restart %d of %d:\n%s",
-            self.actor_id, where, self._restarts, self._max_restarts, text,
+            self.actor_id, where, self._restarts.made, self._max_restarts, text,
         )  # fmt: skip
-        delay_s = min(LONGEST_BACK_OFF_S, FIRST_BACK_OFF_S * 2.0**self._since_delivery)
-        self._since_delivery += 1
         return lost, delay_s
 
     def close(self) -> None:
@@ -123,6 +117,6 @@ class Worker:
             env_steps=self._env_steps,
             samples=self._samples,
             duration_s=now_s - self._started_s if self._started_s is not None else 0.0,
-            restarts=self._restarts,
+            restarts=self._restarts.made,
             lost_samples=self._lost,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Heartbeat
+from border_cli.core.stop import Pulse
 from border_cli.core.types import (
     Array,
     Batch,
@@ -223,6 +223,7 @@ class ActorManager(ABC):
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
         """What arrived, at once where something did, else within `timeout_s`.
 
+        Its arrays are valid until the next call, which may let actors write over them.
         Raises `ActorCrashed` once an actor is past its restarts.
         """
 
@@ -235,7 +236,7 @@ class ActorManager(ABC):
         """One entry per actor id; may be called at any time."""
 
     @abstractmethod
-    def heartbeats(self) -> list[Heartbeat]:
+    def heartbeats(self) -> Sequence[Pulse]:
         """One per actor, for the watchdog."""
 
     @abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 
 class StopFlag:
@@ -34,6 +35,28 @@ class StopFlag:
             raise self._reason
 
 
+class Pulse(Protocol):
+    """What the watchdog sees of one part of a run."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def beats(self) -> int:
+        """Steps so far."""
+
+    @property
+    def waiting_for(self) -> str | None:
+        """Whom it waits for; then it cannot itself be blamed."""
+
+    @property
+    def thread_id(self) -> int | None:
+        """Whose stack to show; None for a part in another process."""
+
+    def revive(self) -> bool:
+        """Replaces a part that hangs; False where that is impossible, and the run must end."""
+
+
 class Heartbeat:
     """Signs of life of one part: written by the thread that runs it, read by the watchdog."""
 
@@ -50,6 +73,10 @@ class Heartbeat:
     def beat(self) -> None:
         """One step was made."""
         self.beats += 1
+
+    def revive(self) -> bool:
+        """A thread cannot be replaced while it hangs."""
+        return False
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:

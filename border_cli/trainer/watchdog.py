@@ -12,7 +12,7 @@ from typing import Self
 
 from border_cli.core.clock import Clock
 from border_cli.core.errors import Stalled
-from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.stop import Pulse, StopFlag
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,8 @@ WAY_OUT_S = 10.0  # within which a learner that noticed has stopped the actors a
 class Watchdog:
     """A thread that touches neither environments nor torch; alive within its `with` block.
 
-    A part that made no step for `timeout_s` while it waited for nobody is hung. When everybody
+    A part that made no step for `timeout_s` while it waited for nobody is hung, and replaced where
+    that is possible. When everybody
     waits for somebody and nothing moves, all are. The run is then asked to stop with `Stalled`,
     which carries the stacks of all threads. A learner that hangs itself cannot hear that, or hangs
     on its way out: then `on_hung_learner` is called, in this thread.
@@ -31,7 +32,7 @@ class Watchdog:
 
     def __init__(
         self,
-        heartbeats: Sequence[Heartbeat],
+        heartbeats: Sequence[Pulse],
         *,
         timeout_s: float,
         stop: StopFlag,
@@ -87,8 +88,8 @@ class Watchdog:
     def look(self) -> Stalled | None:
         """One look at everybody; the error if somebody hangs."""
         now_s = self._clock.now_s()
-        still: list[Heartbeat] = []
-        guilty: list[Heartbeat] = []
+        still: list[Pulse] = []
+        guilty: list[Pulse] = []
         for heartbeat in self._heartbeats:
             # In this order: a part beats before it is seen at work again after a wait.
             waits = heartbeat.waiting_for is not None
@@ -98,11 +99,20 @@ class Watchdog:
             elif now_s - since_s >= self._timeout_s:
                 still.append(heartbeat)
                 guilty += [] if waits else [heartbeat]
-        if len(still) == len(self._heartbeats):
-            guilty = guilty or still  # everybody waits for somebody
+        if len(still) == len(self._heartbeats) and not guilty:
+            guilty = still  # everybody waits for somebody
+        else:
+            guilty = [each for each in guilty if not self._revived(each, now_s)]
         return Stalled(self._report(guilty)) if guilty else None
 
-    def _report(self, guilty: list[Heartbeat]) -> str:
+    def _revived(self, part: Pulse, now_s: float) -> bool:
+        """Whether what hangs is being replaced; then it has as long again for its first step."""
+        if not part.revive():
+            return False
+        self._seen[part.name] = (part.beats, now_s)
+        return True
+
+    def _report(self, guilty: list[Pulse]) -> str:
         frames = sys._current_frames()
         names = ", ".join(each.name for each in guilty)
         lines = [f"no step for {self._timeout_s:g} s (trainer.stall_timeout_s): {names}"]

@@ -8,12 +8,12 @@ import pytest
 from fakes import OneStep
 
 from border_cli.actor_manager.channel import Channel, Closed
-from border_cli.actor_manager.proxy import ReplayBufferProxy
+from border_cli.actor_manager.proxy import Parcel, ReplayBufferProxy
 from border_cli.core.types import Experience
 
 
 def message(number: int) -> Experience:
-    sent: list[Experience] = []
+    sent: list[Parcel] = []
     proxy = ReplayBufferProxy(number, 1, sent.append)
     from fakes import CountingEnv
 
@@ -22,7 +22,7 @@ def message(number: int) -> Experience:
 
     step = env.step(np.zeros(1, np.int64))
     proxy.push(OneStep().process(step), env_steps=1, episodes=(), opt_steps=0)
-    return sent[0]
+    return sent[0].experience()
 
 
 def ids(messages: list[Experience]) -> list[int]:

@@ -1,0 +1,117 @@
+"""One life of one actor in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from border_cli.actor_manager.remote import FAILED, Recipe, run
+from border_cli.process.child import relog
+from border_cli.process.stack import StackFile, kill
+from border_cli.process.start import child_environment
+
+GONE_S = 1.0  # a killed process needs no longer to end
+
+
+class ActorProcess:
+    """Its process, what it says, and how it ended; the supervisor's thread owns it."""
+
+    def __init__(self, context: BaseContext, recipe: Recipe, target: Callable[..., None] = run):
+        self._name = f"actor {recipe.actor_id}"
+        self._stack = StackFile()
+        self._traceback: str | None = None
+        self.connection, theirs = context.Pipe(duplex=False)
+        process: Any = context.Process  # type: ignore[attr-defined]
+        self._process = process(
+            target=target, args=(recipe, theirs, self._stack), name=self._name, daemon=False
+        )
+        try:
+            with child_environment():
+                self._process.start()
+        except BaseException:
+            self.connection.close()
+            self._stack.close()
+            raise
+        finally:
+            theirs.close()
+        self._listening = True
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid)
+
+    @property
+    def news(self) -> list[int | Connection]:
+        """What to wait for: its messages and its end."""
+        talks: list[int | Connection] = [self.connection] if self._listening else []
+        return [*talks, self._process.sentinel]
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._process.is_alive())
+
+    def listen(self) -> None:
+        """Takes in what it said: log records, and the traceback of its failure."""
+        try:
+            while self._listening and self.connection.poll():
+                message = self.connection.recv()
+                if message[0] == FAILED:
+                    self._traceback = message[2]
+                else:
+                    relog(message, self._name)
+        except (EOFError, OSError):
+            self._listening = False
+
+    def stack(self) -> str:
+        """Where it is now; for one that is stuck."""
+        return self._stack.ask(self.pid)
+
+    def kill(self) -> None:
+        """Ends it whatever it does."""
+        kill(self.pid)
+
+    def bury(self) -> str | None:
+        """Makes sure that it is gone; returns why it ended, None where it was meant to."""
+        self.listen()
+        pid = self.pid
+        self._process.join(0)
+        status = self._process.exitcode
+        # Where the fork server was killed, its children only look dead, and two processes must
+        # never write to the same lane.
+        kill(pid)
+        _wait_until_gone(pid)
+        self.connection.close()
+        self._stack.close()
+        self._process.join(GONE_S)
+        self._process.close()
+        if self._traceback is not None:
+            return self._traceback
+        return None if status == 0 else _cause(status)
+
+
+def _cause(status: int | None) -> str:
+    if status is not None and status < 0:
+        name = signal.Signals(-status).name
+        hint = " (out of memory?)" if name == "SIGKILL" else ""
+        return f"its process was ended by {name}{hint}"
+    return f"its process ended with status {status}"
+
+
+def _wait_until_gone(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):  # gone, or a system without pidfds
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(GONE_S * 1000):
+            logging.getLogger(__name__).error("process %d does not end although killed", pid)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,118 @@
+"""What the learner and one actor in another process share: counters, rows on their way, bells."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.rows import Rows, row_dtypes, row_fields
+from border_cli.core.spaces import EnvSpec
+from border_cli.process.bell import Bell
+from border_cli.process.memory import SharedArrays, real_numbers, whole_numbers
+
+# Words that the learner writes.
+GRANTED: Final = 0  # samples that the actor may have made in all
+READ: Final = 1  # messages whose place is free again
+CLOSING: Final = 2  # 1: send what is there and end
+LEARNER_WAITS: Final = 3  # 1: ring the learner's bell on news
+LEARNER_WORDS: Final = 8
+
+# Words that the actor writes (its supervisor, while no process of it lives).
+MADE: Final = 0  # samples made, those of a killed process taken back
+WRITTEN: Final = 1  # messages; written last: what it counts is whole
+ENV_STEPS: Final = 2
+BEATS: Final = 3
+WAITS: Final = 4  # for what: one of the next three
+ACTOR_WORDS: Final = 8
+
+NOTHING: Final = 0
+PERMISSION: Final = 1
+ROOM: Final = 2
+
+WAITS_FOR: Final = {
+    PERMISSION: "the learner's permission (trainer.samples_per_opt_step)",
+    ROOM: "room in its ring",
+}
+
+SECTIONS: Final = ("act", "env_step", "process", "send", "blocked")  # where an actor's time goes
+
+# A message has four integers; all but the opt steps count from the first message on.
+ROWS: Final = 0
+STEPS: Final = 1
+EPISODES: Final = 2
+OPT_STEPS: Final = 3
+HEADER: Final = 4
+MESSAGES: Final = 64  # under way at most
+EPISODE: Final = 2  # numbers per episode: score, length
+
+
+class Lane:
+    """Owned by the manager, which closes it; every word has one writer at a time.
+
+    Integers of 8 bytes at their own alignment are written at once, so no reader sees half of one.
+    Picklable on the way into a child process only.
+    """
+
+    def __init__(self, spec: EnvSpec, *, capacity: int, learner_bell: Bell) -> None:
+        self.capacity = capacity  # rows
+        self.bell = Bell()  # wakes the actor
+        self.learner_bell = learner_bell
+        self._spec = spec
+        whole, real = np.dtype(np.int64), np.dtype(np.float64)
+        self._shared = SharedArrays(
+            [
+                (whole, (LEARNER_WORDS,)),
+                (whole, (ACTOR_WORDS,)),
+                (real, (len(SECTIONS),)),
+                (whole, (MESSAGES * HEADER,)),
+                (real, (capacity * EPISODE,)),
+                *((dtype, (capacity,)) for dtype in row_dtypes(row_fields(spec))),
+            ]
+        )
+        self._look()
+
+    def _look(self) -> None:
+        learner, actor, seconds, headers, episodes, *blocks = self._shared.arrays
+        self.learner, self.actor = whole_numbers(learner), whole_numbers(actor)
+        self.seconds = real_numbers(seconds)
+        self.headers, self.episodes = whole_numbers(headers), real_numbers(episodes)
+        left = iter(blocks)
+        self.columns: dict[str, NDArray[Any]] = Rows(
+            self._spec, self.capacity, lambda _count, _dtype: next(left)
+        ).columns  # each [capacity, …]
+
+    def header(self, messages: int) -> tuple[int, int, int, int]:
+        """Rows, env steps, episodes and opt steps once so many messages were written."""
+        if messages == 0:
+            return 0, 0, 0, 0
+        at = HEADER * ((messages - 1) % MESSAGES)
+        rows, env_steps, episodes, opt_steps = self.headers[at : at + HEADER]
+        return rows, env_steps, episodes, opt_steps
+
+    def bury(self) -> int:
+        """Settles what a process left that is no more; returns the samples that died with it."""
+        written = self.header(self.actor[WRITTEN])[ROWS]
+        lost = max(0, self.actor[MADE] - written)
+        self.actor[MADE] = written
+        self.actor[WAITS] = NOTHING
+        return lost
+
+    def close(self) -> None:
+        """Gives its memory and its bell up."""
+        self._shared.close()
+        self.bell.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "capacity": self.capacity,
+            "bell": self.bell,
+            "learner_bell": self.learner_bell,
+            "_spec": self._spec,
+            "_shared": self._shared,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._look()

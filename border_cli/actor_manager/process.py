@@ -1,0 +1,229 @@
+"""One supervised process per actor: environments that cost CPU run beside the learner."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from border_cli.actor_manager.actor_process import ActorProcess
+from border_cli.actor_manager.config import ProcessConfig
+from border_cli.actor_manager.factory import ActorFactory
+from border_cli.actor_manager.lane import CLOSING, ENV_STEPS, LEARNER_WAITS, SECTIONS, Lane
+from border_cli.actor_manager.leases import Leases
+from border_cli.actor_manager.remote import Recipe, dump
+from border_cli.actor_manager.ring import RingReader
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
+from border_cli.actor_manager.supervisor import Post, Supervisor
+from border_cli.core.clock import Clock
+from border_cli.core.errors import RunFailed
+from border_cli.core.interfaces import ActorManager, ActorStats
+from border_cli.core.rows import columns_of, transitions_of
+from border_cli.core.stop import Pulse
+from border_cli.core.types import Experience, Metrics, Snapshot, Transitions
+from border_cli.process.bell import Bell
+from border_cli.process.memory import fence
+from border_cli.process.start import start_context
+
+RING_SHARES = 4  # messages of `n_buffer` rows that may wait for the learner, per actor
+KILLED_S = 5.0  # within which killed processes are gone
+
+
+class ProcessActorManager(ActorManager):
+    """Runs N actors between `__enter__` and `__exit__`; no process of them outlives the block.
+
+    The learner's thread calls every method and reads the rows where the actors wrote them; what it
+    received is valid until its next `receive`. A thread of the manager's supervises the processes:
+    it touches neither rows nor weights.
+    """
+
+    def __init__(self, config: ProcessConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
+        self.config = config
+        self._make_actor = make_actor
+        self._clock = clock
+        self._bell = Bell()
+        spec, actors = make_actor.env_factory.spec, range(config.num_actors)
+        capacity = RING_SHARES * config.n_buffer
+        self._lanes = [Lane(spec, capacity=capacity, learner_bell=self._bell) for _ in actors]
+        self._readers = [RingReader(actor_id, self._lanes[actor_id]) for actor_id in actors]
+        self._weights = SharedWeightSlot(make_actor.weight_forms)
+        self._leases = Leases(self._lanes, config.n_buffer)
+        self._posts = [
+            Post(actor_id, self._lanes[actor_id], config.max_restarts) for actor_id in actors
+        ]
+        self._supervisor = Supervisor(
+            self._posts, start_life=self._start_life, learner_bell=self._bell, clock=clock
+        )
+        self._unreleased = False
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        try:
+            self._pickled = _pickled(self._make_actor)
+            self._context = start_context(
+                self.config.start_method, [__name__, *sorted(_modules(self._make_actor))]
+            )
+            self._supervisor.start()
+        except BaseException:  # no `with` block begins, so nobody else would clean up
+            self.stop()
+            raise
+        return self
+
+    def _start_life(self, actor_id: int, life: int) -> ActorProcess:
+        recipe = Recipe(
+            config=self.config,
+            make_actor=self._pickled,
+            actor_id=actor_id,
+            life=life,
+            lane=self._lanes[actor_id],
+            weights=self._weights,
+            log_level=logging.getLogger().getEffectiveLevel(),
+        )
+        return ActorProcess(self._context, recipe)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if exc_type is None and self._supervisor.crash:  # never hide the error on its way
+            raise self._supervisor.crash
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self._weights.publish(snapshot)
+
+    def permit(self, samples_total: float) -> None:
+        self._leases.permit(samples_total)
+
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:
+        self._release()
+        arrived = self._take()
+        if arrived:
+            return arrived
+        if self._supervisor.crash:
+            raise self._supervisor.crash
+        if timeout_s > 0:
+            return self._wait(timeout_s)
+        return arrived
+
+    def _wait(self, timeout_s: float) -> list[Experience]:
+        """Sleeps until something arrives; whoever needs a lease for that gets one."""
+        deadline_s = self._clock.now_s() + timeout_s
+        for lane in self._lanes:
+            lane.learner[LEARNER_WAITS] = 1
+        fence()  # what is written from here on rings, and what was written before is seen
+        try:
+            while not any(reader.has_news for reader in self._readers):
+                self._leases.share_out(urgent=True)
+                left_s = deadline_s - self._clock.now_s()
+                if left_s <= 0 or self._supervisor.crash:
+                    break
+                self._bell.wait(left_s)
+        finally:
+            for lane in self._lanes:
+                lane.learner[LEARNER_WAITS] = 0
+        return self._take()
+
+    def _take(self) -> list[Experience]:
+        arrived: list[Experience] = []
+        for reader, post in zip(self._readers, self._posts, strict=True):
+            if reader.has_news:
+                arrived += reader.take()
+                post.restarts.delivered()
+        self._unreleased = bool(arrived)
+        return arrived
+
+    def _release(self) -> None:
+        if self._unreleased:
+            self._unreleased = False
+            for reader in self._readers:
+                reader.release()
+
+    def stop(self) -> list[Experience]:
+        if self._stopped:
+            return []
+        self._stopped = True
+        self._supervisor.close()
+        for lane in self._lanes:
+            lane.learner[CLOSING] = 1
+            lane.learner[LEARNER_WAITS] = 1
+            fence()
+            lane.bell.ring()
+        arrived = self._drain(self.config.join_timeout_s)
+        if self._supervisor.running:
+            self._supervisor.kill()
+            arrived += self._drain(KILLED_S)
+        self._supervisor.join(KILLED_S)
+        for lane in self._lanes:
+            lane.close()
+        self._weights.close()
+        self._bell.close()
+        return arrived
+
+    def _drain(self, timeout_s: float) -> list[Experience]:
+        """Copies of what arrives until all processes have ended."""
+        deadline_s = self._clock.now_s() + timeout_s
+        arrived: list[Experience] = []
+        while True:
+            running = self._supervisor.running  # what it wrote before it ended is taken below
+            arrived += [_copied(each) for each in self._take()]
+            self._release()
+            left_s = deadline_s - self._clock.now_s()
+            if not running or left_s <= 0:
+                return arrived
+            self._bell.wait(min(left_s, 0.05))
+
+    def stats(self) -> list[ActorStats]:
+        return [
+            self._stats_of(post, reader)
+            for post, reader in zip(self._posts, self._readers, strict=True)
+        ]
+
+    def _stats_of(self, post: Post, reader: RingReader) -> ActorStats:
+        until_s = post.stopped_s if post.stopped_s is not None else self._clock.now_s()
+        return ActorStats(
+            actor_id=post.actor_id,
+            env_steps=post.lane.actor[ENV_STEPS],
+            samples=reader.rows,
+            duration_s=until_s - post.started_s if post.started_s is not None else 0.0,
+            restarts=post.restarts.made,
+            lost_samples=post.lost,
+            seconds=dict(zip(SECTIONS, post.lane.seconds, strict=True)),
+        )
+
+    def heartbeats(self) -> Sequence[Pulse]:
+        return self._posts
+
+    def gauges(self) -> Metrics:
+        fill = sum(reader.fill for reader in self._readers) / len(self._readers)
+        return {"async/queue_fill": fill}
+
+
+def _pickled(make_actor: ActorFactory) -> bytes:
+    try:
+        return dump(make_actor)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise RunFailed(
+            f"actor_manager=process cannot send this run's parts to another process: {error} "
+            "(allowed: classes and functions of a module; or take actor_manager=thread)"
+        ) from error
+
+
+def _modules(make_actor: ActorFactory) -> set[str]:
+    """Where the parts of an actor come from: worth importing once for all processes."""
+    policy = getattr(make_actor.policy_factory, "func", make_actor.policy_factory)  # of a partial
+    parts = (make_actor.env_factory, policy)
+    names = {getattr(part, "__module__", type(part).__module__) for part in parts}
+    return {name for name in names if name != "__main__" and name in sys.modules}
+
+
+def _copied(message: Experience) -> Experience:
+    """The same in memory of its own: the lanes are closed once the actors have stopped."""
+    columns = {name: column.copy() for name, column in columns_of(message.transitions).items()}
+    return replace(message, transitions=Transitions(**transitions_of(columns)))

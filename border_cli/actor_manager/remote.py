@@ -1,0 +1,124 @@
+"""An actor in a process of its own: what runs there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import sys
+import traceback
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection
+
+from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.config import ProcessConfig
+from border_cli.actor_manager.factory import ActorFactory
+from border_cli.actor_manager.lane import (
+    BEATS,
+    CLOSING,
+    ENV_STEPS,
+    GRANTED,
+    MADE,
+    PERMISSION,
+    Lane,
+)
+from border_cli.actor_manager.ring import RingWriter, wait_for
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
+from border_cli.process.child import prepare, send_log
+from border_cli.process.stack import StackFile
+
+FAILED = "failed"  # tag of the message that carries a traceback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """All that a process needs to be an actor; pickled on its way there."""
+
+    config: ProcessConfig
+    make_actor: bytes  # pickled, so that what cannot be unpickled is reported like any failure
+    actor_id: int
+    life: int
+    lane: Lane
+    weights: SharedWeightSlot
+    log_level: int
+
+
+def run(recipe: Recipe, connection: Connection, stack: StackFile) -> None:
+    """The process: builds the actor, steps it as far as its leases go, ends when it is told to."""
+    prepare(nice=recipe.config.nice, stack_fd=stack.fileno())
+    send_log(connection, recipe.log_level)
+    status = 0
+    try:
+        RemoteActor(recipe, load(recipe.make_actor)).run()
+    except BaseException:
+        connection.send((FAILED, logging.ERROR, traceback.format_exc()))
+        status = 1
+    connection.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # an environment's own threads and exit handlers must not hold us up
+
+
+def dump(make_actor: ActorFactory) -> bytes:
+    """What `load` undoes. Raises what pickle raises for a class or function of no module."""
+    return pickle.dumps((list(make_actor.imports), pickle.dumps(make_actor)))
+
+
+def load(pickled: bytes) -> ActorFactory:
+    """Imports the run's modules first: they register what the recipe names."""
+    imports, inner = pickle.loads(pickled)
+    for module in imports:
+        import_module(module)
+    make_actor: ActorFactory = pickle.loads(inner)
+    return make_actor
+
+
+class RemoteActor:
+    """Steps one actor and keeps its counters in the lane."""
+
+    def __init__(self, recipe: Recipe, make_actor: ActorFactory) -> None:
+        self._lane = recipe.lane
+        self._writer = RingWriter(recipe.lane)
+        self._past_env_steps = recipe.lane.actor[ENV_STEPS]
+        self._past_seconds = list(recipe.lane.seconds)
+        self._actor: Actor = make_actor(
+            recipe.config,
+            recipe.actor_id,
+            recipe.life,
+            send=self._writer.put,
+            weights=recipe.weights,
+        )
+        self._beat()
+
+    def run(self) -> None:
+        """Until the learner closes the lane; then sends what is there."""
+        lane = self._lane
+        try:
+            while not lane.learner[CLOSING]:
+                if lane.actor[MADE] < lane.learner[GRANTED]:
+                    self._step()
+                else:
+                    self._wait_for_permission()
+            self._actor.flush()
+        finally:
+            self._actor.close()
+
+    def _step(self) -> None:
+        words = self._lane.actor
+        words[MADE] += self._actor.step()
+        words[ENV_STEPS] = self._past_env_steps + self._actor.env_steps
+        words[BEATS] += 1
+
+    def _wait_for_permission(self) -> None:
+        lane = self._lane
+        self._actor.flush()  # whoever waits for the learner must not sit on its samples
+        wait_for(
+            lane,
+            PERMISSION,
+            lambda: bool(lane.learner[CLOSING]) or lane.actor[MADE] < lane.learner[GRANTED],
+        )
+        self._beat()
+
+    def _beat(self) -> None:
+        self._lane.actor[BEATS] += 1

@@ -1,0 +1,233 @@
+"""Rows from one actor's process to the learner's: written once, read in place, in order.
+
+One writer, one reader, no lock. What is written counts once the number of messages says so; a
+writer that is killed before leaves nothing that is ever read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.actor_manager.lane import (
+    EPISODE,
+    EPISODES,
+    HEADER,
+    LEARNER_WAITS,
+    MESSAGES,
+    NOTHING,
+    OPT_STEPS,
+    READ,
+    ROOM,
+    ROWS,
+    STEPS,
+    WAITS,
+    WRITTEN,
+    Lane,
+)
+from border_cli.actor_manager.proxy import Parcel, concatenate
+from border_cli.core.rows import columns_of, transitions_of
+from border_cli.core.types import Episode, Experience, Transitions, map_array
+from border_cli.process.memory import fence
+
+_LOOK_AGAIN_S = 1.0
+
+
+class RingWriter:
+    """The actor's end; goes on where an earlier process of the same actor stopped."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._messages = lane.actor[WRITTEN]
+        self._rows, self._env_steps, self._episodes, _ = lane.header(self._messages)
+        self.blocked_s = 0.0  # waited for room
+
+    def put(self, parcel: Parcel) -> None:
+        """Waits for room, in pieces where a parcel is larger than the ring."""
+        if parcel.rows <= self._lane.capacity and len(parcel.episodes) <= self._lane.capacity:
+            self._put(parcel)
+            return
+        for piece in pieces(parcel, self._lane.capacity):
+            self._put(piece)
+
+    def _put(self, parcel: Parcel) -> None:
+        lane, rows, episodes = self._lane, parcel.rows, parcel.episodes
+        if not self._has_room(rows, len(episodes)):
+            self._wait(lambda: self._has_room(rows, len(episodes)))
+        if rows:
+            self._write_rows(self._rows % lane.capacity, parcel.parts, rows)
+        for number, episode in enumerate(episodes, self._episodes):
+            at = EPISODE * (number % lane.capacity)
+            lane.episodes[at] = episode.score
+            lane.episodes[at + 1] = episode.length
+        at = HEADER * (self._messages % MESSAGES)
+        self._rows += rows
+        self._env_steps += parcel.env_steps
+        self._episodes += len(episodes)
+        self._messages += 1
+        lane.headers[at + ROWS] = self._rows
+        lane.headers[at + STEPS] = self._env_steps
+        lane.headers[at + EPISODES] = self._episodes
+        lane.headers[at + OPT_STEPS] = parcel.opt_steps
+        fence()
+        lane.actor[WRITTEN] = self._messages  # the one store by which all of it is there
+        fence()
+        if lane.learner[LEARNER_WAITS]:
+            lane.learner_bell.ring()
+
+    def _has_room(self, rows: int, episodes: int) -> bool:
+        lane = self._lane
+        read = lane.learner[READ]
+        if self._messages - read >= MESSAGES - 1:  # one more is kept: that of the last one read
+            return False
+        rows_read, _, episodes_read, _ = lane.header(read)
+        return (
+            self._rows + rows - rows_read <= lane.capacity
+            and self._episodes + episodes - episodes_read <= lane.capacity
+        )
+
+    def _wait(self, is_over: Callable[[], bool]) -> None:
+        began_s = time.monotonic()
+        wait_for(self._lane, ROOM, is_over)
+        self.blocked_s += time.monotonic() - began_s
+
+    def _write_rows(self, start: int, parts: list[Transitions], rows: int) -> None:
+        columns, before_end = self._lane.columns, self._lane.capacity - start
+        if rows <= before_end:
+            sources = [columns_of(part) for part in parts]
+            for name, column in columns.items():
+                np.concatenate(
+                    [source[name] for source in sources],
+                    out=column[start : start + rows],
+                    casting="same_kind",
+                )
+            return
+        whole = columns_of(concatenate(parts))
+        for name, column in columns.items():
+            column[start:] = whole[name][:before_end]
+            column[: rows - before_end] = whole[name][before_end:]
+
+
+def wait_for(lane: Lane, what: int, is_over: Callable[[], bool]) -> None:
+    """Sleeps until `is_over`, which whoever makes it true tells by the actor's bell."""
+    lane.actor[WAITS] = what
+    fence()  # whoever makes it true from here on sees that we wait
+    if lane.learner[LEARNER_WAITS]:
+        lane.learner_bell.ring()
+    try:
+        while not is_over():
+            lane.bell.wait(_LOOK_AGAIN_S)
+    finally:
+        lane.actor[WAITS] = NOTHING
+
+
+def pieces(parcel: Parcel, capacity: int) -> list[Parcel]:
+    """The same rows and episodes in order, none of the pieces above `capacity`."""
+    whole = concatenate(parcel.parts) if parcel.parts else None
+    count = max(-(-parcel.rows // capacity), -(-len(parcel.episodes) // capacity))
+    made = []
+    for number in range(count):
+        part = slice(number * capacity, (number + 1) * capacity)
+        rows = [_sliced(whole, part)] if whole is not None and parcel.rows > part.start else []
+        made.append(
+            Parcel(
+                actor_id=parcel.actor_id,
+                opt_steps=parcel.opt_steps,
+                env_steps=parcel.env_steps if number == 0 else 0,
+                parts=rows,
+                rows=sum(len(each) for each in rows),
+                episodes=parcel.episodes[part],
+            )
+        )
+    return made
+
+
+def _sliced(transitions: Transitions, part: slice) -> Transitions:
+    return Transitions(
+        obs=map_array(lambda array: array[part], transitions.obs),
+        action=transitions.action[part],
+        reward=transitions.reward[part],
+        discount=transitions.discount[part],
+        next_obs=map_array(lambda array: array[part], transitions.next_obs),
+    )
+
+
+class RingReader:
+    """The learner's end: what was taken stays readable until `release`."""
+
+    def __init__(self, actor_id: int, lane: Lane) -> None:
+        self._actor_id = actor_id
+        self._lane = lane
+        self._messages = self._env_steps = self._episodes = 0  # taken
+        self.rows = 0  # taken
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a whole message waits."""
+        return bool(self._lane.actor[WRITTEN] != self._messages)
+
+    @property
+    def fill(self) -> float:
+        """Share of the rows in use, 0 … 1."""
+        lane = self._lane
+        under_way = lane.header(lane.actor[WRITTEN])[ROWS] - lane.header(lane.learner[READ])[ROWS]
+        return under_way / lane.capacity
+
+    def take(self) -> list[Experience]:
+        """All that arrived since the last call, as one message, or two where the ring begins anew.
+
+        The arrays are the shared memory itself.
+        """
+        lane, written = self._lane, self._lane.actor[WRITTEN]
+        if written == self._messages:
+            return []
+        fence()
+        rows, env_steps, episodes, opt_steps = lane.header(written)
+        arrived = [
+            Experience(
+                actor_id=self._actor_id,
+                opt_steps=opt_steps,
+                env_steps=env_steps - self._env_steps if first else 0,
+                transitions=self._view(start, end),
+                episodes=self._finished(episodes) if first else (),
+            )
+            for first, start, end in self._stretches(rows - self.rows)
+        ]
+        self._messages, self.rows = written, rows
+        self._env_steps, self._episodes = env_steps, episodes
+        return arrived
+
+    def _stretches(self, rows: int) -> list[tuple[bool, int, int]]:
+        """The places of the next rows: whether the first, start and end."""
+        capacity = self._lane.capacity
+        start = self.rows % capacity
+        end = start + rows
+        if end <= capacity:
+            return [(True, start, end)]
+        return [(True, start, capacity), (False, 0, end - capacity)]
+
+    def _finished(self, episodes: int) -> tuple[Episode, ...]:
+        lane = self._lane
+        places = [EPISODE * (each % lane.capacity) for each in range(self._episodes, episodes)]
+        return tuple(Episode(lane.episodes[at], int(lane.episodes[at + 1])) for at in places)
+
+    def _view(self, start: int, end: int) -> Transitions:
+        views: dict[str, NDArray[Any]] = {
+            name: column[start:end] for name, column in self._lane.columns.items()
+        }
+        return Transitions(**transitions_of(views))
+
+    def release(self) -> None:
+        """Frees the place of all that was taken; wakes an actor that waits for it."""
+        lane = self._lane
+        if lane.learner[READ] == self._messages:
+            return
+        fence()  # after whatever was read
+        lane.learner[READ] = self._messages
+        fence()
+        if lane.actor[WAITS] == ROOM:
+            lane.bell.ring()

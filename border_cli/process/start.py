@@ -1,0 +1,60 @@
+"""How child processes are started."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
+
+# One thread per child: its BLAS reads these once, when numpy is loaded.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+_environment = threading.Lock()
+
+
+class StartMethod(StrEnum):
+    """How a child process comes to life."""
+
+    auto = "auto"
+    forkserver = "forkserver"
+    spawn = "spawn"
+
+
+def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:
+    """Where to start processes; `auto` is forkserver where there is one, else spawn.
+
+    The fork server imports `preload` once and every child is a fork of it, so that only the first
+    waits for imports. It is one per process, as Python has it: the first caller's `preload` counts,
+    and it ends with this process. Never a fork of this process, whose threads and locks a child
+    would inherit in any state.
+    """
+    if method == StartMethod.auto:
+        known = multiprocessing.get_all_start_methods()
+        method = StartMethod.forkserver if "forkserver" in known else StartMethod.spawn
+    context = multiprocessing.get_context(method.value)
+    if method == StartMethod.forkserver:
+        context.set_forkserver_preload(list(preload))
+        with child_environment():
+            forkserver.ensure_running()
+    return context
+
+
+@contextmanager
+def child_environment() -> Iterator[None]:
+    """Within the block this process has the environment variables that children shall inherit."""
+    with _environment:
+        before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+        os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
