@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from border_cli.actor_manager.laps import ACT, BLOCKED, ENV_STEP, PROCESS, SEND, Laps
 from border_cli.actor_manager.proxy import ReplayBufferProxy
 from border_cli.actor_manager.weights import WeightSource
+from border_cli.core.clock import Clock
 from border_cli.core.interfaces import Env, Policy, StepProcessor
 
 
@@ -23,6 +25,7 @@ class Actor:
         step_processor: StepProcessor,
         proxy: ReplayBufferProxy,
         weights: WeightSource,
+        clock: Clock,
     ) -> None:
         self._env = env
         self._policy = policy
@@ -30,6 +33,7 @@ class Actor:
         self._weights = weights
         self._version = 0
         self._opt_steps = 0
+        self._laps = Laps(clock)
         self.proxy = proxy
         self.env_steps = 0
         policy.bind_thread()
@@ -37,6 +41,8 @@ class Actor:
 
     def step(self) -> int:
         """Acts once in each environment with the newest weights; returns the rows it gave."""
+        laps = self._laps
+        timed = laps.begin()
         newer = self._weights.newer_than(self._version)
         if newer is not None:
             self._version, snapshot = newer
@@ -44,18 +50,33 @@ class Actor:
             self._opt_steps = snapshot.opt_steps
 
         action = self._policy.act(self._obs, explore=True)  # [N] or [N, A]
+        if timed:
+            laps.lap(ACT)
         step = self._env.step(action)
+        if timed:
+            laps.lap(ENV_STEP)
         self._obs = step.act_obs
         env_steps = step.env_steps
         self.env_steps += env_steps
         transitions = self._step_processor.process(step)  # M rows; 0 while a window fills
+        away_s = self.proxy.sent_s + self.proxy.blocked_s
         self.proxy.push(
             transitions,
             env_steps=env_steps,
             episodes=step.episodes,
             opt_steps=self._opt_steps,
         )
+        if timed:
+            laps.lap(PROCESS, less_s=self.proxy.sent_s + self.proxy.blocked_s - away_s)
         return len(transitions)
+
+    @property
+    def seconds(self) -> list[float]:
+        """Where its time went so far, by section of `laps.SECTIONS`."""
+        seconds = list(self._laps.seconds)
+        seconds[SEND] += self.proxy.sent_s
+        seconds[BLOCKED] += self.proxy.blocked_s
+        return seconds
 
     def flush(self) -> None:
         """Sends the partly filled proxy."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from border_cli.actor_manager.actor import Actor
-from border_cli.actor_manager.proxy import Parcel, ReplayBufferProxy
+from border_cli.actor_manager.proxy import ReplayBufferProxy, Send
 from border_cli.actor_manager.shared_weights import ArrayForms
 from border_cli.actor_manager.weights import WeightSource
+from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.interfaces import EnvFactory, PolicyFactory, StepProcessor
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
@@ -24,6 +25,7 @@ class ActorFactory:
     policy_factory: PolicyFactory
     make_step_processor: Callable[[], StepProcessor]
     imports: Sequence[str] = ()  # modules that another process must import first
+    clock: Clock = field(default_factory=MonotonicClock)
     weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
 
     def __call__(
@@ -32,7 +34,7 @@ class ActorFactory:
         actor_id: int,
         life: int,
         *,
-        send: Callable[[Parcel], None],
+        send: Send,
         weights: WeightSource,
     ) -> Actor:
         """A new actor. Its seeds depend on (seed, actor_id, life) only."""
@@ -49,8 +51,9 @@ class ActorFactory:
                 env_seed=derived_seed(self.seed, *path, ActorStream.ENV),
                 policy=policy,
                 step_processor=step_processor,
-                proxy=ReplayBufferProxy(actor_id, config.n_buffer, send),
+                proxy=ReplayBufferProxy(actor_id, config.n_buffer, send, self.clock),
                 weights=weights,
+                clock=self.clock,
             )
         except BaseException:
             env.close()

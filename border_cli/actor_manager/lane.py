@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.actor_manager.laps import SECTIONS
 from border_cli.core.rows import Rows, row_dtypes, row_fields
 from border_cli.core.spaces import EnvSpec
 from border_cli.process.bell import Bell
@@ -35,8 +36,6 @@ WAITS_FOR: Final = {
     PERMISSION: "the learner's permission (trainer.samples_per_opt_step)",
     ROOM: "room in its ring",
 }
-
-SECTIONS: Final = ("act", "env_step", "process", "send", "blocked")  # where an actor's time goes
 
 # A message has four integers; all but the opt steps count from the first message on.
 ROWS: Final = 0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from border_cli.actor_manager.actor import Actor
 from border_cli.actor_manager.gate import Gate
-from border_cli.actor_manager.proxy import Parcel
+from border_cli.actor_manager.proxy import Parcel, Send
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.actor_manager.worker import Worker
 from border_cli.core.clock import Clock
@@ -17,8 +16,6 @@ from border_cli.core.config import ActorManagerConfig
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Heartbeat
 from border_cli.core.types import Experience, Snapshot
-
-Send = Callable[[Parcel], None]
 
 
 class MakeActor(Protocol):
@@ -56,14 +53,15 @@ class LocalActorManager(ActorManager):
     def _make(self, make_actor: MakeActor, actor_id: int, life: int) -> Actor:
         return make_actor(self.config, actor_id, life, send=self._send, weights=self._weights)
 
-    def _send(self, parcel: Parcel) -> None:
+    def _send(self, parcel: Parcel) -> float:
         worker = self._workers[parcel.actor_id]
-        self._put(worker, parcel.experience())
+        waited_s = self._put(worker, parcel.experience())
         worker.delivered(parcel.rows)
+        return waited_s
 
     @abstractmethod
-    def _put(self, worker: Worker, message: Experience) -> None:
-        """Takes a message of the worker on its way to the learner."""
+    def _put(self, worker: Worker, message: Experience) -> float:
+        """Takes a message of the worker on its way; returns the seconds it waited for room."""
 
     def _rebuild_later(self, worker: Worker) -> None:
         """Handles the exception under way: gives its samples back, then waits before a new life."""

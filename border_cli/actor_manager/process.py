@@ -13,7 +13,8 @@ from typing import Self
 from border_cli.actor_manager.actor_process import ActorProcess
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.factory import ActorFactory
-from border_cli.actor_manager.lane import CLOSING, ENV_STEPS, LEARNER_WAITS, SECTIONS, Lane
+from border_cli.actor_manager.lane import CLOSING, ENV_STEPS, LEARNER_WAITS, Lane
+from border_cli.actor_manager.laps import SECTIONS
 from border_cli.actor_manager.leases import Leases
 from border_cli.actor_manager.remote import Recipe, dump
 from border_cli.actor_manager.ring import RingReader

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.clock import Clock
 from border_cli.core.types import Array, Episode, Experience, Transitions
 
 
@@ -37,17 +38,23 @@ class Parcel:
         )
 
 
+Send: TypeAlias = Callable[[Parcel], float]  # returns the seconds that it waited for room
+
+
 class ReplayBufferProxy:
     """Gathers at least `n_buffer` rows, then sends them; owned by one actor."""
 
-    def __init__(self, actor_id: int, n_buffer: int, send: Callable[[Parcel], None]) -> None:
+    def __init__(self, actor_id: int, n_buffer: int, send: Send, clock: Clock) -> None:
         self._actor_id = actor_id
         self._n_buffer = n_buffer
         self._send = send
+        self._clock = clock
         self._parts: list[Transitions] = []
         self._episodes: list[Episode] = []
         self._env_steps = 0
         self.rows = 0  # gathered and not sent
+        self.sent_s = 0.0  # seconds it took to send
+        self.blocked_s = 0.0  # seconds without room on the way
 
     def push(
         self,
@@ -80,7 +87,10 @@ class ReplayBufferProxy:
             rows=self.rows,
             episodes=tuple(self._episodes),
         )
-        self._send(parcel)  # raises when the way is closed: the rows then count as lost
+        began_s = self._clock.now_s()
+        blocked_s = self._send(parcel)  # raises when the way is closed: the rows count as lost
+        self.blocked_s += blocked_s
+        self.sent_s += max(0.0, self._clock.now_s() - began_s - blocked_s)
         self._parts, self._episodes = [], []
         self._env_steps = self.rows = 0
 

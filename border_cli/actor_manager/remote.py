@@ -23,11 +23,13 @@ from border_cli.actor_manager.lane import (
     PERMISSION,
     Lane,
 )
+from border_cli.actor_manager.laps import BLOCKED
 from border_cli.actor_manager.ring import RingWriter, wait_for
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.process.child import prepare, send_log
 from border_cli.process.stack import StackFile
 
+TELL_EVERY = 64  # steps between two notes of where the time went
 FAILED = "failed"  # tag of the message that carries a traceback
 
 
@@ -82,6 +84,7 @@ class RemoteActor:
         self._writer = RingWriter(recipe.lane)
         self._past_env_steps = recipe.lane.actor[ENV_STEPS]
         self._past_seconds = list(recipe.lane.seconds)
+        self._blocked_s = 0.0  # waited for permission
         self._actor: Actor = make_actor(
             recipe.config,
             recipe.actor_id,
@@ -101,6 +104,7 @@ class RemoteActor:
                 else:
                     self._wait_for_permission()
             self._actor.flush()
+            self._tell_seconds()
         finally:
             self._actor.close()
 
@@ -109,15 +113,26 @@ class RemoteActor:
         words[MADE] += self._actor.step()
         words[ENV_STEPS] = self._past_env_steps + self._actor.env_steps
         words[BEATS] += 1
+        if words[BEATS] % TELL_EVERY == 0:
+            self._tell_seconds()
+
+    def _tell_seconds(self) -> None:
+        seconds = self._lane.seconds
+        for section, (past, now) in enumerate(
+            zip(self._past_seconds, self._actor.seconds, strict=True)
+        ):
+            seconds[section] = past + now
+        seconds[BLOCKED] += self._blocked_s
 
     def _wait_for_permission(self) -> None:
         lane = self._lane
         self._actor.flush()  # whoever waits for the learner must not sit on its samples
-        wait_for(
+        self._blocked_s += wait_for(
             lane,
             PERMISSION,
             lambda: bool(lane.learner[CLOSING]) or lane.actor[MADE] < lane.learner[GRANTED],
         )
+        self._tell_seconds()
         self._beat()
 
     def _beat(self) -> None:

@@ -44,20 +44,18 @@ class RingWriter:
         self._lane = lane
         self._messages = lane.actor[WRITTEN]
         self._rows, self._env_steps, self._episodes, _ = lane.header(self._messages)
-        self.blocked_s = 0.0  # waited for room
 
-    def put(self, parcel: Parcel) -> None:
-        """Waits for room, in pieces where a parcel is larger than the ring."""
+    def put(self, parcel: Parcel) -> float:
+        """Waits for room, in pieces where a parcel is larger than the ring; returns how long."""
         if parcel.rows <= self._lane.capacity and len(parcel.episodes) <= self._lane.capacity:
-            self._put(parcel)
-            return
-        for piece in pieces(parcel, self._lane.capacity):
-            self._put(piece)
+            return self._put(parcel)
+        return sum(self._put(piece) for piece in pieces(parcel, self._lane.capacity))
 
-    def _put(self, parcel: Parcel) -> None:
+    def _put(self, parcel: Parcel) -> float:
         lane, rows, episodes = self._lane, parcel.rows, parcel.episodes
+        waited_s = 0.0
         if not self._has_room(rows, len(episodes)):
-            self._wait(lambda: self._has_room(rows, len(episodes)))
+            waited_s = wait_for(lane, ROOM, lambda: self._has_room(rows, len(episodes)))
         if rows:
             self._write_rows(self._rows % lane.capacity, parcel.parts, rows)
         for number, episode in enumerate(episodes, self._episodes):
@@ -78,6 +76,7 @@ class RingWriter:
         fence()
         if lane.learner[LEARNER_WAITS]:
             lane.learner_bell.ring()
+        return waited_s
 
     def _has_room(self, rows: int, episodes: int) -> bool:
         lane = self._lane
@@ -89,11 +88,6 @@ class RingWriter:
             self._rows + rows - rows_read <= lane.capacity
             and self._episodes + episodes - episodes_read <= lane.capacity
         )
-
-    def _wait(self, is_over: Callable[[], bool]) -> None:
-        began_s = time.monotonic()
-        wait_for(self._lane, ROOM, is_over)
-        self.blocked_s += time.monotonic() - began_s
 
     def _write_rows(self, start: int, parts: list[Transitions], rows: int) -> None:
         columns, before_end = self._lane.columns, self._lane.capacity - start
@@ -112,8 +106,12 @@ class RingWriter:
             column[: rows - before_end] = whole[name][before_end:]
 
 
-def wait_for(lane: Lane, what: int, is_over: Callable[[], bool]) -> None:
-    """Sleeps until `is_over`, which whoever makes it true tells by the actor's bell."""
+def wait_for(lane: Lane, what: int, is_over: Callable[[], bool]) -> float:
+    """Sleeps until `is_over`, which whoever makes it true tells by the actor's bell.
+
+    Returns the seconds that passed.
+    """
+    began_s = time.monotonic()
     lane.actor[WAITS] = what
     fence()  # whoever makes it true from here on sees that we wait
     if lane.learner[LEARNER_WAITS]:
@@ -123,6 +121,7 @@ def wait_for(lane: Lane, what: int, is_over: Callable[[], bool]) -> None:
             lane.bell.wait(_LOOK_AGAIN_S)
     finally:
         lane.actor[WAITS] = NOTHING
+    return time.monotonic() - began_s
 
 
 def pieces(parcel: Parcel, capacity: int) -> list[Parcel]:

@@ -50,8 +50,9 @@ class SerialActorManager(LocalActorManager):
         for worker in self._workers:
             worker.close()
 
-    def _put(self, worker: Worker, message: Experience) -> None:  # noqa: ARG002 - always room
+    def _put(self, worker: Worker, message: Experience) -> float:  # noqa: ARG002 - always room
         self._messages.append(message)
+        return 0.0
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002 - never waits
         if self._order is None:

@@ -46,8 +46,7 @@ class SharedWeightSlot:
         half = len(rest) // 2
         self._newest = whole_numbers(newest)
         self._places: list[tuple[memoryview[int], list[NDArray[Any]]]] = [
-            (whole_numbers(words), arrays)
-            for words, *arrays in (rest[:half], rest[half:])
+            (whole_numbers(words), arrays) for words, *arrays in (rest[:half], rest[half:])
         ]
 
     def publish(self, snapshot: Snapshot) -> None:

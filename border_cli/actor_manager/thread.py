@@ -128,12 +128,18 @@ class ThreadActorManager(LocalActorManager):
             worker.step()
             return
         worker.flush()  # whoever waits for the learner must not sit on its samples
+        began_s = self._clock.now_s()
         with worker.heartbeat.waiting("the learner's permission (trainer.samples_per_opt_step)"):
             worker.balance += self._gate.lease(self.config.n_buffer - worker.balance)
+        worker.blocked_s += self._clock.now_s() - began_s
 
-    def _put(self, worker: Worker, message: Experience) -> None:
+    def _put(self, worker: Worker, message: Experience) -> float:
+        if self._channel.put_at_once(message):
+            return 0.0
+        began_s = self._clock.now_s()
         with worker.heartbeat.waiting("room in the channel"):
             self._channel.put(message)
+        return self._clock.now_s() - began_s
 
     def _raise_if_crashed(self) -> None:
         if self._crash:

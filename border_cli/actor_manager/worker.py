@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 
 from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.laps import BLOCKED, SECTIONS
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorCrashed
@@ -41,6 +42,8 @@ class Worker:
         self._started_s: float | None = None
         self._stopped_s: float | None = None
         self._past_env_steps = 0  # of earlier lives
+        self._past_seconds = [0.0] * len(SECTIONS)
+        self.blocked_s = 0.0  # waited for permission
         self._samples = 0
         self._lost = 0
 
@@ -96,6 +99,7 @@ class Worker:
         if actor is None:
             return 0
         self._past_env_steps += actor.env_steps
+        self._past_seconds = self._seconds_with(actor)
         self._lost += actor.proxy.rows
         try:
             actor.close()
@@ -109,6 +113,16 @@ class Worker:
         return self._past_env_steps + (actor.env_steps if actor is not None else 0)
 
     @property
+    def _seconds(self) -> list[float]:
+        actor = self._actor
+        seconds = self._seconds_with(actor) if actor is not None else list(self._past_seconds)
+        seconds[BLOCKED] += self.blocked_s
+        return seconds
+
+    def _seconds_with(self, actor: Actor) -> list[float]:
+        return [past + now for past, now in zip(self._past_seconds, actor.seconds, strict=True)]
+
+    @property
     def stats(self) -> ActorStats:
         """What it did so far."""
         now_s = self._stopped_s if self._stopped_s is not None else self._clock.now_s()
@@ -119,4 +133,5 @@ class Worker:
             duration_s=now_s - self._started_s if self._started_s is not None else 0.0,
             restarts=self._restarts.made,
             lost_samples=self._lost,
+            seconds=dict(zip(SECTIONS, self._seconds, strict=True)),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from fakes import OneStep
+from fakes import FakeClock, OneStep
 
 from border_cli.actor_manager.channel import Channel, Closed
 from border_cli.actor_manager.proxy import Parcel, ReplayBufferProxy
@@ -14,7 +14,12 @@ from border_cli.core.types import Experience
 
 def message(number: int) -> Experience:
     sent: list[Parcel] = []
-    proxy = ReplayBufferProxy(number, 1, sent.append)
+
+    def send(parcel: Parcel) -> float:
+        sent.append(parcel)
+        return 0.0
+
+    proxy = ReplayBufferProxy(number, 1, send, FakeClock())
     from fakes import CountingEnv
 
     env = CountingEnv()
