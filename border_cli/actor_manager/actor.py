@@ -72,7 +72,7 @@ class Actor:
 
     @property
     def seconds(self) -> list[float]:
-        """Where its time went so far, by section of `laps.SECTIONS`."""
+        """Where its time went so far, by section of `ACTOR_SECTIONS`."""
         seconds = list(self._laps.seconds)
         seconds[SEND] += self.proxy.sent_s
         seconds[BLOCKED] += self.proxy.blocked_s

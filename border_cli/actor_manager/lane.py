@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.actor_manager.laps import SECTIONS
 from border_cli.core.rows import Rows, row_dtypes, row_fields
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.process.bell import Bell
 from border_cli.process.memory import SharedArrays, real_numbers, whole_numbers
 
@@ -64,7 +64,7 @@ class Lane:
             [
                 (whole, (LEARNER_WORDS,)),
                 (whole, (ACTOR_WORDS,)),
-                (real, (len(SECTIONS),)),
+                (real, (len(ACTOR_SECTIONS),)),
                 (whole, (MESSAGES * HEADER,)),
                 (real, (capacity * EPISODE,)),
                 *((dtype, (capacity,)) for dtype in row_dtypes(row_fields(spec))),
@@ -92,9 +92,11 @@ class Lane:
 
     def bury(self) -> int:
         """Settles what a process left that is no more; returns the samples that died with it."""
-        written = self.header(self.actor[WRITTEN])[ROWS]
+        written, env_steps, _, _ = self.header(self.actor[WRITTEN])
         lost = max(0, self.actor[MADE] - written)
         self.actor[MADE] = written
+        # What it sent within the step that killed it, it had no time to count.
+        self.actor[ENV_STEPS] = max(self.actor[ENV_STEPS], env_steps)
         self.actor[WAITS] = NOTHING
         return lost
 

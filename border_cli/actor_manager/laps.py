@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from border_cli.core.clock import Clock
+from border_cli.core.timing import ACTOR_SECTIONS
 
-SECTIONS: Final = ("act", "env_step", "process", "send", "blocked")
-ACT, ENV_STEP, PROCESS, SEND, BLOCKED = range(len(SECTIONS))
+ACT, ENV_STEP, PROCESS, SEND, BLOCKED = range(len(ACTOR_SECTIONS))
 
 # One step in so many is timed and stands for all: the clock would cost some per cent of a short
 # step. A prime, so that it falls in with no other rhythm of the actor.
@@ -18,7 +18,7 @@ class Laps:
     """Seconds per section of one actor; owned by whoever steps it."""
 
     def __init__(self, clock: Clock) -> None:
-        self.seconds = [0.0] * len(SECTIONS)
+        self.seconds = [0.0] * len(ACTOR_SECTIONS)
         self._clock = clock
         self._countdown = 1  # the first step is timed
         self._since_s = 0.0

@@ -22,7 +22,7 @@ class Leases:
     """
 
     def __init__(self, lanes: Sequence[Lane], n_buffer: int) -> None:
-        self._lanes = lanes
+        self._lanes = list(lanes)  # whose turn it is first
         self._n_buffer = n_buffer
         self._permitted = 0.0
         self._granted = 0
@@ -53,9 +53,14 @@ class Leases:
             if (want := self._n_buffer + lane.actor[MADE] - lane.learner[GRANTED])
             >= -(-self._n_buffer // 2)
         ]
+        served: list[Lane] = []
         for waiting, (lane, want) in zip(range(len(needy), 0, -1), needy, strict=True):
-            share = math.ceil((self._permitted - self._granted) / waiting)
-            self._grant(lane, max(0, min(want, share, math.floor(self._permitted - self._granted))))
+            left = self._permitted - self._granted
+            if samples := max(0, min(want, math.ceil(left / waiting), math.floor(left))):
+                self._grant(lane, samples)
+                served.append(lane)
+        if len(served) < len(needy):  # who went away empty comes first the next time
+            self._lanes = [lane for lane in self._lanes if lane not in served] + served
 
     def _lift(self) -> None:
         self._lifted = True
@@ -63,8 +68,6 @@ class Leases:
             self._grant(lane, WITHOUT_LIMIT - lane.learner[GRANTED])
 
     def _grant(self, lane: Lane, samples: int) -> None:
-        if not samples:
-            return
         lane.learner[GRANTED] += samples
         self._granted += samples
         fence()  # the actor sees its lease before we see whether it waits

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import sys
 from collections.abc import Sequence
@@ -10,13 +9,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from border_cli.actor_manager.actor_process import ActorProcess
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.lane import CLOSING, ENV_STEPS, LEARNER_WAITS, Lane
-from border_cli.actor_manager.laps import SECTIONS
 from border_cli.actor_manager.leases import Leases
-from border_cli.actor_manager.remote import Recipe, dump
+from border_cli.actor_manager.remote import Recipe, dump, run
 from border_cli.actor_manager.ring import RingReader
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.actor_manager.supervisor import Post, Supervisor
@@ -25,8 +22,10 @@ from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.rows import columns_of, transitions_of
 from border_cli.core.stop import Pulse
+from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.core.types import Experience, Metrics, Snapshot, Transitions
 from border_cli.process.bell import Bell
+from border_cli.process.child_process import ChildProcess
 from border_cli.process.memory import fence
 from border_cli.process.start import start_context
 
@@ -74,7 +73,7 @@ class ProcessActorManager(ActorManager):
             raise
         return self
 
-    def _start_life(self, actor_id: int, life: int) -> ActorProcess:
+    def _start_life(self, actor_id: int, life: int) -> ChildProcess:
         recipe = Recipe(
             config=self.config,
             make_actor=self._pickled,
@@ -82,9 +81,8 @@ class ProcessActorManager(ActorManager):
             life=life,
             lane=self._lanes[actor_id],
             weights=self._weights,
-            log_level=logging.getLogger().getEffectiveLevel(),
         )
-        return ActorProcess(self._context, recipe)
+        return ChildProcess(self._context, f"actor {actor_id}", run, recipe, nice=self.config.nice)
 
     def __exit__(
         self,
@@ -195,7 +193,7 @@ class ProcessActorManager(ActorManager):
             duration_s=until_s - post.started_s if post.started_s is not None else 0.0,
             restarts=post.restarts.made,
             lost_samples=post.lost,
-            seconds=dict(zip(SECTIONS, post.lane.seconds, strict=True)),
+            seconds=dict(zip(ACTOR_SECTIONS, post.lane.seconds, strict=True)),
         )
 
     def heartbeats(self) -> Sequence[Pulse]:

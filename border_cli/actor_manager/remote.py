@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import pickle
-import sys
-import traceback
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing.connection import Connection
 
 from border_cli.actor_manager.actor import Actor
 from border_cli.actor_manager.config import ProcessConfig
@@ -26,11 +21,9 @@ from border_cli.actor_manager.lane import (
 from border_cli.actor_manager.laps import BLOCKED
 from border_cli.actor_manager.ring import RingWriter, wait_for
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
-from border_cli.process.child import prepare, send_log
-from border_cli.process.stack import StackFile
+from border_cli.process.child import Line
 
 TELL_EVERY = 64  # steps between two notes of where the time went
-FAILED = "failed"  # tag of the message that carries a traceback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +36,11 @@ class Recipe:
     life: int
     lane: Lane
     weights: SharedWeightSlot
-    log_level: int
 
 
-def run(recipe: Recipe, connection: Connection, stack: StackFile) -> None:
+def run(recipe: Recipe, _line: Line) -> None:
     """The process: builds the actor, steps it as far as its leases go, ends when it is told to."""
-    prepare(nice=recipe.config.nice, stack_fd=stack.fileno())
-    send_log(connection, recipe.log_level)
-    status = 0
-    try:
-        RemoteActor(recipe, load(recipe.make_actor)).run()
-    except BaseException:
-        connection.send((FAILED, logging.ERROR, traceback.format_exc()))
-        status = 1
-    connection.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)  # an environment's own threads and exit handlers must not hold us up
+    RemoteActor(recipe, load(recipe.make_actor)).run()
 
 
 def dump(make_actor: ActorFactory) -> bytes:

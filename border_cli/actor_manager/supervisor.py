@@ -7,19 +7,19 @@ import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 
-from border_cli.actor_manager.actor_process import ActorProcess
 from border_cli.actor_manager.lane import BEATS, CLOSING, NOTHING, WAITS, WAITS_FOR, Lane
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorCrashed, RunFailed
 from border_cli.core.stop import Pulse
 from border_cli.process.bell import Bell
+from border_cli.process.child_process import ChildProcess
 
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
 
-StartLife = Callable[[int, int], ActorProcess]  # actor id, life
+StartLife = Callable[[int, int], ChildProcess]  # actor id, life
 
 
 class Post(Pulse):
@@ -30,7 +30,7 @@ class Post(Pulse):
         self.lane = lane
         self.restarts = Restarts(actor_id, most_restarts)
         self.most_restarts = most_restarts
-        self.process: ActorProcess | None = None
+        self.process: ChildProcess | None = None
         self.due_s = 0.0  # when its next life begins
         self.started_s: float | None = None
         self.stopped_s: float | None = None
@@ -165,7 +165,7 @@ class Supervisor:
             if not process.alive:
                 self._replace(post)
 
-    def _end_stuck(self, post: Post, process: ActorProcess) -> None:
+    def _end_stuck(self, post: Post, process: ChildProcess) -> None:
         if post.stuck and not self._killing and post.lane.actor[WAITS] != NOTHING:
             post.stuck = False  # it moved in the meantime
             return

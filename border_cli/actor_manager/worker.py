@@ -7,12 +7,13 @@ import traceback
 from collections.abc import Callable
 
 from border_cli.actor_manager.actor import Actor
-from border_cli.actor_manager.laps import BLOCKED, SECTIONS
+from border_cli.actor_manager.laps import BLOCKED
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorCrashed
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.stop import Heartbeat
+from border_cli.core.timing import ACTOR_SECTIONS
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Worker:
         self._started_s: float | None = None
         self._stopped_s: float | None = None
         self._past_env_steps = 0  # of earlier lives
-        self._past_seconds = [0.0] * len(SECTIONS)
+        self._past_seconds = [0.0] * len(ACTOR_SECTIONS)
         self.blocked_s = 0.0  # waited for permission
         self._samples = 0
         self._lost = 0
@@ -133,5 +134,5 @@ class Worker:
             duration_s=now_s - self._started_s if self._started_s is not None else 0.0,
             restarts=self._restarts.made,
             lost_samples=self._lost,
-            seconds=dict(zip(SECTIONS, self._seconds, strict=True)),
+            seconds=dict(zip(ACTOR_SECTIONS, self._seconds, strict=True)),
         )

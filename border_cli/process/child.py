@@ -1,4 +1,4 @@
-"""What every child process of ours does first."""
+"""What runs in every child process of ours, around what it is for."""
 
 from __future__ import annotations
 
@@ -7,26 +7,85 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Final
 
-STACK_SIGNAL = signal.SIGUSR1  # makes a child show where it is
+from border_cli.process.stack import STACK_SIGNAL, StackFile
+
+# The first word of a message; whatever else a child says is its own affair.
+LOG: Final = "log"  # logger, level, text
+FAILED: Final = "failed"  # traceback
+
 _LOOK_AGAIN_S = 60.0
 
 
-def prepare(*, nice: int, stack_fd: int) -> None:
-    """The parent decides when a child ends: it hears no Ctrl-C, and it never outlives the parent.
+class Line:
+    """A child's way to talk with its parent; any thread of the child may speak."""
 
-    `stack_fd` is where it writes its stack when it is sent `STACK_SIGNAL`.
-    """
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._speaking = threading.Lock()
+
+    def say(self, kind: str, *values: Any) -> None:
+        """Sends a message; nobody hears it where the parent is on its way out."""
+        try:
+            with self._speaking:
+                self._connection.send((kind, *values))
+        except OSError:
+            return
+
+    def hear(self) -> Any:
+        """The parent's next word; raises EOFError once it has hung up."""
+        return self._connection.recv()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manners:
+    """How a child behaves beside its parent."""
+
+    nice: int  # added to the parent's
+    log_level: int  # what is logged from this level on goes to the parent's log
+
+
+def begin(
+    main: Callable[..., None],
+    args: tuple[Any, ...],
+    manners: Manners,
+    connection: Connection,
+    stack: StackFile,
+) -> None:
+    """Runs `main(*args, line)` and leaves; a failure is told to the parent with its traceback."""
+    line = Line(connection)
+    status = 0
+    try:
+        _prepare(manners, stack, line)
+        main(*args, line)
+    except BaseException:
+        line.say(FAILED, traceback.format_exc())
+        status = 1
+    connection.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # an environment's own threads and exit handlers must not hold us up
+
+
+def _prepare(manners: Manners, stack: StackFile, line: Line) -> None:
+    """The parent decides when a child ends: it hears no Ctrl-C, and never outlives the parent."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     # The interpreter need not be free for this: a step that never returns is shown, too.
-    faulthandler.register(STACK_SIGNAL, file=stack_fd, all_threads=True)
-    if nice:
-        os.nice(nice)
+    faulthandler.register(STACK_SIGNAL, file=stack.fileno(), all_threads=True)
+    if manners.nice:
+        os.nice(manners.nice)
     threading.Thread(target=_end_with_parent, name="parent's end", daemon=True).start()
+    root = logging.getLogger()
+    root.handlers[:] = [_LogSender(line)]
+    root.setLevel(manners.log_level)
 
 
 def _end_with_parent() -> None:
@@ -37,32 +96,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-class LogSender(logging.Handler):
+class _LogSender(logging.Handler):
     """Sends what is logged in a child to the parent, as plain values."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, line: Line) -> None:
         super().__init__()
-        self._connection = connection
+        self._line = line
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            text = self.format(record)
-            self._connection.send((record.name, record.levelno, text))
-        except (OSError, ValueError):
-            return  # the parent is on its way out; so are we
-
-
-def send_log(connection: Connection, level: int) -> None:
-    """From now on everything that this process logs goes to the parent."""
-    root = logging.getLogger()
-    root.handlers[:] = [LogSender(connection)]
-    root.setLevel(level)
-
-
-def relog(message: tuple[str, int, str], child: str) -> None:
-    """Logs in the parent what a child sent."""
-    name, level, text = message
-    logging.getLogger(name).log(level, "%s: %s", child, text)
-
-
-Message = tuple[Any, ...]
+        self._line.say(LOG, record.name, record.levelno, self.format(record))

@@ -9,8 +9,9 @@ from contextlib import suppress
 from multiprocessing import reduction
 from typing import Any
 
-from border_cli.process.child import STACK_SIGNAL
 from border_cli.process.memory import anonymous_file
+
+STACK_SIGNAL = signal.SIGUSR1  # makes a child show where it is
 
 
 class StackFile:

@@ -11,8 +11,7 @@ from enum import StrEnum
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
-# One thread per child: its BLAS reads these once, when numpy is loaded.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+from border_cli.core.threads import BLAS_VARIABLES
 
 _environment = threading.Lock()
 
@@ -46,10 +45,13 @@ def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:
 
 @contextmanager
 def child_environment() -> Iterator[None]:
-    """Within the block this process has the environment variables that children shall inherit."""
+    """Within the block this process has the environment that children shall inherit.
+
+    One BLAS thread each: it reads these variables once, when numpy is loaded.
+    """
     with _environment:
-        before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-        os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+        before = {name: os.environ.get(name) for name in BLAS_VARIABLES}
+        os.environ.update(dict.fromkeys(BLAS_VARIABLES, "1"))
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""One life of one actor in a process of its own."""
+"""A child process as its parent sees it."""
 
 from __future__ import annotations
 
@@ -6,30 +6,42 @@ import logging
 import os
 import select
 import signal
+from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from border_cli.actor_manager.remote import FAILED, Recipe, run
-from border_cli.process.child import relog
+from border_cli.process.child import FAILED, LOG, Manners, begin
 from border_cli.process.stack import StackFile, kill
 from border_cli.process.start import child_environment
 
 GONE_S = 1.0  # a killed process needs no longer to end
 
 
-class ActorProcess:
-    """Its process, what it says, and how it ended; the supervisor's thread owns it."""
+class ChildProcess:
+    """Its process, what it says, and how it ended; one thread owns it.
 
-    def __init__(self, context: BaseContext, recipe: Recipe, target: Callable[..., None] = run):
-        self._name = f"actor {recipe.actor_id}"
+    Runs `main(*args, line)` of `process.child`. What it logs is logged here, too.
+    """
+
+    def __init__(
+        self,
+        context: BaseContext,
+        name: str,
+        main: Callable[..., None],
+        *args: Any,
+        nice: int,
+    ) -> None:
+        self._name = name
         self._stack = StackFile()
         self._traceback: str | None = None
-        self.connection, theirs = context.Pipe(duplex=False)
+        self.inbox: deque[tuple[Any, ...]] = deque()  # what it said of its own affairs
+        self.connection, theirs = context.Pipe(duplex=True)
+        manners = Manners(nice=nice, log_level=logging.getLogger().getEffectiveLevel())
         process: Any = context.Process  # type: ignore[attr-defined]
         self._process = process(
-            target=target, args=(recipe, theirs, self._stack), name=self._name, daemon=False
+            target=begin, args=(main, args, manners, theirs, self._stack), name=name, daemon=False
         )
         try:
             with child_environment():
@@ -57,16 +69,21 @@ class ActorProcess:
         return bool(self._process.is_alive())
 
     def listen(self) -> None:
-        """Takes in what it said: log records, and the traceback of its failure."""
+        """Takes in what it said so far."""
         try:
             while self._listening and self.connection.poll():
-                message = self.connection.recv()
-                if message[0] == FAILED:
-                    self._traceback = message[2]
-                else:
-                    relog(message, self._name)
+                self._take(self.connection.recv())
         except (EOFError, OSError):
             self._listening = False
+
+    def _take(self, message: tuple[Any, ...]) -> None:
+        if message[0] == FAILED:
+            self._traceback = message[1]
+        elif message[0] == LOG:
+            _, name, level, text = message
+            logging.getLogger(name).log(level, "%s: %s", self._name, text)
+        else:
+            self.inbox.append(message)
 
     def stack(self) -> str:
         """Where it is now; for one that is stuck."""
@@ -83,7 +100,7 @@ class ActorProcess:
         self._process.join(0)
         status = self._process.exitcode
         # Where the fork server was killed, its children only look dead, and two processes must
-        # never write to the same lane.
+        # never write to the same memory.
         kill(pid)
         _wait_until_gone(pid)
         self.connection.close()

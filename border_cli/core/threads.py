@@ -1,0 +1,72 @@
+"""How many threads compute, and on how many cores."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+# What numpy's and torch's libraries read as they are loaded.
+BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_GETTERS = (
+    "scipy_openblas_get_num_threads64_",  # numpy's own wheels
+    "openblas_get_num_threads64_",
+    "openblas_get_num_threads",
+    "MKL_Get_Max_Threads",
+)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def blas_threads() -> int | None:
+    """Threads that one call of numpy's BLAS may use, asked from the loaded library itself.
+
+    The environment does not tell: it counts only where it was set before numpy was loaded. None
+    where the library is unknown, or does not say.
+    """
+    for path in _loaded_blas(Path("/proc/self/maps")):
+        try:
+            library = ctypes.CDLL(path)  # the one that is loaded, not another
+        except OSError:  # its file was replaced since
+            continue
+        for name in _GETTERS:
+            getter = getattr(library, name, None)
+            if getter is not None:
+                getter.restype = ctypes.c_int
+                return int(getter())
+    return None
+
+
+def _loaded_blas(maps: Path) -> list[str]:
+    """The files of OpenBLAS and MKL in this process, numpy's own first."""
+    try:
+        lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    files = {line.split(maxsplit=5)[5] for line in lines if line.count("/")}
+    names = {each for each in files if "openblas" in each or "mkl_rt" in each}
+    return sorted(names, key=lambda each: ("numpy" not in each, each))
+
+
+def thread_budget(
+    *, torch: int, blas: int | None, actors: int, actor_manager: str, cores: int
+) -> str:
+    """Who computes with how many threads, in words.
+
+    Actors in processes of their own have one, whatever is in effect here.
+    """
+    ours = f"BLAS {blas}" if blas is not None else "BLAS as its library likes"
+    each = {"serial": "in the learner's thread", "thread": f"{ours} each"}
+    at_once = torch + (0 if actor_manager == "serial" else actors)
+    crowded = f", fewer than the {at_once} that may compute at once" if at_once > cores else ""
+    return (
+        f"learner: torch {torch}, {ours}; "
+        f"{actors} {'actor' if actors == 1 else 'actors'}: {each.get(actor_manager, '1 each')}; "
+        f"{cores} {'core' if cores == 1 else 'cores'}{crowded}"
+    )
