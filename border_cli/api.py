@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from border_cli.assemble import build_agent, env_factory, rehearse
+from border_cli.assemble import build_agent, env_factory, rehearse, thread_budget
 from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
 from border_cli.config.imports import import_modules
 from border_cli.config.search_path import user_folders
@@ -22,6 +23,8 @@ from border_cli.launch import Launch, Result, launch
 from border_cli.nn.saving import load_state
 from border_cli.registry import register_builtin
 from border_cli.run.checkpoint import find_checkpoint, verify
+
+log = logging.getLogger(__name__)
 
 __all__ = ["Result", "load_agent", "load_policy", "train"]
 
@@ -42,6 +45,7 @@ def train(
     user_folders()  # calls the installed plug-ins, whose components the config may name
     import_modules(config.imports)
     rehearse(config)
+    log.info("threads: %s", thread_budget(config))
     run_dir = _new_run_dir(config)
     write_resolved(run_dir, resolved_yaml(config))
     facts = {"command": ["border_cli.train"], "import_paths": _homes(config.imports)}

@@ -11,6 +11,7 @@ from typing import Any
 
 from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.core import threads
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
 from border_cli.core.errors import BorderError, ConfigError
@@ -19,6 +20,7 @@ from border_cli.core.interfaces import (
     Agent,
     EnvFactory,
     Evaluator,
+    Judge,
     Policy,
     StepProcessor,
 )
@@ -26,6 +28,8 @@ from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.evaluator.background import BackgroundJudge
+from border_cli.evaluator.inline import InlineJudge
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -49,7 +53,7 @@ class Assembly:
 
     agent: Agent
     actors: ActorManager
-    evaluator: Evaluator
+    judge: Judge
     post_step: PostStep
     recording: Recording
     trainer: Trainer
@@ -121,6 +125,33 @@ def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders
     return built
 
 
+def evaluates_in_background(config: RunConfig) -> bool:
+    """Whether `evaluator.background` is in effect: a run that repeats to the bit evaluates in line,
+    because when a verdict arrives depends on the machine."""
+    serial = ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name == "serial"
+    return config.evaluator.background and not serial
+
+
+def build_judge(
+    config: RunConfig, agent: Agent, *, evaluator: Evaluator, stop: StopFlag, heartbeat: Heartbeat
+) -> Judge:
+    """Who evaluates during the run; `evaluator` and `heartbeat` are for judging in line."""
+    if not evaluates_in_background(config):
+        return InlineJudge(evaluator, evaluation_policy(config, agent), heartbeat)
+    make_evaluator: Callable[..., Evaluator] = EVALUATORS.load(config.evaluator)
+    return BackgroundJudge(
+        partial(
+            make_evaluator,
+            config.evaluator,
+            factory=ENVS.build(evaluation_env_config(config)),
+            seed=derived_seed(config.seed, Branch.EVALUATION),
+        ),
+        partial(agent.policy_factory, generator(config.seed, Branch.EVALUATION, 1)),
+        imports=config.imports,
+        stop=stop,
+    )
+
+
 def evaluation_policy(config: RunConfig, agent: Agent) -> Policy:
     """A policy for the evaluator; weights are loaded before each evaluation."""
     return agent.policy_factory(generator(config.seed, Branch.EVALUATION, 1))
@@ -139,12 +170,24 @@ def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
     return serial
 
 
+def thread_budget(config: RunConfig) -> str:
+    """Who computes with how many threads, as it is in effect now."""
+    actors = actor_manager_config(config)
+    return threads.thread_budget(
+        torch=getattr(config.agent, "num_threads", 1),
+        blas=threads.blas_threads(),
+        actors=actors.num_actors,
+        actor_manager=ACTOR_MANAGERS.entry_of(actors).name,
+        cores=threads.available_cores(),
+    )
+
+
 def assemble(
     config: RunConfig,
     *,
     agent: Agent,
     factory: EnvFactory,
-    evaluator: Evaluator,
+    judge: Judge,
     recording: Recording,
     checkpoints: Checkpoints,
     clock: Clock,
@@ -160,8 +203,7 @@ def assemble(
         agent=agent,
         replay_buffer=replay_buffer,
         actors=actors,
-        evaluator=evaluator,
-        evaluation_policy=evaluation_policy(config, agent),
+        judge=judge,
         checkpoints=checkpoints,
         recording=recording,
         clock=clock,
@@ -179,7 +221,7 @@ def assemble(
     return Assembly(
         agent=agent,
         actors=actors,
-        evaluator=evaluator,
+        judge=judge,
         post_step=post_step,
         recording=recording,
         trainer=trainer,

@@ -17,8 +17,10 @@ from border_cli.assemble import (
     assemble,
     build_agent,
     build_evaluator,
+    build_judge,
     build_recorders,
     env_factory,
+    evaluates_in_background,
 )
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
@@ -27,10 +29,13 @@ from border_cli.core.interfaces import ActorStats, Agent, Evaluator
 from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.threads import available_cores
+from border_cli.core.timing import summed
 from border_cli.nn.saving import save_state
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.record import RunRecord, derived_seeds
 from border_cli.trainer.base import TrainerStats
+from border_cli.trainer.bottleneck import bottleneck
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.watchdog import Watchdog
 
@@ -81,13 +86,13 @@ def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")
         with ExitStack() as cleanup:
             assembly = _build(config, run_dir, options, heartbeat, cleanup)
-            actor_stats = _train(config, assembly, heartbeat, options, record, cleanup)
+            actor_stats = _train(config, assembly, options, record, cleanup)
     except BaseException as error:
         record.content["traceback"] = "".join(traceback.format_exception(error))
-        _end(record, assembly, *_status_of(error))
+        _end(config, record, assembly, *_status_of(error))
         raise
     stats = trainer_stats(assembly)
-    _end(record, assembly, "done", f"{assembly.trainer.ended_by} reached")
+    _end(config, record, assembly, "done", f"{assembly.trainer.ended_by} reached")
     return Result(
         agent=assembly.agent,
         best_score=stats.best_score,
@@ -111,19 +116,21 @@ def _build(
     cleanup.callback(evaluator.close)
     factory = env_factory(config)
     agent = build_agent(config, factory.spec)
+    judge = build_judge(config, agent, evaluator=evaluator, stop=options.stop, heartbeat=heartbeat)
+    cleanup.callback(judge.close)
     if options.on_start is not None:  # before large memory is allocated
         options.on_start(
             Started(
                 spec=factory.spec,
                 device_name=agent.device_name,
-                evaluation=evaluator.describe(),
+                evaluation=_evaluation_line(config, evaluator),
             )
         )
     return assemble(
         config,
         agent=agent,
         factory=factory,
-        evaluator=evaluator,
+        judge=judge,
         recording=recording,
         checkpoints=CheckpointStore(run_dir, keep=config.checkpoint.keep, save_state=save_state),
         clock=options.clock,
@@ -134,7 +141,6 @@ def _build(
 def _train(
     config: RunConfig,
     assembly: Assembly,
-    evaluation: Heartbeat,
     options: Launch,
     record: RunRecord,
     cleanup: ExitStack,
@@ -142,14 +148,14 @@ def _train(
     learner = assembly.post_step.heartbeat
 
     def on_hung_learner(stalled: Stalled) -> None:
-        _end(record, assembly, *_status_of(stalled))
+        _end(config, record, assembly, *_status_of(stalled))
         if options.on_hung_learner is not None:
             options.on_hung_learner(stalled)
         else:
             _interrupt(learner.thread_id)
 
     watchdog = Watchdog(
-        [learner, evaluation, *assembly.actors.heartbeats()],
+        [learner, assembly.judge.pulse, *assembly.actors.heartbeats()],
         timeout_s=config.trainer.stall_timeout_s,
         stop=options.stop,
         clock=options.clock,
@@ -159,10 +165,20 @@ def _train(
     try:
         # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
         with watchdog, cleanup.pop_all(), assembly.actors:
+            assembly.judge.open()
             return assembly.trainer.train()
     except KeyboardInterrupt:
         options.stop.check()  # what the watchdog found, where it interrupted a hung learner
         raise
+
+
+def _evaluation_line(config: RunConfig, evaluator: Evaluator) -> str:
+    line = evaluator.describe()
+    if evaluates_in_background(config):
+        return f"{line}, beside the learner"
+    if config.evaluator.background:
+        return f"{line}, in line, as in every run that repeats to the bit"
+    return line
 
 
 def _describe(assembly: Assembly) -> str:
@@ -196,8 +212,9 @@ def trainer_stats(assembly: Assembly) -> TrainerStats:
         best_score=scores.best,
         best_opt_steps=scores.best_opt_steps,
         last_score=scores.last,
-        save_failures=post_step.save_failures,
+        save_failures=post_step.saving.failures,
         recorder_failures=assembly.recording.failures,
+        seconds=post_step.timing.seconds(),
     )
 
 
@@ -208,7 +225,9 @@ def _status_of(error: BaseException) -> tuple[str, str]:
     return "failed", f"{type(error).__name__}: {first_line}"
 
 
-def _end(record: RunRecord, assembly: Assembly | None, status: str, reason: str) -> None:
+def _end(
+    config: RunConfig, record: RunRecord, assembly: Assembly | None, status: str, reason: str
+) -> None:
     facts: dict[str, Any] = {}
     if assembly is not None:
         stats = trainer_stats(assembly)
@@ -222,6 +241,14 @@ def _end(record: RunRecord, assembly: Assembly | None, status: str, reason: str)
             "save_failures": stats.save_failures,
             "recorder_failures": stats.recorder_failures,
         }
+        if status != "failed":  # what held up a run that broke is what broke it
+            facts["bottleneck"] = bottleneck(
+                config,
+                learner=stats.seconds,
+                actors=summed(each.seconds for each in assembly.actors.stats()),
+                device=assembly.agent.device_name,
+                cores=available_cores(),
+            )
     try:
         record.end(status, reason, **facts)
     except OSError as error:

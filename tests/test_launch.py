@@ -136,7 +136,11 @@ def assert_same(one: Any, other: Any) -> None:
 
 def without_times(run_dir: Path) -> list[dict[str, Any]]:
     return [
-        {key: row[key] for key in row if key != "time_s" and not key.endswith("_per_sec")}
+        {
+            name: value
+            for name, value in row.items()
+            if name != "time_s" and not name.startswith("time/") and not name.endswith("_per_sec")
+        }
         for row in read_metrics(run_dir / "metrics.jsonl")
     ]
 
@@ -271,6 +275,7 @@ def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None
     told = facts(tmp_path)
     assert (told["status"], told["exit_reason"]) == ("interrupted", "stopped by SIGINT")
     assert told["opt_steps"] == 100
+    assert " % of the time" in told["bottleneck"]
     assert steps_saved(tmp_path) == [100]
     assert recorder.closings == 1
 

@@ -17,9 +17,10 @@ from fakes import (
 from managers import Built
 
 from border_cli.core.clock import Clock
-from border_cli.core.interfaces import ActorStats, Env
-from border_cli.core.stop import StopFlag
+from border_cli.core.interfaces import ActorStats, Env, Judge
+from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Snapshot
+from border_cli.evaluator.inline import InlineJudge
 from border_cli.trainer.async_ import AsyncTrainer
 from border_cli.trainer.base import Trainer
 from border_cli.trainer.config import AsyncConfig, SyncConfig
@@ -38,6 +39,7 @@ class BuiltTrainer:
         *,
         agent: FakeAgent | None = None,
         evaluator: ScriptedEvaluator | None = None,
+        judge: Judge | None = None,
         checkpoints: MemoryCheckpoints | None = None,
         recorder: ListRecorder | None = None,
         clock: Clock | None = None,
@@ -69,8 +71,12 @@ class BuiltTrainer:
             agent=self.agent,
             replay_buffer=self.buffer,
             actors=self.manager,
-            evaluator=self.evaluator,
-            evaluation_policy=self.agent.factory(None),  # type: ignore[arg-type]
+            judge=judge
+            or InlineJudge(
+                self.evaluator,
+                self.agent.factory(None),  # type: ignore[arg-type]
+                Heartbeat("evaluation"),
+            ),
             checkpoints=self.checkpoints,
             recording=self.recording,
             clock=self.clock,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+from border_cli.core.threads import BLAS_VARIABLES
 
 
 def one_thread_for_blas() -> None:
@@ -12,5 +12,5 @@ def one_thread_for_blas() -> None:
 
     What the user has set stays.
     """
-    for variable in VARIABLES:
+    for variable in BLAS_VARIABLES:
         os.environ.setdefault(variable, "1")

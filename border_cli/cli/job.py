@@ -15,8 +15,9 @@ from typing import Any
 
 from rich.console import Console
 
+from border_cli.cli.header import print_header
 from border_cli.cli.logs import job_log
-from border_cli.cli.report import print_closing, print_header, print_tables
+from border_cli.cli.report import print_closing, print_tables
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.config.frozen import write_resolved
 from border_cli.config.job import JobContext
@@ -127,7 +128,7 @@ def _objective(config: RunConfig, result: Result) -> float:
 def _say_end(console: Console, config: RunConfig, context: JobContext, result: Result) -> None:
     if config.quiet:
         return
-    print_tables(console, result.actor_stats, result.trainer_stats)
+    print_tables(console, config, result.actor_stats, result.trainer_stats)
     print_closing(console, context.run_dir, _read_facts(context.run_dir))
 
 

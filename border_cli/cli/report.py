@@ -1,4 +1,4 @@
-"""What a job says in words: its header, its tables and its last lines."""
+"""What a job says in words at its end: its tables and its last lines."""
 
 from __future__ import annotations
 
@@ -7,128 +7,27 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from border_cli import __version__
 from border_cli.assemble import actor_manager_config
 from border_cli.cli.logs import FILE_ONLY
-from border_cli.config.job import JobContext
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import ActorStats
-from border_cli.core.spaces import EnvSpec, transition_nbytes
-from border_cli.launch import Started
+from border_cli.core.timing import summed
 from border_cli.recorder import terminal
-from border_cli.registry import ACTOR_MANAGERS, TRAINERS
+from border_cli.registry import ACTOR_MANAGERS
 from border_cli.trainer.base import TrainerStats
 
 log = logging.getLogger(__name__)
 
-CONF = Path(str(files("border_cli.conf")))
 
-
-def print_header(
-    console: Console, config: RunConfig, context: JobContext, started: Started
+def print_tables(
+    console: Console, config: RunConfig, actor_stats: list[ActorStats], stats: TrainerStats
 ) -> None:
-    """What is about to run, and from which file each choice came."""
-    lines = [
-        ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
-        *_choice_lines(context),
-        ("trainer", _trainer_line(config)),
-        ("actors", _actors_line(config)),
-        ("device", f"{started.device_name}, 1 torch thread"),
-        ("memory", _memory_line(config, started.spec)),
-        ("evaluation", started.evaluation),
-        ("run directory", str(context.run_dir)),
-    ]
-    _say(console, lines)
-
-
-def _say(console: Console, lines: list[tuple[str, str]]) -> None:
-    """To the terminal in columns, and to the job's log file as they are."""
-    terminal.header(console, lines)
-    for key, value in lines:
-        log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
-
-
-def _choice_lines(context: JobContext) -> list[tuple[str, str]]:
-    """Every choice; those from files of the user with their file, the others together."""
-    choices: dict[str, list[str]] = {}
-    theirs = []
-    for each in context.sources:
-        if each.group != "tuned" and not _is_ours(each.file):
-            theirs.append((each.group, f"{each.choice} from {each.file}"))
-        elif each.group not in ("tuned", "config"):
-            choices.setdefault(each.group, []).append(each.choice)
-    first = ("agent", "env", "experiment")
-    named = [_choice(group, choices[group]) for group in first if group in choices]
-    rest = [_choice(group, names) for group, names in choices.items() if group not in first]
-    shown = "\n".join(" ".join(line) for line in (named, rest[:3], rest[3:]) if line)
-    tuned = context.tuned or "none: there is no file for this agent and env"
-    return [("choices", shown), ("tuned values", tuned), *theirs]
-
-
-def _choice(group: str, names: list[str]) -> str:
-    return f"{group}={names[0]}" if len(names) == 1 else f"{group}=[{','.join(names)}]"
-
-
-def _is_ours(file: str) -> bool:
-    return Path(file).is_relative_to(CONF)
-
-
-def _trainer_line(config: RunConfig) -> str:
-    trainer = config.trainer
-    limits = [
-        f"{value:,} {what}"
-        for value, what in (
-            (trainer.max_opt_steps, "opt steps"),
-            (trainer.max_env_steps, "env steps"),
-            (trainer.max_time_s, "s"),
-        )
-        if value is not None
-    ]
-    if trainer.stop_at_score is not None:
-        limits.append(f"score {trainer.stop_at_score:g} in {trainer.stop_evals} evaluations")
-    ratio = trainer.samples_per_opt_step
-    pace = f"{ratio:g} samples per update" if ratio is not None else "free-running"
-    name = TRAINERS.entry_of(trainer).name
-    return f"{name}, {pace}, until {' or '.join(limits)}"
-
-
-def _actors_line(config: RunConfig) -> str:
-    actors = actor_manager_config(config)
-    name = ACTOR_MANAGERS.entry_of(actors).name
-    text = f"{actors.num_actors} x {config.env.num_envs} env, {name}"
-    if actors is not config.actor_manager:
-        return f"{text} (trainer=sync steps them in turn, n_buffer 1, always the newest weights)"
-    repeats = "repeats to the bit" if name == "serial" else "does not repeat to the bit"
-    return f"{text}, n_buffer {actors.n_buffer}; {repeats} on a CPU"
-
-
-def _memory_line(config: RunConfig, spec: EnvSpec) -> str:
-    row = transition_nbytes(spec)
-    actors = actor_manager_config(config)
-    under_way = 3 * actors.num_actors * max(actors.n_buffer, config.env.num_envs)  # in rows
-    return (
-        f"replay buffer {config.replay_buffer.capacity:,} rows, "
-        f"{_size(config.replay_buffer.capacity * row)}; "
-        f"under way at most {under_way:,} rows, {_size(under_way * row)}"
-    )
-
-
-def _size(nbytes: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.3g} TB"
-
-
-def print_tables(console: Console, actor_stats: list[ActorStats], stats: TrainerStats) -> None:
-    """The final statistics of actors and trainer."""
+    """The final statistics of actors and trainer, and where their time went."""
     figures = {
         "opt steps": stats.opt_steps,
         "samples": stats.samples_total,
@@ -137,6 +36,12 @@ def print_tables(console: Console, actor_stats: list[ActorStats], stats: Trainer
         "duration s": stats.duration_s,
     }
     terminal.stats_tables(console, actor_stats, figures)
+    terminal.time_tree(
+        console,
+        stats.seconds,
+        summed(each.seconds for each in actor_stats),
+        in_turn=ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name == "serial",
+    )
 
 
 def print_closing(console: Console, run_dir: Path, facts: Mapping[str, Any]) -> None:
@@ -163,6 +68,9 @@ def print_closing(console: Console, run_dir: Path, facts: Mapping[str, Any]) -> 
         commands.append(f"{_command('border-eval')} {quoted}")
     if (run_dir / "tensorboard").is_dir():
         commands.append(f"{_command('tensorboard')} --logdir {quoted}")
+    if facts.get("bottleneck"):
+        terminal.say(console, f"bottleneck: {facts['bottleneck']}")
+        log.info("bottleneck: %s", facts["bottleneck"], extra=FILE_ONLY)
     if facts.get("status") == "done":
         terminal.say(console, f"ended: {facts['exit_reason']}")
     terminal.closing(console, shown, best, commands, warnings=warnings)

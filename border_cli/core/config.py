@@ -154,6 +154,11 @@ class EvaluatorConfig(Settings, path="evaluator"):
         low=1,
     )
     env: dict[str, Any] = setting({}, "values that replace those of env for evaluation")
+    background: bool = setting(
+        False,
+        "evaluates in a process of its own while training goes on; in line where runs repeat to "
+        "the bit (trainer=sync, actor_manager=serial)",
+    )
 
 
 @dataclass(kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, SupportsFloat, TypeAlias
+from typing import Any, NamedTuple, SupportsFloat, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +47,12 @@ class Episode:
     length: int  # env steps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """The answer of N environments to one action each."""
+class Step(NamedTuple):
+    """The answer of N environments to one action each.
+
+    A tuple, because every action makes one and a frozen dataclass takes twice the time. Constant
+    arrays may be shared by many steps; then they cannot be written to.
+    """
 
     obs: Array  # [N, …]  what was acted on
     action: NDArray[Any]  # [N] or [N, A]
@@ -62,6 +65,11 @@ class Step:
     # [N]  False where an environment spent this step on its own reset: such a row is no transition
     # and its action went nowhere. None: all moved.
     moved: NDArray[np.bool_] | None = None
+
+    @property
+    def env_steps(self) -> int:
+        """Actions that went somewhere."""
+        return len(self.reward) if self.moved is None else int(np.count_nonzero(self.moved))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

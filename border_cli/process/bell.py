@@ -15,6 +15,8 @@ class Bell:
     is killed while it uses it. Picklable on the way into a child process only.
     """
 
+    _hear = _ring = -1
+
     def __init__(self) -> None:
         self._hear, self._ring = os.pipe()
         self._prepare()
@@ -26,7 +28,9 @@ class Bell:
         self._poll.register(self._hear, select.POLLIN)
 
     def ring(self) -> None:
-        """Wakes whoever waits, or the next one that does."""
+        """Wakes whoever waits, or the next one that does; nobody once it is closed."""
+        if self._ring < 0:
+            return
         try:
             os.write(self._ring, b"!")
         except BlockingIOError:
@@ -50,10 +54,12 @@ class Bell:
 
     def close(self) -> None:
         """Closes both ends; may be called twice."""
-        for fd in (self._hear, self._ring):
+        ends, self._hear, self._ring = (self._hear, self._ring), -1, -1
+        for fd in ends:
             if fd >= 0:
                 os.close(fd)
-        self._hear = self._ring = -1
+
+    __del__ = close  # of one that nobody came to use
 
     def __getstate__(self) -> dict[str, Any]:
         return {"hear": reduction.DupFd(self._hear), "ring": reduction.DupFd(self._ring)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import logging
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
@@ -69,8 +71,9 @@ def begin(
         line.say(FAILED, traceback.format_exc())
         status = 1
     connection.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError, ValueError):  # nobody reads them any more
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(status)  # an environment's own threads and exit handlers must not hold us up
 
 
@@ -82,16 +85,38 @@ def _prepare(manners: Manners, stack: StackFile, line: Line) -> None:
     faulthandler.register(STACK_SIGNAL, file=stack.fileno(), all_threads=True)
     if manners.nice:
         os.nice(manners.nice)
-    threading.Thread(target=_end_with_parent, name="parent's end", daemon=True).start()
+    _end_with_parent()
     root = logging.getLogger()
     root.handlers[:] = [_LogSender(line)]
     root.setLevel(manners.log_level)
 
 
 def _end_with_parent() -> None:
+    """Nothing that this process is busy with keeps it from ending with its parent."""
     parent = multiprocessing.parent_process()
-    assert parent is not None
-    while not wait([parent.sentinel], _LOOK_AGAIN_S):
+    assert parent is not None and parent.pid is not None
+    ends = [parent.sentinel]  # a pipe that closes once nobody holds its other end
+    if sys.platform == "linux":
+        # The kernel sees to it, also where a simulator never lets go of the interpreter.
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        flags = fcntl.fcntl(parent.sentinel, fcntl.F_GETFL)
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, flags | os.O_ASYNC)
+        # Whoever forked the parent holds the other end, too, and may live on.
+        ends.append(_watched(parent.pid))
+    threading.Thread(target=_wait_for_end, args=(ends,), name="parent's end", daemon=True).start()
+
+
+def _watched(pid: int) -> int:
+    """What becomes readable once that process ends."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        os._exit(1)
+
+
+def _wait_for_end(ends: list[int]) -> None:
+    while not wait(ends, _LOOK_AGAIN_S):
         pass
     os._exit(1)
 
@@ -104,4 +129,9 @@ class _LogSender(logging.Handler):
         self._line = line
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._line.say(LOG, record.name, record.levelno, self.format(record))
+        try:
+            text = self.format(record)
+        except Exception:  # its arguments do not fit: said on the terminal, as everywhere
+            self.handleError(record)
+            return
+        self._line.say(LOG, record.name, record.levelno, text)

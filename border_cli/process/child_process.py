@@ -35,7 +35,7 @@ class ChildProcess:
     ) -> None:
         self._name = name
         self._stack = StackFile()
-        self._traceback: str | None = None
+        self.traceback: str | None = None  # of its failure
         self.inbox: deque[tuple[Any, ...]] = deque()  # what it said of its own affairs
         self.connection, theirs = context.Pipe(duplex=True)
         manners = Manners(nice=nice, log_level=logging.getLogger().getEffectiveLevel())
@@ -78,7 +78,7 @@ class ChildProcess:
 
     def _take(self, message: tuple[Any, ...]) -> None:
         if message[0] == FAILED:
-            self._traceback = message[1]
+            self.traceback = message[1]
         elif message[0] == LOG:
             _, name, level, text = message
             logging.getLogger(name).log(level, "%s: %s", self._name, text)
@@ -107,8 +107,8 @@ class ChildProcess:
         self._stack.close()
         self._process.join(GONE_S)
         self._process.close()
-        if self._traceback is not None:
-            return self._traceback
+        if self.traceback is not None:
+            return self.traceback
         return None if status == 0 else _cause(status)
 
 

@@ -40,6 +40,8 @@ class SharedArrays:
     however these processes end.
     """
 
+    _fd = -1
+
     def __init__(self, forms: Sequence[Form]) -> None:
         self._forms = list(forms)
         self._fd = anonymous_file()
@@ -59,6 +61,8 @@ class SharedArrays:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    __del__ = close  # of a segment that nobody came to use
 
     def __getstate__(self) -> dict[str, Any]:
         return {"forms": self._forms, "fd": reduction.DupFd(self._fd)}

@@ -17,6 +17,8 @@ STACK_SIGNAL = signal.SIGUSR1  # makes a child show where it is
 class StackFile:
     """An anonymous file that survives the child. Picklable on the way into a child only."""
 
+    _fd = -1
+
     def __init__(self) -> None:
         self._fd = anonymous_file()
 
@@ -42,6 +44,8 @@ class StackFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    __del__ = close
 
     def __getstate__(self) -> dict[str, Any]:
         return {"fd": reduction.DupFd(self._fd)}

@@ -22,6 +22,7 @@ from border_cli.core.interfaces import ActorStats
 from border_cli.recorder import figures
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
+SECTION_NAMES = {"wait": "wait for samples", "env_step": "env step"}
 MESSAGE = logging.Formatter("%(message)s")
 
 
@@ -110,6 +111,39 @@ def stats_tables(
     trainer = _table(["trainer", *trainer_stats])
     trainer.add_row("", *(_figure(value) for value in trainer_stats.values()))
     console.print(trainer)
+
+
+def time_tree(
+    console: Console,
+    learner: Mapping[str, float],
+    actors: Mapping[str, float],
+    *,
+    in_turn: bool,
+) -> None:
+    """Where the learner's and the actors' time went; both in seconds per section.
+
+    Those of the actors are estimates, so only their shares are shown. `in_turn`: the actors step
+    in the learner's thread, which therefore never waits for them.
+    """
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("time", no_wrap=True)
+    for name in ("seconds", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    names = SECTION_NAMES | ({"wait": "actors' steps"} if in_turn else {})
+    for title, seconds, known in (("learner", learner, True), ("actors", actors, False)):
+        total_s = sum(seconds.values())
+        if total_s <= 0:  # nobody measured
+            continue
+        table.add_row(title, f"{total_s:,.2f}" if known else "", "100 %")
+        for section, spent_s in sorted(seconds.items(), key=lambda each: -each[1]):
+            if spent_s > 0:
+                table.add_row(
+                    f"  {names.get(section, section)}",
+                    f"{spent_s:,.2f}" if known else "",
+                    f"{100 * spent_s / total_s:.1f} %",
+                )
+    if table.row_count:
+        console.print(table)
 
 
 def _figure(value: float) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from border_cli.core.seeding import ActorStream, Branch, derived_seed
+from border_cli.core.threads import available_cores
 from border_cli.run.files import write_json
 
 PACKAGES = (
@@ -94,7 +94,7 @@ def machine() -> dict[str, Any]:
         "host": platform.node(),
         "system": platform.platform(),
         "processor": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        "cores": available_cores(),
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from border_cli.core.config import TrainerConfig
@@ -34,6 +35,7 @@ class TrainerStats:
     last_score: float | None
     save_failures: int
     recorder_failures: int
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by section of the learner's time
 
     @property
     def samples_per_sec(self) -> float:
@@ -67,8 +69,10 @@ class Trainer(ABC):
         self.config = config
         self._agent = agent
         self._replay_buffer = replay_buffer
+        self._uses_priorities = replay_buffer.uses_priorities
         self._actors = actors
         self._post_step = post_step
+        self._timing = post_step.timing
         self._batch_size = batch_size
         self._stop = stop
         self._warm = False  # the warm-up is over
@@ -80,6 +84,7 @@ class Trainer(ABC):
             slack=slack,
             max_env_steps=config.max_env_steps,
         )
+        self._needed = self.pacing.needed(0)  # samples in all, for the next optimisation step
 
     @abstractmethod
     def ingest(self, *, wait: bool) -> None:
@@ -118,7 +123,7 @@ class Trainer(ABC):
         if not ready:  # until some arrive: to look in vain is no step, else no deadlock is found
             self._post_step.heartbeat.waiting_for = "samples"
         self.ingest(wait=not ready)
-        if self._ready():
+        if ready or self._ready():  # samples only become more
             self._optimise()
         else:
             self._post_step.show_waiting(warm=self._warm)
@@ -143,32 +148,42 @@ class Trainer(ABC):
         return "max_env_steps" if over else None
 
     def _ready(self) -> bool:
-        return self.pacing.may_update(self.counters.samples_total, self.counters.opt_steps)
+        return self.counters.samples_total >= self._needed
 
     def _optimise(self) -> None:
         if not self._warm:
             self._warm = True
             self._post_step.sync()  # the actors leave the warm-up
         self._post_step.heartbeat.beat()
+        timing = self._timing
+        timing.enter("sample")
         batch = self._replay_buffer.sample(self._batch_size)
+        timing.enter("update")
         update = self._agent.update(batch)
-        if self._replay_buffer.uses_priorities:
+        if self._uses_priorities:
+            timing.enter("priorities")
             self._replay_buffer.update_priorities(batch.index, update.td_error())
-        self.counters.opt_steps = self._agent.opt_steps
-        self._actors.permit(self.pacing.permitted(self.counters.opt_steps))
+        timing.enter("other")
+        opt_steps = self.counters.opt_steps = self._agent.opt_steps
+        self._needed = self.pacing.needed(opt_steps)
+        self._actors.permit(self.pacing.permitted(opt_steps))
         self._post_step.after_update(update)
 
     def _take(self, timeout_s: float) -> None:
+        self._timing.enter("wait")
         arrived = self._actors.receive(timeout_s)
         if arrived:
+            self._timing.enter("push")
             self._post_step.heartbeat.beat()
             self._post_step.heartbeat.waiting_for = None
             self._intake.take(arrived)
 
     def _stop_actors(self) -> None:
+        self._timing.enter("other")
         with self._post_step.heartbeat.waiting("the actors to stop"):
             arrived = self._actors.stop()
-        self._intake.take(arrived)
+        with self._timing.section("push"):
+            self._intake.take(arrived)
 
     def _save_what_there_is(self) -> None:
         """Saves on the way out; a second failure is logged and never hides the first."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from border_cli.core.interfaces import ActorStats
+from border_cli.core.timing import SharesSince, summed
 from border_cli.core.types import Episode, Experience
 
 
@@ -25,6 +27,8 @@ class Window:
     def __init__(self, now_s: float, counters: Counters) -> None:
         self._counters = counters
         self._actor_samples: dict[int, int] = {}
+        self._learner_time = SharesSince()
+        self._actor_time = SharesSince()
         self._begin(now_s)
 
     def _begin(self, now_s: float) -> None:
@@ -39,8 +43,13 @@ class Window:
         self._episodes.extend(message.episodes)
         self._lags.append(self._counters.opt_steps - message.opt_steps)
 
-    def close(self, now_s: float, actors: list[ActorStats]) -> dict[str, float]:
-        """The metrics of the window; a new one begins."""
+    def close(
+        self, now_s: float, actors: list[ActorStats], seconds: Mapping[str, float]
+    ) -> dict[str, float]:
+        """The metrics of the window; a new one begins.
+
+        `seconds` are those that the learner spent in each of its sections so far.
+        """
         counters = self._counters
         span_s = max(now_s - self._since_s, 1e-9)
         samples = counters.samples_total - self._samples
@@ -60,6 +69,19 @@ class Window:
             if opt_steps:
                 metrics[f"actor/{each.actor_id}/samples_per_sec"] = made / span_s
             self._actor_samples[each.actor_id] = each.samples
+        times = self._time_shares(actors, seconds)
+        if opt_steps:
+            metrics.update(times)
         metrics["actor/restarts"] = float(sum(each.restarts for each in actors))
         self._begin(now_s)
         return metrics
+
+    def _time_shares(
+        self, actors: list[ActorStats], seconds: Mapping[str, float]
+    ) -> dict[str, float]:
+        learner = self._learner_time.look(seconds)
+        acting = self._actor_time.look(summed(each.seconds for each in actors))
+        return {
+            **{f"time/{section}": share for section, share in learner.items()},
+            **{f"time/actor/{section}": share for section, share in acting.items()},
+        }

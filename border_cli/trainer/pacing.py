@@ -21,14 +21,16 @@ class Pacing:
     )
     max_env_steps: int | None = None
 
-    def may_update(self, samples_total: int, opt_steps: int) -> bool:
-        """Whether the next optimisation step may be made."""
-        due = opt_steps * self.ratio if self.ratio is not None else 0.0
-        return samples_total >= max(1.0, self.warmup_period + due)
+    def needed(self, opt_steps: int) -> float:
+        """How many samples there must be in all for the next optimisation step."""
+        ratio = self.ratio if self.ratio is not None else 0.0
+        due = self.warmup_period + opt_steps * ratio
+        return due if due > 1 else 1.0
 
     def permitted(self, opt_steps: int) -> float:
         """How many samples may exist in all once so many optimisation steps are made."""
-        limit = math.inf if self.max_env_steps is None else float(self.max_env_steps)
-        if self.ratio is None:
-            return limit
-        return min(limit, self.warmup_period + opt_steps * self.ratio + self.slack)
+        ahead = math.inf
+        if self.ratio is not None:
+            ahead = self.warmup_period + opt_steps * self.ratio + self.slack
+        limit = self.max_env_steps
+        return ahead if limit is None or ahead < limit else float(limit)

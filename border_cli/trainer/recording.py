@@ -37,9 +37,9 @@ class Recording:
         for recorder in self._recorders:
             self._try(recorder, lambda each: each.write(step, metrics, final=final))
 
-    def due(self) -> bool:
+    def due(self, now_s: float) -> bool:
         """Whether the watchers should hear again how it goes."""
-        return self._clock.now_s() - self._last_shown_s >= SHOW_EVERY_S
+        return now_s - self._last_shown_s >= SHOW_EVERY_S
 
     def show(self, progress: Progress) -> None:
         """Tells the watchers how it goes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from statistics import fmean
 from typing import SupportsFloat
@@ -21,7 +22,9 @@ class UpdateLog:
 
     def __init__(self) -> None:
         self._unread: list[tuple[int, Mapping[str, SupportsFloat]]] = []
-        self._read: dict[str, list[float]] = {}  # name -> values since the last row
+        self._read: defaultdict[str, list[float]] = defaultdict(
+            list
+        )  # name -> values since the last row
 
     def add(self, opt_steps: int, metrics: Mapping[str, SupportsFloat]) -> None:
         """Takes the metrics of update number `opt_steps`."""
@@ -40,12 +43,12 @@ class UpdateLog:
                         "nothing was saved since. A smaller agent.learning_rate or an "
                         "agent.max_grad_norm often helps"
                     )
-                self._read.setdefault(name, []).append(number)
+                self._read[name].append(number)
         self._unread.clear()
 
     def means(self) -> dict[str, float]:
         """The means since the last call, with `train/` in front."""
         self.check()
         means = {f"train/{name}": fmean(values) for name, values in self._read.items()}
-        self._read = {}
+        self._read.clear()
         return means

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from border_cli import __version__
 
 Capture = pytest.CaptureFixture[str]
 State = dict[str, Any]
+
+TIMED = re.compile(r"(\S.*?) +([\d.]+) +[\d.]+ %")  # a row of the time tree that has seconds
 
 TYPED = (
     "env=cartpole",
@@ -132,6 +135,37 @@ def test_the_header_says_what_is_about_to_run(ran: Ran) -> None:
     assert "2 x 1 env, serial, n_buffer 20; repeats to the bit on a CPU" in header
     assert "2 episodes, cut at 500 env steps (env)" in header
     assert str(ran.run_dir) in header
+
+
+def test_the_header_says_how_many_threads_compute(ran: Ran) -> None:
+    (line,) = (line for line in ran.said.splitlines() if line.startswith("threads "))
+    assert "learner: torch 1, BLAS " in line
+    assert "; 2 actors: in the learner's thread; " in line
+    assert re.search(r"; \d+ cores?$", line)
+
+
+def test_the_end_says_where_the_time_went_and_what_would_move_it(ran: Ran) -> None:
+    lines = ran.said.splitlines()
+    ended = lines.index("ended: max_opt_steps reached")
+    sentence = facts_of(ran.run_dir)["bottleneck"]
+    assert lines[ended - 1] == f"bottleneck: {sentence}"
+    assert re.search(r"\d+ % of the time", sentence)
+    tree = [TIMED.fullmatch(line.strip()) for line in lines[:ended]]
+    seconds = {row[1]: float(row[2]) for row in tree if row}
+    whole_s = seconds.pop("learner")
+    assert {"update", "evaluate", "actors' steps"} <= seconds.keys()
+    assert sum(seconds.values()) == pytest.approx(whole_s, abs=0.06)
+    log = (ran.run_dir / "border-train.log").read_text()
+    assert f"bottleneck: {sentence}\n" in log
+    assert "threads: learner: torch 1, BLAS " in log
+
+
+def test_every_window_tells_where_its_time_went(ran: Ran) -> None:
+    windows = [row for row in rows_of(ran.run_dir) if "async/samples_per_sec" in row]
+    assert len(windows) >= 4
+    for row in windows:
+        shares = [value for name, value in row.items() if re.fullmatch("time/[a-z]+", name)]
+        assert sum(shares) == pytest.approx(1.0)
 
 
 def test_a_run_leaves_signals_threads_and_torch_as_they_were(ran: Ran) -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from border_cli.core.timing import ACTOR_SECTIONS, LEARNER_SECTIONS
+
 ROOT = Path(__file__).parents[2]
-NAME = re.compile(r'"((?:eval|episode|async|actor)/[a-z_/{}.]+)"')
+NAME = re.compile(r'"((?:eval|episode|async|actor|time)/[a-z_/{}.]+)"')
 ROW = re.compile(r"^\| `([a-z]+/[a-z_/<>]+)` \|", re.MULTILINE)
 
 
 def named_in_code() -> set[str]:
     sources = (ROOT / "border_cli").rglob("*.py")
     names = {name for path in sources for name in NAME.findall(path.read_text(encoding="utf-8"))}
+    sections = {"time/{section}": LEARNER_SECTIONS, "time/actor/{section}": ACTOR_SECTIONS}
+    for name, known in sections.items():
+        names.remove(name)
+        names |= {name.format(section=section) for section in known}
     return {re.sub(r"\{[^}]*\}", "<id>", name) for name in names}
 
 

@@ -15,7 +15,14 @@ from rich.console import Console
 
 from border_cli.core.interfaces import ActorStats
 from border_cli.recorder import memory
-from border_cli.recorder.terminal import closing, header, log_handler, make_console, stats_tables
+from border_cli.recorder.terminal import (
+    closing,
+    header,
+    log_handler,
+    make_console,
+    stats_tables,
+    time_tree,
+)
 
 LONG_PATH = "/home/[somebody]/" + "a-folder/" * 20 + ":smile: 12"
 
@@ -83,6 +90,36 @@ def test_the_tables_hold_every_actor_and_every_statistic() -> None:
     assert ["1", "12,000", "11,998", "1,200", "0:10", "1", "2"] in words
     assert ["trainer", "samples_per_sec", "duration_s"] in words
     assert ["1,250.3", "12.4"] in words
+
+
+def test_the_time_tree_shows_the_largest_first_and_leaves_out_what_took_none() -> None:
+    console = pipe()
+    learner = {"wait": 1.0, "update": 6.0, "priorities": 0.0, "evaluate": 1.004}
+    time_tree(console, learner, {"act": 3.0, "env_step": 5.0}, in_turn=False)
+    rows = [line.rstrip() for line in lines(console) if line.strip()]
+    assert rows[2:] == [
+        " learner                 8.00    100 %",
+        "   update                6.00   75.0 %",
+        "   evaluate              1.00   12.5 %",
+        "   wait for samples      1.00   12.5 %",
+        " actors                          100 %",
+        "   env step                     62.5 %",
+        "   act                          37.5 %",
+    ]
+
+
+def test_actors_in_turn_do_not_keep_the_learner_waiting() -> None:
+    console = pipe()
+    time_tree(console, {"wait": 1.0, "update": 1.0}, {}, in_turn=True)
+    rows = [line.split() for line in lines(console) if line.strip()]
+    assert ["actors'", "steps", "1.00", "50.0", "%"] in rows
+    assert not any("actors" in row for row in rows)  # nobody measured them
+
+
+def test_a_run_without_time_has_no_tree() -> None:
+    console = pipe()
+    time_tree(console, {"wait": 0.0}, {}, in_turn=False)
+    assert lines(console) == []
 
 
 def logged(console: Console) -> logging.Logger:

@@ -12,11 +12,8 @@ from border_cli.trainer.pacing import Pacing
 @pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0, 16.0])
 def test_an_update_needs_the_warm_up_and_its_share(ratio: float) -> None:
     pacing = Pacing(warmup_period=100, ratio=ratio, slack=20)
-    assert not pacing.may_update(99, 0)
-    assert pacing.may_update(100, 0)
-    needed = 100 + 8 * ratio
-    assert pacing.may_update(math.ceil(needed), 8)
-    assert not pacing.may_update(math.ceil(needed) - 1, 8)
+    assert pacing.needed(0) == 100
+    assert pacing.needed(8) == 100 + 8 * ratio
 
 
 def test_actors_may_be_ahead_by_the_slack() -> None:
@@ -28,8 +25,7 @@ def test_actors_may_be_ahead_by_the_slack() -> None:
 def test_without_a_ratio_nobody_waits_after_the_warm_up() -> None:
     pacing = Pacing(warmup_period=100, ratio=None, slack=20)
     assert pacing.permitted(0) == math.inf
-    assert not pacing.may_update(99, 0)
-    assert pacing.may_update(100, 1_000_000)
+    assert pacing.needed(0) == pacing.needed(1_000_000) == 100
 
 
 def test_a_limit_of_env_steps_is_never_passed() -> None:
@@ -38,5 +34,5 @@ def test_a_limit_of_env_steps_is_never_passed() -> None:
 
 
 def test_an_empty_buffer_is_never_sampled() -> None:
-    assert not Pacing(warmup_period=0, ratio=None, slack=1).may_update(0, 0)
-    assert not Pacing(warmup_period=0, ratio=1.0, slack=1).may_update(0, 0)
+    assert Pacing(warmup_period=0, ratio=None, slack=1).needed(0) == 1
+    assert Pacing(warmup_period=0, ratio=1.0, slack=1).needed(0) == 1

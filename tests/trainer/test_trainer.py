@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from fakes import CountingEnv, FakeAgent, ListRecorder, MemoryCheckpoints, ScriptedEvaluator
 from trainers import BuiltTrainer
 
 from border_cli.core.errors import ActorCrashed, Interrupted, NotFinite
+from border_cli.core.timing import LEARNER_SECTIONS
 
 KINDS = [("sync", "serial"), ("async", "serial"), ("async", "thread")]
 
@@ -181,8 +185,73 @@ def test_the_four_throughput_metrics_are_exact() -> None:
     assert row["train/loss"] == 0.5
 
 
+def takes(built: BuiltTrainer, seconds: float, action: Callable[..., Any]) -> Callable[..., Any]:
+    def slow(*arguments: Any, **named: Any) -> Any:
+        built.clock.time_s += seconds  # type: ignore[attr-defined]
+        return action(*arguments, **named)
+
+    return slow
+
+
+@pytest.mark.parametrize("trainer", ["sync", "async"])
+def test_every_second_of_the_learner_is_told_to_the_section_that_took_it(trainer: str) -> None:
+    built = BuiltTrainer(
+        trainer, make_env=lambda _: CountingEnv(on_step=lambda _: tick(1.0)),
+        max_opt_steps=40, eval_interval=20, save_interval=10, record_interval=20,
+    )  # fmt: skip
+
+    def tick(seconds: float) -> None:
+        built.clock.time_s += seconds  # type: ignore[attr-defined]
+
+    built.buffer.push = takes(built, 2.0, built.buffer.push)  # type: ignore[method-assign]
+    built.buffer.sample = takes(built, 0.25, built.buffer.sample)  # type: ignore[method-assign]
+    built.agent._loss = takes(built, 4.0, built.agent._loss)
+    built.evaluator.evaluate = takes(built, 64.0, built.evaluator.evaluate)  # type: ignore[method-assign]
+    built.checkpoints.save = takes(built, 8.0, built.checkpoints.save)  # type: ignore[method-assign]
+    built.checkpoints.save_best = takes(built, 16.0, built.checkpoints.save_best)  # type: ignore[method-assign]
+    built.recorder.write = takes(built, 32.0, built.recorder.write)  # type: ignore[method-assign]
+    built.manager.publish = takes(built, 128.0, built.manager.publish)  # type: ignore[method-assign]
+    stats = built.train()
+
+    first, last = (row for _, row, _ in built.recorder.rows[:2])
+    seconds = built.post_step.timing.seconds()
+    assert seconds == {
+        "wait": sum(each.env_steps for each in stats) * 1.0,  # the actors act meanwhile
+        "push": len(built.buffer.pushed) * 2.0,
+        "sample": 40 * 0.25,
+        "update": 40 * 4.0,
+        "priorities": 0.0,
+        "evaluate": 2 * 64.0,
+        "save": 4 * 8.0 + 1 * 16.0,  # a tie is no better model
+        "record": 3 * 32.0,  # the end of the run has a row of its own
+        "sync": seconds["sync"],
+        "other": 0.0,
+    }
+    assert seconds["sync"] % 128.0 == 0 < seconds["sync"]
+    assert sum(seconds.values()) == built.post_step.elapsed_s
+    first_step, last_step = (step for step, _, _ in built.recorder.rows[:2])
+    span_s = last_step.time_s - first_step.time_s  # each row is written after its time is taken
+    assert last["time/update"] == 20 * 4.0 / span_s
+    assert last["time/evaluate"] == 64.0 / span_s
+    assert last["time/record"] == 32.0 / span_s  # of the row before
+    assert first["time/record"] == 0.0
+    for row in (first, last):
+        shares = [row[f"time/{section}"] for section in LEARNER_SECTIONS]
+        assert sum(shares) == pytest.approx(1.0, abs=1e-12)
+    assert not any(name.startswith("time/") for name in built.recorder.rows[2][1])
+
+
+def test_priorities_have_a_section_of_their_own() -> None:
+    built = BuiltTrainer(max_opt_steps=30)
+    built.trainer._uses_priorities = True
+    built.buffer.update_priorities = takes(built, 3.0, built.buffer.update_priorities)  # type: ignore[method-assign]
+    built.train()
+    assert built.post_step.timing.seconds()["priorities"] == 90.0
+
+
 def test_time_ends_the_run_and_saves_in_between() -> None:
     built = BuiltTrainer(max_opt_steps=None, max_time_s=10.0, save_every_s=3.0, save_interval=0)
+    built.clock.time_s = 100.0  # type: ignore[attr-defined]  # to build it took a while
 
     def tick(_: int) -> float:
         built.clock.time_s += 1.0  # type: ignore[attr-defined]
@@ -282,7 +351,7 @@ def test_a_full_disk_does_not_end_the_run_and_is_counted() -> None:
     built.train()
     assert built.trainer.counters.opt_steps == 50
     assert (
-        built.post_step.save_failures == 4
+        built.post_step.saving.failures == 4
     )  # the best model, two checkpoints, one more try at the end
     assert built.recording.failures == 7  # updates 10, 20, 25, 30, 40, 50 and the end
 
@@ -292,6 +361,10 @@ def test_the_serial_schedule_gives_the_same_events_twice() -> None:
         built = BuiltTrainer("async", "serial", max_opt_steps=200)
         built.train()
         sizes = [len(rows) for rows in built.buffer.pushed]
-        return sizes, [(step, row) for step, row, _ in built.recorder.rows]
+        rows = [
+            (step, {name: row[name] for name in row if not name.startswith("time/actor/")})
+            for step, row, _ in built.recorder.rows
+        ]
+        return sizes, rows
 
     assert run() == run()

@@ -1,0 +1,40 @@
+"""Evaluation in the learner's thread: training pauses meanwhile."""
+
+from __future__ import annotations
+
+from border_cli.core.interfaces import Evaluation, Evaluator, Judge, Policy
+from border_cli.core.stop import Pulse
+from border_cli.core.types import Snapshot
+
+
+class InlineJudge(Judge):
+    """Judges a snapshot as it is submitted; what repeats to the bit is judged so."""
+
+    in_background = False
+
+    def __init__(self, evaluator: Evaluator, policy: Policy, pulse: Pulse) -> None:
+        self._evaluator = evaluator
+        self._pulse = pulse
+        self._policy = policy
+        self._evaluation: Evaluation | None = None
+
+    @property
+    def pulse(self) -> Pulse:
+        return self._pulse
+
+    def submit(self, snapshot: Snapshot) -> None:
+        self._policy.load_snapshot(snapshot)
+        self._evaluation = self._evaluator.evaluate(self._policy)
+
+    @property
+    def busy(self) -> bool:
+        return self._evaluation is not None
+
+    def collect(self) -> Evaluation | None:
+        evaluation, self._evaluation = self._evaluation, None
+        return evaluation
+
+    def wait(self) -> Evaluation:
+        evaluation = self.collect()
+        assert evaluation is not None, "nothing was submitted"
+        return evaluation

@@ -1,0 +1,97 @@
+"""Which snapshots are evaluated, what came of it, and which model is the best."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from border_cli.core.interfaces import Agent, Evaluation, Judge
+from border_cli.core.output import Checkpoints, RecordStep
+from border_cli.core.types import Metrics
+from border_cli.trainer.saving import Saving
+from border_cli.trainer.scores import Scores
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What is under judgement, and what will be saved if it is the best."""
+
+    step: RecordStep
+    counters: Mapping[str, float]
+    state: Mapping[str, Any] | None  # None: the agent as it is, because it waits for the verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is recorded of an evaluation, at the step of the weights that were judged."""
+
+    step: RecordStep
+    metrics: Metrics
+
+
+class Evaluating:
+    """Owned by the learner's thread. The best model saved is the one that was judged."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        *,
+        agent: Agent,
+        checkpoints: Checkpoints,
+        saving: Saving,
+        threshold: float | None,
+    ) -> None:
+        self.judge = judge
+        self._agent = agent
+        self._checkpoints = checkpoints
+        self._saving = saving
+        self._threshold = threshold
+        self._candidate: Candidate | None = None
+        self.scores = Scores()
+        self.skipped = 0  # evaluations that fell due while another was under way
+
+    @property
+    def pending(self) -> bool:
+        """Whether a verdict is to come."""
+        return self._candidate is not None
+
+    def submit(self, step: RecordStep, counters: Mapping[str, float]) -> None:
+        """Has the agent judged as it is now; left out while another evaluation is under way."""
+        if self._candidate is not None:
+            self._skip(self._candidate.step, step)
+            return
+        state = self._agent.state_dict() if self.judge.in_background else None
+        self._candidate = Candidate(step=step, counters=counters, state=state)
+        self.judge.submit(self._agent.snapshot(env_steps=step.env_steps))
+
+    def _skip(self, under_way: RecordStep, due: RecordStep) -> None:
+        self.skipped += 1
+        log.log(
+            logging.WARNING if self.skipped == 1 else logging.INFO,
+            "the evaluation of update %d is still under way at update %d, whose own is left out "
+            "(a larger trainer.eval_interval or fewer evaluator.num_episodes would mend that)",
+            under_way.opt_steps, due.opt_steps,
+        )  # fmt: skip
+
+    def collect(self) -> Verdict | None:
+        """The verdict once it is there."""
+        evaluation = self.judge.collect()
+        return self._take(evaluation) if evaluation is not None else None
+
+    def wait(self) -> Verdict:
+        """The verdict that is to come."""
+        return self._take(self.judge.wait())
+
+    def _take(self, evaluation: Evaluation) -> Verdict:
+        candidate, self._candidate = self._candidate, None
+        assert candidate is not None
+        if self.scores.add(evaluation.score, candidate.step.opt_steps, self._threshold):
+            state = candidate.state if candidate.state is not None else self._agent.state_dict()
+            self._saving.attempt(
+                lambda: self._checkpoints.save_best(state, candidate.counters, evaluation)
+            )
+        return Verdict(candidate.step, evaluation.metrics)

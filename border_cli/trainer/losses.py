@@ -1,0 +1,200 @@
+"""What may hold a run up, in words, and which settings would move it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from border_cli.core.config import RunConfig
+from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS, TRAINERS
+
+MANY_ENVS = 8  # side by side in one actor act about four times as many steps as one
+IDLE = 0.5  # of the actors' time; from there on they could do more
+STARVING = 0.25  # free actor threads at a time, from which on they take the learner's turns
+
+PLACES = {
+    "act": "acting",
+    "env_step": "in env steps",
+    "process": "processing steps",
+    "send": "sending samples",
+    "blocked": "blocked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What took the time, and what would make it less."""
+
+    what: str
+    remedies: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.what}: {', or '.join(self.remedies)}"
+
+
+class Facts:
+    """What the sentences follow from."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        learner: Mapping[str, float],
+        actors: Mapping[str, float],
+        device: str,
+        cores: int,
+    ) -> None:
+        self.config = config
+        self.learner = learner  # shares of the learner's time
+        self.actors = actors  # shares of the actors' time; empty where nobody measured
+        self.on_cpu = device == "cpu"
+        self.cores = cores
+        self.actor_manager = ACTOR_MANAGERS.entry_of(config.actor_manager).name
+        self.sync: bool = TRAINERS.load(config.trainer).actors_in_turn
+        self.in_turn = self.sync or self.actor_manager == "serial"  # in the learner's own thread
+        self.blocked = actors.get("blocked", 0.0)
+        running = (1 - self.blocked) * config.actor_manager.num_actors  # threads at a time
+        free = config.trainer.samples_per_opt_step is None and not self.in_turn
+        self.starves = free and self.actor_manager == "thread" and running >= STARVING
+        self.larger_messages = (
+            f"a larger actor_manager.n_buffer ({config.actor_manager.n_buffer:,})"
+        )
+        num_envs = config.env.num_envs
+        self.more_envs = f"env.num_envs={MANY_ENVS if num_envs < MANY_ENVS else 2 * num_envs}"
+
+
+def waiting(facts: Facts, share: str) -> Loss:
+    """Samples did not come fast enough."""
+    what = f"the learner waited for samples {share}"
+    more_actors = "more actors (actor_manager.num_actors)"
+    main = _main(facts.actors)
+    if main:
+        what += f", the actors spent {100 * facts.actors[main]:.0f} % of theirs {PLACES[main]}"
+    if main == "blocked":  # both wait, at different times
+        start = "that is the start and the warm-up of a short run (trainer.warmup_period)"
+        return Loss(what, [start, f"bursts, which {facts.larger_messages} evens out"])
+    if main == "send":
+        return Loss(what, [facts.larger_messages, more_actors])
+    if main in ("act", "process"):
+        return Loss(what, [facts.more_envs, more_actors])
+    if main == "env_step":
+        computing = None
+        if facts.actor_manager == "thread":  # which share one interpreter lock
+            computing = f"actor_manager=process or {facts.more_envs} where it computes"
+        elif facts.config.actor_manager.num_actors >= facts.cores:
+            computing = f"{facts.more_envs} where it computes"
+        if computing:
+            return Loss(what, [f"{more_actors} where a step waits", computing])
+    return Loss(what, [more_actors, facts.more_envs])
+
+
+def acting(facts: Facts, share: str) -> Loss:
+    """The learner's own thread steps the actors: what looks like waiting is their work."""
+    main = _main({name: each for name, each in facts.actors.items() if name != "blocked"})
+    where = f", most of it {PLACES[main]}" if main else ""
+    beside = "trainer=async" if facts.sync else "actor_manager=process"
+    return Loss(
+        f"the learner's thread stepped the actors {share}{where}",
+        [facts.more_envs, f"{beside}, which acts beside the learner and repeats no run to the bit"],
+    )
+
+
+def updating(facts: Facts, share: str) -> Loss:
+    """The learner did its work."""
+    what = f"the learner was busy with updates {share}"
+    idle = facts.blocked >= IDLE
+    if facts.in_turn:
+        return Loss(what, _faster_updates(facts, idle_cores=True))
+    ratio = facts.config.trainer.samples_per_opt_step
+    remedies = _faster_updates(facts, idle_cores=idle)
+    if idle:
+        what += f", the actors were blocked {100 * facts.blocked:.0f} % of theirs"
+        cheap = f"a higher trainer.samples_per_opt_step ({ratio}), which costs little time"
+        remedies += [cheap] if ratio is not None else []
+    return Loss(what, remedies)
+
+
+def starving(facts: Facts, share: str) -> Loss:  # noqa: ARG001 - the same whatever they do
+    """Actor threads without a pace leave the learner 2 % of its speed, in whatever it does."""
+    return Loss(
+        f"the learner was busy {share}, beside actor threads that run freely and share its "
+        "interpreter lock",
+        ["actor_manager=process", "a pace (trainer.samples_per_opt_step=1)"],
+    )
+
+
+def _faster_updates(facts: Facts, *, idle_cores: bool) -> list[str]:
+    """Not every agent has every setting; on CPUs to compile brings less than it costs."""
+    agent = facts.config.agent
+    remedies = [f"a smaller agent.batch_size ({agent.batch_size:,})"]
+    if not facts.on_cpu:
+        compiles = getattr(agent, "compile", None)
+        return [*remedies, "agent.compile=true"] if compiles is False else remedies
+    if idle_cores and facts.cores > 1 and getattr(agent, "num_threads", None) == 1:
+        remedies.append(f"agent.num_threads={facts.cores}")
+    if facts.config.device == "cpu":  # auto would have found a GPU
+        remedies.append("device=cuda")
+    return remedies
+
+
+def drawing(facts: Facts, share: str) -> Loss:
+    """The replay buffer was slow to give batches or to take priorities."""
+    smaller = f"a smaller agent.batch_size ({facts.config.agent.batch_size:,})"
+    uniform = REPLAY_BUFFERS.entry_of(facts.config.replay_buffer).name == "uniform"
+    remedies = [smaller] if uniform else [smaller, "replay_buffer=uniform"]
+    return Loss(f"the learner drew batches from the replay buffer {share}", remedies)
+
+
+def pushing(facts: Facts, share: str) -> Loss:
+    """The replay buffer was slow to take rows."""
+    what = f"the learner took samples in {share}"
+    if facts.sync:  # each of its messages has one step
+        return Loss(what, ["trainer=async", facts.more_envs])
+    return Loss(what, [facts.larger_messages, "a lower trainer.samples_per_opt_step"])
+
+
+def evaluating(facts: Facts, share: str) -> Loss:
+    """Evaluations held the learner up."""
+    interval, evaluator = facts.config.trainer.eval_interval, facts.config.evaluator
+    fewer = f"fewer evaluator.num_episodes ({evaluator.num_episodes:,})"
+    remedies = [f"a longer trainer.eval_interval ({interval:,})", fewer]
+    if not evaluator.background and not facts.in_turn:  # which evaluates in line in any case
+        remedies.append("evaluator.background=true")
+    # Without an interval there was only the one at the end.
+    return Loss(f"evaluations took {share}", remedies if interval else [fewer])
+
+
+def saving(facts: Facts, share: str) -> Loss:
+    """Checkpoints held the learner up."""
+    interval, every_s = facts.config.trainer.save_interval, facts.config.trainer.save_every_s
+    return Loss(
+        f"saving took {share}",
+        [
+            *([f"a longer trainer.save_interval ({interval:,})"] if interval else []),
+            *([f"a longer trainer.save_every_s ({every_s:g})"] if every_s is not None else []),
+            "fewer evaluations, which find best models to save (trainer.eval_interval)",
+        ],
+    )
+
+
+def recording(facts: Facts, share: str) -> Loss:
+    """Recorders and the panel held the learner up."""
+    interval = facts.config.trainer.record_interval
+    return Loss(f"recording took {share}", [f"a longer trainer.record_interval ({interval:,})"])
+
+
+def publishing(facts: Facts, share: str) -> Loss:
+    """Copies of the weights for the actors held the learner up."""
+    rarer = [f"a longer trainer.sync_interval ({facts.config.trainer.sync_interval:,})"]
+    remedies = ["trainer=async", facts.more_envs] if facts.sync else rarer  # sync: every round
+    return Loss(f"copying weights for the actors took {share}", remedies)
+
+
+def looping(facts: Facts, share: str) -> Loss:  # noqa: ARG001 - no setting moves it
+    """Neither the updates nor anything that was done for them."""
+    return Loss(f"starting, stopping and the loop itself took {share}", ["a longer run says more"])
+
+
+def _main(seconds: Mapping[str, float]) -> str:
+    """The section that took most; nothing where nobody measured."""
+    return max(seconds, key=lambda each: seconds[each], default="")

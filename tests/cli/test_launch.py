@@ -1,0 +1,42 @@
+"""One job is run without Hydra's entry point; that must not show."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+
+
+def saved(run_dir: Path, name: str) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((run_dir / ".hydra" / name).read_text())
+    return content
+
+
+def test_one_job_saves_the_same_as_a_sweep_of_one(folder: Path, ran: Callable[..., Any]) -> None:
+    (folder / "mine").mkdir()
+    (folder / "mine" / "own.yaml").write_text("defaults: [config, _self_]\nseed: 7\n")
+    command = ("-cd", "mine", "-cn", "own", "env=cartpole", "agent.gamma=0.5")
+    alone = ran(*command, "run_dir=alone").contexts[0].run_dir
+    swept = ran(*command, "-m", "run_dir=swept").contexts[0].run_dir
+    assert (alone, swept.parent) == (folder / "alone", folder / "swept")
+    settings = [saved(each, "config.yaml") for each in (alone, swept)]
+    assert [each.pop("run_dir") for each in settings] == ["alone", "swept"]
+    assert settings[0] == settings[1]
+    told = [saved(each, "hydra.yaml")["hydra"] for each in (alone, swept)]
+    for key in ("config_sources", "choices", "version_base", "cwd"):
+        assert told[0]["runtime"][key] == told[1]["runtime"][key]
+    assert {each["job"]["name"] for each in told} == {"border-train"}
+
+
+def test_one_job_leaves_hydra_and_the_log_as_they_were(ran: Callable[..., Any]) -> None:
+    root = logging.getLogger()
+    before = (list(root.handlers), root.level)
+    ran("env=cartpole")
+    assert (list(root.handlers), root.level) == before
+    assert not GlobalHydra.instance().is_initialized()
+    assert HydraConfig.instance().cfg is None

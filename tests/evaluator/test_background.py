@@ -1,0 +1,124 @@
+"""Evaluation in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from judged import judge, weighing
+
+from border_cli.core.errors import Interrupted, RunFailed
+from border_cli.core.stop import StopFlag
+from border_cli.evaluator.background import BackgroundJudge
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "script"
+
+
+def closing(made: BackgroundJudge) -> Iterator[BackgroundJudge]:
+    yield made
+    made.close()
+
+
+def test_a_snapshot_is_judged_elsewhere_and_the_learner_goes_on(script: Path) -> None:
+    for bench in closing(judge(script, "wait\n")):
+        bench.submit(weighing(3.5))
+        assert bench.busy
+        assert bench.collect() is None  # it waits for us, and we do not wait for it
+        script.with_name("go").touch()
+        assert bench.wait().score == 3.5
+        assert not bench.busy
+
+
+def test_one_process_judges_many_snapshots_and_closes_its_environments(script: Path) -> None:
+    bench = judge(script)
+    bench.open()
+    assert bench._child is not None
+    pid = bench._child.pid
+    for weight in range(5):
+        bench.submit(weighing(float(weight)))
+        assert bench.wait().score == weight
+    assert bench._child.pid == pid
+    bench.close()
+    assert script.with_name("closed").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_process_that_dies_is_replaced_and_the_same_snapshot_judged_again(
+    script: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for bench in closing(judge(script, "die\ndie\n")):
+        bench.submit(weighing(7.0))
+        assert bench.wait().score == 7.0
+    assert caplog.text.count("ended by SIGKILL") == 2
+
+
+def test_a_snapshot_that_no_process_survives_ends_the_run(script: Path) -> None:
+    for bench in closing(judge(script, "die\n" * 3)):
+        bench.submit(weighing(1.0))
+        with pytest.raises(RunFailed, match="the evaluation failed:\nits process was ended by"):
+            bench.wait()
+
+
+def test_what_an_evaluator_raises_ends_the_run_at_once_with_its_traceback(script: Path) -> None:
+    for bench in closing(judge(script, "raise\n")):
+        bench.submit(weighing(1.0))
+        with pytest.raises(RunFailed, match=r"(?s)Traceback.*ValueError: the judge is drunk"):
+            bench.wait()
+
+
+def test_one_that_hangs_is_shown_killed_and_replaced(
+    script: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for bench in closing(judge(script, "hang\n")):
+        assert bench.waiting_for == "its turn"
+        bench.submit(weighing(2.0))
+        assert bench.waiting_for is None
+        while not bench.beats:  # it has begun
+            assert bench.collect() is None
+        before = bench.beats
+        assert bench.revive()
+        assert bench.wait().score == 2.0
+        assert bench.beats > before  # the watchdog sees that something moved
+    assert "judged.py" in caplog.text  # its stack
+    assert "_obey" in caplog.text
+
+
+def test_its_log_arrives_in_ours(script: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for bench in closing(judge(script, "log\n")):
+        bench.submit(weighing(1.0))
+        bench.wait()
+    record = next(each for each in caplog.records if each.name == "the.judge")
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == "evaluation: a word from the bench"
+
+
+def test_a_learner_that_waits_hears_the_stop_flag(script: Path) -> None:
+    stop = StopFlag()
+    for bench in closing(judge(script, "wait\n", stop)):
+        bench.submit(weighing(1.0))
+        stop.request(Interrupted(15))
+        with pytest.raises(Interrupted, match="SIGTERM"):
+            bench.wait()
+
+
+def test_closing_in_the_middle_of_an_evaluation_leaves_no_process(script: Path) -> None:
+    bench = judge(script, "hang\n")
+    bench.submit(weighing(1.0))
+    assert bench._child is not None
+    pid = bench._child.pid
+    bench.close()
+    bench.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_parts_that_cannot_be_sent_are_refused_with_the_setting() -> None:
+    with pytest.raises(RunFailed, match=r"evaluator\.background=true needs parts that can be sent"):
+        BackgroundJudge(lambda: None, lambda: None, imports=[], stop=StopFlag())  # type: ignore[arg-type,return-value]

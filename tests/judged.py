@@ -1,0 +1,84 @@
+"""Evaluators and policies for a process of their own, which do as a file says."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.interfaces import Evaluation, Evaluator, Policy
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.types import Array, Snapshot
+from border_cli.evaluator.background import BackgroundJudge
+
+
+class Weighed(Policy):
+    """Knows the one number of its snapshot."""
+
+    weight = float("nan")
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        raise AssertionError(f"nobody acts here: {obs}, {explore}")
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        self.weight = float(snapshot.arrays["w"][0])
+
+
+class Scripted(Evaluator):
+    """Scores the weight; before, it takes a word from the script and obeys it.
+
+    die: kills itself. raise: raises. hang: waits until it is killed. log: logs a warning.
+    wait: waits until the file `go` stands beside the script.
+    """
+
+    def __init__(self, script: Path, *, stop: StopFlag, heartbeat: Heartbeat) -> None:
+        del stop
+        self._script = script
+        self._heartbeat = heartbeat
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        assert isinstance(policy, Weighed)
+        self._heartbeat.beat()
+        self._obey()
+        score = policy.weight
+        return Evaluation(
+            score=score, returns=(score,), lengths=(1,), metrics={"eval/return": score}
+        )
+
+    def _obey(self) -> None:
+        word, _, rest = self._script.read_text().partition("\n")
+        self._script.write_text(rest)
+        if word == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif word == "raise":
+            raise ValueError("the judge is drunk")
+        elif word == "hang":
+            threading.Event().wait(60)
+        elif word == "log":
+            logging.getLogger("the.judge").warning("a word from the bench")
+        elif word == "wait":
+            beside = threading.Event()
+            while not self._script.with_name("go").exists():
+                beside.wait(0.01)
+
+    def close(self) -> None:
+        self._script.with_name("closed").touch()
+
+
+def judge(script: Path, words: str = "", stop: StopFlag | None = None) -> BackgroundJudge:
+    """A judge whose process obeys `words`, one per evaluation."""
+    script.write_text(words)
+    return BackgroundJudge(partial(Scripted, script), Weighed, imports=[], stop=stop or StopFlag())
+
+
+def weighing(weight: float, opt_steps: int = 0) -> Snapshot:
+    return Snapshot(
+        opt_steps=opt_steps, env_steps=0, warm_up=False, arrays={"w": np.full(1, weight)}
+    )

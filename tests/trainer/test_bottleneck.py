@@ -1,0 +1,289 @@
+"""The sentence at the end of a run, from numbers made up by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
+from border_cli.agent.config import DqnConfig
+from border_cli.core.config import (
+    AgentConfig,
+    Device,
+    EnvConfig,
+    EvaluatorConfig,
+    ReplayBufferConfig,
+    RunConfig,
+    StepProcessorConfig,
+    TrainerConfig,
+)
+from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
+from border_cli.trainer.bottleneck import bottleneck
+from border_cli.trainer.config import AsyncConfig, SyncConfig
+
+ENV_STEPS = {"act": 1.0, "env_step": 8.0, "process": 0.5, "send": 0.25, "blocked": 0.25}
+BLOCKED = {"act": 1.0, "env_step": 1.0, "process": 0.0, "send": 0.0, "blocked": 8.0}
+
+
+def sentence(
+    learner: dict[str, float],
+    actors: dict[str, float] | None = None,
+    *,
+    cores: int = 4,
+    on: str = "cpu",
+    num_envs: int = 1,
+    trainer: TrainerConfig | None = None,
+    **parts: Any,
+) -> str | None:
+    settings: dict[str, Any] = {
+        "agent": DqnConfig(batch_size=64),
+        "env": EnvConfig(num_envs=num_envs),
+        "step_processor": StepProcessorConfig(),
+        "replay_buffer": UniformConfig(),
+        "actor_manager": ProcessConfig(num_actors=2, n_buffer=100),
+        "trainer": trainer or AsyncConfig(),
+        "evaluator": EvaluatorConfig(num_episodes=20),
+    }
+    config = RunConfig(**settings | parts)
+    return bottleneck(config, learner=learner, actors=actors or {}, device=on, cores=cores)
+
+
+def test_a_run_without_time_has_no_bottleneck() -> None:
+    assert sentence({"wait": 0.0, "update": 0.0}) is None
+
+
+# The learner waits for samples ------------------------------------------------------------------
+
+WAITS = {"wait": 71.0, "update": 20.0, "other": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("actors", "parts", "said"),
+    [
+        ({}, {}, ": more actors (actor_manager.num_actors), or env.num_envs=8"),
+        (
+            ENV_STEPS, {},
+            ", the actors spent 80 % of theirs in env steps: "
+            "more actors (actor_manager.num_actors), or env.num_envs=8",
+        ),
+        (
+            ENV_STEPS, {"num_envs": 16},
+            ", the actors spent 80 % of theirs in env steps: "
+            "more actors (actor_manager.num_actors), or env.num_envs=32",
+        ),
+        (  # both cores are taken: more actors help only where they sleep
+            ENV_STEPS, {"cores": 2},
+            ", the actors spent 80 % of theirs in env steps: more actors "
+            "(actor_manager.num_actors) where a step waits, or env.num_envs=8 where it computes",
+        ),
+        (
+            ENV_STEPS, {"actor_manager": ThreadConfig()},
+            ", the actors spent 80 % of theirs in env steps: more actors "
+            "(actor_manager.num_actors) where a step waits, or actor_manager=process or "
+            "env.num_envs=8 where it computes",
+        ),
+        (
+            {"act": 6.0, "env_step": 4.0}, {},
+            ", the actors spent 60 % of theirs acting: env.num_envs=8, "
+            "or more actors (actor_manager.num_actors)",
+        ),
+        (
+            {"act": 1.0, "process": 3.0}, {},
+            ", the actors spent 75 % of theirs processing steps: env.num_envs=8, "
+            "or more actors (actor_manager.num_actors)",
+        ),
+        (
+            {"act": 1.0, "send": 9.0}, {},
+            ", the actors spent 90 % of theirs sending samples: a larger actor_manager.n_buffer "
+            "(100), or more actors (actor_manager.num_actors)",
+        ),
+        (
+            BLOCKED, {},
+            ", the actors spent 80 % of theirs blocked: that is the start and the warm-up of a "
+            "short run (trainer.warmup_period), or bursts, which a larger actor_manager.n_buffer "
+            "(100) evens out",
+        ),
+    ],
+    ids=[
+        "unmeasured", "env", "env-of-many", "env-all-cores", "env-threads", "act", "process",
+        "send", "blocked",
+    ],
+)  # fmt: skip
+def test_a_learner_that_waits_says_what_its_actors_do(
+    actors: dict[str, float], parts: dict[str, Any], said: str
+) -> None:
+    assert sentence(WAITS, actors, **parts) == (
+        f"the learner waited for samples 71 % of the time{said}"
+    )
+
+
+def test_actors_in_the_learners_thread_act_while_it_seems_to_wait() -> None:
+    assert sentence(WAITS, ENV_STEPS, actor_manager=SerialConfig()) == (
+        "the learner's thread stepped the actors 71 % of the time, most of it in env steps: "
+        "env.num_envs=8, or actor_manager=process, which acts beside the learner and repeats no "
+        "run to the bit"
+    )
+    for manager in (SerialConfig(), ThreadConfig()):  # which `sync` does not use
+        assert sentence(WAITS, {}, actor_manager=manager, trainer=SyncConfig()) == (
+            "the learner's thread stepped the actors 71 % of the time: env.num_envs=8, or "
+            "trainer=async, which acts beside the learner and repeats no run to the bit"
+        )
+
+
+def test_what_could_be_gone_counts_twice_as_much_as_the_updates_themselves() -> None:
+    waits = sentence({"wait": 34.0, "update": 66.0})
+    assert waits is not None
+    assert waits.startswith("the learner waited for samples 34 % of the time")
+    works = sentence({"wait": 33.0, "update": 67.0})
+    assert works is not None
+    assert works.startswith("the learner was busy with updates 67 % of the time")
+
+
+# The learner updates ----------------------------------------------------------------------------
+
+UPDATES = {"wait": 1.0, "update": 93.0, "sample": 4.0, "other": 2.0}
+BUSY = "the learner was busy with updates 93 % of the time"
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({}, ""),
+        ({"device": Device.cpu}, ", or device=cuda"),
+        ({"on": "cuda"}, ", or agent.compile=true"),
+        ({"on": "cuda", "agent": DqnConfig(compile=True)}, ""),
+        ({"on": "cuda", "agent": AgentConfig()}, ""),
+    ],
+)
+def test_updates_are_made_faster_by_settings_that_the_agent_has(
+    parts: dict[str, Any], said: str
+) -> None:
+    expected = f"{BUSY}: a smaller agent.batch_size (64){said}"
+    assert sentence(UPDATES, ENV_STEPS, **parts) == expected
+
+
+def test_actors_that_are_blocked_could_give_more_samples_per_update() -> None:
+    assert sentence(UPDATES, BLOCKED) == (
+        f"{BUSY}, the actors were blocked 80 % of theirs: a smaller agent.batch_size (64), "
+        "or agent.num_threads=4, or a higher trainer.samples_per_opt_step (1.0), "
+        "which costs little "
+        "time"
+    )
+    free = AsyncConfig(samples_per_opt_step=None)  # the channel blocks them
+    one = ThreadConfig(num_actors=1)
+    assert sentence(UPDATES, BLOCKED, trainer=free, actor_manager=one) == (
+        f"{BUSY}, the actors were blocked 80 % of theirs: a smaller agent.batch_size (64), "
+        "or agent.num_threads=4"
+    )
+
+
+def test_threads_that_run_freely_starve_the_learner() -> None:
+    free = AsyncConfig(samples_per_opt_step=None)
+    starved = (
+        "the learner was busy 97 % of the time, beside actor threads that run freely and share its "
+        "interpreter lock: actor_manager=process, or a pace (trainer.samples_per_opt_step=1)"
+    )
+    for actors in (ENV_STEPS, {}, BLOCKED):  # two threads, of which 40 % of one runs
+        assert sentence(UPDATES, actors, trainer=free, actor_manager=ThreadConfig()) == starved
+    elsewhere = {"wait": 1.0, "update": 43.0, "sample": 44.0, "push": 10.0, "other": 2.0}
+    assert sentence(elsewhere, {}, trainer=free, actor_manager=ThreadConfig()) == starved
+    not_starved = f"{BUSY}: a smaller agent.batch_size (64)"
+    assert sentence(UPDATES, ENV_STEPS, trainer=free) == not_starved  # other processes
+    assert sentence(UPDATES, ENV_STEPS, actor_manager=ThreadConfig()) == not_starved  # paced
+    in_turn = SyncConfig(samples_per_opt_step=None)
+    assert sentence(UPDATES, {}, trainer=in_turn, actor_manager=ThreadConfig(), cores=1) == (
+        not_starved
+    )
+
+
+def test_beside_actors_in_turn_all_other_cores_are_idle() -> None:
+    assert sentence(UPDATES, ENV_STEPS, trainer=SyncConfig()) == (
+        f"{BUSY}: a smaller agent.batch_size (64), or agent.num_threads=4"
+    )
+    for settings in ({"cores": 1}, {"agent": DqnConfig(num_threads=2)}, {"agent": AgentConfig()}):
+        assert sentence(UPDATES, ENV_STEPS, trainer=SyncConfig(), **settings) == (
+            f"{BUSY}: a smaller agent.batch_size (64)"
+        )
+
+
+# The learner does something else ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "parts", "said"),
+    [
+        (
+            "evaluate", {"trainer": SyncConfig()},
+            "evaluations took 60 % of the time: a longer trainer.eval_interval (1,000), "
+            "or fewer evaluator.num_episodes (20)",
+        ),
+        (
+            "evaluate", {"evaluator": EvaluatorConfig()},
+            "evaluations took 60 % of the time: a longer trainer.eval_interval (1,000), "
+            "or fewer evaluator.num_episodes (20), or evaluator.background=true",
+        ),
+        (
+            "evaluate", {"evaluator": EvaluatorConfig(background=True)},
+            "evaluations took 60 % of the time: a longer trainer.eval_interval (1,000), "
+            "or fewer evaluator.num_episodes (20)",
+        ),
+        (  # only the one at the end
+            "evaluate", {"trainer": AsyncConfig(eval_interval=0), "evaluator": EvaluatorConfig()},
+            "evaluations took 60 % of the time: fewer evaluator.num_episodes (20)",
+        ),
+        (
+            "save", {},
+            "saving took 60 % of the time: a longer trainer.save_interval (5,000), or fewer "
+            "evaluations, which find best models to save (trainer.eval_interval)",
+        ),
+        (
+            "save", {"trainer": AsyncConfig(save_interval=0, save_every_s=1.5)},
+            "saving took 60 % of the time: a longer trainer.save_every_s (1.5), or fewer "
+            "evaluations, which find best models to save (trainer.eval_interval)",
+        ),
+        (
+            "record", {},
+            "recording took 60 % of the time: a longer trainer.record_interval (100)",
+        ),
+        (
+            "sync", {},
+            "copying weights for the actors took 60 % of the time: "
+            "a longer trainer.sync_interval (100)",
+        ),
+        (
+            "sync", {"trainer": SyncConfig()},
+            "copying weights for the actors took 60 % of the time: "
+            "trainer=async, or env.num_envs=8",
+        ),
+        (
+            "push", {},
+            "the learner took samples in 60 % of the time: a larger actor_manager.n_buffer (100), "
+            "or a lower trainer.samples_per_opt_step",
+        ),
+        (
+            "push", {"trainer": SyncConfig()},
+            "the learner took samples in 60 % of the time: trainer=async, or env.num_envs=8",
+        ),
+        (
+            "other", {},
+            "starting, stopping and the loop itself took 60 % of the time: a longer run says more",
+        ),
+    ],
+)  # fmt: skip
+def test_whatever_else_takes_most_is_named_with_its_own_setting(
+    section: str, parts: dict[str, Any], said: str
+) -> None:
+    assert sentence({"wait": 5.0, "update": 35.0, section: 60.0}, ENV_STEPS, **parts) == said
+
+
+@pytest.mark.parametrize(
+    ("buffer", "cheaper"),
+    [(UniformConfig(), ""), (PrioritizedConfig(), ", or replay_buffer=uniform")],
+)
+def test_batches_and_priorities_count_together(buffer: ReplayBufferConfig, cheaper: str) -> None:
+    learner = {"sample": 25.0, "priorities": 20.0, "update": 55.0}
+    assert sentence(learner, {}, replay_buffer=buffer) == (
+        "the learner drew batches from the replay buffer 45 % of the time: "
+        f"a smaller agent.batch_size (64){cheaper}"
+    )
