@@ -1,16 +1,22 @@
-"""The whole table, one line of JSON per row.
+"""The whole table, one line of JSON per row, progress on standard error.
 
-    python -m benchmarks            a quarter of an hour on two busy cores
-    python -m benchmarks --quick    one repetition of everything, to see that it works
+    pip install -e ".[bench]"       Stable-Baselines3, for the rows that compare with it
+    python -m benchmarks            25 minutes on two quiet cores
+    python -m benchmarks --quick    three minutes: one small repetition of everything
 
 Its parts run alone as well, with settings of their own (`--help`):
 
-    python -m benchmarks.learner      updates/s inside a full run, against bare torch loops
+    python -m benchmarks.learner      updates/s inside a full run, against a bare torch loop
+    python -m benchmarks.matched      the same DQN by us, a bare loop and Stable-Baselines3
+    python -m benchmarks.solve        seconds from Enter to CartPole solved
+    python -m benchmarks.scaling      samples/s of slow environments, by the number of actors
+    python -m benchmarks.ratio        samples per update, asked for and got
+    python -m benchmarks.start        seconds from Enter to the first update, and to the shell again
     python -m benchmarks.prioritized  microseconds of prioritized replay, against a binary tree
-    python -m benchmarks.solve        seconds from Enter to solved
 
-Each part is a process of its own, so that none inherits the threads or caches of another. Leave
-the machine alone meanwhile: every row says what the load was.
+Within a part all contenders take turns, and every ratio is of neighbours in time. Each measurement
+is a process of its own. Leave the machine alone meanwhile: `other_cores` of each row says how many
+cores were busy with something else. docs/benchmarks.md tells what is matched and what it means.
 """
 
 from __future__ import annotations
@@ -18,11 +24,18 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
+
+from benchmarks.table import say
 
 PARTS: dict[str, list[str]] = {  # module -> its arguments under --quick
-    "learner": ["--repetitions", "1", "--updates", "1000"],
+    "learner": ["--repetitions", "1", "--updates", "500"],
+    "matched": ["--repetitions", "1", "--updates", "1000"],
+    "solve": ["--repetitions", "1"],
+    "scaling": ["--repetitions", "1", "--seconds", "1", "--actors", "1", "8", "32"],
+    "ratio": ["--ratios", "1", "16"],
+    "start": ["--repetitions", "1"],
     "prioritized": ["--repeats", "1000"],
-    "solve": ["--seeds", "0"],
 }
 
 
@@ -30,11 +43,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="one repetition of everything")
+    parser.add_argument("--quick", action="store_true", help="one small repetition of everything")
     quick = parser.parse_args().quick
+    failed = []
     for name, arguments in PARTS.items():
+        began_s = time.monotonic()
         command = [sys.executable, "-m", f"benchmarks.{name}", *(arguments if quick else [])]
-        subprocess.run(command, check=True)
+        if subprocess.run(command, check=False).returncode:
+            failed.append(name)
+        say(f"{name}: {time.monotonic() - began_s:.0f} s")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
-"""The floors: bare torch loops that make the same DQN updates, without actors or framework.
+"""The floors of learning: bare torch loops that make the same DQN updates, without a framework.
 
 What they contain: drawing and fetching a batch, forward, Huber loss, backward, Adam, and a hard
 copy of the target every 500 updates. What they do not: priorities, weights of rows, metrics,
-checks, pacing, acting, recording.
+checks, pacing, recording. `PlayingLoop` acts and steps its environment as well.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 CAPACITY = 100_000
+BATCH_SIZE = 64
 TARGET_INTERVAL = 500
 LEARNING_RATE = 5e-4
 GAMMA = 0.99
@@ -37,18 +40,13 @@ class Speed(NamedTuple):
     """What a stretch of updates took."""
 
     updates_per_s: float  # by the clock
-    samples_per_s: float  # by the clock
     learner_us: float  # CPU time per update of the learner's thread
-    process_us: float  # CPU time per update of all threads
 
 
 class BareLoop:
-    """A numpy ring of packed rows, eager torch and `torch.optim.Adam(fused=True)`.
+    """A numpy ring of packed rows, eager torch and `torch.optim.Adam(fused=True)`."""
 
-    One torch thread and no denormals, as in the learner's thread.
-    """
-
-    def __init__(self, ring: NDArray[Any], rows: int, *, batch_size: int, seed: int) -> None:
+    def __init__(self, ring: NDArray[Any], rows: int, *, seed: int) -> None:
         torch.manual_seed(seed)
         self.q, self.q_target = (
             nn.Sequential(
@@ -58,10 +56,9 @@ class BareLoop:
         )  # fmt: skip
         self.q_target.load_state_dict(self.q.state_dict())
         self.weights = tuple(self.q.parameters())
-        self._ring, self._rows = ring, rows
-        self._rng = np.random.default_rng(seed)
-        self._batch_size = batch_size
-        self._updates = 0
+        self.ring, self.rows = ring, rows
+        self.rng = np.random.default_rng(seed)
+        self.updates = 0
         self.make_optimizer()
 
     def make_optimizer(self) -> None:
@@ -75,28 +72,24 @@ class BareLoop:
 
     def run(self, updates: int) -> Speed:
         """Makes so many updates; the calling thread's torch settings are as before afterwards."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        torch.set_flush_denormal(True)
-        began = now()
-        for _ in range(updates):
-            self._update()
-        speed = speed_between(began, now(), updates, samples=0.0)
-        torch.set_flush_denormal(False)
-        torch.set_num_threads(threads)
-        return speed
+        with torch_for_learning():
+            began = now()
+            for _ in range(updates):
+                self.update()
+            return speed_between(began, now(), updates)
 
-    def _update(self) -> None:
-        index = self._rng.integers(0, self._rows, self._batch_size)  # [B]
-        rows = self._ring[index]  # [B]
+    def update(self) -> None:
+        """One update on a batch of the ring."""
+        index = self.rng.integers(0, self.rows, BATCH_SIZE)  # [B]
+        rows = self.ring[index]  # [B]
         batch = {name: torch.from_numpy(rows[name]) for name in ROW.names or ()}
         q_sa = self.q(batch["obs"]).gather(1, batch["action"][:, None]).squeeze(1)  # [B]
         with torch.no_grad():
             q_next = self.q_target(batch["next_obs"]).max(1).values  # [B]
             y = batch["reward"] + batch["discount"] * q_next  # [B]
         self.descend(F.huber_loss(q_sa, y))
-        self._updates += 1
-        if self._updates % TARGET_INTERVAL == 0:
+        self.updates += 1
+        if self.updates % TARGET_INTERVAL == 0:
             self.q_target.load_state_dict(self.q.state_dict())
 
 
@@ -122,25 +115,28 @@ class SameKernelsLoop(BareLoop):
         )  # fmt: skip
 
 
-def now() -> tuple[float, float, float]:
-    """The clock, the CPU time of this thread and of the process, in seconds."""
-    return time.perf_counter(), time.thread_time(), time.process_time()
+@contextmanager
+def torch_for_learning() -> Iterator[None]:
+    """One torch thread and no denormals, as in the learner's thread of a run."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
 
 
-def speed_between(
-    began: tuple[float, float, float],
-    ended: tuple[float, float, float],
-    updates: int,
-    samples: float,
-) -> Speed:
+def now() -> tuple[float, float]:
+    """The clock and the CPU time of this thread, in seconds."""
+    return time.perf_counter(), time.thread_time()
+
+
+def speed_between(began: tuple[float, float], ended: tuple[float, float], updates: int) -> Speed:
     """The speed of so many updates, both times taken by the same thread."""
-    wall_s, thread_s, process_s = (end - start for start, end in zip(began, ended, strict=True))
-    return Speed(
-        updates_per_s=updates / wall_s,
-        samples_per_s=samples / wall_s,
-        learner_us=1e6 * thread_s / updates,
-        process_us=1e6 * process_s / updates,
-    )
+    wall_s, thread_s = (end - start for start, end in zip(began, ended, strict=True))
+    return Speed(updates_per_s=updates / wall_s, learner_us=1e6 * thread_s / updates)
 
 
 def random_play(rows: int, seed: int) -> NDArray[Any]:

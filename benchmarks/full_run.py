@@ -1,104 +1,83 @@
-"""A full `async` run on CartPole, from launch to end, and how fast its learner was."""
+"""A whole run of the real thing (`border_cli.launch.launch`), measured over a window of it."""
 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bare import LEARNING_RATE, TARGET_INTERVAL, Speed, now, speed_between
-from border_cli.actor_manager.config import ThreadConfig
+from benchmarks.bare import BATCH_SIZE, LEARNING_RATE, TARGET_INTERVAL
+from benchmarks.window import Over, Span, Window
 from border_cli.agent.config import DqnConfig
 from border_cli.assemble import build_recorders
 from border_cli.core.config import RunConfig
-from border_cli.core.output import Recorder, RecordStep
-from border_cli.core.types import Metrics
+from border_cli.core.stop import StopFlag
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch import Launch, launch
 from border_cli.recorder.config import JsonlConfig
+from border_cli.registry import ACTOR_MANAGERS, register_builtin
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.step_processor.config import NStepConfig
-from border_cli.trainer.config import AsyncConfig
+from border_cli.trainer.config import AsyncConfig, SyncConfig
 
-BATCH_SIZE = 64
-OFF: dict[str, Any] = {"eval_interval": 0, "save_interval": 0}
-# The actor fills the buffer, then sleeps at its gate: no update ever pays for another sample.
-ASLEEP = {"samples_per_opt_step": 1e-6, **OFF}
-# An update may take 30 ms here, so the run ends by the clock.
-FREE = {"samples_per_opt_step": None, "record_interval": 10, "max_time_s": 6.0, **OFF}
+OFF: Mapping[str, Any] = {"eval_interval": 0, "save_interval": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One way to run."""
+class Setup:
+    """One way to run matched DQN; what is not named has its default."""
 
-    meaning: str
-    actors: int
-    settings: dict[str, Any]  # of the trainer
-    settled: int = 1_000  # updates before the clock starts: threads, caches, allocators
+    meaning: str = ""
+    manager: str = "thread"  # or serial, process; sync is trainer=sync
+    actors: int = 1
+    num_envs: int = 1
+    n_buffer: int = 100
+    env_id: str = "CartPole-v1"
+    max_grad_norm: float | None = None
+    trainer: Mapping[str, Any] = field(default_factory=dict)
 
-
-RUNS = {
-    "actors_0": Row(meaning="its one actor sleeps", actors=1, settings=ASLEEP),
-    "paced_1": Row(meaning="1 sample per update", actors=1, settings=OFF),
-    "paced_2": Row(meaning="1 sample per update", actors=2, settings=OFF),
-    "defaults_2": Row(
-        meaning="1 sample per update, evaluates and saves at the default intervals",
-        actors=2,
-        settings={},
-    ),
-    "free_1": Row(meaning="each as fast as it can", actors=1, settings=FREE, settled=20),
-    "free_2": Row(meaning="each as fast as it can", actors=2, settings=FREE, settled=20),
-}
-
-
-class Marks(Recorder):
-    """Notes the time of every row of metrics; the learner's thread calls it."""
-
-    def __init__(self) -> None:
-        self._marks: dict[int, tuple[tuple[float, float, float], float]] = {}  # by opt steps
-
-    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
-        del final  # the first row of a step is the one that its update ended with
-        self._marks.setdefault(step.opt_steps, (now(), metrics["async/samples_total"]))
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def speed(self, since: int) -> Speed:
-        """Of all updates after number `since`."""
-        last = max(self._marks)
-        (began, samples), (ended, samples_after) = self._marks[since], self._marks[last]
-        return speed_between(began, ended, last - since, samples_after - samples)
+    def run_config(self, seed: int) -> RunConfig:
+        """The settings of the run, which its window ends."""
+        sync = self.manager == "sync"
+        manager = ACTOR_MANAGERS.entry("thread" if sync else self.manager)
+        settings = {**OFF, "max_opt_steps": None, "max_time_s": 600.0, **self.trainer}
+        return RunConfig(
+            seed=seed,
+            agent=DqnConfig(
+                hidden=[256, 256],
+                batch_size=BATCH_SIZE,
+                learning_rate=LEARNING_RATE,
+                target_interval=TARGET_INTERVAL,
+                max_grad_norm=self.max_grad_norm,
+            ),
+            env=GymConfig(id=self.env_id, num_envs=self.num_envs),
+            step_processor=NStepConfig(),
+            replay_buffer=UniformConfig(),
+            actor_manager=manager.config_type(num_actors=self.actors, n_buffer=self.n_buffer),
+            trainer=(SyncConfig if sync else AsyncConfig)(**settings),
+            evaluator=EpisodesConfig(),
+            recorder={"jsonl": JsonlConfig()},
+        )
 
 
-def run_config(row: Row, updates: int, seed: int) -> RunConfig:
-    return RunConfig(
-        seed=seed,
-        agent=DqnConfig(
-            hidden=[256, 256],
-            batch_size=BATCH_SIZE,
-            learning_rate=LEARNING_RATE,
-            target_interval=TARGET_INTERVAL,
-            max_grad_norm=None,
-        ),
-        env=GymConfig(id="CartPole-v1"),
-        step_processor=NStepConfig(),
-        replay_buffer=UniformConfig(),
-        actor_manager=ThreadConfig(num_actors=row.actors),
-        trainer=AsyncConfig(max_opt_steps=row.settled + updates, **row.settings),
-        evaluator=EpisodesConfig(),
-        recorder={"jsonl": JsonlConfig()},
-    )
-
-
-def full_run(row: Row, updates: int, seed: int) -> Speed:
-    """A run from launch to end; its last evaluation and save are made, but not timed."""
-    config = run_config(row, updates, seed)
-    marks = Marks()
+def full_run(setup: Setup, span: Span, seed: int) -> Window:
+    """Runs until the window is over; what closing takes is not timed."""
+    register_builtin()
+    config = setup.run_config(seed)
+    stop = StopFlag()
+    window = Window(span, actors=setup.actors, stop=stop)
     with tempfile.TemporaryDirectory() as folder:
-        recorders = [*build_recorders(config, Path(folder), None), marks]
-        launch(config, Path(folder), Launch(recorders=recorders))
-    return marks.speed(row.settled)
+        recorders = [*build_recorders(config, Path(folder), None), window]
+        with suppress(Over):
+            launch(config, Path(folder), Launch(recorders=recorders, stop=stop))
+    return window
+
+
+def missing(setup: Setup) -> bool:
+    """Whether this version has no such actor manager."""
+    register_builtin()
+    return setup.manager not in ("sync", *ACTOR_MANAGERS.names())

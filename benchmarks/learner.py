@@ -1,110 +1,128 @@
 """The learner inside a full `async` run, against bare torch loops that make the same updates.
 
-    python -m benchmarks.learner [--updates 3000] [--repetitions 5] [--rows paced_1 paced_2 …]
+    python -m benchmarks.learner [--repetitions 5] [--updates 3000] [--rows process_paced_1 …]
 
-CartPole-v1, [256, 256], batch 64, Huber, no double Q, no clipping, hard target copies. Each row is
-a run of the real thing (`border_cli.launch.launch`: actor threads, gate, channel, replay buffer,
-watchdog, weights published and metrics written to metrics.jsonl every 100 updates), timed from
-update 1,000 on. Within what is timed nothing is evaluated or saved, unless the row says so.
+CartPole-v1, [256, 256], batch 64, Huber, no double Q, no clipping, hard target copies, denormals
+flushed, one torch thread. Each row is a run of the real thing (`border_cli.launch.launch`: actors,
+gate, channel, replay buffer, watchdog, weights published and metrics written to metrics.jsonl every
+100 updates), timed from update 1,000 on. Nothing is evaluated or saved, unless the row says so.
 
-Floors and rows take turns, and `ratio` compares each run with the floors just before and after it.
-On a machine with other work the clock says little: `cpu_ratio` compares the CPU time that the
-floor's thread takes for an update with that of the learner's thread, and `cpu_ratio_all_threads`
-with that of the whole process. With cores to spare the clock's ratio should lie between these two:
-the learner waits for the interpreter lock no longer than actors compute.
-Prints one line of JSON per row.
+A repetition is one process: floors, run, floors, run, …, floors. `to_bare` compares each run with
+the floors just before and after it: `bare` uses `torch.optim.Adam(fused=True)`,
+`bare_same_kernels` calls the fused kernel directly, as we do. `cpu_to_bare` compares the CPU time
+of the two threads for an update, which says more than the clock where the machine has other work.
+`cores` is what all processes of the run took together.
+
+The `free` rows run each part as fast as it can. `samples_to_bare_actor` compares their samples with
+a bare actor process (`bare_actor.py`) that runs alone, just before and after; and
+`cpu_samples_to_bare_actor` the CPU time of a sample, `actors_us`, which is that of all threads and
+processes but the learner's thread. `bare_both` is what the machine itself allows: the bare loop and
+the bare actor at once, strangers to each other.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections import defaultdict
 from typing import Any
 
-from benchmarks.bare import BareLoop, SameKernelsLoop, Speed, random_play
-from benchmarks.full_run import BATCH_SIZE, RUNS, full_run
-from benchmarks.machine import facts, load, spread
-from border_cli.registry import register_builtin
+from benchmarks.full_run import OFF, Setup, full_run, missing
+from benchmarks.isolated import call
+from benchmarks.learner_floors import FLOORS, Floors, mean
+from benchmarks.machine import Others
+from benchmarks.table import Reading, column, emit, parser, ratios, say, summary
+from benchmarks.window import Span
 
-ROWS_STORED = 4_000  # of the floors, about as many as a run gathers
-FLOORS = {"bare": BareLoop, "bare_same_kernels": SameKernelsLoop}
-
-
-class Table:
-    """Runs that stand between floors, and what follows from them."""
-
-    def __init__(self, updates: int) -> None:
-        self._updates = updates
-        ring = random_play(ROWS_STORED, seed=0)
-        self._floors = {
-            name: floor(ring, ROWS_STORED, batch_size=BATCH_SIZE, seed=0)
-            for name, floor in FLOORS.items()
-        }
-        self._speeds: dict[str, list[Speed]] = defaultdict(list)
-        self._against: dict[str, list[dict[str, Speed]]] = defaultdict(list)
-        self._loads: dict[str, list[float]] = defaultdict(list)
-        self._measure_floors()  # the first is slow
-
-    def _measure_floors(self) -> dict[str, Speed]:
-        return {name: floor.run(self._updates // 2) for name, floor in self._floors.items()}
-
-    def repeat(self, names: list[str], seed: int) -> None:
-        """Floors, run, floors, run, …, floors."""
-        before = self._measure_floors()
-        for name in names:
-            speed = full_run(RUNS[name], self._updates, seed)
-            after = self._measure_floors()
-            around = {floor: _mean(before[floor], after[floor]) for floor in FLOORS}
-            self._speeds[name].append(speed)
-            self._against[name].append(around)
-            self._loads[name].append(load())
-            before = after
-
-    def lines(self) -> list[dict[str, Any]]:
-        floors = [each for against in self._against.values() for each in against]
-        lines = [_speeds(name, [each[name] for each in floors]) for name in FLOORS]
-        for name, speeds in self._speeds.items():
-            row, pairs = RUNS[name], list(zip(speeds, self._against[name], strict=True))
-            line = _speeds(name, speeds) | {"meaning": row.meaning, "actors": row.actors}
-            for floor in FLOORS:
-                line[f"to_{floor}"] = _ratios([(run, around[floor]) for run, around in pairs])
-            lines.append(line | {"load": spread(self._loads[name], 2)})
-        return lines
+BOTH = "bare_both"
+SETTLED = 1_000  # updates before the clock starts: threads, caches, allocators
+# The actor fills the buffer, then sleeps at its gate: no update ever pays for another sample.
+ASLEEP = {"samples_per_opt_step": 1e-6}
+PACED_4 = {"samples_per_opt_step": 4.0}
+FREE = {"samples_per_opt_step": None}
+FREE_THREADS = FREE | {"record_interval": 10}  # an update may take 30 ms
+FREE_MEANING = "each as fast as it can"
+RUNS = {
+    "thread_asleep": Setup(meaning="its one actor sleeps", trainer=ASLEEP),
+    "thread_paced_1": Setup(meaning="1 sample per update"),
+    "thread_paced_1_actors_2": Setup(meaning="1 sample per update", actors=2),
+    "thread_paced_4": Setup(meaning="4 samples per update", trainer=PACED_4),
+    "thread_paced_4_actors_2": Setup(meaning="4 samples per update", actors=2, trainer=PACED_4),
+    "thread_evaluating": Setup(
+        meaning="1 sample per update, evaluates and saves at the default intervals",
+        actors=2,
+        trainer=dict.fromkeys(OFF, 1_000) | {"save_interval": 5_000},
+    ),
+    "process_paced_1": Setup(meaning="1 sample per update", manager="process"),
+    "process_paced_4": Setup(meaning="4 samples per update", manager="process", trainer=PACED_4),
+    "process_free": Setup(meaning=FREE_MEANING, manager="process", trainer=FREE),
+    "process_free_envs_8": Setup(meaning=FREE_MEANING, manager="process", num_envs=8, trainer=FREE),
+    "thread_free": Setup(meaning=FREE_MEANING, trainer=FREE_THREADS),
+    "thread_free_actors_2": Setup(meaning=FREE_MEANING, actors=2, trainer=FREE_THREADS),
+}
+ROWS = [BOTH, *RUNS]
 
 
-def _mean(before: Speed, after: Speed) -> Speed:
-    return Speed(*((first + second) / 2 for first, second in zip(before, after, strict=True)))
+def repetition(names: list[str], updates: int, seed: int) -> dict[str, Reading]:
+    """Floors, run, floors, run, …, floors; each run beside the mean of the floors around it."""
+    floors = Floors(seed)
+    readings: dict[str, Reading] = {}
+    before: Reading = {}
+    for name in names:
+        actor = "free" in name or name == BOTH
+        if not before or (actor and "bare_actor" not in before):
+            before = floors.measure(actor=actor)
+        say(f"  {name}")
+        with Others() as others:
+            run = floors.both(updates) if name == BOTH else _run(name, updates, seed)
+            after = floors.measure(actor=actor)
+        readings[name] = {**run, **mean(before, after), "other_cores": others.cores}
+        before = after
+    return readings
 
 
-def _ratios(pairs: list[tuple[Speed, Speed]]) -> dict[str, Any]:
-    ratios = {
-        "ratio": [run.updates_per_s / floor.updates_per_s for run, floor in pairs],
-        "cpu_ratio": [floor.learner_us / run.learner_us for run, floor in pairs],
-        "cpu_ratio_all_threads": [floor.learner_us / run.process_us for run, floor in pairs],
-    }
-    return {name: spread(values, 3) for name, values in ratios.items()}
+def _run(name: str, updates: int, seed: int) -> Reading:
+    setup = RUNS[name]
+    slow = "record_interval" in setup.trainer
+    span = Span(settled=20 if slow else SETTLED, updates=updates, seconds=4.0 if slow else None)
+    return full_run(setup, span, seed).reading()
 
 
-def _speeds(name: str, speeds: list[Speed]) -> dict[str, Any]:
-    columns = zip(Speed._fields, zip(*speeds, strict=True), strict=True)
-    return {"row": name} | {field: spread(list(values), 0) for field, values in columns}
+def line(name: str, readings: list[Reading]) -> dict[str, Any]:
+    """One row of the table."""
+    content: dict[str, Any] = {}
+    if name in RUNS:
+        setup = RUNS[name]
+        content = {"meaning": setup.meaning, "actors": setup.actors, "num_envs": setup.num_envs}
+    rates, cpu_us = column(readings, "updates_per_s"), column(readings, "learner_us")
+    for floor in FLOORS:
+        content[f"to_{floor}"] = ratios(rates, column(readings, floor))
+        content[f"cpu_to_{floor}"] = ratios(column(readings, f"{floor}_us"), cpu_us)
+    if "bare_actor" in readings[0]:
+        samples = column(readings, "samples_per_s")
+        content["samples_to_bare_actor"] = ratios(samples, column(readings, "bare_actor"))
+        actors_us = column(readings, "actors_us")
+        content["cpu_samples_to_bare_actor"] = ratios(column(readings, "bare_actor_us"), actors_us)
+    return content | summary(readings)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--updates", type=int, default=3_000, help="timed, of each run")
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--rows", nargs="+", choices=list(RUNS), default=list(RUNS))
-    arguments = parser.parse_args()
-    register_builtin()
-    table = Table(arguments.updates)
+    made = parser(__doc__)
+    made.add_argument("--updates", type=int, default=3_000, help="timed, of each run")
+    made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
+    arguments = made.parse_args()
+    names = []
+    for name in arguments.rows:
+        if name in RUNS and missing(RUNS[name]):
+            say(f"skipped: {name}, there is no actor_manager={RUNS[name].manager}")
+        else:
+            names.append(name)
+    readings = []
     for seed in range(arguments.repetitions):
-        table.repeat(arguments.rows, seed)
-    for line in table.lines():
-        print(json.dumps({"benchmark": "learner", **line, **facts()}), flush=True)
+        say(f"learner, repetition {seed + 1} of {arguments.repetitions}")
+        answer = call(
+            "benchmarks.learner:repetition", names=names, updates=arguments.updates, seed=seed
+        )
+        readings.append(answer)
+    for name in names:
+        emit("learner", name, line(name, [each[name] for each in readings]))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
-"""What a measurement is worth nothing without: the machine, the versions, the load."""
+"""What a measurement is worth nothing without: the machine, the versions, the noise."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
-from importlib.metadata import version
+import time
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-PACKAGES = ("border-cli", "torch", "numpy", "gymnasium")
+PACKAGES = ("border-cli", "torch", "numpy", "gymnasium", "stable-baselines3")
+PROC = Path("/proc")
+USER_TICKS, CHILDREN_END = 11, 15  # utime, stime, cutime, cstime after the name in /proc/N/stat
 
 
 def one_thread_for_blas() -> None:
@@ -26,14 +29,33 @@ def facts() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),
-        **{name: version(name) for name in PACKAGES},
+        **{name: _version(name) for name in PACKAGES},
     }
+
+
+def installed(package: str) -> bool:
+    """Whether there is such a package; Stable-Baselines3 is an extra of the benchmarks."""
+    return _version(package) is not None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def import_s(module: str) -> dict[str, float]:
+    """What an import takes that is the first of its process."""
+    began_s = time.perf_counter()
+    import_module(module)
+    return {"import_s": time.perf_counter() - began_s}
 
 
 def _cpu_model() -> str:
     """Name, family and model, because virtual machines hide the name."""
     try:
-        first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
+        first = (PROC / "cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
         return platform.processor()
     pairs = (line.partition(":")[::2] for line in first.splitlines())
@@ -42,15 +64,51 @@ def _cpu_model() -> str:
     return f"{name} (family {fields.get('cpu family')}, model {fields.get('model')})"
 
 
-def load() -> float:
-    """Processes that wanted a core in the last minute; above the number of cores they queued."""
-    return round(os.getloadavg()[0], 2)
+class Others:
+    """A `with` block; `cores` is what all processes that are not ours took within it.
+
+    The load average would count ourselves and lag by a minute. Above 0.1 a figure deserves doubt,
+    and where ours and theirs want more cores than there are, it means nothing.
+    """
+
+    cores = 0.0
+
+    def __enter__(self) -> Others:
+        self._began_s, self._busy_s, self._ours_s = time.perf_counter(), _busy_s(), tree_cpu_s()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        theirs_s = (_busy_s() - self._busy_s) - (tree_cpu_s() - self._ours_s)
+        self.cores = max(0.0, theirs_s / (time.perf_counter() - self._began_s))
 
 
-def spread(values: list[float], digits: int) -> dict[str, float]:
-    """Median, smallest and largest."""
-    return {
-        "median": round(median(values), digits),
-        "min": round(min(values), digits),
-        "max": round(max(values), digits),
-    }
+def _busy_s() -> float:
+    """CPU time of the whole machine, also what its host took from it."""
+    fields = (PROC / "stat").read_text(encoding="utf-8").partition("\n")[0].split()
+    user, nice, system, _, _, *rest = map(int, fields[1:9])  # without idle and waiting for disks
+    return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
+
+
+def tree_cpu_s() -> float:
+    """CPU time of this process and of all that descend from it, also where they have ended.
+
+    Takes a millisecond or more: it reads every process in /proc.
+    """
+    parents: dict[int, int] = {}
+    seconds: dict[int, float] = {}
+    for folder in PROC.glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:  # it has just ended; its parent has its time
+            continue
+        fields = stat.rpartition(")")[2].split()
+        parents[int(folder.name)] = int(fields[1])
+        ticks = sum(map(int, fields[USER_TICKS:CHILDREN_END]))
+        seconds[int(folder.name)] = ticks / os.sysconf("SC_CLK_TCK")
+    return sum(seconds[pid] for pid in seconds if _descends(pid, os.getpid(), parents))
+
+
+def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while pid not in (ancestor, 0):
+        pid = parents.get(pid, 0)
+    return pid == ancestor

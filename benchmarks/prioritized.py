@@ -1,17 +1,14 @@
 """Prioritized replay of CartPole-sized rows: microseconds to sample, fetch and update a batch.
 
+    python -m benchmarks.prioritized [--repeats 20000] [--rows 1000000] [--batch 64]
+
 Prints one line of JSON. A plain binary numpy tree with one array per column does the same work
 in the same run, batch by batch in turns, so that the ratio does not depend on the machine.
 """
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy reads it
-
 import argparse
-import json
 import time
 from statistics import median
 from typing import Any
@@ -19,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.table import emit
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
@@ -119,13 +117,15 @@ def measure(rows: int, batch: int, normalize: Normalize, repeats: int) -> dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--normalize", type=Normalize, default=Normalize.batch)
     parser.add_argument("--repeats", type=int, default=20_000)
     arguments = parser.parse_args()
-    print(json.dumps(measure(**vars(arguments))))
+    emit("prioritized", "sample_and_update", measure(**vars(arguments)))
 
 
 if __name__ == "__main__":

@@ -1,35 +1,48 @@
-"""Seconds from Enter to solved: `border-train agent=dqn env=cartpole` as a user types it.
+"""Seconds from Enter to CartPole solved, as a user types it, beside Stable-Baselines3.
 
-    python -m benchmarks.solve [OVERRIDE …] [--seeds 0 1 2 3 4] [--env cartpole] [--threshold 475]
+    python -m benchmarks.solve [OVERRIDE …] [--repetitions 5] [--rows border_train sb3_ppo …]
 
-Each seed is a process of its own, timed from its start to its exit. Its best model is then judged
-by `border-eval` in 20 episodes that the run never saw. A run that did not reach the threshold
-counts as not solved, whatever it thought itself. Overrides are passed on, for example
-`trainer=sync`. `cpu_s`, the CPU time of all threads of the same process, says more than the clock
-where the machine has other work. Prints one line of JSON.
+`border_train` is `border-train agent=dqn env=cartpole seed=N` with its defaults, timed from its
+start to its exit: interpreter, imports, evaluations, checkpoints, the final save. It stops once two
+evaluations of 20 episodes in a row reached 495. Its best model is then judged by `border-eval` in
+20 episodes that the run never saw, and a run below the threshold counts as not solved, whatever it
+thought itself. Overrides are passed on, for example `trainer=sync`.
+
+`sb3_dqn` and `sb3_ppo` have the RL Zoo's settings for CartPole and are timed from process start to
+the first moment when 20 greedy episodes, all side by side, reach the threshold on average; they are
+judged after every round of acting and learning, 256 env steps. Nothing is saved, nothing is judged
+afresh, and the process's end is not counted, all to their advantage. `wall_s` counts their
+evaluations, as it does ours; `without_judging_s` does not.
+
+Repetition N has seed N. `…_over_ours` divides medians: seeds of different programs are no pairs.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.machine import facts, load
+from benchmarks.isolated import since_enter
+from benchmarks.machine import installed
+from benchmarks.table import Reading, Readings, column, emit, parser, say, summary, take_turns
 
 EPISODES = 20
 FRESH = 1_000_000  # no seed of a run comes near
 COMMANDS = Path(sys.executable).parent
+OURS = "border_train"
+PEERS = {"sb3_dqn": "dqn", "sb3_ppo": "ppo"}
 
 
-def solve(env: str, overrides: list[str], seed: int, threshold: float) -> dict[str, Any]:
+def border_train(env: str, overrides: list[str], seed: int) -> Reading:
     """Trains and judges one seed. Raises CalledProcessError where a command fails."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
@@ -41,14 +54,30 @@ def solve(env: str, overrides: list[str], seed: int, threshold: float) -> dict[s
         score = json.loads(_run("border-eval", judge))["mean"]
         run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     return {
-        "seed": seed,
-        "wall_s": round(wall_s, 2),
-        "cpu_s": round(cpu_s, 2),
-        "score": round(score, 1),
-        "solved": score >= threshold,
-        "opt_steps": run["opt_steps"],
-        "env_steps": run["env_steps"],
-        "load": load(),
+        "wall_s": wall_s,
+        "cpu_s": cpu_s,
+        "score": score,
+        "updates": run["opt_steps"],
+        "samples": run["env_steps"],
+    }
+
+
+def peer(algorithm: str, threshold: float, seed: int) -> Reading:
+    """One seed of Stable-Baselines3."""
+    cpu_began_s = _children_cpu_s()
+    answer = since_enter(
+        "benchmarks.stable_baselines:solve",
+        algorithm=algorithm,
+        seed=seed,
+        threshold=threshold,
+        episodes=EPISODES,
+    )
+    return {
+        "wall_s": answer["seen_s"],
+        "without_judging_s": answer["seen_s"] - answer["judging_s"],
+        "cpu_s": _children_cpu_s() - cpu_began_s,
+        "score": answer["score"],
+        "samples": answer["samples"],
     }
 
 
@@ -65,31 +94,45 @@ def _run(command: str, arguments: list[str]) -> str:
     return answer.stdout
 
 
-def measure(env: str, overrides: list[str], seeds: list[int], threshold: float) -> dict[str, Any]:
-    """All seeds, one after another, and what follows from them."""
-    runs = [solve(env, overrides, seed, threshold) for seed in seeds]
-    return {
-        "benchmark": "solve",
-        "command": " ".join(["border-train", "agent=dqn", f"env={env}", *overrides]),
+def line(name: str, readings: Readings, threshold: float) -> dict[str, Any]:
+    """One row of the table."""
+    runs = readings[name]
+    content: dict[str, Any] = {
         "threshold": threshold,
-        "solved": f"{sum(run['solved'] for run in runs)} of {len(runs)}",
-        "median_s": round(median(run["wall_s"] for run in runs), 2),
-        "median_cpu_s": round(median(run["cpu_s"] for run in runs), 2),
-        "worst_s": max(run["wall_s"] for run in runs),
-        "seeds": runs,
+        "solved": f"{sum(each['score'] >= threshold for each in runs)} of {len(runs)}",
+        "seeds_wall_s": [round(each["wall_s"], 2) for each in runs],
     }
+    if name == OURS:
+        mine_s = median(column(runs, "wall_s"))
+        for each in PEERS.keys() & readings.keys():
+            for time in ("wall_s", "without_judging_s"):
+                times = median(column(readings[each], time)) / mine_s
+                content[f"{each}_{time}_over_ours"] = round(times, 2)
+    return content | summary(runs)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("overrides", nargs="*", help="settings to pass on, such as trainer=sync")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--env", default="cartpole")
-    parser.add_argument("--threshold", type=float, default=475.0)
-    arguments = parser.parse_args()
-    print(json.dumps({**measure(**vars(arguments)), **facts()}))
+    made = parser(__doc__)
+    made.add_argument("overrides", nargs="*", help="settings to pass on, such as trainer=sync")
+    made.add_argument("--env", default="cartpole")
+    made.add_argument("--threshold", type=float, default=475.0)
+    made.add_argument("--rows", nargs="+", choices=[OURS, *PEERS], default=[OURS, *PEERS])
+    arguments = made.parse_args()
+    contenders: dict[str, Callable[[int], Reading]] = {}
+    for name in arguments.rows:
+        if name == OURS:
+            contenders[name] = partial(border_train, arguments.env, arguments.overrides)
+        elif arguments.env != "cartpole":
+            say(f"skipped: {name}, it has settings for cartpole only")
+        elif not installed("stable-baselines3"):
+            say(f'skipped: {name}, it needs pip install "border-cli[bench]"')
+        else:
+            contenders[name] = partial(peer, PEERS[name], arguments.threshold)
+    readings = take_turns(contenders, arguments.repetitions)
+    for name in readings:
+        command = " ".join(["border-train agent=dqn", f"env={arguments.env}", *arguments.overrides])
+        content = {"command": command} if name == OURS else {}
+        emit("solve", name, content | line(name, readings, arguments.threshold))
 
 
 if __name__ == "__main__":

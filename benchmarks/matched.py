@@ -1,0 +1,112 @@
+"""The same DQN made by several hands: 20,000 env steps of CartPole-v1, one update for each.
+
+    python -m benchmarks.matched [--repetitions 5] [--updates 18000] [--rows bare sync …]
+
+Matched: [256, 256], batch 64, uniform replay of 100,000, Adam at 5e-4, gamma 0.99, Huber, no
+double Q, a hard target copy every 500 updates, epsilon from 1 to 0.05 over 10,000 env steps, 1,000
+random steps before the first update, no evaluation and no checkpoint, one torch thread. Timed from
+update 1,000 (env step 2,000) to the last; `wall_s` is all but the imports.
+
+Denormals are flushed in ours and in the bare loop. `bare` acts in numpy, steps its environment and
+learns in one loop with `torch.optim.Adam(fused=True)` (`playing.py`); ours are whole runs, with
+pacing, checks and metrics. The rows `clipped` clip the gradient's norm at 10, as Stable-Baselines3
+always does, and are the ones that are compared with it; the others are compared with `bare`.
+Not matched: the random numbers, and the weights that act (`async` publishes every 100 updates).
+Each measurement is a process of its own, and all take turns. `cpu_to_…` compares the CPU time of
+the learning threads for an update (`learner_us`); acting is in it where that thread acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from benchmarks.full_run import Setup, full_run, missing
+from benchmarks.isolated import call
+from benchmarks.machine import installed
+from benchmarks.table import (
+    Reading,
+    Readings,
+    column,
+    emit,
+    parser,
+    ratios,
+    say,
+    summary,
+    take_turns,
+)
+from benchmarks.window import Span
+
+WARM_UP = 1_000
+SETTLED = 1_000
+CLIP = 10.0
+BARE, SB3 = "bare", "sb3"
+OURS = {
+    "sync": Setup(manager="sync"),
+    "async_thread": Setup(manager="thread"),
+    "async_process": Setup(manager="process"),
+    "sync_clipped": Setup(manager="sync", max_grad_norm=CLIP),
+    "async_process_clipped": Setup(manager="process", max_grad_norm=CLIP),
+}
+ROWS = [BARE, *OURS, SB3]
+
+
+def ours(name: str, updates: int, seed: int) -> Reading:
+    """One of our runs."""
+    return full_run(OURS[name], Span(settled=SETTLED, updates=updates), seed).reading()
+
+
+def _measure(name: str, updates: int, seed: int) -> Reading:
+    shared: dict[str, Any] = {"updates": updates, "seed": seed}
+    reading: Reading
+    if name in OURS:
+        reading = call("benchmarks.matched:ours", name=name, **shared)
+    else:
+        module = "playing" if name == BARE else "stable_baselines"
+        shared |= {"warm_up": WARM_UP, "settled": SETTLED}
+        reading = call(f"benchmarks.{module}:matched", **shared)
+    return reading
+
+
+def _skipped(name: str) -> str | None:
+    """Why a row cannot be measured here."""
+    if name in OURS and missing(OURS[name]):
+        return f"there is no actor_manager={OURS[name].manager}"
+    if name == SB3 and not installed("stable-baselines3"):
+        return 'it needs pip install "border-cli[bench]"'
+    return None
+
+
+def line(name: str, readings: Readings) -> dict[str, Any]:
+    """One row of the table."""
+    content: dict[str, Any] = {}
+    other = SB3 if name.endswith("clipped") else BARE
+    if name in OURS and other in readings:
+        for value in ("updates_per_s", "wall_s"):
+            pair = column(readings[name], value), column(readings[other], value)
+            content[f"{value}_to_{other}"] = ratios(*pair)
+        cpu = column(readings[other], "learner_us"), column(readings[name], "learner_us")
+        content[f"cpu_to_{other}"] = ratios(*cpu)
+    return content | summary(readings[name])
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--updates", type=int, default=18_000, help="timed, of each contender")
+    made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
+    arguments = made.parse_args()
+    contenders: dict[str, Callable[[int], Reading]] = {}
+    for name in arguments.rows:
+        why_not = _skipped(name)
+        if why_not:
+            say(f"skipped: {name}, {why_not}")
+        else:
+            contenders[name] = partial(_measure, name, arguments.updates)
+    readings = take_turns(contenders, arguments.repetitions)
+    for name in readings:
+        emit("matched", name, line(name, readings))
+
+
+if __name__ == "__main__":
+    main()

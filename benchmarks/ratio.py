@@ -1,0 +1,80 @@
+"""Samples per update: asked for, and got.
+
+    python -m benchmarks.ratio [--repetitions 1] [--ratios 0.25 1 4 16] [--managers sync …]
+
+A whole run of DQN on CartPole with two actors that send 20 samples at a time, as the tuned values
+for CartPole have it. `got` is the slope of a line through the samples that were taken in over the
+updates that were made, after the warm-up: samples arrive in bursts, and a line is hardly moved by
+whether the window begins just before or just after one. `ahead` says how many samples more than
+asked for had been taken in at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.full_run import Setup, full_run, missing
+from benchmarks.isolated import call
+from benchmarks.table import Reading, column, emit, parser, ratios, say, summary, take_turns
+from benchmarks.window import Span
+
+MANAGERS = ["sync", "serial", "thread", "process"]
+RATIOS = [0.25, 1.0, 4.0, 16.0]
+WARM_UP = 1_000
+SETTLED = 200  # updates
+MIN_SAMPLES, MAX_SAMPLES, UPDATES = 1_000, 10_000, 2_000
+
+
+def run(manager: str, ratio: float, seed: int) -> Reading:
+    """One of our runs."""
+    trainer = {
+        "samples_per_opt_step": ratio,
+        "record_interval": 1,
+        "warmup_period": WARM_UP,
+    }
+    setup = Setup(manager=manager, actors=2, n_buffer=20, trainer=trainer)
+    samples = min(max(UPDATES * ratio, MIN_SAMPLES), MAX_SAMPLES)
+    window = full_run(setup, Span(settled=SETTLED, updates=round(samples / ratio)), seed)
+    opt_steps, taken, _ = np.array(window.trace).T
+    got, _ = np.polyfit(opt_steps, taken, 1)
+    ahead = (taken - WARM_UP - ratio * opt_steps).max()
+    return {"got": float(got), "ahead": float(ahead), "updates": len(opt_steps)}
+
+
+def _run(manager: str, ratio: float, seed: int) -> Reading:
+    reading: Reading = call("benchmarks.ratio:run", manager=manager, ratio=ratio, seed=seed)
+    return reading
+
+
+def line(ratio: float, readings: list[Reading]) -> dict[str, Any]:
+    """One row of the table."""
+    got = column(readings, "got")
+    return {"asked": ratio, "to_asked": ratios(got, [ratio for _ in got]), **summary(readings)}
+
+
+def main() -> None:
+    made = parser(__doc__, repetitions=1)
+    made.add_argument("--ratios", type=float, nargs="+", default=RATIOS)
+    made.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
+    arguments = made.parse_args()
+    contenders: dict[str, Callable[[int], Reading]] = {}
+    asked: dict[str, float] = {}
+    for manager in arguments.managers:
+        if missing(Setup(manager=manager)):
+            say(f"skipped: there is no actor_manager={manager}")
+            continue
+        for ratio in arguments.ratios:
+            name = f"{manager}_{ratio:g}"
+            asked[name] = ratio
+            contenders[name] = partial(_run, manager, ratio)
+    readings = take_turns(contenders, arguments.repetitions)
+    for name, ratio in asked.items():
+        emit("ratio", name, line(ratio, readings[name]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Samples per second of environments that sleep 5 ms per step, by the number of actors.
+
+    python -m benchmarks.scaling [--repetitions 3] [--seconds 2] [--managers thread process]
+
+What is timed begins once every actor has delivered samples and a second has passed, in a whole
+`async` run of DQN ([256, 256], batch 64) whose learner makes one update for every 16 samples and
+whose actors send 20 at a time. The rate is the slope of a line through the samples over time: they
+arrive in bursts, and a line is hardly moved by where in a burst the window begins or ends.
+`efficiency` is the rate over `actors / sleep`, with the real length of a sleep of 5 ms
+(`sleep_ms`, taken in the same run, alone in a process); `of_nominal` is over `actors / 5 ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.full_run import Setup, full_run, missing
+from benchmarks.isolated import call
+from benchmarks.sleeping_env import STEP_S
+from benchmarks.table import (
+    Reading,
+    Readings,
+    column,
+    emit,
+    parser,
+    ratios,
+    say,
+    spread,
+    summary,
+    take_turns,
+)
+from benchmarks.window import Span
+
+ACTORS = [1, 2, 4, 8, 16, 32]
+MANAGERS = ["thread", "process"]
+SLEEP = "sleep"
+PACED_16 = {"samples_per_opt_step": 16.0, "warmup_period": 100, "record_interval": 1}
+
+
+def run(manager: str, actors: int, seconds: float, seed: int) -> Reading:
+    """One of our runs."""
+    setup = Setup(
+        manager=manager,
+        actors=actors,
+        n_buffer=20,
+        env_id="benchmarks.sleeping_env:Sleeping-v0",
+        trainer=PACED_16,
+    )
+    window = full_run(setup, Span(settled=1, settled_s=1.0, seconds=seconds), seed)
+    _, taken, at_s = np.array(window.trace).T
+    rate, _ = np.polyfit(at_s - at_s[0], taken, 1)
+    return {**window.reading(), "samples_per_s": float(rate)}
+
+
+def _run(manager: str, actors: int, seconds: float, seed: int) -> Reading:
+    reading: Reading = call(
+        "benchmarks.scaling:run", manager=manager, actors=actors, seconds=seconds, seed=seed
+    )
+    return reading
+
+
+def _sleep(seed: int) -> Reading:
+    del seed
+    reading: Reading = call("benchmarks.sleeping_env:measure", steps=400)
+    return reading
+
+
+def line(actors: int, readings: list[Reading], sleeps: list[Reading]) -> dict[str, Any]:
+    """One row of the table."""
+    rates, sleep_s = column(readings, "samples_per_s"), column(sleeps, "sleep_s")
+    return {
+        "actors": actors,
+        "efficiency": ratios(rates, [actors / each for each in sleep_s]),
+        "of_nominal": ratios(rates, [actors / STEP_S for _ in rates]),
+        "sleep_ms": spread([1e3 * each for each in sleep_s]),
+        **summary(readings),
+    }
+
+
+def main() -> None:
+    made = parser(__doc__, repetitions=3)
+    made.add_argument("--seconds", type=float, default=2.0, help="timed, of each run")
+    made.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
+    made.add_argument("--actors", type=int, nargs="+", default=ACTORS)
+    arguments = made.parse_args()
+    contenders: dict[str, Callable[[int], Reading]] = {SLEEP: _sleep}
+    rows: dict[str, int] = {}  # name -> actors
+    for manager in arguments.managers:
+        if missing(Setup(manager=manager)):
+            say(f"skipped: there is no actor_manager={manager}")
+            continue
+        for actors in arguments.actors:
+            name = f"{manager}_{actors}"
+            rows[name] = actors
+            contenders[name] = partial(_run, manager, actors, arguments.seconds)
+    readings: Readings = take_turns(contenders, arguments.repetitions)
+    for name, actors in rows.items():
+        emit("scaling", name, line(actors, readings[name], readings[SLEEP]))
+
+
+if __name__ == "__main__":
+    main()

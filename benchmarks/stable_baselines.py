@@ -1,0 +1,197 @@
+"""Stable-Baselines3 as it comes, timed: matched DQN, a first update, and CartPole solved.
+
+Needs `pip install "border-cli[bench]"`. One torch thread; its denormals are not flushed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.utils import LinearSchedule
+
+from benchmarks.bare import (
+    BATCH_SIZE,
+    CAPACITY,
+    GAMMA,
+    LEARNING_RATE,
+    TARGET_INTERVAL,
+    now,
+    speed_between,
+)
+from benchmarks.playing import EPSILON_FINAL, EPSILON_STEPS
+from benchmarks.table import Reading
+
+ENV_ID = "CartPole-v1"
+MAX_STEPS = 500
+
+
+class Rounds(BaseCallback):
+    """Calls back before every round of acting, that is after the updates of the one before."""
+
+    def __init__(self, on_round: Callable[[BaseAlgorithm], bool]) -> None:
+        super().__init__()
+        self._on_round = on_round
+        self._wanted = True
+
+    def _on_rollout_start(self) -> None:
+        self._wanted = self._wanted and self._on_round(self.model)
+
+    def _on_step(self) -> bool:
+        return self._wanted
+
+
+def _matched_dqn(seed: int, warm_up: int, env_steps: int) -> DQN:
+    """The settings of `playing.PlayingLoop`, one update per env step; clipping at 10."""
+    return DQN(
+        "MlpPolicy",
+        ENV_ID,
+        learning_rate=LEARNING_RATE,
+        buffer_size=CAPACITY,
+        learning_starts=warm_up,
+        batch_size=BATCH_SIZE,
+        gamma=GAMMA,
+        train_freq=1,
+        gradient_steps=1,
+        target_update_interval=TARGET_INTERVAL,
+        exploration_fraction=EPSILON_STEPS / env_steps,
+        exploration_final_eps=EPSILON_FINAL,
+        max_grad_norm=10.0,
+        policy_kwargs={"net_arch": [256, 256]},
+        seed=seed,
+        device="cpu",
+    )
+
+
+def matched(seed: int, warm_up: int, settled: int, updates: int) -> Reading:
+    """One update per env step after a random warm-up; timed after `settled` updates."""
+    torch.set_num_threads(1)
+    began_s = time.perf_counter()
+    env_steps = warm_up + settled + updates
+    model = _matched_dqn(seed, warm_up, env_steps)
+    began: list[tuple[float, float]] = []
+
+    def note(model: BaseAlgorithm) -> bool:
+        if model._n_updates >= settled and not began:
+            began.append(now())
+        return True
+
+    model.learn(env_steps, callback=Rounds(note))
+    speed = speed_between(began[0], now(), updates)
+    wall_s = time.perf_counter() - began_s
+    made = {"updates": model._n_updates, "samples": model.num_timesteps}
+    return {**speed._asdict(), "wall_s": wall_s, **made}
+
+
+def first_update(seed: int, warm_up: int) -> Reading:
+    """When the first update was made, by `time.time`."""
+    torch.set_num_threads(1)
+    moments: list[float] = []
+
+    def note(model: BaseAlgorithm) -> bool:
+        if model._n_updates:
+            moments.append(time.time())
+        return not moments
+
+    _matched_dqn(seed, warm_up, 10 * EPSILON_STEPS).learn(warm_up + 10, callback=Rounds(note))
+    return {"first_update_at_s": moments[0]}
+
+
+def _zoo_dqn(seed: int) -> BaseAlgorithm:
+    return DQN(
+        "MlpPolicy",
+        ENV_ID,
+        learning_rate=2.3e-3,
+        batch_size=64,
+        buffer_size=100_000,
+        learning_starts=1_000,
+        gamma=0.99,
+        target_update_interval=10,
+        train_freq=256,
+        gradient_steps=128,
+        exploration_fraction=0.16,
+        exploration_final_eps=0.04,
+        policy_kwargs={"net_arch": [256, 256]},
+        seed=seed,
+        device="cpu",
+    )
+
+
+def _zoo_ppo(seed: int) -> BaseAlgorithm:
+    return PPO(
+        "MlpPolicy",
+        make_vec_env(ENV_ID, n_envs=8, seed=seed),
+        n_steps=32,
+        batch_size=256,
+        gae_lambda=0.8,
+        gamma=0.98,
+        n_epochs=20,
+        ent_coef=0.0,
+        learning_rate=LinearSchedule(0.001, 0.0, 1.0),
+        clip_range=LinearSchedule(0.2, 0.0, 1.0),
+        seed=seed,
+        device="cpu",
+    )
+
+
+ZOO = {"dqn": (_zoo_dqn, 50_000), "ppo": (_zoo_ppo, 100_000)}  # with the RL Zoo's budgets
+
+
+@dataclass(slots=True)
+class Judge:
+    """Greedy episodes, all side by side, after every round; ends at the threshold."""
+
+    threshold: float
+    episodes: int
+    seed: int
+    score: float = -np.inf
+    judging_s: float = 0.0
+    at_s: float = field(default_factory=time.time)  # of the last verdict
+
+    def __call__(self, model: BaseAlgorithm) -> bool:
+        if model.num_timesteps == 0:
+            return True
+        began_s = time.perf_counter()
+        self.score = self._mean_return(model)
+        self.judging_s += time.perf_counter() - began_s
+        self.at_s = time.time()
+        return self.score < self.threshold
+
+    def _mean_return(self, model: BaseAlgorithm) -> float:
+        envs = gymnasium.make_vec(ENV_ID, self.episodes, vectorization_mode="vector_entry_point")
+        obs, _ = envs.reset(seed=self.seed)
+        alive = np.ones(self.episodes, bool)
+        returns = np.zeros(self.episodes)
+        for _ in range(MAX_STEPS):
+            action: Any = model.predict(obs, deterministic=True)[0]
+            obs, reward, terminated, truncated, _ = envs.step(action)
+            returns += reward * alive
+            alive &= ~(terminated | truncated)
+            if not alive.any():
+                break
+        envs.close()
+        return float(returns.mean())
+
+
+def solve(algorithm: str, seed: int, threshold: float, episodes: int) -> Reading:
+    """When `episodes` greedy ones reached the threshold on average, judged every 256 env steps."""
+    torch.set_num_threads(1)
+    make, env_steps = ZOO[algorithm]
+    judge = Judge(threshold, episodes, seed=1_000_000 + seed)
+    model = make(seed)
+    model.learn(env_steps, callback=Rounds(judge))
+    return {
+        "seen_at_s": judge.at_s,
+        "judging_s": judge.judging_s,
+        "score": judge.score,
+        "samples": model.num_timesteps,
+    }

@@ -1,0 +1,72 @@
+"""How rows are measured in turns, compared and printed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from statistics import median
+from typing import Any
+
+from benchmarks.machine import Others, facts
+
+Reading = Mapping[str, float]  # what one measurement gave, by name
+Readings = dict[str, list[Reading]]  # one per repetition, by row
+
+
+def parser(description: str | None, *, repetitions: int = 5) -> argparse.ArgumentParser:
+    """The command line that every part has."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--repetitions", type=int, default=repetitions)
+    return made
+
+
+def take_turns(contenders: Mapping[str, Callable[[int], Reading]], repetitions: int) -> Readings:
+    """Measures each contender once per repetition, with the repetition's number as its seed.
+
+    Every other repetition goes backwards, so that whatever drifts favours nobody.
+    """
+    readings: Readings = {name: [] for name in contenders}
+    for repetition in range(repetitions):
+        names = list(contenders) if repetition % 2 == 0 else list(contenders)[::-1]
+        for name in names:
+            say(f"repetition {repetition + 1} of {repetitions}: {name}")
+            with Others() as others:
+                reading = contenders[name](repetition)
+            readings[name].append({**reading, "other_cores": others.cores})
+    return readings
+
+
+def ratios(ours: Iterable[float], theirs: Iterable[float]) -> dict[str, float]:
+    """How many times the other we are, repetition by repetition."""
+    return spread([mine / other for mine, other in zip(ours, theirs, strict=True)])
+
+
+def column(readings: Iterable[Reading], name: str) -> list[float]:
+    """One value of each repetition."""
+    return [each[name] for each in readings]
+
+
+def summary(readings: list[Reading]) -> dict[str, Any]:
+    """Every value that was read, over the repetitions."""
+    return {name: spread(column(readings, name)) for name in readings[0]}
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, smallest and largest, to four digits."""
+    found = {"median": median(values), "min": min(values), "max": max(values)}
+    return {name: float(f"{value:.4g}") for name, value in found.items()}
+
+
+def emit(benchmark: str, row: str, line: Mapping[str, Any]) -> None:
+    """Prints one row of the table, with the facts of the machine."""
+    content = {"benchmark": benchmark, "row": row, **line, "machine": facts()}
+    print(json.dumps(content), flush=True)
+
+
+def say(message: str) -> None:
+    """Tells whoever waits how far it is; the table alone goes to standard output."""
+    print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,108 @@
+"""Times a part of a run from within, as one of its recorders."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from benchmarks.bare import now, speed_between
+from benchmarks.machine import tree_cpu_s
+from benchmarks.table import Reading
+from border_cli.core.output import Recorder, RecordStep
+from border_cli.core.stop import StopFlag
+from border_cli.core.types import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Which part of a run is timed; it ends at whichever limit comes first."""
+
+    settled: int  # updates before it begins: threads, caches, allocators
+    settled_s: float = 0.0  # seconds before it begins, from every actor's first samples on
+    updates: int | None = None
+    seconds: float | None = None
+
+
+class Over(Exception):
+    """The window was measured: nothing more is wanted of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """Where the run and the clocks stood."""
+
+    opt_steps: int
+    samples: float
+    times: tuple[float, float]
+    tree_s: float
+
+
+class Window(Recorder):
+    """Times a span of a run, from one row of metrics to another; called by the learner's thread.
+
+    It begins once all actors have delivered, and asks the run to stop where it ends.
+    """
+
+    def __init__(self, span: Span, *, actors: int, stop: StopFlag) -> None:
+        self._span, self._stop = span, stop
+        self._created_s = time.perf_counter()
+        self._silent = set(range(actors))  # ids of actors that have delivered nothing yet
+        self._all_deliver_s: float | None = None
+        self._began: Moment | None = None
+        self._ended: Moment | None = None
+        self.trace: list[tuple[int, float, float]] = []  # (updates, samples, seconds), every row
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        if final or self._ended is not None or "async/samples_total" not in metrics:
+            return
+        samples = metrics["async/samples_total"]
+        self.trace.append((step.opt_steps, samples, time.perf_counter()))
+        if self._began is None:
+            if self._settled(step.opt_steps, metrics):
+                self._began = _moment(step.opt_steps, samples)
+                self.trace = self.trace[-1:]
+        elif self._long_enough(step.opt_steps, self._began):
+            self._ended = _moment(step.opt_steps, samples)
+            self._stop.request(Over())
+
+    def _settled(self, opt_steps: int, metrics: Metrics) -> bool:
+        self._silent -= {
+            each for each in self._silent if metrics.get(f"actor/{each}/samples_per_sec", 0.0) > 0
+        }
+        if self._silent:
+            return False
+        now_s = time.perf_counter()
+        self._all_deliver_s = self._all_deliver_s or now_s
+        span = self._span
+        return opt_steps >= span.settled and now_s - self._all_deliver_s >= span.settled_s
+
+    def _long_enough(self, opt_steps: int, began: Moment) -> bool:
+        span, elapsed_s = self._span, time.perf_counter() - began.times[0]
+        enough_updates = span.updates is not None and opt_steps - began.opt_steps >= span.updates
+        return enough_updates or (span.seconds is not None and elapsed_s >= span.seconds)
+
+    def reading(self) -> Reading:
+        """What was measured; `wall_s` is from this recorder's making to the end of the span."""
+        assert self._began is not None, "the run ended before its window began"
+        assert self._ended is not None, "the run ended before its window did"
+        began, ended = self._began, self._ended
+        updates = ended.opt_steps - began.opt_steps
+        samples = ended.samples - began.samples
+        elapsed_s, learner_s = (ended.times[each] - began.times[each] for each in range(2))
+        tree_s = ended.tree_s - began.tree_s
+        return {
+            **speed_between(began.times, ended.times, updates)._asdict(),
+            "samples_per_s": samples / elapsed_s,
+            "actors_us": 1e6 * (tree_s - learner_s) / samples if samples else 0.0,
+            "cores": tree_s / elapsed_s,
+            "wall_s": ended.times[0] - self._created_s,
+            "updates": ended.opt_steps,
+            "samples": ended.samples,
+        }
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _moment(opt_steps: int, samples: float) -> Moment:
+    return Moment(opt_steps=opt_steps, samples=samples, times=now(), tree_s=tree_cpu_s())
