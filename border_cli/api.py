@@ -21,6 +21,7 @@ from border_cli.core.output import Recorders
 from border_cli.core.seeding import Branch, generator
 from border_cli.launch import Launch, Result, launch
 from border_cli.nn.saving import load_state
+from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.checkpoint import find_checkpoint, verify
 
@@ -41,6 +42,12 @@ def train(
     directory is `config.run_dir`, else a new one below `outputs`. Raises ConfigError before
     anything is written, RunFailed when the run cannot go on; blocks until the end.
     """
+    refuse_while_imported_by_a_child()
+    if evaluator is not None and config.evaluator.background:
+        raise ConfigError(
+            "evaluator.background must be false where `train` is given an evaluator, which stays "
+            "in this process; got true"
+        )
     register_builtin()
     user_folders()  # calls the installed plug-ins, whose components the config may name
     import_modules(config.imports)

@@ -1,6 +1,6 @@
 """How actions are tried, given the value of each.
 
-q: [N, num_actions]. Every function returns [N] int64 and draws anew for each of the N rows.
+q: [N, num_actions]. All return [N] int64 and draw anew for each of the N rows.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+BLOCK = 1024  # random numbers drawn at once
 
 
 def linear(start: float, final: float, progress: float) -> float:
@@ -27,16 +29,29 @@ def greedy(q: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     return best
 
 
-def epsilon_greedy(
-    q: NDArray[np.float32], epsilon: float, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """The best action, or with probability `epsilon` any of them, the best included."""
-    action = greedy(q)
-    explores: NDArray[Any] = rng.random(len(action)) < epsilon  # [N]
-    rows = int(np.count_nonzero(explores))
-    if rows:
-        action[explores] = uniform(q.shape[1], rows, rng)
-    return action
+class EpsilonGreedy:
+    """The best action, or with probability `epsilon` any of them, the best included.
+
+    Draws its random numbers in blocks: one alone costs as much as a hundred. Owned by one policy.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._draws: list[float] = []  # between 0 and 1, not used yet
+
+    def __call__(self, q: NDArray[np.float32], epsilon: float) -> NDArray[np.int64]:
+        action = greedy(q)
+        rows, num_actions = q.shape
+        draws = self._draws
+        if len(draws) < rows:
+            draws += self._rng.random(max(rows, BLOCK)).tolist()
+        for i in range(rows):
+            draw = draws.pop()
+            # Below epsilon, draw / epsilon is uniform again and says which action. It is below 1
+            # by at least 2**-53, so its product with a whole number rounds to below that number.
+            if draw < epsilon:
+                action[i] = int(draw / epsilon * num_actions)
+        return action
 
 
 def softmax(

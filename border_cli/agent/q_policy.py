@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.config import DqnConfig, Exploration
-from border_cli.agent.exploration import epsilon_greedy, greedy, linear, softmax, uniform
+from border_cli.agent.exploration import EpsilonGreedy, greedy, linear, softmax, uniform
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Policy
 from border_cli.core.spaces import Space
 from border_cli.core.types import Array, Snapshot, num_rows
-from border_cli.nn.numpy_encoder import encode
+from border_cli.nn.numpy_encoder import encoder
 from border_cli.nn.numpy_mlp import NumpyMlp
 
 
@@ -33,12 +35,14 @@ class QPolicy(Policy):
         num_actions: int,
     ) -> None:
         self._config = config
-        self._observation = observation
+        self._encode = encoder(observation)
         self._num_actions = num_actions
         self._rng = rng
         self._constant = exploration
-        self._explore = softmax if config.exploration == Exploration.softmax else epsilon_greedy
-        if exploration is not None and exploration > 1 and self._explore is epsilon_greedy:
+        self._explore: Callable[[NDArray[np.float32], float], NDArray[np.int64]]
+        self._hot = config.exploration == Exploration.softmax
+        self._explore = partial(softmax, rng=rng) if self._hot else EpsilonGreedy(rng)
+        if exploration is not None and exploration > 1 and not self._hot:
             raise ConfigError(
                 "actor_manager.exploration must be at most 1 where agent.exploration is "
                 f"epsilon_greedy, got {exploration!r}"
@@ -56,14 +60,14 @@ class QPolicy(Policy):
         if explore and self._warm_up:
             return uniform(self._num_actions, num_rows(obs), self._rng)
         assert self._mlp is not None, "load_snapshot comes before act"
-        q = self._mlp(encode(self._observation, obs))  # [N, num_actions]
-        return self._explore(q, self._amount, self._rng) if explore else greedy(q)
+        q = self._mlp(self._encode(obs))  # [N, num_actions]
+        return self._explore(q, self._amount) if explore else greedy(q)
 
     def _amount_at(self, env_steps: int) -> float:
         """Epsilon or temperature."""
         config = self._config
         if self._constant is not None:
             return self._constant
-        if self._explore is softmax:
+        if self._hot:
             return config.temperature
         return linear(config.epsilon_start, config.epsilon_final, env_steps / config.epsilon_steps)

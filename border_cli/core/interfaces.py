@@ -96,7 +96,8 @@ class Env(ABC):
     def reset(self, seed: int) -> Array:
         """Starts N episodes and returns what to act on first. [N, …]
 
-        Episode n of environment i, counted from this reset, depends on (seed, i, n) only.
+        Episode n of environment i, counted from this reset, depends on (seed, i, n) only, unless
+        the environment has an implementation of its own for many (`env.vectorization`).
         """
 
     @abstractmethod

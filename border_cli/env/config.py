@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from border_cli.core.config import EnvConfig
 from border_cli.core.settings import setting
 from border_cli.registry import ENVS
+
+
+class Vectorization(StrEnum):
+    """Who steps the environments of one actor."""
+
+    auto = "auto"
+    sync = "sync"
 
 
 @dataclass(kw_only=True)
@@ -18,6 +26,11 @@ class GymConfig(EnvConfig):
     wrappers: list[Any] = setting(
         [],
         "names in gymnasium.wrappers, innermost first, or {Name: {argument: value}}",
+    )
+    vectorization: Vectorization = setting(
+        Vectorization.auto,
+        "of several environments of an actor: auto takes the environment's own vector "
+        "implementation where it fits; sync steps them one by one, each episode with its own seed",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -19,7 +20,9 @@ from border_cli.core.spaces import (
     LeafSpace,
     MultiDiscreteSpace,
     Space,
+    allocate,
 )
+from border_cli.core.types import Array
 
 LEAVES = "Box, Discrete, MultiDiscrete"
 
@@ -63,9 +66,7 @@ def _observation_leaf(space: gym.Space[Any], env_id: str, key: object = None) ->
 def _leaf(space: gym.Space[Any]) -> LeafSpace | None:
     match space:
         case spaces.Box():
-            # Networks compute in float32, so nothing wider is carried; pixels stay uint8.
-            wide = space.dtype in (np.dtype(np.float64), np.dtype(np.longdouble))
-            dtype = np.dtype(np.float32) if wide else np.dtype(space.dtype)
+            dtype = carried_dtype(space)
             with np.errstate(over="ignore"):  # a bound beyond float32 is no bound: infinity
                 low, high = space.low.astype(dtype), space.high.astype(dtype)
             return BoxSpace(space.shape, dtype.name, low, high)
@@ -75,6 +76,21 @@ def _leaf(space: gym.Space[Any]) -> LeafSpace | None:
             return MultiDiscreteSpace(tuple(int(n) for n in space.nvec.ravel()))
         case _:
             return None
+
+
+def carried_dtype(space: spaces.Box) -> np.dtype[Any]:
+    """Networks compute in float32, so nothing wider is carried; pixels stay uint8."""
+    wide = space.dtype in (np.dtype(np.float64), np.dtype(np.longdouble))
+    return np.dtype(np.float32) if wide else np.dtype(space.dtype)
+
+
+def allocator(space: Space, rows: int) -> Callable[[], Array]:
+    """Makes uninitialised storage for `rows` values of the space, again and again.  [rows, …]"""
+    first = allocate(space, rows)
+    if not isinstance(first, dict):
+        return partial(np.empty, first.shape, first.dtype)
+    parts = [(key, array.shape, array.dtype) for key, array in first.items()]
+    return lambda: {key: np.empty(shape, dtype) for key, shape, dtype in parts}
 
 
 def observation_writer(space: gym.Space[Any]) -> ObservationWriter:

@@ -17,6 +17,8 @@ from border_cli.process.stack import StackFile, kill
 from border_cli.process.start import child_environment
 
 GONE_S = 1.0  # a killed process needs no longer to end
+MOST_AT_ONCE = 1_000  # messages; more than can be under way, so that no talker keeps its parent
+UNKNOWN = 255  # what multiprocessing gives as status where the fork server died
 
 
 class ChildProcess:
@@ -71,7 +73,9 @@ class ChildProcess:
     def listen(self) -> None:
         """Takes in what it said so far."""
         try:
-            while self._listening and self.connection.poll():
+            for _ in range(MOST_AT_ONCE):
+                if not self._listening or not self.connection.poll():
+                    return
                 self._take(self.connection.recv())
         except (EOFError, OSError):
             self._listening = False
@@ -99,10 +103,11 @@ class ChildProcess:
         pid = self.pid
         self._process.join(0)
         status = self._process.exitcode
-        # Where the fork server was killed, its children only look dead, and two processes must
-        # never write to the same memory.
-        kill(pid)
-        _wait_until_gone(pid)
+        if status in (None, UNKNOWN):
+            # Where the fork server was killed, its children only look dead, and two processes must
+            # never write to the same memory. Otherwise the number may be somebody else's by now.
+            kill(pid)
+            _wait_until_gone(pid)
         self.connection.close()
         self._stack.close()
         self._process.join(GONE_S)
@@ -117,7 +122,10 @@ def _cause(status: int | None) -> str:
         name = signal.Signals(-status).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
         return f"its process was ended by {name}{hint}"
-    return f"its process ended with status {status}"
+    return (
+        f"its process ended with status {status} before it could say why (a script that trains "
+        'needs `if __name__ == "__main__":`; what the process printed may tell more)'
+    )
 
 
 def _wait_until_gone(pid: int) -> None:

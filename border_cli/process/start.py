@@ -11,6 +11,7 @@ from enum import StrEnum
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
+from border_cli.core.errors import RunFailed
 from border_cli.core.threads import BLAS_VARIABLES
 
 _environment = threading.Lock()
@@ -41,6 +42,18 @@ def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:
         with child_environment():
             forkserver.ensure_running()
     return context
+
+
+def refuse_while_imported_by_a_child() -> None:
+    """Raises where this is called as a child imports the script that its parent runs.
+
+    Without its guard such a script would begin all over again in every child.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RunFailed(
+            "a child process imports this script to know its classes, and the script trains again "
+            'instead: put what starts it under `if __name__ == "__main__":`'
+        )
 
 
 @contextmanager

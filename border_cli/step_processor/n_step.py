@@ -18,6 +18,8 @@ from border_cli.core.interfaces import StepProcessor
 from border_cli.core.types import Array, Step, Transitions, map_array
 from border_cli.step_processor.config import NStepConfig
 
+SLIDES = 128  # steps between two moves of the rewards that wait
+
 
 def suffix_powers(gamma: float, n_steps: int) -> NDArray[np.float64]:
     """P with P[s, t] = gamma**(t-s) for t >= s, else 0.  [n, n]
@@ -50,7 +52,9 @@ class NStep(StepProcessor):
     def reset(self) -> None:
         """Forgets what waits in the windows: the environments begin anew."""
         self._window: deque[Step] = deque(maxlen=self._n)  # oldest first
-        self._rewards = np.zeros((self._n, self._num_envs))  # [n, N] float64, the newest last
+        # Float64, the newest last; the last n rows slide through it, see `_remember`.
+        self._rewards = np.zeros((self._n - 1 + max(self._n, SLIDES), self._num_envs))
+        self._newest = self._n - 2  # row of the newest; n - 1 rows of zeros stand before the first
         self._count = np.zeros(self._num_envs, np.int64)  # [N]  steps waiting, all of one episode
         self._filling = self._n  # steps until every window is full, if no episode ends
 
@@ -64,35 +68,51 @@ class NStep(StepProcessor):
         if self._n == 1:
             return self._one_step(step)
         self._window.append(step)
-        self._rewards[:-1] = self._rewards[1:]
-        self._rewards[-1] = step.reward
+        rewards = self._remember(step.reward)  # [n, N]
         self._filling = max(0, self._filling - 1)
-        if np.count_nonzero(step.terminated) or np.count_nonzero(step.truncated):
+        ended = np.count_nonzero(step.terminated) or np.count_nonzero(step.truncated)
+        if ended or step.moved is not None:
             self._filling = self._n
         if self._filling > 0:
-            return self._partly(step)
+            return self._partly(step, rewards)
         # Every window takes one step in and gives one row out: the counts stay at n - 1.
         oldest = self._window[0]
         return Transitions(
             obs=oldest.obs,
             action=oldest.action,
-            reward=(self._powers[0] @ self._rewards).astype(np.float32),
+            reward=self._powers[0].dot(rewards).astype(np.float32),
             discount=self._full_discount,
             next_obs=step.next_obs,
         )
 
     def _one_step(self, step: Step) -> Transitions:
+        discount = self._full_discount  # [N]
+        if np.count_nonzero(step.terminated):
+            discount = ~step.terminated * self._gamma
+        if step.moved is not None:
+            return _those(step, discount, step.moved)
         return Transitions(
             obs=step.obs,
             action=step.action,
             reward=step.reward,
-            discount=~step.terminated * self._gamma,
+            discount=discount,
             next_obs=step.next_obs,
         )
 
-    def _partly(self, step: Step) -> Transitions:
+    def _remember(self, reward: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The rewards of the last n steps, the newest last.  [n, N], a view"""
+        newest = self._newest + 1
+        if newest == len(self._rewards):  # once in many steps, in place of moving all at each
+            self._rewards[: self._n - 1] = self._rewards[newest - self._n + 1 :]
+            newest = self._n - 1
+        self._rewards[newest] = reward
+        self._newest = newest
+        return self._rewards[newest - self._n + 1 : newest + 1]
+
+    def _partly(self, step: Step, rewards: NDArray[np.float64]) -> Transitions:
         """The rows where windows are still filling or an episode has just ended."""
-        self._count += 1
+        # Whoever did not move has an empty window: the end before it flushed what waited there.
+        self._count += 1 if step.moved is None else step.moved
         ended = step.terminated | step.truncated  # [N]
         length = len(self._window)
         spans = np.arange(length, 0, -1)  # [W]  env steps from each step of the window to now
@@ -101,7 +121,7 @@ class NStep(StepProcessor):
         slot, env = np.nonzero(leaving)  # [M], [M]  oldest first
         self._count -= leaving.sum(axis=0)
 
-        returns = (self._powers @ self._rewards)[self._n - length :]  # [W, N]
+        returns = (self._powers @ rewards)[self._n - length :]  # [W, N]
         discount = np.where(step.terminated[env], 0.0, self._discounts[spans[slot] - 1])
         return Transitions(
             obs=_gather([each.obs for each in self._window], leaving),
@@ -110,6 +130,17 @@ class NStep(StepProcessor):
             discount=discount.astype(np.float32),
             next_obs=map_array(lambda array: array[env], step.next_obs),
         )
+
+
+def _those(step: Step, discount: NDArray[np.float32], moved: NDArray[np.bool_]) -> Transitions:
+    """One-step rows of the environments that moved."""
+    return Transitions(
+        obs=map_array(lambda array: array[moved], step.obs),
+        action=step.action[moved],
+        reward=step.reward[moved],
+        discount=discount[moved],
+        next_obs=map_array(lambda array: array[moved], step.next_obs),
+    )
 
 
 def _gather(observations: list[Array], leaving: NDArray[np.bool_]) -> Array:

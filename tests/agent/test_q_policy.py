@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from border_cli.agent.config import DqnConfig
 from border_cli.agent.dqn import Dqn
@@ -16,6 +17,7 @@ from border_cli.agent.q_policy import QPolicy
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
+from border_cli.nn.q_network import QNetwork
 
 ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
 OBS = np.ones((4_000, 1), np.float32)  # shares are then within 0.04
@@ -107,6 +109,26 @@ def test_it_keeps_what_it_loaded_whatever_becomes_of_agent_and_snapshot(spec, ma
     np.testing.assert_array_equal(acting.act(obs, explore=False), before)
     acting.load_snapshot(agent.snapshot())
     assert (acting.act(obs, explore=False) != before).any()
+
+
+def test_the_same_weights_take_the_same_actions_in_numpy_and_in_torch(spec):
+    """To float tolerance: where two values are as good as equal, either action is right."""
+    obs = np.random.default_rng(2).standard_normal((500, 3)).astype(np.float32)
+    for seed in range(5):
+        agent = Dqn(DqnConfig(hidden=[64, 32]), spec=spec, device="cpu", seed=seed)
+        acting = agent.policy_factory(np.random.default_rng(0))
+        acting.load_snapshot(agent.snapshot())
+        action = acting.act(obs, explore=False)
+        network = QNetwork(spec.observation, [64, 32], spec.action.n, seed=0)
+        network.load_state_dict(
+            {name: torch.tensor(each) for name, each in agent.snapshot().arrays.items()}
+        )
+        q = network(torch.from_numpy(obs)).detach().numpy()  # [500, num_actions]
+        taken = q[np.arange(500), action]
+        np.testing.assert_allclose(taken, q.max(axis=1), rtol=0, atol=1e-5)
+        assert (action == q.argmax(axis=1)).mean() > 0.99
+        alone = [int(acting.act(obs[i : i + 1], explore=False)[0]) for i in range(500)]
+        np.testing.assert_allclose(q[np.arange(500), alone], q.max(axis=1), rtol=0, atol=1e-5)
 
 
 def test_actions_handed_out_are_not_written_again():

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from border_cli.env.config import GymConfig
-from border_cli.env.gym import GymEnv, GymEnvFactory
+from border_cli.env.gym import GymEnvFactory
+from border_cli.env.sync import GymEnv
 
 COUNTING = "border/Counting-v1"
 

@@ -12,8 +12,9 @@ from gymnasium import spaces
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace
 from border_cli.env.config import GymConfig
-from border_cli.env.gym import GymEnv, GymEnvFactory
+from border_cli.env.gym import GymEnvFactory
 from border_cli.env.spaces import action_space, observation_space
+from border_cli.env.sync import GymEnv
 
 FLAG = spaces.Discrete(2)
 

@@ -19,6 +19,13 @@ def test_real_numbers_are_flattened_row_by_row():
     assert rows.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
 
+def test_flat_real_numbers_are_rows_already_and_wider_integers_become_real():
+    obs = np.array([[1, 2]], np.float32)
+    assert encode(box((2,), "float32"), obs) is obs
+    rows = encode(box((2,), "int64"), np.array([[1, -2]]))
+    assert (rows.dtype, rows.tolist()) == (np.float32, [[1, -2]])
+
+
 def test_pixels_are_scaled_to_one_and_other_integers_are_not():
     obs = np.array([[0, 51, 255]], np.uint8)
     np.testing.assert_allclose(encode(box((3,), "uint8"), obs), [[0, 0.2, 1]], rtol=1e-6)

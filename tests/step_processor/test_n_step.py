@@ -216,6 +216,22 @@ def test_rows_agree_with_brute_force_over_random_episodes(n, num_envs, gamma, na
         assert rows.action.shape == (len(expected), 2)
 
 
+@pytest.mark.parametrize("n", [2, 3, 200])
+def test_a_long_episode_gives_the_same_sums_to_its_end(n):
+    """Longer than the store of rewards, which moves what it still needs when it is full."""
+    reward = np.random.default_rng(n).normal(size=700)
+    n_step = processor(n, gamma=0.9)
+    for t in range(700):
+        rows = n_step.process(one(t, reward=reward[t]))
+        assert len(rows) == (t >= n - 1)
+        if len(rows):
+            wanted = sum(0.9**k * reward[t - n + 1 + k] for k in range(n))
+            assert rows.reward[0] == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+    rest = n_step.process(one(700, reward=1.0, terminated=True))
+    assert rest.reward[-1] == 1.0
+    assert rest.reward[-2] == pytest.approx(reward[699] + 0.9, rel=1e-5)
+
+
 @pytest.mark.parametrize("n", [1, 3])
 def test_rows_that_were_given_out_are_never_written_again(n):
     steps = random_steps(np.random.default_rng(3), 3, named=False)

@@ -1,0 +1,89 @@
+"""What Gymnasium has registered under an id."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs import registration
+
+from border_cli.core.errors import ConfigError, did_you_mean
+from border_cli.env.missing import PACKAGES
+
+_NOT_OF_USERS = ("self", "args", "kwargs", "render_mode", "num_envs")  # parameters
+
+
+def registered(env_id: str | None) -> registration.EnvSpec:
+    """What Gymnasium knows of the id. Unlike its own look-up, no warning that v2 exists as well."""
+    if env_id is None:
+        raise ConfigError("env.id must be set: a Gymnasium id such as CartPole-v1, or module:Id-v0")
+    module, _, name = env_id.rpartition(":")
+    if module:
+        _import_named(module, env_id)
+    if name in registration.registry:
+        return registration.registry[name]
+    newest = _newest_version(name)
+    if newest is not None:
+        return newest
+    hint = did_you_mean(name, registration.registry)
+    raise ConfigError(
+        f"env.id={env_id} is not registered with Gymnasium{hint} (an environment of another "
+        f"package: imports=[its_module], or env.id=its_module:{name})"
+    )
+
+
+def creator(entry_point: Any) -> Any:
+    """The class or function behind an entry point; its module is imported here."""
+    if isinstance(entry_point, str):
+        return registration.load_env_creator(entry_point)
+    return entry_point
+
+
+def parameters_of(function: Any) -> Mapping[str, inspect.Parameter] | None:
+    """Its parameters by name; None where they cannot be told, as of what is written in C."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+
+
+def refused_kwargs(
+    kwargs: dict[str, Any], env_id: str, function: Any, error: TypeError
+) -> ConfigError:
+    """The error for `env.kwargs` that `function`, a constructor, did not take."""
+    parameters, known = parameters_of(function), ""
+    if parameters is not None:
+        names = ", ".join(name for name in parameters if name not in _NOT_OF_USERS)
+        known = f" (it takes: {names or 'nothing'})"
+    return ConfigError(
+        f"env.kwargs {kwargs} was refused by {env_id}: {error.__cause__ or error}{known}"
+    )
+
+
+def _import_named(module: str, env_id: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        itself = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        if not itself or error.name in PACKAGES:
+            raise  # it is there and lacks a package, or is one that we know
+        raise ConfigError(
+            f"env.id={env_id}: there is no module {error.name!r} to import; the part before "
+            "the colon must be on the Python path"
+        ) from error
+
+
+def _newest_version(name: str) -> registration.EnvSpec | None:
+    try:
+        namespace, plain, version = registration.parse_env_id(name)
+    except gym.error.Error:
+        return None  # not even the form of an id: the caller refuses it
+    if version is not None:
+        return None
+    newest = registration.find_highest_version(namespace, plain)
+    if newest is None:
+        return None
+    return registration.registry[registration.get_env_id(namespace, plain, newest)]

@@ -1,0 +1,192 @@
+"""N environments that step as one: an environment's own vector implementation.
+
+Its autoreset mode is read from it (`construct_vector.py`), and whatever that is, a step shows the
+true last observation of an episode and what to act on next.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.interfaces import Env
+from border_cli.core.seeding import derived_seed
+from border_cli.core.types import Array, Episode, Step, leaves, map_array
+from border_cli.env.batches import action_batch, observation_batch
+from border_cli.env.construct_vector import Autoreset, Vector
+from border_cli.env.missing import missing_packages
+from border_cli.env.spaces import check_shape, observation_writer
+
+log = logging.getLogger(__name__)
+
+
+class GymVectorEnv(Env):
+    """A vector environment for training; owns it until `close`. One thread calls it.
+
+    Episodes have no seeds of their own here: one seed begins the N first ones, and those that
+    follow go on with the random numbers of the implementation.
+    """
+
+    def __init__(
+        self,
+        env: Vector,
+        *,
+        env_id: str,
+        autoreset: Autoreset,
+        max_episode_steps: int | None,
+        first: int = 0,
+    ) -> None:
+        self.num_envs = env.num_envs
+        self._env: Vector | None = env
+        self._id = env_id
+        self._autoreset = autoreset
+        self._limit = max_episode_steps
+        self._first = first
+        observation = env.single_observation_space
+        self._space = batch_space(observation, env.num_envs)
+        self._read = observation_batch(observation)
+        self._write = observation_writer(observation)
+        self._actions = action_batch(env.single_action_space)
+
+    def reset(self, seed: int) -> Array:
+        """Starts N episodes, whatever ran before. [N, …]"""
+        assert self._env is not None, "it is closed"
+        # Below 2**31 by far: implementations count on from it and keep it in 32 bits with a sign.
+        begin = derived_seed(seed, self._first) >> 2
+        try:
+            with missing_packages(f"env.id={self._id}"):
+                observation, _ = self._env.reset(seed=begin)
+            check_shape(self._space, observation, self._id)
+            self._obs = self._read(observation)  # [N, …]
+        except BaseException:
+            self._abandon()
+            raise
+        self._moved: NDArray[np.bool_] | None = None  # [N]  in the coming step; None: all
+        self._score = np.zeros(self.num_envs)  # [N] float64
+        self._length = np.zeros(self.num_envs, np.int64)  # [N]
+        return self._obs
+
+    def step(self, action: NDArray[Any]) -> Step:
+        """Acts once in each environment that moves; every array of the step is new."""
+        assert self._env is not None, "it is closed"
+        obs, moved = self._obs, self._moved
+        observation, pay, has_terminated, was_cut, told = self._env.step(self._actions(action))
+        next_obs = self._read(observation)  # [N, …]
+        reward = np.array(pay, np.float32)  # [N]
+        terminated = np.array(has_terminated, np.bool_)  # [N]
+        truncated = np.array(was_cut, np.bool_)  # [N]
+        self._score += pay
+        self._length += 1
+        if moved is not None:
+            self._hold_still(~moved, reward, terminated, truncated)
+        self._keep_limit(terminated, truncated)
+
+        ended = terminated | truncated  # [N]
+        act_obs = next_obs
+        episodes: tuple[Episode, ...] = ()
+        self._moved = None
+        if np.count_nonzero(ended):
+            episodes = self._finish(ended)
+            next_obs, act_obs = self._around_end(ended, next_obs, told)
+        self._obs = act_obs
+        return Step(
+            obs=obs,
+            action=action,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            next_obs=next_obs,
+            act_obs=act_obs,
+            episodes=episodes,
+            moved=moved,
+        )
+
+    def _hold_still(
+        self,
+        still: NDArray[np.bool_],
+        reward: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> None:
+        """Those that only began their next episode earned nothing and ended nothing."""
+        reward[still] = 0
+        terminated[still] = truncated[still] = False
+        self._score[still] = self._length[still] = 0
+
+    def _keep_limit(self, terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]) -> None:
+        """Marks what reached the time limit as truncated, or refuses what should have been."""
+        if self._limit is None:
+            return
+        reached = self._length >= self._limit  # [N]
+        if not np.count_nonzero(reached):
+            return
+        if (
+            self._autoreset is not Autoreset.disabled
+            and not (terminated | truncated)[reached].all()
+        ):
+            raise ConfigError(
+                f"env.id={self._id}: its vector implementation goes on past "
+                f"max_episode_steps={self._limit}; env.vectorization=sync steps single environments"
+            )
+        truncated |= reached
+
+    def _finish(self, ended: NDArray[np.bool_]) -> tuple[Episode, ...]:
+        """The episodes that ended; the counts of the next ones begin at 0."""
+        finished = np.flatnonzero(ended)
+        scores, lengths = self._score[finished].tolist(), self._length[finished].tolist()
+        self._score[finished] = self._length[finished] = 0
+        return tuple(map(Episode, scores, lengths))
+
+    def _around_end(
+        self, ended: NDArray[np.bool_], given: Array, told: dict[str, Any]
+    ) -> tuple[Array, Array]:
+        """The true successors, and what to act on next, where some episodes have `ended`."""
+        match self._autoreset:
+            case Autoreset.next_step:
+                self._moved = ~ended  # they ignore one action while they begin anew
+                return given, given
+            case Autoreset.same_step:
+                return self._with_final(ended, given, told.get("final_obs")), given
+            case Autoreset.disabled:
+                return given, self._begin(ended, given)
+
+    def _with_final(self, ended: NDArray[np.bool_], given: Array, final: Any) -> Array:
+        next_obs = map_array(np.copy, given)
+        for i in np.flatnonzero(ended).tolist():
+            if isinstance(final, dict):
+                last: Any = {key: values[i] for key, values in final.items()}
+            else:
+                last = None if final is None else final[i]
+            if last is None:
+                raise ConfigError(
+                    f"env.id={self._id}: its vector implementation resets in the same step and "
+                    "gives no final_obs; env.vectorization=sync steps single environments"
+                )
+            self._write(next_obs, i, last)
+        return next_obs
+
+    def _begin(self, ended: NDArray[np.bool_], given: Array) -> Array:
+        assert self._env is not None
+        observation, _ = self._env.reset(options={"reset_mask": ended.copy()})
+        act_obs = map_array(np.copy, given)
+        for rows, first in zip(leaves(act_obs), leaves(self._read(observation)), strict=True):
+            rows[ended] = first[ended]
+        return act_obs
+
+    def close(self) -> None:
+        """Frees the environments; may be called twice."""
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+    def _abandon(self) -> None:
+        """Closes after a failure, which stays the one that is raised."""
+        try:
+            self.close()
+        except Exception:
+            log.warning("env.id=%s could not be closed either", self._id, exc_info=True)

@@ -1,0 +1,111 @@
+"""When an environment's own vector implementation is used, and when single environments are."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from typing import Any
+
+import gymnasium
+import pytest
+import vectors
+
+from border_cli.core.errors import ConfigError, MissingPackage
+from border_cli.env.config import GymConfig
+from border_cli.env.gym import GymEnvFactory
+from border_cli.env.sync import GymEnv
+from border_cli.env.vector import GymVectorEnv
+
+DEFAULTS = {"id": "border/Endless-v1", "num_envs": 2}
+
+
+def kind(training: bool = True, **settings: Any) -> type:
+    return type(GymEnvFactory(GymConfig(**(DEFAULTS | settings))).make(training=training))
+
+
+def reason(caplog: Any, **settings: Any) -> str:
+    """Why single environments are stepped."""
+    with caplog.at_level("DEBUG", logger="border_cli.env"):
+        assert kind(**settings) is GymEnv
+    return str(caplog.messages[-1])
+
+
+def test_several_that_train_use_it_and_no_others():
+    assert kind() is GymVectorEnv
+    assert kind(num_envs=1) is GymEnv
+    assert kind(training=False) is GymEnv
+    assert kind(vectorization="sync") is GymEnv
+    assert kind(id="CartPole-v1") is GymVectorEnv
+    assert kind(id="Acrobot-v1") is GymEnv
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"id": "border/Silent-v1"}, r"autoreset mode is None"),
+        ({"id": "border/Odd-v1"}, r"autoreset mode is 'Sometimes'"),
+        ({"id": "border/Wider-v1"}, r"observes Box\(0\.0, 1\.0"),
+        ({"id": "border/Richer-v1"}, r"takes actions of Discrete\(3\)"),
+        ({"id": "border/Unlimited-v1", "max_episode_steps": 5}, "takes no max_episode_steps"),
+        ({"id": "border/Bounded-v1"}, "cuts episodes, and a single environment does not"),
+        ({"id": "border/Unlimited-v1", "kwargs": {"only_single": 1}}, "not take only_single of"),
+        ({"wrappers": ["FlattenObservation"]}, "wrappers are for single environments"),
+        ({"id": "Acrobot-v1"}, "it has none"),
+    ],
+)
+def test_one_that_would_give_something_else_is_left_alone(caplog, settings, why):
+    assert re.search(why, reason(caplog, **settings))
+
+
+def test_one_that_is_left_alone_is_closed_and_not_asked_again(monkeypatch):
+    made: list[Any] = []
+
+    class Recorded(vectors.Silent):
+        def __init__(self, num_envs: int) -> None:
+            super().__init__(num_envs)
+            made.append(self)
+
+    monkeypatch.setattr(registered("border/Silent-v1"), "vector_entry_point", Recorded)
+    factory = GymEnvFactory(GymConfig(id="border/Silent-v1", num_envs=2))
+    for _ in range(2):
+        assert isinstance(factory.make(training=True), GymEnv)
+    assert [each.closings for each in made] == [1]
+    assert isinstance(pickle.loads(pickle.dumps(factory)).make(training=True), GymEnv)
+    assert len(made) == 1
+
+
+def registered(env_id: str) -> Any:
+    return gymnasium.registry[env_id]
+
+
+def test_it_takes_the_arguments_of_the_settings_and_cannot_change_them():
+    config = GymConfig(id="border/Climb-v1", num_envs=2, kwargs={"mode": "SameStep"})
+    env = GymEnvFactory(config).make(training=True)
+    assert isinstance(env, GymVectorEnv)
+    assert env._env.metadata["autoreset_mode"].value == "SameStep"
+    assert config.kwargs == {"mode": "SameStep"}
+
+
+def test_arguments_that_it_refuses_are_refused():
+    with pytest.raises(
+        ConfigError,
+        match=r"^env\.kwargs \{'length': 3\} was refused by border/Refusing-v1: length must be "
+        r"even \(it takes: length\)$",
+    ):
+        kind(id="border/Refusing-v1", kwargs={"length": 3})
+    with pytest.raises(TypeError, match="length must be even"):
+        kind(id="border/Refusing-v1")
+
+
+def test_arguments_that_nobody_takes_are_refused_as_for_single_environments():
+    with pytest.raises(ConfigError, match=r"^env\.kwargs \{'lenght': 3\} was refused by"):
+        kind(kwargs={"lenght": 3})
+
+
+def test_a_package_that_it_lacks_is_named():
+    with pytest.raises(MissingPackage, match=r"pip install no_such_package_of_ours$"):
+        kind(id="border/Lacking-v1")
+
+
+def test_settings_name_what_they_allow():
+    assert GymConfig(vectorization="sync").vectorization == "sync"

@@ -1,0 +1,286 @@
+"""Vector environments in every autoreset mode, against single environments stepped in a loop."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from vectors import LANES
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.interfaces import Env
+from border_cli.core.types import Array, Episode, Step, Transitions
+from border_cli.env.config import GymConfig
+from border_cli.env.gym import GymEnvFactory
+from border_cli.env.sync import GymEnv
+from border_cli.env.vector import GymVectorEnv
+from border_cli.step_processor.config import NStepConfig
+from border_cli.step_processor.n_step import NStep
+
+MODES = ["NextStep", "SameStep", "Disabled"]
+STEPS = 150
+
+
+def make(env_id: str, *, limit: int | None = None, num_envs: int = LANES, **settings: Any) -> Env:
+    config = GymConfig(
+        id=f"border/{env_id}-v1", num_envs=num_envs, max_episode_steps=limit, **settings
+    )
+    return GymEnvFactory(config).make(training=True)
+
+
+def vector(env_id: str = "Endless", **settings: Any) -> GymVectorEnv:
+    env = make(env_id, **settings)
+    assert isinstance(env, GymVectorEnv)
+    return env
+
+
+def leaf(obs: Array) -> Any:
+    """[N, 2]: episodes and rung."""
+    if not isinstance(obs, dict):
+        return obs
+    assert [(key, each.dtype.name) for key, each in obs.items()] == [
+        ("z", "uint8"), ("a", "int64"), ("m", "int64"), ("f", "float32"),
+    ]  # fmt: skip
+    assert all(each.flags.c_contiguous for each in obs.values())
+    numbers = np.stack([obs["a"], obs["m"][:, 0]], axis=1)
+    np.testing.assert_array_equal(obs["z"], np.broadcast_to(numbers[:, 1, None, None], (4, 2, 2)))
+    np.testing.assert_array_equal(obs["f"], (numbers / 3).astype(np.float32))
+    assert not obs["m"][:, 1].any()
+    return numbers
+
+
+def climb(env: Env, steps: int) -> list[Step]:
+    """Each environment acts by what it sees, so that its rows do not depend on the others."""
+    obs = env.reset(0)
+    taken = []
+    for _ in range(steps):
+        numbers = np.asarray(leaf(obs), np.int64)
+        speed = (numbers[:, 0] * (np.arange(LANES) + 1) + numbers[:, 1]) % 3 // 2
+        taken.append(env.step(np.stack([np.arange(LANES), speed], axis=1)))
+        obs = taken[-1].act_obs
+    return taken
+
+
+def lanes(parts: list[Transitions]) -> list[list[tuple[Any, ...]]]:
+    """The rows of each environment in order; an action names its environment."""
+    found: list[list[tuple[Any, ...]]] = [[] for _ in range(LANES)]
+    for rows in parts:
+        if not len(rows):
+            continue
+        obs, next_obs = rows.obs, rows.next_obs
+        if isinstance(obs, dict):
+            obs = np.stack([obs["a"], obs["m"][:, 0]], axis=1)
+        if isinstance(next_obs, dict):
+            next_obs = np.stack([next_obs["a"], next_obs["m"][:, 0]], axis=1)
+        for row in zip(obs, rows.action, rows.reward, rows.discount, next_obs, strict=True):
+            found[int(row[1][0])].append(tuple(np.asarray(each).tolist() for each in row))
+    return found
+
+
+def episodes_of(steps: list[Step]) -> list[list[Episode]]:
+    """Of each environment, in order."""
+    found: list[list[Episode]] = [[] for _ in range(LANES)]
+    for step in steps:
+        ended = np.flatnonzero(step.terminated | step.truncated).tolist()
+        for i, episode in zip(ended, step.episodes, strict=True):
+            found[i].append(episode)
+    return found
+
+
+def processed(steps: list[Step], n_steps: int) -> list[Transitions]:
+    n_step = NStep(NStepConfig(n_steps=n_steps), gamma=0.5, num_envs=LANES)
+    return [n_step.process(step) for step in steps]
+
+
+@pytest.mark.parametrize("limit", [None, 4, 1])
+@pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_gives_the_rows_of_single_environments(mode, named, limit):
+    kwargs = {"mode": mode, "named": named}
+    env = make("Climb", kwargs=kwargs, limit=limit)
+    alone = make("Climb", kwargs=kwargs, limit=limit, vectorization="sync")
+    assert (type(env), type(alone)) == (GymVectorEnv, GymEnv)
+    steps, expected = climb(env, STEPS), climb(alone, STEPS)
+
+    for n_steps in (1, 3):
+        theirs = lanes(processed(expected, n_steps))
+        for mine, its in zip(lanes(processed(steps, n_steps)), theirs, strict=True):
+            shared = min(len(mine), len(its))
+            assert shared > STEPS // 2 - 3
+            assert mine[:shared] == its[:shared]
+    for ended, told in zip(episodes_of(steps), episodes_of(expected), strict=True):
+        assert len(ended) > 10
+        assert ended == told[: len(ended)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_acted_on_is_what_the_step_before_left(mode):
+    steps = climb(make("Climb", kwargs={"mode": mode}), STEPS)
+    for before, after in pairwise(steps):
+        assert after.obs is before.act_obs
+
+
+@pytest.mark.parametrize(("mode", "unmoved"), [("NextStep", True), ("SameStep", False)])
+def test_only_a_reset_of_its_own_step_moves_nothing(mode, unmoved):
+    steps = climb(make("Climb", kwargs={"mode": mode}), STEPS)
+    for before, after in pairwise(steps):
+        ended = before.terminated | before.truncated
+        if ended.any() and unmoved:
+            assert after.moved is not None
+            np.testing.assert_array_equal(after.moved, ~ended)
+            assert not after.reward[ended].any()
+            assert after.env_steps == LANES - ended.sum()
+            assert (leaf(after.next_obs)[ended, 1] == 0).all()  # the foot of the next climb
+        else:
+            assert after.moved is None
+            assert after.env_steps == LANES
+
+
+def test_what_is_told_of_a_step_that_only_resets_means_nothing():
+    env = vector("Tipping", num_envs=3)
+    env.reset(0)
+    first, second, third = [env.step(np.zeros(3, np.int64)) for _ in range(3)]
+    assert first.terminated.tolist() == [False, False, True]  # from 0, 1, 2 to 1, 2, 3
+    assert second.next_obs.tolist() == [[2], [3], [0]]
+    assert second.terminated.tolist() == [False, True, False]
+    assert second.truncated.tolist() == [False, False, False]
+    assert (second.reward.tolist(), second.episodes) == ([1, 1, 0], (Episode(2.0, 2),))
+    assert third.moved is not None
+    assert third.moved.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_array_of_a_step_is_written_again(mode):
+    env = make("Climb", kwargs={"mode": mode})
+    steps = climb(env, 40)
+    fresh = climb(make("Climb", kwargs={"mode": mode}), 40)
+    for name in ("obs", "action", "reward", "terminated", "truncated", "next_obs", "act_obs"):
+        for step, again in zip(steps, fresh, strict=True):
+            np.testing.assert_array_equal(getattr(step, name), getattr(again, name))
+        arrays = [getattr(step, name) for step in steps]
+        assert not any(np.shares_memory(a, b) for a, b in pairwise(arrays))
+
+
+def test_the_limit_of_the_registration_holds_where_the_settings_name_none():
+    steps = climb(make("ClimbLimited", kwargs={"mode": "NextStep"}), 40)
+    lengths = {episode.length for step in steps for episode in step.episodes}
+    assert lengths == {2}
+
+
+def test_a_limit_is_kept_for_an_implementation_that_others_reset():
+    env = vector("Masked", limit=2, kwargs={"length": 99}, num_envs=3)
+    env.reset(0)
+    idle = np.zeros(3, np.int64)
+    assert env.step(idle).episodes == ()
+    step = env.step(idle)
+    assert step.truncated.tolist() == [True] * 3
+    assert step.next_obs.tolist() == [[2], [3], [4]]  # they begin at 0, 1 and 2
+    assert step.act_obs.tolist() == [[0], [0], [0]]
+    assert step.episodes == (Episode(2.0, 2),) * 3
+
+
+def test_a_limit_that_the_implementation_does_not_keep_is_an_error():
+    env = vector("Bounded", limit=2, kwargs={"length": 99}, num_envs=3)
+    env.reset(0)
+    env.step(np.zeros(3, np.int64))
+    with pytest.raises(ConfigError, match=r"goes on past max_episode_steps=2; env\.vecto"):
+        env.step(np.zeros(3, np.int64))
+
+
+def test_the_last_observations_may_come_as_one_batch():
+    env = vector("Endless", num_envs=3)
+    env.reset(0)
+    step = env.step(np.zeros(3, np.int64))  # from 0, 1, 2 to 1, 2, 3
+    assert step.next_obs.tolist() == [[1], [2], [3]]
+    assert step.act_obs.tolist() == [[1], [2], [0]]
+    assert (step.next_obs.dtype, step.terminated.tolist()) == (np.float32, [False, False, True])
+
+
+@pytest.mark.parametrize("shown", ["nothing", "empty"])
+def test_an_implementation_that_hides_the_last_observation_is_an_error(shown):
+    env = vector("Endless", num_envs=3, kwargs={"shown": shown})
+    env.reset(0)
+    with pytest.raises(ConfigError, match=r"^env\.id=border/Endless-v1: .* gives no final_obs;"):
+        env.step(np.zeros(3, np.int64))
+
+
+def test_the_seed_of_the_first_episodes_follows_from_the_seed_and_the_first_environment():
+    config = GymConfig(id="border/Endless-v1", num_envs=2)
+    for first in (0, 5):
+        env = GymEnvFactory(config).make(training=True, first=first)
+        assert isinstance(env, GymVectorEnv)
+        env.reset(7)
+        child = np.random.SeedSequence(7, spawn_key=(first,))
+        assert env._env.seeds == [int(child.generate_state(1)[0]) >> 2]
+
+
+def test_one_seed_gives_one_run():
+    def observed(seed: int) -> Any:
+        env = vector_of_cartpole()
+        env.reset(seed)
+        return [env.step(np.arange(3) % 2).next_obs.tolist() for _ in range(60)]
+
+    assert observed(1) == observed(1)
+    assert observed(1) != observed(2)
+
+
+def vector_of_cartpole() -> GymVectorEnv:
+    config = GymConfig(id="CartPole-v1", num_envs=3, max_episode_steps=30)
+    env = GymEnvFactory(config).make(training=True)
+    assert isinstance(env, GymVectorEnv)
+    return env
+
+
+def test_cartpole_agrees_with_the_single_environment_from_the_same_states():
+    env, rng = vector_of_cartpole(), np.random.default_rng(0)
+    obs: Any = env.reset(3)
+    alone = [gymnasium.make("CartPole-v1").unwrapped for _ in range(3)]
+    for single in alone:
+        single.reset()
+    ends = {"terminated": 0, "truncated": 0}
+    lengths = [0] * 3
+    begin = [True] * 3
+    for _ in range(400):
+        state = env._env.state.copy()  # [4, N] float64, what the coming step starts from
+        step = env.step(rng.integers(0, 2, 3) if rng.random() < 0.3 else np.int64(obs[:, 2] > 0))
+        for i, single in enumerate(alone):
+            if step.moved is not None and not step.moved[i]:
+                continue
+            if begin[i]:
+                single.state, single.steps_beyond_terminated = state[:, i].copy(), None
+                assert (np.abs(state[:, i]) <= 0.05).all()
+            lengths[i] += 1
+            last, reward, terminated, _, _ = single.step(int(step.action[i]))
+            np.testing.assert_allclose(step.next_obs[i], last, rtol=1e-5, atol=1e-6)
+            truncated = lengths[i] == 30
+            got = (step.reward[i], step.terminated[i], step.truncated[i])
+            assert got == (reward, terminated, truncated)
+            begin[i] = terminated or truncated
+            ends["terminated"] += terminated
+            ends["truncated"] += truncated
+            lengths[i] = 0 if begin[i] else lengths[i]
+        obs = step.act_obs
+    assert min(ends.values()) > 5
+
+
+def test_a_vector_environment_can_be_closed_twice_and_its_steps_pickled():
+    env = vector("Endless", num_envs=3)
+    env.reset(0)
+    step = env.step(np.zeros(3, np.int64))
+    assert pickle.loads(pickle.dumps(step)).episodes == step.episodes
+    inner = env._env
+    env.close()
+    env.close()
+    assert inner.closings == 1
+
+
+def test_a_failure_to_close_never_hides_a_failed_reset(caplog):
+    env = vector("Failing", num_envs=3)
+    with pytest.raises(OSError, match="cannot begin"):
+        env.reset(0)
+    assert "could not be closed either" in caplog.text
+    env.close()
