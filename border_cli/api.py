@@ -111,7 +111,7 @@ def load_agent(run_dir: Path, checkpoint: str) -> tuple[RunConfig, Agent]:
     config = read_config(run_dir)
     folder = find_checkpoint(run_dir, checkpoint)
     verify(folder)
-    agent = build_agent(config, env_factory(config).spec)
+    agent = build_agent(config, env_factory(config).spec, learns=False)
     agent.load_state_dict(load_state(folder / "agent.pt"))
     return config, agent
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.agent.config import LearnerConfig
 from border_cli.core import threads
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
@@ -73,10 +74,13 @@ def evaluation_env_config(config: RunConfig) -> EnvConfig:
     return replace(config.env, **changes)
 
 
-def build_agent(config: RunConfig, spec: EnvSpec) -> Agent:
-    """The agent with its first weights."""
+def build_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Agent:
+    """The agent with its first weights; one that only acts needs no compiler."""
+    settings = config.agent
+    if isinstance(settings, LearnerConfig) and not learns:
+        settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
-        config.agent,
+        settings,
         spec=spec,
         device=config.device.value,
         seed=derived_seed(config.seed, Branch.LEARNER),
@@ -174,7 +178,7 @@ def thread_budget(config: RunConfig) -> str:
     """Who computes with how many threads, as it is in effect now."""
     actors = actor_manager_config(config)
     return threads.thread_budget(
-        torch=getattr(config.agent, "num_threads", 1),
+        torch=config.agent.num_threads if isinstance(config.agent, LearnerConfig) else 1,
         blas=threads.blas_threads(),
         actors=actors.num_actors,
         actor_manager=ACTOR_MANAGERS.entry_of(actors).name,

@@ -163,8 +163,9 @@ def _train(
         on_hung_learner=on_hung_learner,
     )
     try:
+        # The learner's thread is made ready first, which takes a minute where that compiles.
         # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
-        with watchdog, cleanup.pop_all(), assembly.actors:
+        with assembly.agent.learner_thread(), watchdog, cleanup.pop_all(), assembly.actors:
             assembly.judge.open()
             return assembly.trainer.train()
     except KeyboardInterrupt:

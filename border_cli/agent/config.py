@@ -24,8 +24,34 @@ class Loss(StrEnum):
     mse = "mse"
 
 
+class MatmulPrecision(StrEnum):
+    """How exact the products of float32 matrices are."""
+
+    highest = "highest"
+    high = "high"
+    medium = "medium"
+
+
 @dataclass(kw_only=True)
-class DqnConfig(AgentConfig):
+class LearnerConfig(AgentConfig):
+    """How an agent that learns with torch computes its updates; acting is not touched."""
+
+    num_threads: int = setting(
+        1, "torch's threads for updates; more pay off in large networks and batches", low=1
+    )
+    matmul_precision: MatmulPrecision = setting(
+        MatmulPrecision.highest,
+        "of float32 products: highest; high may use TF32, medium bfloat16, where the processor or "
+        "GPU has it",
+    )
+    compile: bool = setting(
+        False,
+        "torch.compile of the update, with CUDA graphs on a GPU; the start takes seconds longer",
+    )
+
+
+@dataclass(kw_only=True)
+class DqnConfig(LearnerConfig):
     """Deep Q-network; conf/tuned/dqn_<env>.yaml holds what an env needs."""
 
     hidden: list[int] = setting([256, 256], "units of each hidden layer of the Q-network", low=1)

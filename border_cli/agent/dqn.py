@@ -9,56 +9,27 @@ Deviations: Adam instead of RMSProp, and a soft update of the target network whe
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
-from torch import Tensor
 
 from border_cli.agent.action_space import num_discrete_actions
-from border_cli.agent.config import DqnConfig, Loss
+from border_cli.agent.config import DqnConfig
+from border_cli.agent.q_learning import Descent, descent
 from border_cli.agent.q_policy import QPolicy
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent, PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Update
 from border_cli.nn.adam import Adam
+from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
 from border_cli.nn.q_network import QNetwork
 from border_cli.nn.saving import copied_arrays, copied_state
-from border_cli.nn.tensor_batch import TensorBatch, to_tensors
-
-
-def td_error(
-    q: QNetwork, q_target: QNetwork, batch: TensorBatch, *, double: bool
-) -> tuple[Tensor, Tensor]:
-    """y - Q(s, a), and Q(s, a), for every row. [B], [B], with gradient through Q(s, a) only.
-
-    y = r + d max_a' Q_target(s', a'), where d is already 0 at the end of an episode;
-    double: y = r + d Q_target(s', argmax_a' Q(s', a')).
-    """
-    q_sa = q(batch.obs).gather(1, batch.action[:, None]).squeeze(1)  # [B]
-    with torch.no_grad():
-        q_next = q_target(batch.next_obs)  # [B, num_actions]
-        chooser = q(batch.next_obs) if double else q_next
-        best = chooser.argmax(dim=1, keepdim=True)  # [B, 1]
-        y = batch.reward + batch.discount * q_next.gather(1, best).squeeze(1)  # [B]
-    return y - q_sa, q_sa
-
-
-def weighted_loss(error: Tensor, weight: Tensor, kind: Loss) -> Tensor:
-    """Mean of weight * loss(error). []
-
-    The weight stands outside the loss, so that it is not squared with the error.
-    """
-    if kind == Loss.huber:
-        loss = F.huber_loss(error, torch.zeros_like(error), reduction="none", delta=1.0)
-    else:
-        loss = error.square()
-    return (weight * loss).mean()
+from border_cli.nn.tensor_batch import TensorBatches, empty_batch
 
 
 class Dqn(Agent):
@@ -66,15 +37,19 @@ class Dqn(Agent):
 
     def __init__(self, config: DqnConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         self.config = config
-        self._observation = spec.observation
+        self._spec = spec
         self._num_actions = num_discrete_actions(spec, "dqn")
         self._device = resolve_device(device)
+        self._descent = Compiled(descent, self._device) if config.compile else descent
+        self._batches = TensorBatches(self._device, apart=config.compile)
         # Drawn on the CPU, so that a seed means the same weights on every device.
-        network = QNetwork(self._observation, config.hidden, self._num_actions, seed)
+        network = QNetwork(spec.observation, config.hidden, self._num_actions, seed)
         self._q = network.to(self._device)
-        self._q_target = copy.deepcopy(self._q).requires_grad_(False)
-        self._weights = tuple(self._q.parameters())
-        self._target_weights = tuple(self._q_target.parameters())
+        self._q_target = copy.deepcopy(self._q)
+        self._encoder = self._q.encoder  # has no weights: one for both networks
+        self._online, self._target = self._q.mlp.memory(), self._q_target.mlp.memory()
+        self._weights = [each for layer in self._online for each in layer]
+        self._target_weights = [each for layer in self._target for each in layer]
         self._optimizer = Adam(
             self._weights,
             learning_rate=config.learning_rate,
@@ -91,35 +66,51 @@ class Dqn(Agent):
         """Where the updates run: cpu, cuda or cuda:1."""
         return str(self._device)
 
-    def learner_thread(self) -> AbstractContextManager[None]:
-        return learner_thread()
+    @contextmanager
+    def learner_thread(self) -> Iterator[None]:
+        config = self.config
+        with learner_thread(config.num_threads, config.matmul_precision):
+            if config.compile:  # now, not within the first update
+                self._find(empty_batch(self._spec, config.batch_size))
+            yield
 
     @property
     def policy_factory(self) -> PolicyFactory:
         return partial(
             QPolicy,
             self.config,
-            observation=self._observation,
+            observation=self._spec.observation,
             num_actions=self._num_actions,
         )
 
     def update(self, batch: Batch) -> Update:
-        b = to_tensors(batch, self._device)
-        error, q_sa = td_error(self._q, self._q_target, b, double=self.config.double)
-        loss = weighted_loss(error, b.weight, self.config.loss)
-        norm = self._optimizer.step(torch.autograd.grad(loss, self._weights))
-
+        found = self._find(batch)
+        norm = self._optimizer.step(found.gradient)
         self._opt_steps += 1
         if self._opt_steps % self.config.target_interval == 0:
             self._update_target()
 
-        error = error.detach()
-        metrics = {"loss": loss.detach(), "q_mean": q_sa.detach().mean()}
+        metrics = {"loss": found.loss, "q_mean": found.q_mean}
         if norm is not None:
             metrics["grad_norm"] = norm
-        return Update(metrics=metrics, td_error=lambda: error.cpu().numpy())
+        error = found.error  # the gradient need not live as long
+        return Update(metrics=metrics, td_error=lambda: -error.squeeze(1).cpu().numpy())
 
-    @torch.no_grad()
+    def _find(self, batch: Batch) -> Descent:
+        found = self._descent(
+            self._online,
+            self._target,
+            self._encoder,
+            self._batches.of(batch),
+            double=self.config.double,
+            loss=self.config.loss,
+        )
+        if self.config.compile and self._device.type == "cuda":
+            # A CUDA graph writes to the same memory again; all but the gradient is read later.
+            loss, q_mean, error = (each.clone() for each in found[1:])
+            found = Descent(found.gradient, loss, q_mean, error)
+        return found
+
     def _update_target(self) -> None:
         """Q_target := tau Q + (1 - tau) Q_target."""
         if self.config.tau == 1:

@@ -43,8 +43,9 @@ class Adam:
         self._parameters = [each.detach() for each in parameters]  # same memory, no autograd
         self._means = [torch.zeros_like(each) for each in self._parameters]
         self._squares = [torch.zeros_like(each) for each in self._parameters]
-        # One counter per parameter, float32 on its device, as the kernel wants it.
-        self._steps = [torch.zeros((), device=each.device) for each in self._parameters]
+        # The kernel wants a counter per parameter, float32 on its device: the same for all.
+        self._count = torch.zeros((), device=self._parameters[0].device)
+        self._steps = [self._count] * len(self._parameters)
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         """One step along `gradient`, one tensor per parameter, overwritten where it is clipped.
@@ -55,7 +56,7 @@ class Adam:
         if self._max_grad_norm is not None:
             norm = total_norm(gradient)
             divisor = (norm / self._max_grad_norm).clamp(min=1.0)  # of the gradient, in the kernel
-        torch._foreach_add_(self._steps, 1)
+        self._count += 1
         torch._fused_adam_(
             self._parameters,
             gradient,

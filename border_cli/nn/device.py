@@ -37,19 +37,22 @@ def _refuse_missing_gpu(device: torch.device) -> None:
 
 
 @contextmanager
-def learner_thread() -> Iterator[None]:
+def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Iterator[None]:
     """Within the block the calling thread is set up for many small updates; then as before.
 
-    One thread, because a second core speeds up networks of this size by 7 % at most and belongs
-    to the actors. Denormals become 0, because they cost 13 % of a DQN update once Adam's averages
-    decay through them.
+    Denormals become 0, because they cost 13 % of a DQN update once Adam's averages decay through
+    them. Torch's other threads inherit this where they start within the block, and keep it. The
+    precision of products is torch's own for the whole process, one of highest, high and medium.
     """
     threads, flushing = torch.get_num_threads(), _flushes_denormals()
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
+    precision = torch.get_float32_matmul_precision()
+    torch.set_flush_denormal(True)  # before there are other threads
+    torch.set_num_threads(num_threads)
+    torch.set_float32_matmul_precision(matmul_precision)
     try:
         yield
     finally:
+        torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads)
         torch.set_flush_denormal(flushing)
 

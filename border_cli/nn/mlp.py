@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
+
+from border_cli.nn.backprop import Layer
 
 
 class Dense(nn.Module):
@@ -43,3 +45,12 @@ class Mlp(nn.Module):
             rows = torch.relu_(layer(rows))  # in place: the sum before it is not needed again
         result: Tensor = last(rows)
         return result
+
+    def memory(self) -> tuple[Layer, ...]:
+        """The weights where they lie now, shared and without autograd, for `nn.backprop`."""
+        return tuple(Layer(each.weight.detach(), each.bias.detach()) for each in self._dense())
+
+    def _dense(self) -> Iterator[Dense]:
+        for each in self.layers:
+            assert isinstance(each, Dense)  # a ModuleList does not say
+            yield each

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from border_cli.core.types import Array, Batch
+from border_cli.core.spaces import EnvSpec, allocate
+from border_cli.core.types import Array, Batch, map_array
 from border_cli.nn.encoder import TensorObs
 
 
@@ -16,29 +18,92 @@ class TensorBatch(NamedTuple):
     """The fields of `core.types.Batch` that an update computes with."""
 
     obs: TensorObs  # [B, …]
-    action: Tensor  # [B] int64, or [B, A] float32
-    reward: Tensor  # [B]
-    discount: Tensor  # [B]
+    action: Tensor  # [B, 1] int64, or [B, A] float32
+    reward: Tensor  # [B, 1]
+    discount: Tensor  # [B, 1]
     next_obs: TensorObs  # [B, …]
-    weight: Tensor  # [B]
+    weight: Tensor  # [B, 1]
 
 
-def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
-    """The batch on `device`; on the CPU it shares the memory of `batch` and its short life."""
+class TensorBatches:
+    """Batches on a device; the learner's thread owns it. What it gives is valid until the next.
 
-    def move(values: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values).to(device, non_blocking=True)
+    A replay buffer writes all batches of one size to the same arrays, so their tensors are made
+    once. On the CPU they are these arrays, unless they shall be `apart`: contiguous memory of
+    their own, always the same, as a compiled update wants it.
+    """
 
-    def move_obs(obs: Array) -> TensorObs:
+    def __init__(self, device: torch.device, *, apart: bool) -> None:
+        self._device = device
+        self._apart = apart or device.type != "cpu"
+        self._batch: Batch | None = None  # whose arrays the tensors are
+
+    def of(self, batch: Batch) -> TensorBatch:
+        """The batch as tensors."""
+        if batch is not self._batch:
+            self._batch = batch
+            self._shared = _shared(batch)
+            self._own = self._like(self._shared) if self._apart else self._shared
+        if self._apart:
+            torch._foreach_copy_(_leaves(self._own), _leaves(self._shared), non_blocking=True)
+        return self._own
+
+    def _like(self, shared: TensorBatch) -> TensorBatch:
+        def empty(values: Tensor) -> Tensor:
+            return torch.empty(values.shape, dtype=values.dtype, device=self._device)
+
+        def empty_obs(obs: TensorObs) -> TensorObs:
+            if isinstance(obs, dict):
+                return {key: empty(part) for key, part in obs.items()}
+            return empty(obs)
+
+        return TensorBatch(*(empty_obs(each) for each in shared))  # type: ignore[arg-type]
+
+
+def empty_batch(spec: EnvSpec, rows: int) -> Batch:
+    """Zeros in the shapes of every batch of so many rows, to try something out on."""
+    obs = map_array(np.zeros_like, allocate(spec.observation, rows))
+    action = map_array(np.zeros_like, allocate(spec.action, rows))
+    assert not isinstance(action, dict)
+    zeros = np.zeros(rows, np.float32)
+    return Batch(
+        obs=obs,
+        action=action,
+        reward=zeros,
+        discount=zeros,
+        next_obs=obs,
+        weight=zeros,
+        index=np.zeros(rows, np.int64),
+    )
+
+
+def _shared(batch: Batch) -> TensorBatch:
+    """Tensors that are the arrays of the batch."""
+
+    def tensor(values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values)
+
+    def column(values: NDArray[Any]) -> Tensor:
+        """As values of Q-functions come, so that no update needs to change a shape."""
+        return tensor(values[:, None] if values.ndim == 1 else values)
+
+    def tensor_obs(obs: Array) -> TensorObs:
         if isinstance(obs, dict):
-            return {key: move(part) for key, part in obs.items()}
-        return move(obs)
+            return {key: tensor(part) for key, part in obs.items()}
+        return tensor(obs)
 
     return TensorBatch(
-        obs=move_obs(batch.obs),
-        action=move(batch.action),
-        reward=move(batch.reward),
-        discount=move(batch.discount),
-        next_obs=move_obs(batch.next_obs),
-        weight=move(batch.weight),
+        obs=tensor_obs(batch.obs),
+        action=column(batch.action),
+        reward=column(batch.reward),
+        discount=column(batch.discount),
+        next_obs=tensor_obs(batch.next_obs),
+        weight=column(batch.weight),
     )
+
+
+def _leaves(batch: TensorBatch) -> list[Tensor]:
+    leaves: list[Tensor] = []
+    for each in batch:
+        leaves += each.values() if isinstance(each, dict) else [each]
+    return leaves

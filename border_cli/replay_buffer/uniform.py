@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+from numpy.typing import NDArray
 
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Transitions
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
+
+BLOCK = 32  # batches whose chances are drawn at once: one call of the generator for all
 
 
 class UniformReplayBuffer(RingReplayBuffer):
@@ -15,6 +20,8 @@ class UniformReplayBuffer(RingReplayBuffer):
 
     def __init__(self, config: UniformConfig, *, spec: EnvSpec, rng: np.random.Generator) -> None:
         super().__init__(config.capacity, spec=spec, rng=rng)
+        self._chances: Iterator[NDArray[np.float64]] = iter(())  # each [B]
+        self._index = np.empty(0, np.int64)  # [B]
 
     def push(self, transitions: Transitions) -> None:
         self.ring.push(transitions)
@@ -22,4 +29,13 @@ class UniformReplayBuffer(RingReplayBuffer):
     def sample(self, batch_size: int) -> Batch:
         """Draws with replacement; raises `RunFailed` while empty. Weights are 1."""
         self.ring.require_rows(batch_size)
-        return self.ring.gather(self._rng.integers(0, self.ring.size, batch_size))
+        if len(self._index) != batch_size:
+            self._chances, self._index = iter(()), np.empty(batch_size, np.int64)
+        chance = next(self._chances, None)
+        if chance is None:
+            self._chances = iter(self._rng.random((BLOCK, batch_size)))
+            chance = next(self._chances)
+        # The size is the one of now, so what was pushed since the draw is as likely as all else. A
+        # product never rounds up to the size, and no slot is off its share by more than 2**-53.
+        np.multiply(chance, self.ring.size, out=self._index, casting="unsafe")
+        return self.ring.gather(self._index)

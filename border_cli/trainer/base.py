@@ -93,13 +93,8 @@ class Trainer(ABC):
     def train(self) -> list[ActorStats]:
         """Runs to the end of the budget and returns what the actors did; saves whatever happens.
 
-        Must be called within the manager's `with` block.
+        Must be called within the manager's `with` block and the agent's `learner_thread`.
         """
-        with self._agent.learner_thread():
-            self._train()
-        return self._actors.stats()
-
-    def _train(self) -> None:
         self._post_step.heartbeat.claim()
         self._post_step.begin()
         self._intake = Intake(self._replay_buffer, self.counters, self._post_step.window)
@@ -115,6 +110,7 @@ class Trainer(ABC):
         except BaseException:
             self._save_what_there_is()
             raise
+        return self._actors.stats()
 
     def step(self) -> None:
         """Takes in what arrived, then makes one optimisation step if the pace allows it."""

@@ -174,6 +174,7 @@ def test_a_first_update_does_not_import_the_compiler():
                       index=zero)
         Dqn(DqnConfig(), spec=spec, device="cpu", seed=0).update(batch)
         assert "torch._dynamo" not in sys.modules
+        assert "torch._inductor" not in sys.modules
     """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

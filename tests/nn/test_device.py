@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -34,18 +37,43 @@ def test_an_unknown_device_is_refused(name: str):
 
 
 def test_a_learner_computes_alone_and_without_denormals_and_leaves_no_trace():
-    def seen() -> list[float]:
+    def seen() -> list[float | str]:
         tiny = torch.full((8,), 1e-38) * 0.01  # 1e-40 is below the smallest normal float32
-        return [torch.get_num_threads(), float(tiny.sum())]
+        precision = torch.get_float32_matmul_precision()
+        return [torch.get_num_threads(), float(tiny.sum()), precision]
 
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         before = seen()
-        with learner_thread():
-            assert seen() == [1, 0]
+        with learner_thread(num_threads=1):
+            assert seen() == [1, 0, "highest"]
+        with learner_thread(num_threads=3, matmul_precision="medium"):
+            assert seen() == [3, 0, "medium"]
         assert seen() == before
-        assert before[0] == 2
+        assert (before[0], before[2]) == (2, "highest")
         assert before[1] > 0
     finally:
         torch.set_num_threads(threads)
+
+
+def test_torchs_other_threads_flush_denormals_as_the_learner_does():
+    """In a process of its own, because torch's other threads keep what they started with."""
+    code = """if True:
+        import numpy as np, torch
+        from border_cli.agent.config import DqnConfig
+        from border_cli.agent.dqn import Dqn
+        from border_cli.core.spaces import DiscreteSpace, EnvSpec
+        torch.set_num_threads(2)  # as on a machine of two cores
+        two = DiscreteSpace(2)
+        spec = EnvSpec(id="x", observation=two, action=two, max_episode_steps=None)
+        config = DqnConfig(num_threads=2, hidden=[300, 300])
+        agent = Dqn(config, spec=spec, device="cpu", seed=0)
+        assert torch.get_num_threads() == 2
+        with agent.learner_thread():
+            assert torch.get_num_threads() == 2
+            tiny = torch.full((1_000_000,), 1e-38)
+            bits = (tiny * 0.01).numpy().view("i4")  # as floats even a denormal may compare as 0
+        assert not bits.any(), np.count_nonzero(bits)
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -49,6 +49,36 @@ def test_every_stored_row_is_drawn_equally_often_and_no_other(spec, make_rows):
     np.testing.assert_allclose(counts, np.full(10, 2000), atol=5 * 42)
 
 
+def test_what_was_pushed_a_moment_ago_is_as_likely_as_all_else(spec, make_rows):
+    """Chance is drawn for many batches at once, but which slots it means follows the size."""
+    buffer = buffer_of(spec, 10)
+    buffer.push(make_rows(spec, 0, 5))
+    buffer.sample(1000)
+    buffer.push(make_rows(spec, 5, 10))
+    drawn = np.concatenate([buffer.sample(1000).index.copy() for _ in range(20)])
+    np.testing.assert_allclose(np.bincount(drawn), np.full(10, 2000), atol=5 * 42)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 8, 1000, 1024])
+def test_the_greatest_chance_means_the_last_row(spec, make_rows, rows):
+    class Greatest:
+        def random(self, shape):
+            return np.full(shape, 1 - 2**-53)  # the greatest that a generator gives
+
+    buffer = UniformReplayBuffer(UniformConfig(capacity=2000), spec=spec, rng=Greatest())
+    buffer.push(make_rows(spec, 0, rows))
+    np.testing.assert_array_equal(buffer.sample(3).index, np.full(3, rows - 1))
+
+
+def test_the_size_of_a_batch_may_change(spec, make_rows):
+    buffer = buffer_of(spec, 100)
+    buffer.push(make_rows(spec, 0, 100))
+    for rows in (4, 4, 9, 4):
+        batch = buffer.sample(rows)
+        assert len(batch) == rows
+        np.testing.assert_array_equal(batch.action, batch.index)
+
+
 def test_a_batch_may_be_larger_than_what_is_stored(spec, make_rows):
     buffer = buffer_of(spec, 1)
     buffer.push(make_rows(spec, 6, 7))

@@ -1,0 +1,78 @@
+"""torch.compile, refused early and done late."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import Generic, ParamSpec, TypeVar
+
+import torch
+
+from border_cli.core.errors import ConfigError, RunFailed
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+
+def refuse_without_compiler(device: torch.device) -> None:
+    """Raises ConfigError where torch could not compile for the device."""
+    if device.type == "cuda":
+        if importlib.util.find_spec("triton") is None:
+            raise ConfigError(
+                "agent.compile=true needs the package triton on a GPU (allowed: false)"
+            )
+        return
+    # The one that torch takes.
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        raise ConfigError(
+            f"agent.compile=true needs a C++ compiler, and there is no {compiler} here: install "
+            "one, or name yours in the environment variable CXX (allowed: false)"
+        )
+
+
+class Compiled(Generic[P, R]):
+    """A function without side effects, compiled at its first call; the learner's thread owns it.
+
+    The first call imports torch._dynamo and takes seconds, half a minute where nothing was
+    compiled on this machine before. On a GPU the calls become CUDA graphs: each writes its results
+    where the last one did.
+    """
+
+    def __init__(self, function: Callable[P, R], device: torch.device) -> None:
+        refuse_without_compiler(device)
+        self._function = function
+        self._mode = "reduce-overhead" if device.type == "cuda" else "default"
+        self._compiled: Callable[P, R] | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._compiled is None:
+            return self._first(*args, **kwargs)
+        return self._compiled(*args, **kwargs)
+
+    def _first(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        from torch._inductor import config as inductor
+
+        compiled = torch.compile(self._function, fullgraph=True, dynamic=False, mode=self._mode)
+        log.info("agent.compile: torch compiles the update, which may take half a minute")
+        began_s = time.perf_counter()
+        try:
+            # More would be processes and threads of torch's own that outlive the run.
+            with inductor.patch(compile_threads=1):
+                result = compiled(*args, **kwargs)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [""])[0]
+            raise RunFailed(
+                f"agent.compile=true: torch {torch.__version__} could not compile the update "
+                f"({type(error).__name__}: {reason})"
+            ) from error
+        log.info("agent.compile: compiled after %.1f s", time.perf_counter() - began_s)
+        self._compiled = compiled
+        return result

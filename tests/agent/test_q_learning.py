@@ -1,0 +1,147 @@
+"""The formula of the update: by hand on networks of two actions, and against autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+
+from border_cli.agent.config import Loss
+from border_cli.agent.q_learning import Descent, descent, td_target, weighted_loss
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.nn.q_network import QNetwork
+from border_cli.nn.tensor_batch import TensorBatch
+
+
+def box(size: int) -> BoxSpace:
+    return BoxSpace(shape=(size,), dtype="float32", low=np.zeros(size), high=np.ones(size))
+
+
+def network(weight: list[float], bias: list[float]) -> QNetwork:
+    """Q(s, a) = weight[a] s + bias[a]."""
+    q = QNetwork(box(1), [], 2, seed=0)
+    q.load_state_dict(
+        {
+            "mlp.layers.0.weight": torch.tensor(weight)[:, None],
+            "mlp.layers.0.bias": torch.tensor(bias),
+        }
+    )
+    return q
+
+
+def column(*values: float) -> torch.Tensor:
+    return torch.tensor(values)[:, None]
+
+
+def descend(q: QNetwork, q_target: QNetwork, batch: TensorBatch, **settings: Any) -> Descent:
+    return descent(q.mlp.memory(), q_target.mlp.memory(), q.encoder, batch, **settings)
+
+
+ONLINE = ([2.0, -1.0], [1.0, 3.0])  # Q(1) = (3, 2); Q(2) = (5, 1)
+TARGET = ([1.0, 3.0], [0.0, -1.0])  # Q_target(2) = (2, 5)
+
+BATCH = TensorBatch(
+    obs=column(1.0, 2.0),
+    action=torch.tensor([[0], [1]]),
+    reward=column(1.0, -1.0),
+    discount=column(0.5, 0.0),  # the second row ended its episode
+    next_obs=column(2.0, 100.0),
+    weight=column(1.0, 1.0),
+)
+
+
+def test_the_target_network_chooses_and_values_the_next_action():
+    q_next = torch.tensor([[2.0, 5.0], [100.0, 299.0]])
+    assert td_target(BATCH, q_next, None).tolist() == [[1 + 0.5 * 5], [-1]]
+
+
+def test_double_lets_the_online_network_choose_what_the_target_network_values():
+    q_next = torch.tensor([[2.0, 5.0], [100.0, 299.0]])
+    chooser = torch.tensor([[5.0, 1.0], [201.0, -97.0]])
+    assert td_target(BATCH, q_next, chooser).tolist() == [[1 + 0.5 * 2], [-1]]
+
+
+@pytest.mark.parametrize(("double", "first_error"), [(False, 3 - 3.5), (True, 3 - 2)])
+def test_the_gradient_is_that_of_the_taken_action_alone(double: bool, first_error: float):
+    found = descend(network(*ONLINE), network(*TARGET), BATCH, double=double, loss=Loss.mse)
+    assert found.error.tolist() == [[first_error], [1 + 1]]
+    assert float(found.q_mean) == (3 + 1) / 2
+    assert float(found.loss) == (first_error**2 + 4) / 2
+    weight, bias = found.gradient  # of the mean of two squares: the error, times what it came from
+    assert weight.tolist() == [[first_error * 1], [2 * 2]]
+    assert bias.tolist() == [first_error, 2]
+
+
+def test_a_huber_loss_is_square_up_to_one_and_straight_beyond():
+    loss, slope = weighted_loss(column(0.5, -3.0), column(1.0, 1.0), Loss.huber)
+    assert float(loss) == (0.5 * 0.25 + 2.5) / 2
+    assert slope.tolist() == [[0.5 / 2], [-1 / 2]]
+
+
+def test_mse_is_the_square_without_a_half():
+    loss, slope = weighted_loss(column(0.5, -3.0), column(1.0, 1.0), Loss.mse)
+    assert float(loss) == (0.25 + 9) / 2
+    assert slope.tolist() == [[2 * 0.5 / 2], [2 * -3 / 2]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss", "second_slope"), [(Loss.huber, 0.375, -1 / 8), (Loss.mse, 1.25, -6 / 8)]
+)
+def test_weights_scale_the_loss_and_are_not_squared(kind: Loss, loss: float, second_slope: float):
+    mean, slope = weighted_loss(column(0.5, -3.0), column(1.0, 0.25), kind)
+    assert float(mean) == loss
+    assert float(slope[1]) == second_slope
+
+
+MIXED = DictSpace({"speed": box(3), "level": DiscreteSpace(4)})
+
+
+def random_batch(space: Space, rows: int = 16) -> TensorBatch:
+    rng = torch.Generator().manual_seed(1)
+
+    def obs() -> Any:
+        if isinstance(space, DictSpace):
+            return {
+                "speed": torch.randn(rows, 3, generator=rng),
+                "level": torch.randint(4, (rows,), generator=rng),
+            }
+        return torch.randn(rows, 3, generator=rng)
+
+    return TensorBatch(
+        obs=obs(),
+        action=torch.randint(2, (rows, 1), generator=rng),
+        reward=2 * torch.randn(rows, 1, generator=rng),
+        discount=0.9 * torch.randint(2, (rows, 1), generator=rng),
+        next_obs=obs(),
+        weight=torch.rand(rows, 1, generator=rng),
+    )
+
+
+def by_autograd(q: QNetwork, q_target: QNetwork, batch: TensorBatch, double: bool, loss: Loss):
+    q_sa = q(batch.obs).gather(1, batch.action)
+    with torch.no_grad():
+        q_next = q_target(batch.next_obs)
+        best = (q(batch.next_obs) if double else q_next).argmax(1, keepdim=True)
+        y = batch.reward + batch.discount * q_next.gather(1, best)
+    of_row = F.huber_loss if loss == Loss.huber else F.mse_loss
+    mean = (batch.weight * of_row(q_sa, y, reduction="none")).mean()
+    return mean, torch.autograd.grad(mean, list(q.parameters()))
+
+
+@pytest.mark.parametrize("space", [box(3), MIXED], ids=["vector", "dict"])
+@pytest.mark.parametrize("hidden", [[], [8], [32, 16]])
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("loss", list(Loss))
+def test_loss_and_gradient_are_those_of_autograd(space, hidden, double: bool, loss: Loss):
+    q, q_target = (QNetwork(space, hidden, 2, seed) for seed in (1, 2))
+    batch = random_batch(space)
+    expected_loss, expected = by_autograd(q, q_target, batch, double, loss)
+    found = descend(q, q_target, batch, double=double, loss=loss)
+    torch.testing.assert_close(found.loss, expected_loss.detach(), rtol=1e-6, atol=1e-6)
+    assert len(found.gradient) == len(expected)
+    for ours, theirs in zip(found.gradient, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    assert not any(each.requires_grad for each in (*found.gradient, *found[1:]))

@@ -1,0 +1,63 @@
+"""What is refused before anything is compiled, and what a failure says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.nn.compile import Compiled, refuse_without_compiler
+
+CPU = torch.device("cpu")
+# torch._dynamo imports parts of torch that warn of themselves.
+dynamo_warns = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+
+
+def double(values: torch.Tensor) -> torch.Tensor:
+    return values * 2
+
+
+def test_a_missing_compiler_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    match = r"agent\.compile=true needs a C\+\+ compiler, .* no no-such-compiler here.*CXX"
+    with pytest.raises(ConfigError, match=match):
+        Compiled(double, CPU)
+
+
+def test_a_compiler_on_the_path_is_enough(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CXX", sys.executable)  # any program; nothing is compiled yet
+    refuse_without_compiler(CPU)
+
+
+def test_the_compiler_of_torch_is_imported_by_the_first_call_only():
+    code = """if True:
+        import sys, torch
+        from border_cli.nn.compile import Compiled
+        Compiled(torch.neg, torch.device("cpu"))
+        assert "torch._dynamo" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@dynamo_warns
+def test_what_cannot_be_compiled_ends_the_run_with_the_name_of_the_setting(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("CXX", sys.executable)
+
+    def reads_a_value(values: torch.Tensor) -> torch.Tensor:
+        return values if values.numpy().tobytes() else -values
+
+    with pytest.raises(RunFailed, match=r"agent\.compile=true: torch .* could not compile"):
+        Compiled(reads_a_value, CPU)(torch.ones(2))
+
+
+@pytest.mark.slow
+@dynamo_warns
+def test_a_compiled_function_gives_what_the_function_gives():
+    compiled = Compiled(double, CPU)
+    for number in (1.0, 5.0):
+        assert compiled(torch.full((3,), number)).tolist() == [2 * number] * 3
