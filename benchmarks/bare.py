@@ -94,7 +94,7 @@ class BareLoop:
 
 
 class SameKernelsLoop(BareLoop):
-    """The leanest loop we know: Adam's fused kernel called directly, as `border_cli.nn.adam` does.
+    """Adam's fused kernel called directly, as `border_cli.nn.adam` does.
 
     It saves the bookkeeping of `torch.optim`, over a tenth of a small update.
     """
@@ -106,13 +106,47 @@ class SameKernelsLoop(BareLoop):
         self._steps = [torch.zeros(()) for _ in self._parameters]
 
     def descend(self, loss: Tensor) -> None:
-        gradient = torch.autograd.grad(loss, self.weights)
+        self.step(torch.autograd.grad(loss, self.weights))
+
+    def step(self, gradient: tuple[Tensor, ...]) -> None:
+        """Adam's kernel itself."""
         torch._foreach_add_(self._steps, 1)
         torch._fused_adam_(
             self._parameters, gradient, self._means, self._squares, [], self._steps,
             lr=LEARNING_RATE, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8,
             amsgrad=False, maximize=False,
         )  # fmt: skip
+
+
+class WrittenOutLoop(SameKernelsLoop):
+    """The leanest loop we know: its gradients are written out, too, so autograd does nothing."""
+
+    def update(self) -> None:
+        """One update on a batch of the ring."""
+        index = self.rng.integers(0, self.rows, BATCH_SIZE)  # [B]
+        rows = self.ring[index]  # [B]
+        batch = {name: torch.from_numpy(rows[name]) for name in ROW.names or ()}
+        (w1, b1, w2, b2, w3, b3), action = self._parameters, batch["action"][:, None]
+        with torch.no_grad():
+            h1 = torch.relu_(torch.addmm(b1, batch["obs"], w1.t()))  # [B, 256]
+            h2 = torch.relu_(torch.addmm(b2, h1, w2.t()))  # [B, 256]
+            q = torch.addmm(b3, h2, w3.t())  # [B, 2]
+            q_next = self.q_target(batch["next_obs"]).max(1).values  # [B]
+            y = batch["reward"] + batch["discount"] * q_next  # [B]
+            slope = (q.gather(1, action).squeeze(1) - y).clamp(-1, 1) / BATCH_SIZE  # of Huber
+            d3 = torch.zeros_like(q).scatter_(1, action, slope[:, None])  # [B, 2]
+            d2 = d3.mm(w3).mul_(h2 > 0)  # [B, 256]
+            d1 = d2.mm(w2).mul_(h1 > 0)  # [B, 256]
+            self.step(
+                (
+                    d1.t().mm(batch["obs"]), d1.sum(0),
+                    d2.t().mm(h1), d2.sum(0),
+                    d3.t().mm(h2), d3.sum(0),
+                )
+            )  # fmt: skip
+        self.updates += 1
+        if self.updates % TARGET_INTERVAL == 0:
+            self.q_target.load_state_dict(self.q.state_dict())
 
 
 @contextmanager

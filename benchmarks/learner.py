@@ -9,7 +9,8 @@ gate, channel, replay buffer, watchdog, weights published and metrics written to
 
 A repetition is one process: floors, run, floors, run, …, floors. `to_bare` compares each run with
 the floors just before and after it: `bare` uses `torch.optim.Adam(fused=True)`,
-`bare_same_kernels` calls the fused kernel directly, as we do. `cpu_to_bare` compares the CPU time
+`bare_same_kernels` calls the fused kernel directly, as we do, and `bare_written_out` also has its
+gradients written out, as ours are: the hardest floor. `cpu_to_bare` compares the CPU time
 of the two threads for an update, which says more than the clock where the machine has other work.
 `cores` is what all processes of the run took together.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.bare import BareLoop, SameKernelsLoop, random_play
+from benchmarks.bare import BareLoop, SameKernelsLoop, WrittenOutLoop, random_play
 from benchmarks.isolated import Beside, call
 from benchmarks.table import Reading
 
@@ -10,7 +10,11 @@ ROWS_STORED = 4_000  # about as many as a run gathers
 FLOOR_UPDATES = 1_000
 ACTOR_S = 1.5
 ACTOR = "benchmarks.bare_actor:measure"
-FLOORS = {"bare": BareLoop, "bare_same_kernels": SameKernelsLoop}
+FLOORS = {
+    "bare": BareLoop,
+    "bare_same_kernels": SameKernelsLoop,
+    "bare_written_out": WrittenOutLoop,
+}
 
 
 class Floors:
