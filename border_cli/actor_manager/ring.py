@@ -30,7 +30,7 @@ from border_cli.actor_manager.lane import (
     Lane,
 )
 from border_cli.actor_manager.proxy import Parcel, concatenate
-from border_cli.core.rows import columns_of, transitions_of
+from border_cli.core.rows import column_of, columns_of, transitions_of
 from border_cli.core.types import Episode, Experience, Transitions, map_array
 from border_cli.process.memory import fence
 
@@ -92,12 +92,9 @@ class RingWriter:
     def _write_rows(self, start: int, parts: list[Transitions], rows: int) -> None:
         columns, before_end = self._lane.columns, self._lane.capacity - start
         if rows <= before_end:
-            sources = [columns_of(part) for part in parts]
             for name, column in columns.items():
                 np.concatenate(
-                    [source[name] for source in sources],
-                    out=column[start : start + rows],
-                    casting="same_kind",
+                    column_of(parts, name), out=column[start : start + rows], casting="same_kind"
                 )
             return
         whole = columns_of(concatenate(parts))

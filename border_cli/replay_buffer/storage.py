@@ -1,94 +1,16 @@
-"""Where the rows of a replay buffer lie: a ring of structured arrays, one memory access per row.
-
-All small columns share one structured array, so that a sampled row is fetched whole: 64 of a
-million rows of CartPole take 1.9 us instead of the 4.8 us of five separate arrays. Large columns
-(images) stand alone, so that what is sampled of them is contiguous.
-"""
+"""Where the rows of a replay buffer lie: a ring in the layout of `core/rows.py`."""
 
 from __future__ import annotations
 
-import math
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import ConfigError, RunFailed
-from border_cli.core.spaces import EnvSpec, allocate
-from border_cli.core.types import Array, Batch, Transitions
-
-PACKED_NBYTES = 1024  # a column with more bytes per row stands alone
-
-Field: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]  # name, type, shape
-
-
-def row_fields(spec: EnvSpec) -> list[Field]:
-    """The columns of a row: name, type and shape, parts of a Dict observation in its order."""
-    nothing = Transitions(
-        obs=allocate(spec.observation, 0),
-        action=_leaf(allocate(spec.action, 0)),
-        reward=np.empty(0, np.float32),
-        discount=np.empty(0, np.float32),
-        next_obs=allocate(spec.observation, 0),
-    )
-    columns = _columns(nothing)
-    return [(name, column.dtype, column.shape[1:]) for name, column in columns.items()]
-
-
-def row_dtypes(fields: list[Field]) -> list[np.dtype[Any]]:
-    """The structured types that hold one row; every column is a field of one of them."""
-    packed: list[Field] = []
-    alone: list[Field] = []
-    for field in fields:
-        _, dtype, shape = field
-        nbytes = math.prod(shape) * dtype.itemsize
-        (packed if nbytes <= PACKED_NBYTES else alone).append(field)
-    packed.sort(key=lambda field: -field[1].alignment)  # the widest first needs the least padding
-    # Aligned fields: the strides of their views are such as torch accepts.
-    return [np.dtype(packed, align=True), *(np.dtype([field]) for field in alone)]
-
-
-def storage_nbytes(spec: EnvSpec, capacity: int) -> int:
-    """Bytes that `capacity` rows will take, without allocating them."""
-    return capacity * sum(dtype.itemsize for dtype in row_dtypes(row_fields(spec)))
-
-
-def _leaf(array: Array) -> NDArray[Any]:
-    assert not isinstance(array, dict)  # actions are never dicts
-    return array
-
-
-def _columns(transitions: Transitions) -> dict[str, NDArray[Any]]:
-    """The arrays of the rows by name; a Dict observation gives one column per key."""
-    columns: dict[str, NDArray[Any]] = {}
-    for name in ("obs", "action", "reward", "discount", "next_obs"):
-        array: Array = getattr(transitions, name)
-        if isinstance(array, dict):
-            columns |= {f"{name}.{key}": part for key, part in array.items()}
-        else:
-            columns[name] = array
-    return columns
-
-
-class Rows:
-    """Storage of a fixed number of rows, uninitialised: untouched pages cost no memory."""
-
-    def __init__(self, spec: EnvSpec, count: int) -> None:
-        fields = row_fields(spec)
-        self.blocks = [np.empty(count, dtype) for dtype in row_dtypes(fields)]  # each [count]
-        views = {name: block[name] for block in self.blocks for name in block.dtype.names or ()}
-        self.columns = {name: views[name] for name, _, _ in fields}  # each [count, …]
-
-    def parts(self) -> dict[str, Any]:
-        """The fields of `Transitions`, as views."""
-        parts: dict[str, Any] = {}
-        for column, array in self.columns.items():
-            name, dot, key = column.partition(".")
-            if dot:
-                parts.setdefault(name, {})[key] = array
-            else:
-                parts[name] = array
-        return parts
+from border_cli.core.rows import Rows, columns_of, storage_nbytes
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Batch, Transitions
 
 
 class _ReusedBatch:
@@ -150,7 +72,7 @@ class Ring:
         return [(first, end) for first, end in ranges if end > first]
 
     def _checked(self, transitions: Transitions) -> dict[str, NDArray[Any]]:
-        columns = _columns(transitions)
+        columns = columns_of(transitions)
         if columns.keys() != self._rows.columns.keys():
             raise ValueError(
                 f"rows of {self._spec.id} have the columns {', '.join(self._rows.columns)}, "

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from border_cli.core.errors import NotFinite, RunFailed
+from border_cli.core.rows import storage_nbytes
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.prioritized import (
@@ -13,7 +14,6 @@ from border_cli.replay_buffer.prioritized import (
     PrioritizedReplayBuffer,
     importance_weights,
 )
-from border_cli.replay_buffer.storage import storage_nbytes
 
 
 def buffer_of(spec, capacity, *, seed=0, **settings):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.core.rows import row_dtypes, row_fields, storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Transitions, leaves
-from border_cli.replay_buffer.storage import Ring, row_dtypes, row_fields, storage_nbytes
+from border_cli.replay_buffer.storage import Ring
 
 
 def numbers_in(ring: Ring) -> list[int]:
