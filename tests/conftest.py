@@ -1,4 +1,4 @@
-"""Every test runs under a watchdog and leaves no thread and no process behind."""
+"""Every test runs under a watchdog and leaves no thread, process or segment behind."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import leftovers
 import pytest
 
 HANG_S = 120.0  # then all stacks are printed and the run of the tests ends
@@ -20,14 +21,16 @@ GRACE_S = 5.0
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
-    before = set(threading.enumerate())
+    threads, processes = set(threading.enumerate()), leftovers.processes()
     faulthandler.dump_traceback_later(HANG_S, exit=True, file=sys.__stderr__)
     try:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-    for thread in set(threading.enumerate()) - before:
+    for thread in set(threading.enumerate()) - threads:
         thread.join(GRACE_S)
-    left = [thread.name for thread in set(threading.enumerate()) - before]
+    left = [thread.name for thread in set(threading.enumerate()) - threads]
     assert not left, f"threads left behind: {left}"
     assert not multiprocessing.active_children()
+    alive = leftovers.wait_until_gone(leftovers.processes() - processes, GRACE_S)
+    assert not alive, f"processes left behind: {alive}"

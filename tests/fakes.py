@@ -32,6 +32,7 @@ from border_cli.core.types import (
     Step,
     Transitions,
     Update,
+    map_array,
 )
 
 SPEC = EnvSpec(
@@ -203,8 +204,19 @@ class FakeAgent(Agent):
         self._opt_steps = state["opt_steps"]
 
 
+def copied(rows: Transitions) -> Transitions:
+    """The same in memory of its own: a manager may write over what it gave out."""
+    return Transitions(
+        obs=map_array(np.copy, rows.obs),
+        action=rows.action.copy(),
+        reward=rows.reward.copy(),
+        discount=rows.discount.copy(),
+        next_obs=map_array(np.copy, rows.next_obs),
+    )
+
+
 class ListBuffer(ReplayBuffer):
-    """Remembers every row in the order of its arrival."""
+    """Remembers copies of every row in the order of its arrival."""
 
     def __init__(self, capacity: int = 1_000_000) -> None:
         self.pushed: list[Transitions] = []
@@ -212,7 +224,7 @@ class ListBuffer(ReplayBuffer):
         self._rows = 0
 
     def push(self, transitions: Transitions) -> None:
-        self.pushed.append(transitions)
+        self.pushed.append(copied(transitions))
         self._rows += len(transitions)
 
     def sample(self, batch_size: int) -> Batch:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from fakes import (
-    CountingEnv,
     FakeAgent,
     FakeClock,
     ListBuffer,
@@ -15,7 +15,9 @@ from fakes import (
     ScriptedEvaluator,
 )
 from managers import Built
+from remote_fakes import Life
 
+from border_cli.actor_manager.shared_weights import forms_of
 from border_cli.core.clock import Clock
 from border_cli.core.interfaces import ActorStats, Env, Judge
 from border_cli.core.stop import Heartbeat, StopFlag
@@ -43,7 +45,9 @@ class BuiltTrainer:
         checkpoints: MemoryCheckpoints | None = None,
         recorder: ListRecorder | None = None,
         clock: Clock | None = None,
-        make_env: Callable[[int], Env] = lambda _: CountingEnv(),
+        make_env: Callable[[int], Env] | None = None,
+        lives: Sequence[Life] = (),
+        folder: Path | None = None,
         num_actors: int = 2,
         n_buffer: int = 10,
         max_restarts: int = 0,
@@ -60,8 +64,9 @@ class BuiltTrainer:
         self.stop = StopFlag()
         self.published: list[Snapshot] = []
         self.built = Built(
-            backend, make_env, num_actors=num_actors, n_buffer=n_buffer, max_restarts=max_restarts
-        )
+            backend, make_env, lives=lives, folder=folder, forms=forms_of(self.agent.snapshot()),
+            num_actors=num_actors, n_buffer=n_buffer, max_restarts=max_restarts,
+        )  # fmt: skip
         self.manager = self.built.manager
         settings = {"warmup_period": 20, "max_opt_steps": 50} | settings
         config = SyncConfig(**settings) if kind == "sync" else AsyncConfig(**settings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +13,7 @@ from border_cli.core.rows import Rows, row_dtypes, row_fields
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.process.bell import Bell
-from border_cli.process.memory import SharedArrays, real_numbers, whole_numbers
+from border_cli.process.memory import SharedArrays, fence, real_numbers, whole_numbers
 
 # Words that the learner writes.
 GRANTED: Final = 0  # samples that the actor may have made in all
@@ -26,7 +28,10 @@ WRITTEN: Final = 1  # messages; written last: what it counts is whole
 ENV_STEPS: Final = 2
 BEATS: Final = 3
 WAITS: Final = 4  # for what: one of the next three
+LOST_STEPS: Final = 5  # env steps that were never sent, of processes that are no more
 ACTOR_WORDS: Final = 8
+
+_LOOK_AGAIN_S = 1.0
 
 NOTHING: Final = 0
 PERMISSION: Final = 1
@@ -92,16 +97,23 @@ class Lane:
 
     def bury(self) -> int:
         """Settles what a process left that is no more; returns the samples that died with it."""
-        written, env_steps, _, _ = self.header(self.actor[WRITTEN])
+        written, sent_steps, _, _ = self.header(self.actor[WRITTEN])
         lost = max(0, self.actor[MADE] - written)
         self.actor[MADE] = written
-        # What it sent within the step that killed it, it had no time to count.
-        self.actor[ENV_STEPS] = max(self.actor[ENV_STEPS], env_steps)
+        # What it sent within the step that was its last, it had no time to count.
+        known_steps = sent_steps + self.actor[LOST_STEPS]
+        self.actor[ENV_STEPS] = max(self.actor[ENV_STEPS], known_steps)
+        self.actor[LOST_STEPS] = self.actor[ENV_STEPS] - sent_steps
         self.actor[WAITS] = NOTHING
         return lost
 
     def close(self) -> None:
-        """Gives its memory and its bell up."""
+        """Gives its memory and its bell up; its counters can still be read."""
+        self.learner, self.actor, self.headers = (
+            whole_numbers(np.array(each)) for each in (self.learner, self.actor, self.headers)
+        )
+        self.seconds = real_numbers(np.array(self.seconds))
+        self.episodes, self.columns = real_numbers(np.empty(0)), {}
         self._shared.close()
         self.bell.close()
 
@@ -117,3 +129,21 @@ class Lane:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._look()
+
+
+def wait_for(lane: Lane, what: int, is_over: Callable[[], bool]) -> float:
+    """Sleeps until `is_over`, which whoever makes it true tells by the actor's bell.
+
+    Returns the seconds that passed.
+    """
+    began_s = time.monotonic()
+    lane.actor[WAITS] = what
+    fence()  # whoever makes it true from here on sees that we wait
+    if lane.learner[LEARNER_WAITS]:
+        lane.learner_bell.ring()
+    try:
+        while not is_over():
+            lane.bell.wait(_LOOK_AGAIN_S)
+    finally:
+        lane.actor[WAITS] = NOTHING
+    return time.monotonic() - began_s

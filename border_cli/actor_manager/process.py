@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,12 +12,12 @@ from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.lane import CLOSING, ENV_STEPS, LEARNER_WAITS, Lane
 from border_cli.actor_manager.leases import Leases
-from border_cli.actor_manager.remote import Recipe, dump, run
-from border_cli.actor_manager.ring import RingReader
+from border_cli.actor_manager.post import Post
+from border_cli.actor_manager.remote import Recipe, run
+from border_cli.actor_manager.ring_reader import RingReader
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
-from border_cli.actor_manager.supervisor import Post, Supervisor
+from border_cli.actor_manager.supervisor import Supervisor
 from border_cli.core.clock import Clock
-from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.rows import columns_of, transitions_of
 from border_cli.core.stop import Pulse
@@ -27,6 +26,7 @@ from border_cli.core.types import Experience, Metrics, Snapshot, Transitions
 from border_cli.process.bell import Bell
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.memory import fence
+from border_cli.process.recipe import dump
 from border_cli.process.start import start_context
 
 RING_SHARES = 4  # messages of `n_buffer` rows that may wait for the learner, per actor
@@ -63,7 +63,7 @@ class ProcessActorManager(ActorManager):
 
     def __enter__(self) -> Self:
         try:
-            self._pickled = _pickled(self._make_actor)
+            self._recipe = dump("actor_manager=process", self._make_actor.imports, self._make_actor)
             self._context = start_context(
                 self.config.start_method, [__name__, *sorted(_modules(self._make_actor))]
             )
@@ -76,7 +76,7 @@ class ProcessActorManager(ActorManager):
     def _start_life(self, actor_id: int, life: int) -> ChildProcess:
         recipe = Recipe(
             config=self.config,
-            make_actor=self._pickled,
+            make_actor=self._recipe,
             actor_id=actor_id,
             life=life,
             lane=self._lanes[actor_id],
@@ -133,9 +133,11 @@ class ProcessActorManager(ActorManager):
         arrived: list[Experience] = []
         for reader, post in zip(self._readers, self._posts, strict=True):
             if reader.has_news:
+                rows = reader.rows
                 arrived += reader.take()
-                post.restarts.delivered()
-        self._unreleased = bool(arrived)
+                if reader.rows > rows:
+                    post.restarts.delivered()
+        self._unreleased |= bool(arrived)
         return arrived
 
     def _release(self) -> None:
@@ -147,7 +149,6 @@ class ProcessActorManager(ActorManager):
     def stop(self) -> list[Experience]:
         if self._stopped:
             return []
-        self._stopped = True
         self._supervisor.close()
         for lane in self._lanes:
             lane.learner[CLOSING] = 1
@@ -157,12 +158,13 @@ class ProcessActorManager(ActorManager):
         arrived = self._drain(self.config.join_timeout_s)
         if self._supervisor.running:
             self._supervisor.kill()
-            arrived += self._drain(KILLED_S)
+            arrived += self._drain(KILLED_S + len(self._posts))  # each shows its stack first
         self._supervisor.join(KILLED_S)
         for lane in self._lanes:
             lane.close()
         self._weights.close()
         self._bell.close()
+        self._stopped = True  # only now: the next call completes one that was interrupted
         return arrived
 
     def _drain(self, timeout_s: float) -> list[Experience]:
@@ -202,16 +204,6 @@ class ProcessActorManager(ActorManager):
     def gauges(self) -> Metrics:
         fill = sum(reader.fill for reader in self._readers) / len(self._readers)
         return {"async/queue_fill": fill}
-
-
-def _pickled(make_actor: ActorFactory) -> bytes:
-    try:
-        return dump(make_actor)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise RunFailed(
-            f"actor_manager=process cannot send this run's parts to another process: {error} "
-            "(allowed: classes and functions of a module; or take actor_manager=thread)"
-        ) from error
 
 
 def _modules(make_actor: ActorFactory) -> set[str]:

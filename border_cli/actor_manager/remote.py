@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
-from importlib import import_module
 
 from border_cli.actor_manager.actor import Actor
 from border_cli.actor_manager.config import ProcessConfig
@@ -17,11 +15,13 @@ from border_cli.actor_manager.lane import (
     MADE,
     PERMISSION,
     Lane,
+    wait_for,
 )
 from border_cli.actor_manager.laps import BLOCKED
-from border_cli.actor_manager.ring import RingWriter, wait_for
+from border_cli.actor_manager.ring_writer import RingWriter
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.process.child import Line
+from border_cli.process.recipe import load
 
 TELL_EVERY = 64  # steps between two notes of where the time went
 
@@ -41,20 +41,6 @@ class Recipe:
 def run(recipe: Recipe, _line: Line) -> None:
     """The process: builds the actor, steps it as far as its leases go, ends when it is told to."""
     RemoteActor(recipe, load(recipe.make_actor)).run()
-
-
-def dump(make_actor: ActorFactory) -> bytes:
-    """What `load` undoes. Raises what pickle raises for a class or function of no module."""
-    return pickle.dumps((list(make_actor.imports), pickle.dumps(make_actor)))
-
-
-def load(pickled: bytes) -> ActorFactory:
-    """Imports the run's modules first: they register what the recipe names."""
-    imports, inner = pickle.loads(pickled)
-    for module in imports:
-        import_module(module)
-    make_actor: ActorFactory = pickle.loads(inner)
-    return make_actor
 
 
 class RemoteActor:

@@ -6,6 +6,7 @@ from border_cli.core.errors import ActorCrashed
 
 FIRST_BACK_OFF_S = 0.1
 LONGEST_BACK_OFF_S = 5.0
+_DOUBLINGS = 10  # more than enough for the longest; some hundred more and a float overflows
 
 
 class Restarts:
@@ -32,5 +33,5 @@ class Restarts:
             raise ActorCrashed(self._actor_id, self._most, self._first_traceback)
         self.made += 1
         delay_s = min(LONGEST_BACK_OFF_S, FIRST_BACK_OFF_S * 2.0**self._since_delivery)
-        self._since_delivery += 1
+        self._since_delivery = min(self._since_delivery + 1, _DOUBLINGS)
         return delay_s

@@ -51,6 +51,8 @@ class SharedWeightSlot:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Copies it in and makes it the newest."""
+        if not self._places:
+            return
         version = self._newest[0] + 1
         words, arrays = self._places[version % 2]
         words[BEGUN] = version
@@ -89,7 +91,9 @@ class SharedWeightSlot:
         return snapshot if words[BEGUN] == version else None
 
     def close(self) -> None:
-        """Gives its memory up."""
+        """Gives its memory up; what is published from now on reaches nobody."""
+        self._names, self._places = [], []
+        self._newest = whole_numbers(np.zeros(1, np.int64))
         self._shared.close()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 
-from border_cli.actor_manager.lane import BEATS, CLOSING, NOTHING, WAITS, WAITS_FOR, Lane
-from border_cli.actor_manager.restarts import Restarts
+from border_cli.actor_manager.lane import CLOSING, NOTHING, WAITS
+from border_cli.actor_manager.post import Post
 from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorCrashed, RunFailed
-from border_cli.core.stop import Pulse
 from border_cli.process.bell import Bell
 from border_cli.process.child_process import ChildProcess
 
@@ -20,50 +20,6 @@ log = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 1.0
 
 StartLife = Callable[[int, int], ChildProcess]  # actor id, life
-
-
-class Post(Pulse):
-    """One actor over all its lives; the supervisor's thread writes it, others read."""
-
-    def __init__(self, actor_id: int, lane: Lane, most_restarts: int) -> None:
-        self.actor_id = actor_id
-        self.lane = lane
-        self.restarts = Restarts(actor_id, most_restarts)
-        self.most_restarts = most_restarts
-        self.process: ChildProcess | None = None
-        self.due_s = 0.0  # when its next life begins
-        self.started_s: float | None = None
-        self.stopped_s: float | None = None
-        self.lost = 0  # samples that died with a process
-        self.stuck = False  # the watchdog wants it to be replaced
-        self.ended = False
-        self.ask: Callable[[], None] = lambda: None  # wakes the supervisor
-
-    @property
-    def name(self) -> str:
-        return f"actor {self.actor_id}"
-
-    @property
-    def beats(self) -> int:
-        return int(self.lane.actor[BEATS]) + self.restarts.made
-
-    @property
-    def waiting_for(self) -> str | None:
-        if self.ended:
-            return "nothing: it has ended"
-        if self.process is None:
-            return "its next life"
-        return WAITS_FOR.get(self.lane.actor[WAITS])
-
-    @property
-    def thread_id(self) -> int | None:
-        return None  # its stack is in another process
-
-    def revive(self) -> bool:
-        """Has its process replaced; the stack of the stuck one is logged."""
-        self.stuck = True
-        self.ask()
-        return True
 
 
 class Supervisor:
@@ -112,15 +68,27 @@ class Supervisor:
         try:
             while not all(post.ended for post in self._posts):
                 self._start_those_due()
-                self._listen(self._pause_s())
+                if not all(post.ended for post in self._posts):
+                    self._listen(self._pause_s())
         except BaseException as error:  # every death must reach the learner
             self._fail(error)
         finally:
-            for post in self._posts:
-                if post.process is not None:
-                    post.process.kill()
-                    self._bury(post)
+            self._leave_nobody()
             self._learner_bell.ring()
+
+    def _leave_nobody(self) -> None:
+        """After a failure of the supervisor itself: all are killed before anything else is done."""
+        left = [post for post in self._posts if not post.ended]
+        for post in left:
+            if post.process is not None:
+                post.process.kill()
+        for post in left:
+            try:
+                if post.process is not None:
+                    self._bury(post)
+            except Exception:
+                log.exception("%s could not be cleared away", post.name)
+            self._end(post)
 
     def _fail(self, error: BaseException) -> None:
         if not isinstance(error, RunFailed):
@@ -143,7 +111,13 @@ class Supervisor:
             elif post.due_s <= self._clock.now_s():
                 if post.started_s is None:
                     post.started_s = self._clock.now_s()
-                post.process = self._start_life(post.actor_id, post.restarts.made)
+                self._begin_life(post)
+
+    def _begin_life(self, post: Post) -> None:
+        try:
+            post.process = self._start_life(post.actor_id, post.restarts.made)
+        except (OSError, EOFError):  # no process or file is to be had, or no fork server
+            self._plan_next_life(post, traceback.format_exc())
 
     def _pause_s(self) -> float:
         """Until the next life is due."""
@@ -169,21 +143,29 @@ class Supervisor:
         if post.stuck and not self._killing and post.lane.actor[WAITS] != NOTHING:
             post.stuck = False  # it moved in the meantime
             return
-        why = "did not stop in time" if self._killing else "made no step"
-        log.error("actor %d %s and is killed; its stack:\n%s", post.actor_id, why, process.stack())
+        stack = process.stack()
+        if self._killing:
+            log.error("%s did not stop in time and is killed; its stack:\n%s", post.name, stack)
+        else:
+            post.stack = stack
         process.kill()
         wait(process.news[-1:], _LOOK_AGAIN_S)
 
     def _replace(self, post: Post) -> None:
         """Its process is dead: counts what died with it and plans its next life."""
-        stuck, post.stuck = post.stuck, False
+        post.stuck = False
         why = self._bury(post)
-        if self._closing:
-            self._end(post)
+        if post.stack is not None:
+            why = f"{post.stack}\nit made no step for trainer.stall_timeout_s and was killed"
+            post.stack = None
+        if not self._closing:
+            self._plan_next_life(post, why or "its process ended by itself")
             return
-        if stuck:
-            why = "it made no step for trainer.stall_timeout_s and was killed"
-        why = why or "its process ended by itself"
+        if why is not None and not self._killing:
+            log.warning("%s failed as it stopped:\n%s", post.name, why)
+        self._end(post)
+
+    def _plan_next_life(self, post: Post, why: str) -> None:
         try:
             post.due_s = self._clock.now_s() + post.restarts.failed(why)
         except ActorCrashed as error:

@@ -94,7 +94,8 @@ def _prepare(manners: Manners, stack: StackFile, line: Line) -> None:
 def _end_with_parent() -> None:
     """Nothing that this process is busy with keeps it from ending with its parent."""
     parent = multiprocessing.parent_process()
-    assert parent is not None and parent.pid is not None
+    assert parent is not None
+    assert parent.pid is not None
     ends = [parent.sentinel]  # a pipe that closes once nobody holds its other end
     if sys.platform == "linux":
         # The kernel sees to it, also where a simulator never lets go of the interpreter.
@@ -103,16 +104,18 @@ def _end_with_parent() -> None:
         flags = fcntl.fcntl(parent.sentinel, fcntl.F_GETFL)
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, flags | os.O_ASYNC)
         # Whoever forked the parent holds the other end, too, and may live on.
-        ends.append(_watched(parent.pid))
+        ends += _watched(parent.pid)
     threading.Thread(target=_wait_for_end, args=(ends,), name="parent's end", daemon=True).start()
 
 
-def _watched(pid: int) -> int:
-    """What becomes readable once that process ends."""
+def _watched(pid: int) -> list[int]:
+    """What becomes readable once that process ends; nothing where the kernel has no such thing."""
     try:
-        return os.pidfd_open(pid)
+        return [os.pidfd_open(pid)]
     except ProcessLookupError:
         os._exit(1)
+    except OSError:
+        return []
 
 
 def _wait_for_end(ends: list[int]) -> None:

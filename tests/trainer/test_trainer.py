@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes import CountingEnv, FakeAgent, ListRecorder, MemoryCheckpoints, ScriptedEvaluator
+from remote_fakes import Life, fail
 from trainers import BuiltTrainer
 
 from border_cli.core.errors import ActorCrashed, Interrupted, NotFinite
 from border_cli.core.timing import LEARNER_SECTIONS
 
-KINDS = [("sync", "serial"), ("async", "serial"), ("async", "thread")]
+KINDS = [("sync", "serial"), ("async", "serial"), ("async", "thread"), ("async", "process")]
 
 
-@pytest.fixture(params=KINDS, ids=["sync", "async-serial", "async-thread"])
+@pytest.fixture(params=KINDS, ids="-".join)
 def kind(request: pytest.FixtureRequest) -> tuple[str, str]:
     pair: tuple[str, str] = request.param
     return pair
@@ -31,6 +33,23 @@ def test_the_replay_ratio_is_the_one_asked_for(kind: tuple[str, str], ratio: flo
     ahead = counters.samples_total - 20 - 400 * ratio
     slack = built.trainer.pacing.slack
     assert -ratio <= ahead <= slack + 2  # a round of sync adds up to one row per actor
+
+
+@pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0, 16.0])
+def test_with_processes_the_replay_ratio_is_within_a_hundredth(ratio: float) -> None:
+    slack = 4  # samples; half a hundredth of those that so many updates need
+    updates = max(200, round(2 * slack / 0.01 / ratio))
+    built = BuiltTrainer(
+        "async", "process", num_actors=1, n_buffer=2, samples_per_opt_step=ratio,
+        max_opt_steps=updates, eval_interval=0, save_interval=0,
+    )  # fmt: skip
+    stats = built.train()
+    assert built.trainer.pacing.slack == slack
+    counters = built.trainer.counters
+    made = (counters.samples_total - 20) / counters.opt_steps
+    assert counters.opt_steps == updates
+    assert made == pytest.approx(ratio, rel=0.01)
+    assert sum(each.samples for each in stats) == counters.samples_total
 
 
 def test_every_sample_that_was_collected_is_in_the_buffer(kind: tuple[str, str]) -> None:
@@ -85,11 +104,11 @@ def test_sync_acts_with_the_newest_weights() -> None:
 def test_actors_are_in_the_warm_up_until_it_is_over(kind: tuple[str, str]) -> None:
     built = BuiltTrainer(*kind, num_actors=1, max_opt_steps=200, sync_interval=10)
     built.train()
-    policy, _ = built.built.policies.made[0]
-    flags = [each.warm_up for each in policy.loaded]
-    assert flags[0] is True
-    assert flags[-1] is False
-    assert flags == sorted(flags, reverse=True)
+    for policy, _ in built.built.policies.made:  # those of this process
+        flags = [each.warm_up for each in policy.loaded]
+        assert flags[0] is True
+        assert flags[-1] is False
+        assert flags == sorted(flags, reverse=True)
 
 
 def test_weights_are_published_at_every_sync_interval() -> None:
@@ -316,27 +335,22 @@ def test_an_update_that_raises_still_leaves_a_checkpoint(kind: tuple[str, str]) 
     assert built.checkpoints.saved == [29]
 
 
-def test_a_crashed_actor_ends_the_run_with_a_checkpoint(kind: tuple[str, str]) -> None:
-    def on_step(count: int) -> None:
-        if count == 100:
-            raise RuntimeError("simulator")
-
+def test_a_crashed_actor_ends_the_run_with_a_checkpoint(
+    kind: tuple[str, str], tmp_path: Path
+) -> None:
     built = BuiltTrainer(
-        *kind, make_env=lambda _: CountingEnv(on_step=on_step), num_actors=1, max_opt_steps=10_000
+        *kind, lives=[Life(deed=fail, at=100)], folder=tmp_path, num_actors=1, max_opt_steps=10_000
     )
-    with pytest.raises(ActorCrashed, match="simulator"):
+    with pytest.raises(ActorCrashed, match="the simulator broke at step 100"):
         built.train()
     assert len(built.checkpoints.saved) == 1
 
 
 def test_all_actors_dead_in_the_warm_up_never_means_a_waiting_learner(
-    kind: tuple[str, str],
+    kind: tuple[str, str], tmp_path: Path
 ) -> None:
-    def on_step(_: int) -> None:
-        raise RuntimeError("never lived")
-
-    built = BuiltTrainer(*kind, make_env=lambda _: CountingEnv(on_step=on_step))
-    with pytest.raises(ActorCrashed, match="never lived"):
+    built = BuiltTrainer(*kind, lives=[Life(deed=fail, at=1)] * 2, folder=tmp_path)
+    with pytest.raises(ActorCrashed, match="the simulator broke at step 1"):
         built.train()
 
 

@@ -1,4 +1,4 @@
-"""Rows from one actor's process to the learner's: written once, read in place, in order.
+"""An actor's end of the way from its process to the learner's: rows are written once, in order.
 
 One writer, one reader, no lock. What is written counts once the number of messages says so; a
 writer that is killed before leaves nothing that is ever read.
@@ -6,12 +6,7 @@ writer that is killed before leaves nothing that is ever read.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from border_cli.actor_manager.lane import (
     EPISODE,
@@ -19,22 +14,19 @@ from border_cli.actor_manager.lane import (
     HEADER,
     LEARNER_WAITS,
     MESSAGES,
-    NOTHING,
     OPT_STEPS,
     READ,
     ROOM,
     ROWS,
     STEPS,
-    WAITS,
     WRITTEN,
     Lane,
+    wait_for,
 )
 from border_cli.actor_manager.proxy import Parcel, concatenate
-from border_cli.core.rows import column_of, columns_of, transitions_of
-from border_cli.core.types import Episode, Experience, Transitions, map_array
+from border_cli.core.rows import column_of, columns_of
+from border_cli.core.types import Transitions, map_array
 from border_cli.process.memory import fence
-
-_LOOK_AGAIN_S = 1.0
 
 
 class RingWriter:
@@ -103,24 +95,6 @@ class RingWriter:
             column[: rows - before_end] = whole[name][before_end:]
 
 
-def wait_for(lane: Lane, what: int, is_over: Callable[[], bool]) -> float:
-    """Sleeps until `is_over`, which whoever makes it true tells by the actor's bell.
-
-    Returns the seconds that passed.
-    """
-    began_s = time.monotonic()
-    lane.actor[WAITS] = what
-    fence()  # whoever makes it true from here on sees that we wait
-    if lane.learner[LEARNER_WAITS]:
-        lane.learner_bell.ring()
-    try:
-        while not is_over():
-            lane.bell.wait(_LOOK_AGAIN_S)
-    finally:
-        lane.actor[WAITS] = NOTHING
-    return time.monotonic() - began_s
-
-
 def pieces(parcel: Parcel, capacity: int) -> list[Parcel]:
     """The same rows and episodes in order, none of the pieces above `capacity`."""
     whole = concatenate(parcel.parts) if parcel.parts else None
@@ -150,80 +124,3 @@ def _sliced(transitions: Transitions, part: slice) -> Transitions:
         discount=transitions.discount[part],
         next_obs=map_array(lambda array: array[part], transitions.next_obs),
     )
-
-
-class RingReader:
-    """The learner's end: what was taken stays readable until `release`."""
-
-    def __init__(self, actor_id: int, lane: Lane) -> None:
-        self._actor_id = actor_id
-        self._lane = lane
-        self._messages = self._env_steps = self._episodes = 0  # taken
-        self.rows = 0  # taken
-
-    @property
-    def has_news(self) -> bool:
-        """Whether a whole message waits."""
-        return bool(self._lane.actor[WRITTEN] != self._messages)
-
-    @property
-    def fill(self) -> float:
-        """Share of the rows in use, 0 … 1."""
-        lane = self._lane
-        under_way = lane.header(lane.actor[WRITTEN])[ROWS] - lane.header(lane.learner[READ])[ROWS]
-        return under_way / lane.capacity
-
-    def take(self) -> list[Experience]:
-        """All that arrived since the last call, as one message, or two where the ring begins anew.
-
-        The arrays are the shared memory itself.
-        """
-        lane, written = self._lane, self._lane.actor[WRITTEN]
-        if written == self._messages:
-            return []
-        fence()
-        rows, env_steps, episodes, opt_steps = lane.header(written)
-        arrived = [
-            Experience(
-                actor_id=self._actor_id,
-                opt_steps=opt_steps,
-                env_steps=env_steps - self._env_steps if first else 0,
-                transitions=self._view(start, end),
-                episodes=self._finished(episodes) if first else (),
-            )
-            for first, start, end in self._stretches(rows - self.rows)
-        ]
-        self._messages, self.rows = written, rows
-        self._env_steps, self._episodes = env_steps, episodes
-        return arrived
-
-    def _stretches(self, rows: int) -> list[tuple[bool, int, int]]:
-        """The places of the next rows: whether the first, start and end."""
-        capacity = self._lane.capacity
-        start = self.rows % capacity
-        end = start + rows
-        if end <= capacity:
-            return [(True, start, end)]
-        return [(True, start, capacity), (False, 0, end - capacity)]
-
-    def _finished(self, episodes: int) -> tuple[Episode, ...]:
-        lane = self._lane
-        places = [EPISODE * (each % lane.capacity) for each in range(self._episodes, episodes)]
-        return tuple(Episode(lane.episodes[at], int(lane.episodes[at + 1])) for at in places)
-
-    def _view(self, start: int, end: int) -> Transitions:
-        views: dict[str, NDArray[Any]] = {
-            name: column[start:end] for name, column in self._lane.columns.items()
-        }
-        return Transitions(**transitions_of(views))
-
-    def release(self) -> None:
-        """Frees the place of all that was taken; wakes an actor that waits for it."""
-        lane = self._lane
-        if lane.learner[READ] == self._messages:
-            return
-        fence()  # after whatever was read
-        lane.learner[READ] = self._messages
-        fence()
-        if lane.actor[WAITS] == ROOM:
-            lane.bell.ring()

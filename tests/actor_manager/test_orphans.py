@@ -1,0 +1,61 @@
+"""Nothing outlives a parent that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import leftovers
+import pytest
+
+from border_cli.process.start import StartMethod
+
+SCRIPT = Path(__file__).parents[1] / "orphans.py"
+GONE_S = 5.0
+
+
+def family(pid: int) -> set[int]:
+    """A process and all that came of it."""
+    return {pid} | leftovers.below(pid)
+
+
+def noted(folder: Path, what: str) -> set[int]:
+    return {int(file.read_text()) for file in folder.glob(f"{what}-*") if file.suffix != ".part"}
+
+
+@pytest.mark.parametrize("start_method", [StartMethod.forkserver, StartMethod.spawn])
+def test_a_killed_parent_leaves_no_process_and_no_segment(
+    tmp_path: Path, start_method: StartMethod
+) -> None:
+    """Not even a simulator that never returns and keeps its interpreter to itself."""
+    segments = set(Path("/dev/shm").iterdir())
+    with subprocess.Popen(
+        [sys.executable, SCRIPT, tmp_path, start_method], stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        all_of_them = family(parent.pid)
+        assert noted(tmp_path, "pid") <= all_of_them
+        assert len(noted(tmp_path, "pid")) == 2
+        parent.kill()
+    assert not leftovers.wait_until_gone(all_of_them, GONE_S)
+    assert not set(Path("/dev/shm").iterdir()) - segments
+
+
+def test_somebody_who_forked_the_parent_does_not_keep_its_actors_alive(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, SCRIPT, tmp_path, "forkserver", "sibling"], stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        actors = noted(tmp_path, "pid")
+        parent.kill()
+        parent.stdout.close()
+        alive = leftovers.wait_until_gone(actors, GONE_S)
+        for pid in noted(tmp_path, "sibling"):
+            os.kill(pid, signal.SIGKILL)
+    assert len(actors) == 2
+    assert not alive

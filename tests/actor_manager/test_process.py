@@ -1,0 +1,217 @@
+"""Processes as actors: how they are, how they die, and what takes their place."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import leftovers
+import numpy as np
+import pytest
+from fakes import CountingEnv, FakeClock, FakePolicyFactory, OneStep
+from managers import Built, accounted, count, kept, receive, start
+from remote_fakes import (
+    BUILDING,
+    Life,
+    be_signalled,
+    complain,
+    complain_badly,
+    describe,
+    die,
+    fail,
+    leave,
+    vanish,
+)
+
+from border_cli.actor_manager.proxy import ReplayBufferProxy
+from border_cli.actor_manager.ring_writer import RingWriter
+from border_cli.core.errors import ActorCrashed, RunFailed
+from border_cli.core.types import Experience, Transitions
+from border_cli.process.start import StartMethod
+
+DEATHS = [fail, leave, vanish, die]
+
+
+@pytest.mark.parametrize("deed", DEATHS)
+def test_whatever_ends_a_process_another_takes_its_place_and_every_sample_is_counted(
+    tmp_path: Path, deed: Callable[[int], None]
+) -> None:
+    built = Built(
+        "process", lives=[Life(deed=deed, at=15)], folder=tmp_path, num_actors=1, n_buffer=4
+    )
+    with built.manager as manager:
+        start(manager)
+        arrived = receive(manager, 100) + [kept(each) for each in manager.stop()]
+    (stats,) = manager.stats()
+    assert stats.restarts == 1
+    assert stats.lost_samples == 2  # 14 rows were made, three messages of 4 were sent
+    accounted(manager, arrived)
+
+
+@pytest.mark.parametrize("deed", [fail, vanish, die])
+def test_a_process_that_ends_while_it_builds_its_environment_is_replaced(
+    tmp_path: Path, deed: Callable[[int], None]
+) -> None:
+    built = Built(
+        "process", lives=[Life(deed=deed, at=BUILDING)], folder=tmp_path, num_actors=1, n_buffer=4
+    )
+    with built.manager as manager:
+        start(manager, 20)
+        assert count(receive(manager, 20)) == 20
+    (stats,) = manager.stats()
+    assert (stats.restarts, stats.lost_samples, stats.env_steps) == (1, 0, 20)
+
+
+def test_a_kill_from_outside_heals_and_the_order_of_rows_is_kept_within_each_life(
+    tmp_path: Path,
+) -> None:
+    built = Built("process", folder=tmp_path, num_actors=2, n_buffer=5, max_restarts=20)
+    arrived: list[Experience] = []
+    with built.manager as manager:
+        start(manager)
+        for kills in range(1, 7):
+            pids = built.scripted.wait_for("seed", kills + 1) and built.scripted.noted("pid")
+            arrived += receive(manager, 50)
+            os.kill(int(pids[-1]), signal.SIGKILL)
+        built.scripted.wait_for("seed", 8)
+        arrived += receive(manager, 50) + [kept(each) for each in manager.stop()]
+    assert sum(each.restarts for each in manager.stats()) == 6
+    stats = manager.stats()
+    assert count(arrived) == sum(each.samples for each in stats)
+    # A kill between two stores leaves the two counts one step apart.
+    difference = sum(each.env_steps - each.samples - each.lost_samples for each in stats)
+    assert abs(difference) <= 6
+    for actor_id in range(2):
+        seen = [
+            int(observed)
+            for each in arrived
+            if each.actor_id == actor_id
+            for observed in each.transitions.obs[:, 0]  # type: ignore[index]
+        ]
+        assert all(later in (earlier + 1, 0) for earlier, later in pairwise(seen))
+
+
+def test_a_part_that_no_other_process_can_have_is_refused_with_what_to_do() -> None:
+    unpicklable: Any = lambda rng, exploration=None: FakePolicyFactory()(rng, exploration)  # noqa: E731
+    built = Built("process", num_actors=1, policies=unpicklable)
+    with pytest.raises(RunFailed, match="actor_manager=process needs parts that can be sent"):
+        built.manager.__enter__()
+    assert built.manager.stop() == []
+
+
+class OnlyHere(FakePolicyFactory):
+    """Leaves this process and arrives nowhere."""
+
+    def __reduce__(self) -> Any:
+        return fail, (7,)
+
+
+def test_a_part_that_cannot_be_unpacked_there_is_reported_like_any_failure() -> None:
+    built = Built("process", num_actors=1, policies=OnlyHere(), max_restarts=0)
+
+    def run() -> None:
+        with built.manager as manager:
+            start(manager, 10)
+            while True:
+                manager.receive(5.0)
+
+    with pytest.raises(ActorCrashed, match="broke at step 7"):
+        run()
+
+
+def test_what_a_process_logs_is_logged_here(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives = [Life(deed=complain, at=3), Life(deed=complain_badly, at=3)]
+    built = Built("process", lives=lives, folder=tmp_path, num_actors=2)
+    with caplog.at_level(logging.INFO), built.manager as manager:
+        start(manager, 40)
+        receive(manager, 40)
+    told = [each for each in caplog.records if each.name == "simulator"]
+    assert [each.getMessage()[-15:] for each in told] == ["the fuel is at 3 %"[-15:]]
+    assert told[0].levelno == logging.WARNING
+    assert told[0].getMessage().startswith("actor ")
+    # A record that cannot be formatted is no reason to fail, as it is none elsewhere.
+    assert not any(each.restarts for each in manager.stats())
+
+
+def test_signals_meant_for_the_parent_do_not_end_a_process(tmp_path: Path) -> None:
+    built = Built("process", lives=[Life(deed=be_signalled, at=3)], folder=tmp_path, num_actors=1)
+    with built.manager as manager:
+        start(manager, 20)
+        assert count(receive(manager, 20)) == 20
+    assert manager.stats()[0].restarts == 0
+
+
+@pytest.mark.parametrize("start_method", [StartMethod.forkserver, StartMethod.spawn])
+def test_both_ways_to_start_give_the_same_nice_and_single_threaded_actor(
+    tmp_path: Path, start_method: StartMethod
+) -> None:
+    built = Built(
+        "process", lives=[Life(deed=describe, at=3)], folder=tmp_path, num_actors=1, n_buffer=4,
+        start_method=start_method, nice=3,
+    )  # fmt: skip
+    with built.manager as manager:
+        start(manager, 30)
+        arrived = receive(manager, 30) + manager.stop()
+    assert count(arrived) == 30
+    (described,) = built.scripted.noted("answer")
+    nice, blas, *variables = described.split()
+    assert int(nice) == os.nice(0) + 3
+    assert blas in ("1", "None")
+    assert variables == ["1"] * 3
+
+
+def test_a_killed_fork_server_costs_lives_and_not_the_run(tmp_path: Path) -> None:
+    built = Built("process", folder=tmp_path, num_actors=2, n_buffer=5)
+    with built.manager as manager:
+        start(manager)
+        arrived = receive(manager, 50)
+        first = {int(each) for each in built.scripted.wait_for("pid", 2)}
+        from multiprocessing import forkserver
+
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        built.scripted.wait_for("seed", 4)
+        assert not leftovers.wait_until_gone(first, 5)
+        arrived += receive(manager, 50) + [kept(each) for each in manager.stop()]
+    assert [each.restarts for each in manager.stats()] == [1, 1]
+    assert count(arrived) == sum(each.samples for each in manager.stats())
+
+
+def test_thirty_two_actors_start_and_stop() -> None:
+    built = Built("process", num_actors=32, n_buffer=4)
+    with built.manager as manager:
+        start(manager, 32 * 20)
+        arrived = receive(manager, 32 * 20) + manager.stop()
+    assert count(arrived) == 32 * 20
+    assert not any(each.restarts for each in manager.stats())
+
+
+def test_only_samples_make_the_next_pause_short_again() -> None:
+    built = Built("process", num_actors=1, max_restarts=9)
+    (post,) = built.manager.heartbeats()
+    restarts, lane = post.restarts, post.lane  # type: ignore[attr-defined]
+    assert [restarts.failed("boom") for _ in range(2)] == [0.1, 0.2]
+    writer = RingWriter(lane)
+    proxy = ReplayBufferProxy(0, 1, writer.put, FakeClock())
+    step = CountingEnv().step(np.zeros(1, np.int64))
+    none = Transitions(
+        obs=step.obs[:0],  # type: ignore[index]
+        action=step.action[:0],
+        reward=step.reward[:0],
+        discount=step.reward[:0],
+        next_obs=step.next_obs[:0],  # type: ignore[index]
+    )
+    proxy.push(none, env_steps=1, episodes=(), opt_steps=0)
+    proxy.flush(0)  # steps, and no sample yet
+    assert len(built.manager.receive()) == 1
+    assert restarts.failed("boom") == 0.4
+    proxy.push(OneStep().process(step), env_steps=1, episodes=(), opt_steps=0)
+    assert len(built.manager.receive()) == 1
+    assert restarts.failed("boom") == 0.1
+    built.manager.stop()

@@ -1,0 +1,96 @@
+"""Processes that make no step any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from managers import Built, kept, receive, start, until
+from remote_fakes import (
+    Life,
+    hang,
+    hang_in_c,
+)
+
+from border_cli.core.errors import ActorCrashed
+
+
+@pytest.mark.parametrize("deed", [hang, hang_in_c])
+def test_a_hang_is_revived_with_its_stack_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, deed: Callable[[int], None]
+) -> None:
+    built = Built(
+        "process", lives=[Life(deed=deed, at=15)], folder=tmp_path, num_actors=1, n_buffer=100
+    )
+    with built.manager as manager:
+        start(manager)
+        built.scripted.wait_for("deed")
+        (post,) = manager.heartbeats()
+        assert (post.waiting_for, post.name, post.thread_id) == (None, "actor 0", None)
+        beats = post.beats
+        assert post.revive()
+        arrived = receive(manager, 100)
+        assert post.beats > beats
+        arrived += [kept(each) for each in manager.stop()]
+    (stats,) = manager.stats()
+    assert (stats.restarts, stats.lost_samples) == (1, 14)
+    assert f"in {deed.__name__}" in caplog.text
+    assert "made no step" in caplog.text
+
+
+def test_a_hang_past_the_budget_ends_the_run_with_the_stack(tmp_path: Path) -> None:
+    built = Built(
+        "process", lives=[Life(deed=hang, at=3)], folder=tmp_path, num_actors=1, max_restarts=0
+    )
+
+    def run() -> None:
+        with built.manager as manager:
+            start(manager)
+            built.scripted.wait_for("deed")
+            assert manager.heartbeats()[0].revive()
+            while True:
+                manager.receive(5.0)
+
+    with pytest.raises(ActorCrashed, match=r"(?s)made no step.*in hang"):
+        run()
+
+
+def test_who_waits_for_the_learner_is_not_replaced(tmp_path: Path) -> None:
+    built = Built("process", folder=tmp_path, num_actors=1, n_buffer=10)
+    with built.manager as manager:
+        start(manager, 10)
+        receive(manager, 10)
+        (post,) = manager.heartbeats()
+        until(lambda: post.waiting_for is not None)
+        assert "samples_per_opt_step" in str(post.waiting_for)
+        assert post.revive()
+        until(lambda: not post.stuck)  # type: ignore[attr-defined] # it was looked at
+        manager.permit(30)
+        receive(manager, 20)
+    assert manager.stats()[0].restarts == 0
+
+
+def test_what_cannot_be_revived_is_not_asked_for_ever(tmp_path: Path) -> None:
+    """Nothing came of the first request: the watchdog must end the run instead."""
+    built = Built("process", folder=tmp_path, num_actors=1)
+    (post,) = built.manager.heartbeats()  # nobody supervises it
+    assert post.revive()
+    assert not post.revive()
+    built.manager.stop()
+
+
+def test_a_process_that_does_not_stop_is_killed_and_named_with_its_stack(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    built = Built(
+        "process", lives=[Life(deed=hang, at=15)] * 3, folder=tmp_path, num_actors=3,
+        n_buffer=100, join_timeout_s=0.1,
+    )  # fmt: skip
+    with built.manager as manager:
+        start(manager)
+        built.scripted.wait_for("deed", 3)
+        assert manager.stop() == []
+    assert [each.lost_samples for each in manager.stats()] == [14] * 3
+    assert caplog.text.count("did not stop in time") == 3
+    assert caplog.text.count("in hang") == 3

@@ -1,0 +1,81 @@
+"""What a manager of processes holds, and that it gives it back."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+from pathlib import Path
+
+import leftovers
+from managers import Built, receive, snapshot, start
+from remote_fakes import (
+    Life,
+    die,
+)
+
+
+def test_many_managers_leave_threads_files_and_segments_as_they_were(tmp_path: Path) -> None:
+    def run(number: int) -> tuple[set[threading.Thread], list[str], int]:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        built = Built(
+            "process", lives=[Life(deed=die, at=3)], folder=folder, num_actors=2, n_buffer=4
+        )
+        with built.manager as manager:
+            start(manager, 20)
+            receive(manager, 20)
+        del built, manager
+        gc.collect()
+        left = sorted(leftovers.open_files().values())
+        return set(threading.enumerate()), left, leftovers.segments()
+
+    first = run(0)
+    for number in range(1, 20):
+        last = run(number)
+    assert last == first
+    assert last[2] == 0
+
+
+def test_restarts_leave_no_open_file_behind(tmp_path: Path) -> None:
+    built = Built("process", folder=tmp_path, num_actors=1, n_buffer=1, max_restarts=3)
+    with built.manager as manager:
+        start(manager, 1)
+        receive(manager, 1)
+        before = sorted(each[:4] for each in leftovers.open_files().values())
+        for life in range(1, 4):
+            os.kill(int(built.scripted.noted("pid")[-1]), signal.SIGKILL)
+            built.scripted.wait_for("seed", life + 1)
+            manager.permit(life + 1)
+            manager.permit(life + 1)  # the last one
+            receive(manager, 1)
+        assert sorted(each[:4] for each in leftovers.open_files().values()) == before
+
+
+def test_a_stopped_manager_holds_nothing_and_still_tells_what_its_actors_did() -> None:
+    gc.collect()
+    before = leftovers.segments(), len(leftovers.open_files())
+    built = Built("process", num_actors=2)
+    with built.manager as manager:
+        start(manager, 40)
+        receive(manager, 40)
+    after = leftovers.segments(), len(leftovers.open_files())
+    assert after[0] == before[0]
+    assert after[1] <= before[1] + 4  # Python's own way to its fork server and tracker
+    manager.publish(snapshot())  # reaches nobody
+    assert sum(each.samples for each in manager.stats()) == 40
+    assert sum(each.env_steps for each in manager.stats()) == 40
+    assert manager.gauges() == {"async/queue_fill": 0.0}
+    assert all(each.beats > 0 for each in manager.heartbeats())
+
+
+def test_a_manager_that_never_started_leaves_no_file_behind() -> None:
+    gc.collect()  # what earlier tests left in cycles
+    before = leftovers.open_files()
+    built = Built("process", num_actors=2)
+    assert leftovers.segments() > 0
+    del built
+    gc.collect()
+    assert leftovers.open_files() == before
+    assert leftovers.segments() == 0

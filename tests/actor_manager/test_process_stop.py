@@ -1,0 +1,135 @@
+"""How a manager of processes stops, in good and in bad times."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import leftovers
+import numpy as np
+import pytest
+from managers import Built, accounted, kept, receive, start, until
+from remote_fakes import (
+    Life,
+    fail,
+)
+
+from border_cli.actor_manager.lane import ROOM, WAITS
+from border_cli.core.errors import ActorCrashed
+from border_cli.core.types import Experience
+
+
+def test_what_fails_as_it_stops_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    built = Built("process", lives=[Life(at_close=fail)], folder=tmp_path, num_actors=1)
+    with built.manager as manager:
+        start(manager, 10)
+        receive(manager, 10)
+    assert "the simulator broke" in caplog.text
+    assert manager.stats()[0].restarts == 0
+
+
+def test_a_stop_frees_what_was_received_and_takes_what_waits_for_room() -> None:
+    """All rows were received and not released, and each actor waits for room to send more."""
+    built = Built("process", num_actors=2, n_buffer=4, join_timeout_s=60)
+    lanes = built.manager._lanes  # type: ignore[attr-defined]
+    with built.manager as manager:
+        start(manager)
+        until(lambda: all(lane.actor[WAITS] == ROOM for lane in lanes))
+        arrived = [kept(each) for each in manager.receive()]
+        assert arrived
+        arrived += [kept(each) for each in manager.stop()]
+    accounted(manager, arrived)
+    assert not any(each.lost_samples for each in manager.stats())
+
+
+def test_a_stop_that_was_interrupted_is_completed_by_the_next(tmp_path: Path) -> None:
+    built = Built("process", folder=tmp_path, num_actors=2)
+    supervisor = built.manager._supervisor  # type: ignore[attr-defined]
+    close, times = supervisor.close, iter([1])
+
+    def interrupted() -> None:
+        for _ in times:
+            raise KeyboardInterrupt
+        close()
+
+    supervisor.close = interrupted
+
+    def run() -> None:
+        with built.manager as manager:
+            start(manager, 10)
+            receive(manager, 10)
+            manager.stop()
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert not leftovers.wait_until_gone({int(each) for each in built.scripted.noted("pid")}, 0)
+
+
+def test_stopping_before_the_start_and_twice_is_fine() -> None:
+    built = Built("process", num_actors=2)
+    assert built.manager.stop() == []
+    assert built.manager.stop() == []
+
+
+def test_a_crash_is_raised_again_at_the_end_and_hides_no_other_error(tmp_path: Path) -> None:
+    def crashed(name: str) -> Built:
+        folder = tmp_path / name
+        folder.mkdir()
+        return Built(
+            "process", lives=[Life(deed=fail, at=3)], folder=folder, num_actors=1, max_restarts=0
+        )
+
+    def run(built: Built, error: type[Exception] | None = None) -> None:
+        with built.manager as manager:
+            start(manager)
+            until(lambda: bool(manager._supervisor.crash))  # type: ignore[attr-defined]
+            if error:
+                raise error("mine")
+
+    with pytest.raises(ActorCrashed, match="broke at step 3"):
+        run(crashed("alone"))
+    with pytest.raises(KeyError, match="mine"):
+        run(crashed("beside"), KeyError)
+
+
+def test_the_others_deliver_what_they_have_when_one_crashes(tmp_path: Path) -> None:
+    built = Built(
+        "process", lives=[Life(), Life(deed=fail, at=10)], folder=tmp_path, num_actors=2,
+        n_buffer=7, max_restarts=0,
+    )  # fmt: skip
+    arrived: list[Experience] = []
+
+    def run() -> None:
+        with built.manager as manager:
+            start(manager)
+            try:
+                while True:
+                    arrived.extend(kept(each) for each in manager.receive(5))
+            finally:
+                arrived.extend(kept(each) for each in manager.stop())
+
+    with pytest.raises(ActorCrashed, match="broke at step 10"):
+        run()
+    accounted(built.manager, arrived)
+    assert sum(each.lost_samples for each in built.manager.stats()) == 2  # of the one that failed
+
+
+@pytest.mark.stress
+def test_managers_of_all_shapes_start_and_stop_at_any_moment() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        built = Built(
+            "process",
+            num_actors=int(rng.integers(1, 5)),
+            n_buffer=int(rng.choice([1, 2, 7, 50])),
+            num_envs=int(rng.choice([1, 3, 9])),
+        )
+        wanted = int(rng.choice([0, 1, 17, 500]))
+        with built.manager as manager:
+            start(manager, max(1, wanted) if rng.random() < 0.5 else math.inf)
+            arrived = receive(manager, wanted)
+            if rng.random() < 0.5:
+                arrived += [kept(each) for each in manager.receive()]
+            arrived += [kept(each) for each in manager.stop()]
+        accounted(manager, arrived)
+        assert not any(each.lost_samples or each.restarts for each in manager.stats())

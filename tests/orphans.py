@@ -1,0 +1,40 @@
+"""A script whose actors are about to lose their parent: `python orphans.py FOLDER HANGS [SIBLING]`.
+
+One actor samples, the other hangs in C and never lets go of its interpreter. With SIBLING this
+process was forked by somebody who keeps everything that it has open, and lives on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from managers import Built, snapshot
+from remote_fakes import Life, hang_in_c
+
+from border_cli.process.start import StartMethod
+
+
+def main(folder: Path, start_method: StartMethod, *, sibling: bool) -> None:
+    lives = [Life(deed=hang_in_c, at=3), Life()] if not sibling else []
+    built = Built(
+        "process", lives=lives, folder=folder, num_actors=2, n_buffer=4, start_method=start_method
+    )
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(10**9)
+        built.scripted.wait_for("seed", 2)
+        if lives:
+            built.scripted.wait_for("deed")
+        if sibling and os.fork() == 0:
+            (folder / "sibling-0").write_text(str(os.getpid()))
+            threading.Event().wait()
+        print("ready", flush=True)
+        while True:
+            manager.receive(1.0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), StartMethod(sys.argv[2]), sibling=len(sys.argv) > 3)

@@ -1,0 +1,155 @@
+"""A child process and its parent: what is said, how it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import wait
+from typing import Any
+
+import pytest
+
+from border_cli.process.child import Line
+from border_cli.process.child_process import ChildProcess
+from border_cli.process.start import StartMethod, start_context
+
+LOUD = 5_000  # messages
+
+
+def greet(name: str, line: Line) -> None:
+    line.say("greeting", f"hello {name}", 3)
+
+
+def echo(line: Line) -> None:
+    line.say("heard", line.hear())
+
+
+def fail(_line: Line) -> None:
+    raise RuntimeError("the child broke")
+
+
+def leave(status: int, _line: Line) -> None:
+    os._exit(status)
+
+
+def die(signum: int, _line: Line) -> None:
+    os.kill(os.getpid(), signum)
+
+
+def shout_together(line: Line) -> None:
+    """Several threads speak and log at once, and one of them fails in the end."""
+
+    def shout(number: int) -> None:
+        for each in range(LOUD // 5):
+            line.say("shout", number, each, "x" * 300)
+            logging.getLogger("shouts").debug("not told")
+
+    threads = [threading.Thread(target=shout, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    raise RuntimeError("hoarse")
+
+
+def log_on(_line: Line) -> None:
+    while True:
+        logging.getLogger("chatter").info("and on")
+
+
+def sleep(line: Line) -> None:
+    line.say("asleep")
+    threading.Event().wait()
+
+
+def close_its_output(_line: Line) -> None:
+    sys.stdout.close()
+
+
+@pytest.fixture
+def start() -> Callable[..., ChildProcess]:
+    context = start_context(StartMethod.auto, [])
+    return lambda main, *args, nice=0: ChildProcess(context, "the child", main, *args, nice=nice)
+
+
+def ended(child: ChildProcess) -> ChildProcess:
+    """The same once it is dead and has been listened to all along."""
+    while child.alive:
+        wait(child.news, 5)
+        child.listen()
+    return child
+
+
+def test_what_it_says_arrives_and_its_end_is_no_failure(start: Callable[..., Any]) -> None:
+    child = ended(start(greet, "you"))
+    assert child.bury() is None
+    assert list(child.inbox) == [("greeting", "hello you", 3)]
+
+
+def test_it_hears_what_its_parent_says(start: Callable[..., Any]) -> None:
+    child = start(echo)
+    child.connection.send({"a": 1})
+    assert ended(child).bury() is None
+    assert list(child.inbox) == [("heard", {"a": 1})]
+
+
+def test_its_failure_comes_with_its_traceback(start: Callable[..., Any]) -> None:
+    why = ended(start(fail)).bury()
+    assert why.startswith("Traceback")
+    assert why.rstrip().endswith("RuntimeError: the child broke")
+
+
+@pytest.mark.parametrize(
+    ("main", "value", "why"),
+    [
+        (leave, 0, None),
+        (leave, 7, "its process ended with status 7"),
+        (die, signal.SIGKILL, r"its process was ended by SIGKILL (out of memory?)"),
+        (die, signal.SIGSEGV, "its process was ended by SIGSEGV"),
+    ],
+)
+def test_an_end_without_a_word_is_told_by_its_status(
+    start: Callable[..., Any], main: Callable[..., None], value: int, why: str | None
+) -> None:
+    told = ended(start(main, int(value))).bury()
+    assert told == why or (why is not None and told.startswith(why))
+
+
+def test_threads_that_speak_at_once_do_not_spoil_each_others_words(
+    start: Callable[..., Any],
+) -> None:
+    child = ended(start(shout_together))
+    assert "hoarse" in child.bury()
+    assert len(child.inbox) == LOUD
+    for number in range(5):
+        assert [each[2] for each in child.inbox if each[1] == number] == list(range(LOUD // 5))
+
+
+def test_one_that_never_stops_talking_does_not_keep_its_parent(
+    start: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        child = start(log_on)
+        wait(child.news, 30)
+        child.listen()  # returns
+        child.kill()
+        assert "SIGKILL" in ended(child).bury()
+    assert caplog.messages[0] == "the child: and on"
+
+
+def test_where_it_is_can_be_seen_and_it_can_be_killed(start: Callable[..., Any]) -> None:
+    child = start(sleep)
+    while not child.inbox:
+        wait(child.news, 5)
+        child.listen()
+    assert "in sleep" in child.stack()
+    child.kill()
+    assert "SIGKILL" in ended(child).bury()
+
+
+def test_output_that_nobody_reads_any_more_is_no_failure(start: Callable[..., Any]) -> None:
+    assert ended(start(close_its_output)).bury() is None

@@ -1,0 +1,192 @@
+"""Environments for actors in other processes: what each life does is told beforehand."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fakes import SPEC, CountingEnv, FakePolicy
+from numpy.typing import NDArray
+
+from border_cli.core.interfaces import Env, EnvFactory, Policy, Translator
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.threads import BLAS_VARIABLES, blas_threads
+from border_cli.core.types import Array
+
+NEVER = 1_000_000_000
+BUILDING = 0  # as a step: while the environment is built
+
+
+def fail(step: int) -> None:
+    raise RuntimeError(f"the simulator broke at step {step}")
+
+
+def die(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang(_: int) -> None:
+    threading.Event().wait()  # THE LINE THAT BLOCKS
+
+
+def hang_in_c(_: int) -> None:
+    """Keeps the interpreter: no other thread of the process runs any more."""
+    nobody_writes, _writer = os.pipe()
+    ctypes.PyDLL(None).read(nobody_writes, ctypes.create_string_buffer(1), 1)
+
+
+def leave(_: int) -> None:
+    sys.exit("enough")
+
+
+def vanish(_: int) -> None:
+    os._exit(0)
+
+
+def complain(_: int) -> None:
+    logging.getLogger("simulator").warning("the fuel is at %d %%", 3)
+
+
+def complain_badly(_: int) -> None:
+    logging.getLogger("simulator").warning("the fuel is at %d %%", "three")
+
+
+def be_signalled(_: int) -> None:
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), signum)
+
+
+def describe(_: int) -> str:
+    """How the process stands: its nice value, its BLAS threads, what its environment says."""
+    return f"{os.nice(0)} {blas_threads()} {' '.join(os.environ[name] for name in BLAS_VARIABLES)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """What one environment does: `deed` at its step `at`; both picklable."""
+
+    deed: Callable[[int], Any] | None = None
+    at: int = BUILDING
+    at_close: Callable[[int], Any] | None = None
+
+
+class ScriptedEnv(CountingEnv):
+    """Counts, does what its life says, and notes what a test wants to know in a folder."""
+
+    def __init__(self, life: Life, *, number: int, folder: Path, num_envs: int = 1) -> None:
+        super().__init__(num_envs=num_envs, on_step=self._on)
+        self._life = life
+        self._number = number
+        self._folder = folder
+        self._note("pid", os.getpid())
+        self._on(BUILDING)
+
+    def _on(self, step: int) -> None:
+        if self._life.deed is not None and step == self._life.at:
+            self._note("deed", step)
+            self._note("answer", self._life.deed(step))
+
+    def _note(self, what: str, value: object) -> None:
+        partial_name = self._folder / f"{what}-{self._number}.part"
+        partial_name.write_text(str(value))
+        partial_name.rename(self._folder / f"{what}-{self._number}")
+
+    def reset(self, seed: int) -> Array:
+        self._note("seed", seed)
+        return super().reset(seed)
+
+    def close(self) -> None:
+        super().close()
+        if self._life.at_close is not None:
+            self._life.at_close(0)
+        self._note("closed", "yes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedEnvFactory(EnvFactory):
+    """Gives the environments one life after another, in whichever process; then calm ones."""
+
+    folder: Path  # empty at first
+    lives: tuple[Life, ...] = ()
+    num_envs: int = 1
+
+    @property
+    def spec(self) -> EnvSpec:
+        return SPEC
+
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+        del training, render, first
+        number = next(number for number in count() if self._claimed(number))
+        life = self.lives[number] if number < len(self.lives) else Life()
+        return ScriptedEnv(life, number=number, folder=self.folder, num_envs=self.num_envs)
+
+    def _claimed(self, number: int) -> bool:
+        try:
+            (self.folder / f"made-{number}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def translator(self) -> Translator:
+        raise AssertionError("no test steps an environment of its own here")
+
+    def noted(self, what: str) -> list[str]:
+        """What the environments noted under this name, in the order in which they were made."""
+        files = self.folder.glob(f"{what}-*")
+        named = {int(file.name.split("-")[1]): file for file in files if not file.suffix}
+        return [named[number].read_text() for number in sorted(named)]
+
+    def wait_for(self, what: str, times: int = 1) -> list[str]:
+        """The same once there are so many."""
+        pause = threading.Event()
+        while len(found := self.noted(what)) < times:
+            pause.wait(0.005)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalmEnvFactory(EnvFactory):
+    """Counting environments that do nothing else."""
+
+    num_envs: int = 1
+    episode: int = 10
+
+    @property
+    def spec(self) -> EnvSpec:
+        return SPEC
+
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+        del training, render, first
+        return CountingEnv(num_envs=self.num_envs, episode=self.episode)
+
+    def translator(self) -> Translator:
+        raise AssertionError("no test steps an environment of its own here")
+
+
+class TellingPolicy(FakePolicy):
+    """Its actions tell its exploration, in hundredths."""
+
+    def __init__(self, exploration: float | None) -> None:
+        super().__init__()
+        self._action = -1 if exploration is None else round(100 * exploration)
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        return super().act(obs, explore=explore) + self._action
+
+
+class TellingPolicyFactory:
+    """Policies whose exploration shows, in whichever process they act."""
+
+    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+        del rng
+        return TellingPolicy(exploration)

@@ -1,0 +1,130 @@
+"""Complete runs, one after another in one process, and one whose actors are killed all the time."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import commands
+import leftovers
+import numpy as np
+import pytest
+from commands import QUICK
+
+from border_cli import compose, train
+from border_cli.api import Result
+
+log = logging.getLogger(__name__)
+
+KILLS = 200
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """The current folder."""
+    with commands.isolated(tmp_path):
+        yield tmp_path
+
+
+def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
+    def run(number: int) -> tuple[Any, ...]:
+        overrides = (*QUICK, "env=cartpole", "actor_manager=process", "recorder=[jsonl]")
+        train(compose(*overrides, f"run_dir=run-{number}"))
+        gc.collect()
+        return (
+            {thread.name for thread in threading.enumerate()},
+            sorted(leftovers.open_files().values()),
+            leftovers.segments(),
+            leftovers.processes(),
+            leftovers.python_s_own(),
+        )
+
+    first = run(0)
+    for number in range(1, 20):
+        last = run(number)
+    assert last == first
+    assert last[2] == 0
+    assert last[3] == set()
+
+
+class Killer:
+    """Kills one process below this one after another, at random moments, in a thread of its own."""
+
+    def __init__(self, seed: int, *, most: int) -> None:
+        self.killed = 0
+        self.began_s = self.ended_s = 0.0
+        self._rng = np.random.default_rng(seed)
+        self._most = most
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="killer")
+
+    def __enter__(self) -> Killer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self.killed < self._most and not self._ended.wait(self._rng.uniform(0, 0.2)):
+            alive = sorted(pid for pid in leftovers.processes() if leftovers.is_alive(pid))
+            if not alive:
+                continue
+            self.began_s = self.began_s or time.monotonic()
+            try:
+                os.kill(alive[self._rng.integers(len(alive))], signal.SIGKILL)
+            except ProcessLookupError:  # it ended in the meantime
+                continue
+            self.killed += 1
+            self.ended_s = time.monotonic()
+
+
+@pytest.mark.stress
+def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() -> None:
+    segments = leftovers.segments(), set(Path("/dev/shm").iterdir())
+    config = compose(
+        *("agent=dqn", "env=cartpole", "actor_manager=process", "recorder=[jsonl]"),
+        *("actor_manager.num_actors=4", "actor_manager.max_restarts=1000"),
+        *("trainer.stop_at_score=null", "trainer.max_opt_steps=30_000", "run_dir=chaos"),
+    )
+    began_s = time.monotonic()
+    with Killer(0, most=KILLS) as killer:
+        result = train(config)
+    report(result, killer, time.monotonic() - began_s)
+
+    assert killer.killed == KILLS
+    trainer, actors = result.trainer_stats, result.actor_stats
+    assert trainer.opt_steps == 30_000
+    assert trainer.samples_total == sum(each.samples for each in actors)
+    restarts = sum(each.restarts for each in actors)
+    assert restarts <= KILLS  # a process that was about to be replaced may be killed twice
+    assert restarts >= 0.95 * KILLS
+    # Every life may end with two env steps in its window of three; and a kill that falls between
+    # the two stores that count a step leaves them one apart.
+    in_windows = sum(each.env_steps - each.samples - each.lost_samples for each in actors)
+    assert -2 <= in_windows <= 2 * (restarts + len(actors)) + 2
+    ratio = (trainer.samples_total - 500) / 30_000
+    assert ratio == pytest.approx(2.0, rel=0.01)
+    assert result.best_score >= 475
+    gc.collect()
+    assert (leftovers.segments(), set(Path("/dev/shm").iterdir())) == segments
+
+
+def report(result: Result, killer: Killer, wall_s: float) -> None:
+    trainer, actors = result.trainer_stats, result.actor_stats
+    log.warning(
+        "%d kills within %.1f s of a run of %.1f s; %d restarts; %d env steps, %d samples, %d lost;"
+        " %.0f updates/s; best score %.1f at %s",
+        killer.killed, killer.ended_s - killer.began_s, wall_s, sum(a.restarts for a in actors),
+        sum(a.env_steps for a in actors), trainer.samples_total,
+        sum(a.lost_samples for a in actors), trainer.opt_per_sec, result.best_score,
+        trainer.best_opt_steps,
+    )  # fmt: skip
