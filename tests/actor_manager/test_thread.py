@@ -10,6 +10,7 @@ import pytest
 from fakes import CountingEnv
 from managers import Built, count, receive, snapshot
 
+from border_cli.actor_manager import thread
 from border_cli.core.errors import ActorCrashed, ActorHung
 
 
@@ -115,3 +116,10 @@ def test_managers_start_and_stop_hundreds_of_times() -> None:
             )
     finally:
         sys.setswitchinterval(interval)
+
+
+def test_threads_take_turns_more_often_within_the_block_only() -> None:
+    before = sys.getswitchinterval()
+    with Built("thread", num_actors=1).manager:
+        assert sys.getswitchinterval() == pytest.approx(thread.SWITCH_INTERVAL_S)
+    assert sys.getswitchinterval() == before
