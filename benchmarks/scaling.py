@@ -3,8 +3,9 @@
     python -m benchmarks.scaling [--repetitions 3] [--seconds 4] [--managers thread process]
 
 What is timed begins once every actor has delivered samples and a second has passed, in a whole
-`async` run of DQN ([256, 256], batch 64) whose learner makes one update for every 16 samples. The rate is the slope of a line through the samples over time: they
-arrive in bursts, and a line is hardly moved by where in a burst the window begins or ends.
+`async` run of DQN ([256, 256], batch 64) whose learner makes one update for every 16 samples. The
+rate is the slope of a line through the samples over time: they arrive in bursts, and a line is
+hardly moved by where in a burst the window begins or ends.
 `efficiency` is the rate over `actors / sleep`, with the real length of a sleep of 5 ms
 (`sleep_ms`, taken in the same run, alone in a process); `of_nominal` is over `actors / 5 ms`.
 """

@@ -68,8 +68,8 @@ def test_run_json_tells_what_was_run_and_how_it_ended(ran: Ran) -> None:
     assert facts["seeds"]["seed"] == 5
     assert len(set(facts["seeds"]["actor_envs"])) == 2
     assert facts["opt_steps"] == 250
-    # paced: 50 samples of warm-up and one per update, at most the slack of 2 x 20 ahead
-    assert 300 <= facts["samples_total"] <= 340
+    # paced: 50 samples of warm-up and one per update, at most the slack of 4 x 20 ahead
+    assert 300 <= facts["samples_total"] <= 380
     assert facts["env_steps"] >= facts["samples_total"]
     assert (facts["save_failures"], facts["recorder_failures"]) == (0, 0)
     assert facts["started"] <= facts["ended"]
