@@ -9,13 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import hydra
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import run_and_report
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config.compose import Composer, Job, as_typed
 from border_cli.config.frozen import resolved_yaml
 from border_cli.config.job import JobContext
-from border_cli.config.loader import VERSION_BASE
+from border_cli.config.loader import VERSION_BASE, Loader
 from border_cli.config.provenance import tuned_file
 from border_cli.config.search_path import OURS, user_first
 from border_cli.core.config import RunConfig
@@ -69,6 +72,20 @@ def launch(task: Callable[[DictConfig], float], argv: list[str], folders: Sequen
     decorated = hydra.main(config_path=OURS, config_name="config", version_base=VERSION_BASE)
     with user_first(folders), _command_line(argv), _logging_as_before():
         decorated(task)()
+
+
+def launch_one(
+    task: Callable[[DictConfig], float], config_name: str, overrides: list[str], loader: Loader
+) -> None:
+    """Runs one job as Hydra's entry point does, which would compose it once more for its mode."""
+    hydra.version.setbase(VERSION_BASE)
+    app = Hydra("border-train", loader)
+    GlobalHydra.instance().initialize(app)
+    try:
+        with _logging_as_before():
+            run_and_report(lambda: app.run(config_name, task, overrides))
+    finally:
+        GlobalHydra.instance().clear()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from border_cli import __version__
 from border_cli.cli.arguments import FLAGS, Arguments, read_arguments
 from border_cli.cli.blas import one_thread_for_blas
+from border_cli.cli.garbage import collect_from_here, not_collecting
 from border_cli.core.errors import BorderError, ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
     one_thread_for_blas()
     path = list(sys.path)
     try:
-        _answer(read_arguments(typed), typed, run_job)
+        with not_collecting():
+            _answer(read_arguments(typed), typed, run_job)
     except BorderError as error:
         sys.stderr.write(f"border-train: {error}\n")
         sys.exit(error.exit_status)
@@ -98,7 +100,8 @@ def _train(
     typed: list[str],
     run_job: RunJob | None,
 ) -> None:
-    from border_cli.cli.launch import Task, launch
+    from border_cli.cli.launch import Task, launch, launch_one
+    from border_cli.config.loader import Loader
     from border_cli.config.preflight import checked_jobs
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
@@ -110,8 +113,12 @@ def _train(
         command=["border-train", *typed],
         import_paths=[str(Path.cwd())],
     )
+    alone = len(jobs) == 1 and jobs[0].number is None
     try:
-        launch(task, arguments.for_hydra(overrides), composer.folders)
+        if alone:
+            launch_one(task, composer.config_name, overrides, Loader(composer.folders))
+        else:
+            launch(task, arguments.for_hydra(overrides), composer.folders)
     except KeyboardInterrupt:  # between two jobs of a sweep
         if not run_job:
             cast("Jobs", runner).finish()
@@ -127,6 +134,7 @@ def _runner(configs: list[RunConfig]) -> Jobs:
 
     for config in configs:
         rehearse(config)
+    collect_from_here()
     return Jobs()
 
 
