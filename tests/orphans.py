@@ -28,9 +28,12 @@ def main(folder: Path, start_method: StartMethod, *, sibling: bool) -> None:
         built.scripted.wait_for("seed", 2)
         if lives:
             built.scripted.wait_for("deed")
-        if sibling and os.fork() == 0:
-            (folder / "sibling-0").write_text(str(os.getpid()))
-            threading.Event().wait()
+        if sibling:
+            forked = os.fork()
+            if not forked:
+                threading.Event().wait(60)  # longer than the test looks on
+                os._exit(0)
+            (folder / "sibling-0").write_text(str(forked))
         print("ready", flush=True)
         while True:
             manager.receive(1.0)
