@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from border_cli.assemble import build_agent, env_factory, rehearse, thread_budget
+from border_cli.assemble import (
+    build_agent,
+    env_factory,
+    evaluation_policy,
+    rehearse,
+    thread_budget,
+)
 from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
 from border_cli.config.imports import import_modules
 from border_cli.config.search_path import user_folders
@@ -18,7 +24,6 @@ from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
-from border_cli.core.seeding import Branch, generator
 from border_cli.launch import Launch, Result, launch
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
@@ -100,7 +105,7 @@ def load_policy(run_dir: str | Path, checkpoint: str = "best") -> LoadedPolicy:
     Raises CheckpointError where there is none, or where it is damaged.
     """
     config, agent = load_agent(Path(run_dir), checkpoint)
-    policy = agent.policy_factory(generator(config.seed, Branch.EVALUATION, 1))
+    policy = evaluation_policy(config, agent)
     policy.load_snapshot(agent.snapshot())
     return LoadedPolicy(policy, env_factory(config).translator())
 

@@ -21,10 +21,10 @@ from border_cli.core.interfaces import (
     Agent,
     EnvFactory,
     Evaluator,
-    Judge,
     Policy,
     StepProcessor,
 )
+from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
@@ -97,14 +97,20 @@ def build_evaluator(
     factory: EnvFactory | None = None,
 ) -> Evaluator:
     """The evaluator; without `seed` its episodes are those of every evaluation of the run."""
-    evaluator: Evaluator = EVALUATORS.build(
+    return _evaluator_recipe(config, seed, factory)(stop=stop, heartbeat=heartbeat)
+
+
+def _evaluator_recipe(
+    config: RunConfig, seed: int | None = None, factory: EnvFactory | None = None
+) -> Callable[..., Evaluator]:
+    """Makes the evaluator from `stop` and `heartbeat`, here or in another process."""
+    evaluator: Callable[..., Evaluator] = EVALUATORS.load(config.evaluator)
+    return partial(
+        evaluator,
         config.evaluator,
         factory=factory or ENVS.build(evaluation_env_config(config)),
         seed=derived_seed(config.seed if seed is None else seed, Branch.EVALUATION),
-        stop=stop,
-        heartbeat=heartbeat,
     )
-    return evaluator
 
 
 def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders:
@@ -142,15 +148,9 @@ def build_judge(
     """Who evaluates during the run; `evaluator` and `heartbeat` are for judging in line."""
     if not evaluates_in_background(config):
         return InlineJudge(evaluator, evaluation_policy(config, agent), heartbeat)
-    make_evaluator: Callable[..., Evaluator] = EVALUATORS.load(config.evaluator)
     return BackgroundJudge(
-        partial(
-            make_evaluator,
-            config.evaluator,
-            factory=ENVS.build(evaluation_env_config(config)),
-            seed=derived_seed(config.seed, Branch.EVALUATION),
-        ),
-        partial(agent.policy_factory, generator(config.seed, Branch.EVALUATION, 1)),
+        _evaluator_recipe(config),
+        _policy_recipe(config, agent),
         imports=config.imports,
         stop=stop,
     )
@@ -158,7 +158,11 @@ def build_judge(
 
 def evaluation_policy(config: RunConfig, agent: Agent) -> Policy:
     """A policy for the evaluator; weights are loaded before each evaluation."""
-    return agent.policy_factory(generator(config.seed, Branch.EVALUATION, 1))
+    return _policy_recipe(config, agent)()
+
+
+def _policy_recipe(config: RunConfig, agent: Agent) -> Callable[[], Policy]:
+    return partial(agent.policy_factory, generator(config.seed, Branch.EVALUATION, 1))
 
 
 def actor_manager_config(config: RunConfig) -> ActorManagerConfig:

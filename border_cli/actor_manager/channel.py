@@ -39,17 +39,6 @@ class Channel:
             self._messages.append(message)
             self._arrived.notify()
 
-    def put_at_once(self, message: Experience) -> bool:
-        """Whether there was room; raises `Closed` once the channel is closed."""
-        with self._room:
-            if self._closed:
-                raise Closed
-            if len(self._messages) >= self._capacity:
-                return False
-            self._messages.append(message)
-            self._arrived.notify()
-            return True
-
     def drain(self, timeout_s: float = 0.0) -> list[Experience]:
         """All that is inside; waits up to `timeout_s` for the first message."""
         if not self._messages and timeout_s <= 0:

@@ -87,11 +87,15 @@ class Gate:
         if not self.waiting or not self._worth_waking():
             return
         bursts = self._room() / self._burst
-        scarce = self._urgent or self._last
-        self._changed.notify(self.waiting if scarce else int(min(bursts, self.waiting)))
+        self._changed.notify(self.waiting if self._scarce else int(min(bursts, self.waiting)))
 
     def _worth_waking(self) -> bool:
-        return self._room() >= (1 if self._urgent or self._last else self._burst)
+        return self._room() >= (1 if self._scarce else self._burst)
+
+    @property
+    def _scarce(self) -> bool:
+        """Whether less than a burst is worth a lease, too."""
+        return self._urgent or self._last
 
     def _room(self) -> float:
         return self._permitted - self._leased
@@ -103,7 +107,7 @@ class Gate:
         if room == math.inf:
             return want
         share = math.ceil(room / max(1, self.waiting))  # nobody who is woken goes away empty
-        if not (self._urgent or self._last):  # thirty actors need not be woken for a sample each
+        if not self._scarce:  # thirty actors need not be woken for a sample each
             share = max(share, self._burst)
         granted = max(0, min(want, share, math.floor(room)))
         self._leased += granted

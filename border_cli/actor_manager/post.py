@@ -17,7 +17,6 @@ class Post(Pulse):
         self.actor_id = actor_id
         self.lane = lane
         self.restarts = Restarts(actor_id, most_restarts)
-        self.most_restarts = most_restarts
         self.process: ChildProcess | None = None
         self.due_s = 0.0  # when its next life begins
         self.started_s: float | None = None

@@ -14,7 +14,7 @@ class Restarts:
 
     def __init__(self, actor_id: int, most: int) -> None:
         self._actor_id = actor_id
-        self._most = most
+        self.most = most
         self._first_traceback: str | None = None
         self._since_delivery = 0  # failures since the last message that arrived
         self.made = 0
@@ -29,8 +29,8 @@ class Restarts:
         Raises `ActorCrashed` with the first traceback once the budget is used up.
         """
         self._first_traceback = self._first_traceback or text
-        if self.made >= self._most:
-            raise ActorCrashed(self._actor_id, self._most, self._first_traceback)
+        if self.made >= self.most:
+            raise ActorCrashed(self._actor_id, self.most, self._first_traceback)
         self.made += 1
         delay_s = min(LONGEST_BACK_OFF_S, FIRST_BACK_OFF_S * 2.0**self._since_delivery)
         self._since_delivery = min(self._since_delivery + 1, _DOUBLINGS)

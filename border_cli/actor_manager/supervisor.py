@@ -175,7 +175,7 @@ class Supervisor:
             return
         log.warning(
             "actor %d failed, restart %d of %d:\n%s",
-            post.actor_id, post.restarts.made, post.most_restarts, why,
+            post.actor_id, post.restarts.made, post.restarts.most, why,
         )  # fmt: skip
 
     def _bury(self, post: Post) -> str | None:

@@ -143,8 +143,6 @@ class ThreadActorManager(LocalActorManager):
         worker.blocked_s += self._clock.now_s() - began_s
 
     def _put(self, worker: Worker, message: Experience) -> float:
-        if self._channel.put_at_once(message):
-            return 0.0
         began_s = self._clock.now_s()
         with worker.heartbeat.waiting("room in the channel"):
             self._channel.put(message)

@@ -36,7 +36,6 @@ class Worker:
         self.heartbeat = Heartbeat(f"actor {actor_id}")
         self.balance = 0  # leased samples that it has not made yet; below 0 it owes
         self._make = make
-        self._max_restarts = max_restarts
         self._restarts = Restarts(actor_id, max_restarts)
         self._clock = clock
         self._actor: Actor | None = None
@@ -85,7 +84,7 @@ class Worker:
             raise
         log.warning(
             "actor %d failed %s, restart %d of %d:\n%s",
-            self.actor_id, where, self._restarts.made, self._max_restarts, text,
+            self.actor_id, where, self._restarts.made, self._restarts.most, text,
         )  # fmt: skip
         return lost, delay_s
 

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 from border_cli.core.errors import RunFailed
-from border_cli.core.interfaces import Evaluation, Evaluator, Judge, Policy
+from border_cli.core.interfaces import Evaluation, Evaluator, Policy
+from border_cli.core.judge import Judge
 from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.process.child import Line

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from border_cli.core.interfaces import Evaluation, Evaluator, Judge, Policy
+from border_cli.core.interfaces import Evaluation, Evaluator, Policy
+from border_cli.core.judge import Judge
 from border_cli.core.stop import Pulse
 from border_cli.core.types import Snapshot
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from border_cli.core.interfaces import Agent, Evaluation, Judge
+from border_cli.core.interfaces import Agent, Evaluation
+from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints, RecordStep
 from border_cli.core.types import Metrics
 from border_cli.trainer.saving import Saving

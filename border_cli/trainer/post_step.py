@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 from border_cli.core.clock import Clock
 from border_cli.core.config import TrainerConfig
-from border_cli.core.interfaces import ActorManager, Agent, Judge, ReplayBuffer
+from border_cli.core.interfaces import ActorManager, Agent, ReplayBuffer
+from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints, Progress, RecordStep
 from border_cli.core.stop import Heartbeat
 from border_cli.core.timing import Timing

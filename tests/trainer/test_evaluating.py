@@ -9,7 +9,8 @@ import pytest
 from fakes import FakeAgent, FakeClock, MemoryCheckpoints
 from trainers import BuiltTrainer
 
-from border_cli.core.interfaces import Evaluation, Judge
+from border_cli.core.interfaces import Evaluation
+from border_cli.core.judge import Judge
 from border_cli.core.stop import Heartbeat, Pulse
 from border_cli.core.types import Snapshot
 
