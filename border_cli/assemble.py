@@ -13,17 +13,11 @@ from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.shared_weights import forms_of
 from border_cli.agent.config import LearnerConfig
 from border_cli.core import threads
+from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
 from border_cli.core.errors import BorderError, ConfigError
-from border_cli.core.interfaces import (
-    ActorManager,
-    Agent,
-    EnvFactory,
-    Evaluator,
-    Policy,
-    StepProcessor,
-)
+from border_cli.core.interfaces import Agent, EnvFactory, Evaluator, Policy, StepProcessor
 from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator

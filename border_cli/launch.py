@@ -22,10 +22,11 @@ from border_cli.assemble import (
     env_factory,
     evaluates_in_background,
 )
+from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted, Stalled
-from border_cli.core.interfaces import ActorStats, Agent, Evaluator
+from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag

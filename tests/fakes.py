@@ -17,11 +17,11 @@ from border_cli.core.interfaces import (
     Evaluation,
     Evaluator,
     Policy,
-    ReplayBuffer,
     StepProcessor,
     Translator,
 )
 from border_cli.core.output import Progress, Recorder, RecordStep
+from border_cli.core.replay import ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import (
     Array,

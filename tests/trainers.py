@@ -18,8 +18,9 @@ from managers import Built
 from remote_fakes import Life
 
 from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock
-from border_cli.core.interfaces import ActorStats, Env
+from border_cli.core.interfaces import Env
 from border_cli.core.judge import Judge
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Snapshot

@@ -17,8 +17,8 @@ from border_cli.actor_manager.remote import Recipe, run
 from border_cli.actor_manager.ring_reader import RingReader
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.actor_manager.supervisor import Supervisor
+from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.clock import Clock
-from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.rows import columns_of, transitions_of
 from border_cli.core.stop import Pulse
 from border_cli.core.timing import ACTOR_SECTIONS

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from border_cli.actor_manager.actor import Actor
 from border_cli.actor_manager.laps import BLOCKED
 from border_cli.actor_manager.restarts import Restarts
+from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorCrashed
-from border_cli.core.interfaces import ActorStats
 from border_cli.core.stop import Heartbeat
 from border_cli.core.timing import ACTOR_SECTIONS
 

@@ -171,6 +171,16 @@ class CheckpointConfig(Settings, path="checkpoint"):
     """What is kept of a run."""
 
     keep: int = setting(3, "newest checkpoints kept, besides the best model", low=1)
+    milestone_interval: int = setting(
+        0,
+        "optimisation steps between checkpoints that are kept for good, without their replay "
+        "buffer; 0: none",
+        low=0,
+    )
+    replay_buffer: bool = setting(
+        True,
+        "saves the replay buffer; without it a resumed run first samples warmup_period rows anew",
+    )
 
 
 @dataclass(kw_only=True)
@@ -185,8 +195,14 @@ class RunConfig(Settings):
         None, "where the run is written; null: outputs/<name>/<time>. A used one is refused"
     )
     resume: str | None = setting(
-        None, "auto: with a fixed run_dir, a finished run returns its score, others start again"
+        None,
+        "RUN_DIR: goes on where that run stopped; auto: starts or goes on in run_dir, and returns "
+        "the score of a finished run",
     )
+    init_from: str | None = setting(
+        None, "RUN_DIR, or one of its checkpoints: begins with the weights of its best model"
+    )
+    dry_run: bool = setting(False, "prints what the run would do and need, and runs nothing")
     quiet: bool = setting(False, "prints warnings and errors only")
     objective: Objective = setting(Objective.best, "what a job returns to a sweeper")
 
@@ -203,8 +219,10 @@ class RunConfig(Settings):
     def __post_init__(self) -> None:
         """The one place where settings of different groups are held against each other."""
         super().__post_init__()
-        if self.resume not in (None, "auto"):
-            self.refuse("resume", self.resume, "must be null or auto")
+        if self.resume == "":
+            self.refuse("resume", self.resume, "must be null, auto or a run directory")
+        if self.init_from == "":
+            self.refuse("init_from", self.init_from, "must be null, or a run directory")
         if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:
             self.refuse("name", self.name, "must be a plain folder name")
         capacity = self.replay_buffer.capacity

@@ -5,21 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Protocol, Self
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.errors import CheckpointError
+from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Pulse
 from border_cli.core.types import (
     Array,
     Batch,
-    Experience,
     Metrics,
     Snapshot,
+    State,
     Step,
     Transitions,
     Update,
@@ -39,6 +39,13 @@ class Policy(ABC):
 
     def bind_thread(self) -> None:  # noqa: B027 - most policies keep nothing per thread
         """Sets what the calling thread must have before it acts."""
+
+    def state_dict(self) -> State:
+        """What coming actions depend on beside the weights: generators."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - see above
+        """Restores what `state_dict` gave."""
 
 
 class PolicyFactory(Protocol):
@@ -80,7 +87,22 @@ class Agent(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` gave: another agent of the same settings goes on to the bit.
+
+        Raises CheckpointError where it does not fit.
+        """
+
+    def load_weights(self, state: Mapping[str, Any]) -> None:
+        """Takes the weights alone out of another agent's state: training begins anew with them.
+
+        Raises CheckpointError where they do not fit.
+        """
+        del state
+        raise CheckpointError(f"{type(self).__name__} has no weights to begin with (init_from)")
+
+    def first_not_finite(self) -> str | None:
+        """The name of the first weight that is a NaN or an infinity; None where all are fine."""
+        return None
 
     def learner_thread(self) -> AbstractContextManager[None]:
         """Within the block the calling thread has the settings that updates need."""
@@ -108,6 +130,21 @@ class Env(ABC):
     @abstractmethod
     def close(self) -> None:
         """Frees the environments; may be called twice."""
+
+    def state_dict(self) -> State:
+        """What it takes to come back to this moment: of each running episode its seed and its
+        actions so far, and what is acted on next."""
+        return {}
+
+    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+        """In place of `reset`, which had this seed: goes on where `state_dict` was taken.
+
+        Replays the actions of each running episode and compares what comes of it. Returns what to
+        act on next [N, …], and the environments whose episode could not be continued and began
+        anew, with a seed that no episode had before.
+        """
+        del state
+        return self.reset(derived_seed(seed, 1)), list(range(self.num_envs))
 
 
 class Translator(Protocol):
@@ -144,105 +181,15 @@ class StepProcessor(ABC):
     def process(self, step: Step) -> Transitions:
         """M rows; 0 while an n-step window fills, several when an episode ends."""
 
+    def state_dict(self) -> State:
+        """What waits for its successors."""
+        return {}
 
-class ReplayBuffer(ABC):
-    """Rows to learn from; only the learner's thread calls it."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - see above
+        """Restores what `state_dict` gave."""
 
-    @abstractmethod
-    def push(self, transitions: Transitions) -> None:
-        """Copies the rows in, over the oldest where it is full."""
-
-    @abstractmethod
-    def sample(self, batch_size: int) -> Batch:
-        """Draws rows with replacement. The batch's arrays are reused by the next call."""
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Rows stored now."""
-
-    @property
-    @abstractmethod
-    def capacity(self) -> int:
-        """Rows it can hold."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes allocated."""
-
-    @property
-    def uses_priorities(self) -> bool:
-        """Whether `update_priorities` should be called after each update."""
-        return False
-
-    def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:  # noqa: B027
-        """Tells how wrong the sampled rows were. [B], [B]"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActorStats:
-    """What one actor did, over all its lives."""
-
-    actor_id: int
-    env_steps: int
-    samples: int  # rows that the learner received
-    duration_s: float
-    restarts: int
-    lost_samples: int  # rows that died with a crashed actor
-    # Where its time went, of all lives: act, env_step, process, send, blocked. Estimated from
-    # steps that were timed now and then; empty where nobody measured.
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def samples_per_sec(self) -> float:
-        return self.samples / self.duration_s if self.duration_s > 0 else 0.0
-
-
-class ActorManager(ABC):
-    """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
-
-    @abstractmethod
-    def __enter__(self) -> Self: ...
-
-    @abstractmethod
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
-    @abstractmethod
-    def publish(self, snapshot: Snapshot) -> None:
-        """Makes these the newest weights; the first call lets the actors begin."""
-
-    @abstractmethod
-    def permit(self, samples_total: float) -> None:
-        """Lets the actors make rows until they have made so many in all; never takes back."""
-
-    @abstractmethod
-    def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        """What arrived, at once where something did, else within `timeout_s`.
-
-        Its arrays are valid until the next call, which may let actors write over them.
-        Raises `ActorCrashed` once an actor is past its restarts.
-        """
-
-    @abstractmethod
-    def stop(self) -> list[Experience]:
-        """Ends acting and returns all that is under way; idempotent."""
-
-    @abstractmethod
-    def stats(self) -> list[ActorStats]:
-        """One entry per actor id; may be called at any time."""
-
-    @abstractmethod
-    def heartbeats(self) -> Sequence[Pulse]:
-        """One per actor, for the watchdog."""
-
-    @abstractmethod
-    def gauges(self) -> Metrics:
-        """Queue fill and the like, for records and the panel."""
+    def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most keep nothing per episode
+        """Drops what waits of these environments: their episodes begin anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

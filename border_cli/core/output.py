@@ -9,19 +9,65 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from border_cli.core.interfaces import Evaluation
-from border_cli.core.types import Metrics
+from border_cli.core.replay import ReplayBuffer
+from border_cli.core.types import Metrics, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """All of a run at one moment between two optimisation steps: what a checkpoint holds.
+
+    Copies, but for the rows, which are frozen as the state is handed over.
+    """
+
+    counters: Mapping[str, float]  # opt_steps, env_steps, samples_total, time_s
+    agent: Mapping[str, Any]  # `Agent.state_dict`
+    run: State  # everything else
+    replay_buffer: ReplayBuffer  # whose rows are saved
+    candidate: Mapping[str, Any] | None = None  # state of the agent that is under judgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveReport:
+    """What became of the checkpoints so far."""
+
+    opt_steps: int | None = None  # of the newest that is on the disk
+    written: int = 0  # the best models not counted
+    skipped: int = 0  # fell due while another was being written
+    failures: int = 0  # could not be written, best models included
+    seconds: float = 0.0  # beside the learner
+    nbytes: int = 0
+    problem: str | None = None  # why the last attempt failed; None once one succeeds
 
 
 class Checkpoints(Protocol):
-    """Where the trainer leaves what shall survive. An `OSError` does not end a run."""
+    """Where the trainer leaves what shall survive; called by the learner's thread only.
 
-    def save(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
-        """Keeps a checkpoint named by `counters["opt_steps"]`, and drops the oldest."""
+    Writing happens beside the learner. A disk that does not take it (an `OSError`) is said at once
+    and counted, and never raises here.
+    """
+
+    @property
+    def report(self) -> SaveReport:
+        """What became of the checkpoints so far."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a checkpoint is still being written."""
+
+    def save(self, state: RunState) -> bool:
+        """Hands a checkpoint over. False where one is being written: this one is left out."""
 
     def save_best(
-        self, state: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
+        self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Replaces the best model."""
+        """Hands the best model over; one that was not begun yet gives way to a newer one."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until all that was handed over is on the disk, or could not be; False: not in time."""
+
+    def close(self) -> None:
+        """Waits and ends the writing; may be called twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +87,7 @@ class Progress:
     phase: str  # warm-up, learning, evaluating, saving, stopping
     samples_total: int
     gauges: Metrics  # newest values of all metrics, those of the actor manager among them
+    problem: str | None = None  # what goes wrong just now, such as a full disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +114,14 @@ class Recorder(ABC):
 
     def show(self, progress: Progress) -> None:  # noqa: B027 - only a panel watches in between
         """Shows where the run stands; nothing is recorded."""
+
+    def position(self) -> State | None:
+        """How far what was written reaches, for a checkpoint; None: nothing to go back to."""
+        return None
+
+    def rewind(self, position: Mapping[str, Any]) -> None:  # noqa: B027 - see above
+        """Drops what was recorded after `position`: a resumed run records it again. Called before
+        the first `write`."""
 
     def flush(self) -> None:  # noqa: B027 - unbuffered recorders have nothing to do
         """Makes what was written readable by others."""

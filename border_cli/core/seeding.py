@@ -3,9 +3,13 @@ actor or an environment leaves all others as they were."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
+
+from border_cli.core.errors import CheckpointError
 
 
 class Branch(IntEnum):
@@ -37,3 +41,11 @@ def derived_seed(seed: int, *path: int) -> int:
 def generator(seed: int, *path: int) -> np.random.Generator:
     """A generator at `path`."""
     return np.random.Generator(np.random.PCG64(sequence(seed, *path)))
+
+
+def restore_generator(rng: np.random.Generator, state: Mapping[str, Any]) -> None:
+    """Sets a generator to what its `bit_generator.state` was; raises CheckpointError."""
+    try:
+        rng.bit_generator.state = dict(state)
+    except (TypeError, ValueError, KeyError) as error:
+        raise CheckpointError(f"the saved state of a generator does not fit: {error}") from error

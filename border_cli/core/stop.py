@@ -35,6 +35,21 @@ class StopFlag:
             raise self._reason
 
 
+class SaveFlag:
+    """Set by a signal handler, looked at by the learner between two steps: save now and go on."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def request(self) -> None:
+        """Asks for a checkpoint; atomic, hence safe in a signal handler and in any thread."""
+        self.requested = True
+
+    def clear(self) -> None:
+        """It is being written."""
+        self.requested = False
+
+
 class Pulse(Protocol):
     """What the watchdog sees of one part of a run."""
 

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 # One observation stream: an array, or one array per key of a Dict space. Leading axis M, B or N.
 Array: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
 Metrics: TypeAlias = Mapping[str, float]
+# What a part needs to go on later: numbers, strings, None, numpy arrays, and dicts (with strings as
+# keys) and lists of these. Whoever takes one may keep it: nothing in it is written again.
+State: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from border_cli.core.interfaces import ActorStats
+from border_cli.core.actors import ActorStats
 from border_cli.recorder import figures
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.interfaces import ReplayBuffer
+from border_cli.core.replay import ReplayBuffer
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.replay_buffer.storage import Ring

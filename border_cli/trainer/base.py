@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import NotFinite
-from border_cli.core.interfaces import ActorManager, ActorStats, Agent, ReplayBuffer
+from border_cli.core.interfaces import Agent
+from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import StopFlag
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.pacing import Pacing

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import NotFinite
-from border_cli.core.interfaces import ReplayBuffer
+from border_cli.core.replay import ReplayBuffer
 from border_cli.core.types import Array, Experience, leaves
 from border_cli.trainer.counters import Counters, Window
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 
+from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
 from border_cli.core.config import TrainerConfig
-from border_cli.core.interfaces import ActorManager, Agent, ReplayBuffer
+from border_cli.core.interfaces import Agent
 from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints, Progress, RecordStep
+from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import Heartbeat
 from border_cli.core.timing import Timing
 from border_cli.core.types import Metrics, Update

@@ -10,7 +10,7 @@ from pathlib import Path
 KILL_EVERYWHERE = """
 import copy, os, shutil, sys
 from pathlib import Path
-from border_cli.core.interfaces import (Evaluation)
+from border_cli.core.interfaces import Evaluation
 from border_cli.run.checkpoint import CheckpointStore, find_checkpoint, verify
 
 RUN_DIR, KIND = Path(sys.argv[1]) / "run", sys.argv[2]
