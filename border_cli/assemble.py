@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -16,15 +16,16 @@ from border_cli.core import threads
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
-from border_cli.core.errors import BorderError, ConfigError
+from border_cli.core.errors import BorderError, CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, EnvFactory, Evaluator, Policy, StepProcessor
 from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.evaluator.background import BackgroundJudge
 from border_cli.evaluator.inline import InlineJudge
+from border_cli.nn.saving import load_state, save_state
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -35,9 +36,12 @@ from border_cli.registry import (
     STEP_PROCESSORS,
     TRAINERS,
 )
+from border_cli.run.checkpoint import CheckpointStore
+from border_cli.run.reading import find_weights
 from border_cli.trainer.base import Trainer
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
+from border_cli.trainer.saving import Saving
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +84,18 @@ def build_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Age
         seed=derived_seed(config.seed, Branch.LEARNER),
     )
     return agent
+
+
+def load_first_weights(config: RunConfig, agent: Agent) -> None:
+    """Gives the agent the weights that `init_from` names, if it does."""
+    if config.init_from is None:
+        return
+    try:
+        folder = find_weights(Path(config.init_from).expanduser())
+        agent.load_weights(load_state(folder / "agent.pt"))
+    except CheckpointError as error:
+        raise CheckpointError(f"init_from={config.init_from}: {error}") from error
+    log.info("begins with the weights of %s", folder)
 
 
 def build_evaluator(
@@ -127,6 +143,18 @@ def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders
             recorder.close()
         raise
     return built
+
+
+def build_checkpoints(config: RunConfig, run_dir: Path) -> CheckpointStore:
+    """Where checkpoints go; its thread begins with the first one."""
+    settings = config.checkpoint
+    return CheckpointStore(
+        run_dir,
+        keep=settings.keep,
+        milestone_interval=settings.milestone_interval,
+        replay_buffer=settings.replay_buffer,
+        save_state=save_state,
+    )
 
 
 def evaluates_in_background(config: RunConfig) -> bool:
@@ -194,6 +222,8 @@ def assemble(
     checkpoints: Checkpoints,
     clock: Clock,
     stop: StopFlag,
+    save: SaveFlag,
+    on_saved: Callable[[Mapping[str, float]], None],
 ) -> Assembly:
     """Builds the rest; nothing runs yet. Large memory is allocated here."""
     replay_buffer = REPLAY_BUFFERS.build(
@@ -207,6 +237,7 @@ def assemble(
         actors=actors,
         judge=judge,
         checkpoints=checkpoints,
+        saving=Saving(config.trainer, checkpoints, clock=clock, flag=save, on_saved=on_saved),
         recording=recording,
         clock=clock,
     )
@@ -230,16 +261,21 @@ def assemble(
     )
 
 
-def rehearse(config: RunConfig) -> None:
-    """Builds what is cheap and refuses most, and drops it: environments, agent and policies.
+def rehearse(config: RunConfig) -> tuple[EnvSpec, Agent] | None:
+    """Builds what is cheap and refuses most: environments, agent and policies.
 
-    Raises ConfigError for what only the components themselves can refuse. Any other failure is
-    left to the run, which reports it with its traceback.
+    Returns the agent and what it was built for, to be counted and dropped; None where they could
+    not be built.
+
+    Raises ConfigError for what only the components themselves can refuse, and CheckpointError
+    where `init_from` does not fit. Any other failure is left to the run, which reports it with its
+    traceback.
     """
     try:
         spec = env_factory(config).spec
         _rehearse_evaluation(config)
         agent = build_agent(config, spec)
+        load_first_weights(config, agent)
         for actor_id in range(config.actor_manager.num_actors):
             agent.policy_factory(
                 generator(config.seed), config.actor_manager.exploration_of(actor_id)
@@ -248,6 +284,8 @@ def rehearse(config: RunConfig) -> None:
         raise
     except Exception:
         log.debug("the rehearsal failed; the run will say so", exc_info=True)
+        return None
+    return spec, agent
 
 
 def _rehearse_evaluation(config: RunConfig) -> None:

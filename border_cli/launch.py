@@ -16,28 +16,28 @@ from border_cli.assemble import (
     Assembly,
     assemble,
     build_agent,
+    build_checkpoints,
     build_evaluator,
     build_judge,
     build_recorders,
     env_factory,
     evaluates_in_background,
+    load_first_weights,
 )
 from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import Interrupted, Stalled
+from border_cli.core.errors import Stalled
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.threads import available_cores
-from border_cli.core.timing import summed
-from border_cli.nn.saving import save_state
+from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
+from border_cli.facts import facts_of, status_of
+from border_cli.restore import newest_whole, restore
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.record import RunRecord, derived_seeds
-from border_cli.trainer.base import TrainerStats
-from border_cli.trainer.bottleneck import bottleneck
+from border_cli.run.record import RunLock, RunRecord, derived_seeds
 from border_cli.trainer.recording import Recording
+from border_cli.trainer.stats import TrainerStats
 from border_cli.trainer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Started:
     spec: EnvSpec
     device_name: str
     evaluation: str  # how the evaluator describes itself
+    resumed_opt_steps: int | None = None  # of the checkpoint that the run goes on from
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +71,9 @@ class Launch:
     recorders: Recorders | None = None  # None: those of the config
     evaluator: Evaluator | None = None  # None: that of the config
     console: Any = None  # a rich console for the panel
+    resume: bool = False  # goes on from the newest whole checkpoint in the run directory
     stop: StopFlag = field(default_factory=StopFlag)
+    save: SaveFlag = field(default_factory=SaveFlag)
     clock: Clock = field(default_factory=MonotonicClock)
     facts: Mapping[str, Any] = field(default_factory=dict)  # for run.json
     on_start: Callable[[Started], None] | None = None
@@ -78,100 +81,148 @@ class Launch:
 
 
 def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
-    """Runs to the end and returns the result; `run.json` tells the truth whatever happens."""
-    num_actors = config.actor_manager.num_actors
-    record = RunRecord(run_dir, seeds=derived_seeds(config.seed, num_actors), **options.facts)
-    record.write()
-    assembly: Assembly | None = None
-    try:
-        heartbeat = Heartbeat("evaluation", waiting_for="its turn")
-        with ExitStack() as cleanup:
-            assembly = _build(config, run_dir, options, heartbeat, cleanup)
-            actor_stats = _train(config, assembly, options, record, cleanup)
-    except BaseException as error:
-        record.content["traceback"] = "".join(traceback.format_exception(error))
-        _end(config, record, assembly, *_status_of(error))
-        raise
-    stats = trainer_stats(assembly)
-    _end(config, record, assembly, "done", f"{assembly.trainer.ended_by} reached")
-    return Result(
-        agent=assembly.agent,
-        best_score=stats.best_score,
-        actor_stats=actor_stats,
-        trainer_stats=stats,
-        run_dir=run_dir,
-    )
+    """Runs to the end and returns the result; `run.json` tells the truth whatever happens.
+
+    Raises ConfigError where another process runs there, and CheckpointError where there is nothing
+    whole to resume from; neither changes anything.
+    """
+    with RunLock(run_dir):
+        return _Run(config, run_dir, options).run()
 
 
-def _build(
-    config: RunConfig, run_dir: Path, options: Launch, heartbeat: Heartbeat, cleanup: ExitStack
-) -> Assembly:
-    recorders = options.recorders
-    if recorders is None:
-        recorders = build_recorders(config, run_dir, options.console)
-    recording = Recording(recorders, options.clock)
-    cleanup.callback(recording.close)
-    evaluator = options.evaluator
-    if evaluator is None:
-        evaluator = build_evaluator(config, stop=options.stop, heartbeat=heartbeat)
-    cleanup.callback(evaluator.close)
-    factory = env_factory(config)
-    agent = build_agent(config, factory.spec)
-    judge = build_judge(config, agent, evaluator=evaluator, stop=options.stop, heartbeat=heartbeat)
-    cleanup.callback(judge.close)
-    if options.on_start is not None:  # before large memory is allocated
-        options.on_start(
-            Started(
-                spec=factory.spec,
-                device_name=agent.device_name,
-                evaluation=_evaluation_line(config, evaluator),
-            )
+class _Run:
+    """One attempt: what is built for it, and its document."""
+
+    def __init__(self, config: RunConfig, run_dir: Path, options: Launch) -> None:
+        self._config = config
+        self._run_dir = run_dir
+        self._options = options
+        self._assembly: Assembly | None = None
+        self._record: RunRecord | None = None  # of a resumed run once it goes on
+
+    def run(self) -> Result:
+        """Builds, trains and tells how it ended."""
+        if not self._options.resume:
+            seeds = derived_seeds(self._config.seed, self._config.actor_manager.num_actors)
+            self._record = RunRecord(self._run_dir, seeds=seeds, **self._options.facts)
+            self._record.write()
+        try:
+            heartbeat = Heartbeat("evaluation", waiting_for="its turn")
+            with ExitStack() as cleanup:
+                assembly = self._assembly = self._build(heartbeat, cleanup)
+                actor_stats = self._train(assembly, cleanup)
+        except BaseException as error:
+            self._end(*status_of(error), traceback="".join(traceback.format_exception(error)))
+            raise
+        stats = assembly.trainer.stats()
+        self._end("done", f"{assembly.trainer.ended_by} reached")
+        return Result(
+            agent=assembly.agent,
+            best_score=stats.best_score,
+            actor_stats=actor_stats,
+            trainer_stats=stats,
+            run_dir=self._run_dir,
         )
-    return assemble(
-        config,
-        agent=agent,
-        factory=factory,
-        judge=judge,
-        recording=recording,
-        checkpoints=CheckpointStore(run_dir, keep=config.checkpoint.keep, save_state=save_state),
-        clock=options.clock,
-        stop=options.stop,
-    )
 
+    def _build(self, heartbeat: Heartbeat, cleanup: ExitStack) -> Assembly:
+        config, run_dir, options = self._config, self._run_dir, self._options
+        found = newest_whole(run_dir) if options.resume else None
+        recorders = options.recorders
+        if recorders is None:
+            recorders = build_recorders(config, run_dir, options.console)
+        recording = Recording(recorders, options.clock)
+        cleanup.callback(recording.close)
+        evaluator = options.evaluator
+        if evaluator is None:
+            evaluator = build_evaluator(config, stop=options.stop, heartbeat=heartbeat)
+        cleanup.callback(evaluator.close)
+        factory = env_factory(config)
+        agent = build_agent(config, factory.spec)
+        if found is None:
+            load_first_weights(config, agent)
+        judge = build_judge(
+            config, agent, evaluator=evaluator, stop=options.stop, heartbeat=heartbeat
+        )
+        cleanup.callback(judge.close)
+        if options.on_start is not None:  # before large memory is allocated
+            options.on_start(
+                Started(
+                    spec=factory.spec,
+                    device_name=agent.device_name,
+                    evaluation=_evaluation_line(config, evaluator),
+                    resumed_opt_steps=found.opt_steps if found else None,
+                )
+            )
+        store = build_checkpoints(config, run_dir)
+        cleanup.callback(store.close)
+        assembly = assemble(
+            config,
+            agent=agent,
+            factory=factory,
+            judge=judge,
+            recording=recording,
+            checkpoints=store,
+            clock=options.clock,
+            stop=options.stop,
+            save=options.save,
+            on_saved=self._progress,
+        )
+        if found is not None:
+            self._restore(assembly, store)
+        return assembly
 
-def _train(
-    config: RunConfig,
-    assembly: Assembly,
-    options: Launch,
-    record: RunRecord,
-    cleanup: ExitStack,
-) -> list[ActorStats]:
-    learner = assembly.post_step.heartbeat
+    def _restore(self, assembly: Assembly, store: CheckpointStore) -> None:
+        config, run_dir = self._config, self._run_dir
+        opt_steps = restore(run_dir, assembly.trainer, store, rows=config.checkpoint.replay_buffer)
+        self._record = RunRecord.resumed(run_dir, opt_steps, **self._options.facts)
+        self._record.write()
 
-    def on_hung_learner(stalled: Stalled) -> None:
-        _end(config, record, assembly, *_status_of(stalled))
-        if options.on_hung_learner is not None:
-            options.on_hung_learner(stalled)
-        else:
-            _interrupt(learner.thread_id)
+    def _train(self, assembly: Assembly, cleanup: ExitStack) -> list[ActorStats]:
+        learner, options = assembly.post_step.heartbeat, self._options
 
-    watchdog = Watchdog(
-        [learner, assembly.judge.pulse, *assembly.actors.heartbeats()],
-        timeout_s=config.trainer.stall_timeout_s,
-        stop=options.stop,
-        clock=options.clock,
-        describe=lambda: _describe(assembly),
-        on_hung_learner=on_hung_learner,
-    )
-    try:
-        # The learner's thread is made ready first, which takes a minute where that compiles.
-        # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
-        with assembly.agent.learner_thread(), watchdog, cleanup.pop_all(), assembly.actors:
-            assembly.judge.open()
-            return assembly.trainer.train()
-    except KeyboardInterrupt:
-        options.stop.check()  # what the watchdog found, where it interrupted a hung learner
-        raise
+        def on_hung_learner(stalled: Stalled) -> None:
+            self._end(*status_of(stalled))
+            if options.on_hung_learner is not None:
+                options.on_hung_learner(stalled)
+            else:
+                _interrupt(learner.thread_id)
+
+        watchdog = Watchdog(
+            [learner, assembly.judge.pulse, *assembly.actors.heartbeats()],
+            timeout_s=self._config.trainer.stall_timeout_s,
+            stop=options.stop,
+            clock=options.clock,
+            describe=lambda: _describe(assembly),
+            on_hung_learner=on_hung_learner,
+        )
+        try:
+            # The learner's thread is made ready first, which takes a minute where that compiles.
+            # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
+            with assembly.agent.learner_thread(), watchdog, cleanup.pop_all(), assembly.actors:
+                assembly.judge.open()
+                return assembly.trainer.train()
+        except KeyboardInterrupt:
+            options.stop.check()  # what the watchdog found, where it interrupted a hung learner
+            raise
+
+    def _progress(self, counters: Mapping[str, float]) -> None:
+        try:
+            if self._record is not None:
+                self._record.progress(counters)
+        except OSError as error:
+            log.error("run.json could not be written: %s", error)
+
+    def _end(self, status: str, reason: str, **more: Any) -> None:
+        record = self._record
+        if record is None:
+            return  # nothing was begun: the document of the attempt before is still true
+        facts = dict(more)
+        if self._assembly is not None:
+            facts |= facts_of(self._config, self._assembly, failed=status == "failed")
+        try:
+            record.end(status, reason, **facts)
+        except OSError as error:
+            log.error("run.json could not be written: %s", error)
 
 
 def _evaluation_line(config: RunConfig, evaluator: Evaluator) -> str:
@@ -199,59 +250,3 @@ def _interrupt(thread_id: int | None) -> None:
         signal.pthread_kill(thread_id, signal.SIGINT)
     else:
         log.critical("the learner's thread hangs and cannot be interrupted")
-
-
-def trainer_stats(assembly: Assembly) -> TrainerStats:
-    """What the learner did so far."""
-    post_step = assembly.post_step
-    counters, scores = post_step.counters, post_step.scores
-    return TrainerStats(
-        opt_steps=counters.opt_steps,
-        env_steps=counters.env_steps,
-        samples_total=counters.samples_total,
-        duration_s=post_step.elapsed_s,
-        evaluations=scores.evaluations,
-        best_score=scores.best,
-        best_opt_steps=scores.best_opt_steps,
-        last_score=scores.last,
-        save_failures=post_step.saving.failures,
-        recorder_failures=assembly.recording.failures,
-        seconds=post_step.timing.seconds(),
-    )
-
-
-def _status_of(error: BaseException) -> tuple[str, str]:
-    if isinstance(error, Interrupted | KeyboardInterrupt):
-        return "interrupted", str(error) or "KeyboardInterrupt"
-    first_line = (str(error).strip().splitlines() or [""])[0]
-    return "failed", f"{type(error).__name__}: {first_line}"
-
-
-def _end(
-    config: RunConfig, record: RunRecord, assembly: Assembly | None, status: str, reason: str
-) -> None:
-    facts: dict[str, Any] = {}
-    if assembly is not None:
-        stats = trainer_stats(assembly)
-        facts = {
-            "best_score": stats.best_score,
-            "best_opt_steps": stats.best_opt_steps,
-            "final_score": stats.last_score,
-            "opt_steps": stats.opt_steps,
-            "env_steps": stats.env_steps,
-            "samples_total": stats.samples_total,
-            "save_failures": stats.save_failures,
-            "recorder_failures": stats.recorder_failures,
-        }
-        if status != "failed":  # what held up a run that broke is what broke it
-            facts["bottleneck"] = bottleneck(
-                config,
-                learner=stats.seconds,
-                actors=summed(each.seconds for each in assembly.actors.stats()),
-                device=assembly.agent.device_name,
-                cores=available_cores(),
-            )
-    try:
-        record.end(status, reason, **facts)
-    except OSError as error:
-        log.error("run.json could not be written: %s", error)

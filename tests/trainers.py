@@ -22,7 +22,7 @@ from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock
 from border_cli.core.interfaces import Env
 from border_cli.core.judge import Judge
-from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.inline import InlineJudge
 from border_cli.trainer.async_ import AsyncTrainer
@@ -30,6 +30,7 @@ from border_cli.trainer.base import Trainer
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
+from border_cli.trainer.saving import Saving
 from border_cli.trainer.sync import SyncTrainer
 
 
@@ -64,6 +65,7 @@ class BuiltTrainer:
         self.checkpoints = checkpoints or MemoryCheckpoints()
         self.recorder = recorder or ListRecorder()
         self.stop = StopFlag()
+        self.save = SaveFlag()
         self.published: list[Snapshot] = []
         self.built = Built(
             backend, make_env, lives=lives, folder=folder, forms=forms_of(self.agent.snapshot()),
@@ -85,6 +87,7 @@ class BuiltTrainer:
                 Heartbeat("evaluation"),
             ),
             checkpoints=self.checkpoints,
+            saving=Saving(config, self.checkpoints, clock=self.clock, flag=self.save),
             recording=self.recording,
             clock=self.clock,
         )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from border_cli.core.stop import Pulse
 from border_cli.core.types import Experience, Metrics, Snapshot, State
@@ -34,6 +34,10 @@ class ActorStats:
 
 class ActorManager(ABC):
     """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
+
+    # Actors step only within `receive`, so that two runs with one seed are the same to the bit.
+    # What they have gathered at a `stop` is part of `state_dict`, beside being returned.
+    repeats: ClassVar[bool] = False
 
     @abstractmethod
     def __enter__(self) -> Self: ...

@@ -17,6 +17,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class BorderError(Exception):
@@ -71,7 +72,14 @@ class Stalled(RunFailed):
 
 
 class NotFinite(RunFailed):
-    """A NaN or an infinity; the message names the quantity and its step."""
+    """A NaN or an infinity; the message names the quantity and its step.
+
+    `index` are the slots of the replay buffer whose rows the update had, where it is known. [B]
+    """
+
+    def __init__(self, message: str, index: Any = None) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class Interrupted(BorderError):

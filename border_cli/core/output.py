@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +25,17 @@ class RunState:
     run: State  # everything else
     replay_buffer: ReplayBuffer  # whose rows are saved
     candidate: Mapping[str, Any] | None = None  # state of the agent that is under judgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """A checkpoint as it was read."""
+
+    counters: Mapping[str, float]
+    run: State
+    agent: Mapping[str, Any]
+    load_rows: Callable[[ReplayBuffer], None] | None  # None: the rows were not saved
+    candidate: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,9 +38,9 @@ class Timing:
         self._now_s = clock.now_s
         self.begin()
 
-    def begin(self) -> None:
-        """Starts again from zero, in `other`."""
-        self._seconds = dict.fromkeys(LEARNER_SECTIONS, 0.0)
+    def begin(self, spent: Mapping[str, float] | None = None) -> None:
+        """Starts again in `other`, from zero or from what was `spent` before."""
+        self._seconds = dict.fromkeys(LEARNER_SECTIONS, 0.0) | dict(spent or {})
         self._section = "other"
         self.since_s = self._now_s()  # when the section under way began: the clock as last read
 

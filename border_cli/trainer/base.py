@@ -4,48 +4,27 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import ClassVar
 
 from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import NotFinite
 from border_cli.core.interfaces import Agent
+from border_cli.core.output import Resumption
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import StopFlag
+from border_cli.core.types import State
+from border_cli.trainer.checkpointing import Checkpointing
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.pacing import Pacing
 from border_cli.trainer.post_step import PostStep
+from border_cli.trainer.scores import Scores
+from border_cli.trainer.stats import TrainerStats
 
 log = logging.getLogger(__name__)
 
 LOOK_UP_S = 0.2  # a learner that waits for samples looks at the stop flag this often
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerStats:
-    """What the learner did."""
-
-    opt_steps: int
-    env_steps: int
-    samples_total: int
-    duration_s: float
-    evaluations: int
-    best_score: float
-    best_opt_steps: int | None
-    last_score: float | None
-    save_failures: int
-    recorder_failures: int
-    seconds: Mapping[str, float] = field(default_factory=dict)  # by section of the learner's time
-
-    @property
-    def samples_per_sec(self) -> float:
-        return self.samples_total / self.duration_s if self.duration_s > 0 else 0.0
-
-    @property
-    def opt_per_sec(self) -> float:
-        return self.opt_steps / self.duration_s if self.duration_s > 0 else 0.0
 
 
 class Trainer(ABC):
@@ -87,31 +66,85 @@ class Trainer(ABC):
             max_env_steps=config.max_env_steps,
         )
         self._needed = self.pacing.needed(0)  # samples in all, for the next optimisation step
+        self._intake = Intake(replay_buffer, self.counters, post_step.reporting.window)
+        self._checkpointing = Checkpointing(
+            agent=agent,
+            replay_buffer=replay_buffer,
+            actors=actors,
+            intake=self._intake,
+            post_step=post_step,
+        )
+
+    def stats(self) -> TrainerStats:
+        """What was done so far."""
+        reporting, scores = self._post_step.reporting, self.scores
+        saving = self._post_step.saving
+        return TrainerStats(
+            opt_steps=self.counters.opt_steps,
+            env_steps=self.counters.env_steps,
+            samples_total=self.counters.samples_total,
+            duration_s=reporting.elapsed_s,
+            evaluations=scores.evaluations,
+            best_score=scores.best,
+            best_opt_steps=scores.best_opt_steps,
+            last_score=scores.last,
+            save_failures=saving.report.failures,
+            recorder_failures=reporting.failures,
+            saves=saving.report.written,
+            saves_skipped=saving.skipped,
+            save_seconds=saving.report.seconds,
+            seconds=reporting.timing.seconds(),
+        )
+
+    @property
+    def scores(self) -> Scores:
+        """What the evaluations said so far."""
+        return self._post_step.scores
 
     @abstractmethod
     def ingest(self, *, wait: bool) -> None:
         """Takes in samples; with `wait`, lets actors make some where none is there."""
+
+    def resume(self, saved: Resumption) -> None:
+        """Goes on from a checkpoint; called before `train`, when all else is built.
+
+        Raises CheckpointError where it does not fit; then nothing that was recorded is touched.
+        """
+        own = self._checkpointing.resume(saved)
+        opt_steps = self.counters.opt_steps
+        self._warm = opt_steps > 0
+        self.pacing = replace(self.pacing, refill=int(own["refill"]))
+        if saved.load_rows is None and self._warm:
+            self.pacing = self.pacing.refilled(opt_steps, self.counters.samples_total)
+        self._needed = self.pacing.needed(opt_steps)
+
+    def _own_state(self) -> State:
+        return {"refill": self.pacing.refill}
 
     def train(self) -> list[ActorStats]:
         """Runs to the end of the budget and returns what the actors did; saves whatever happens.
 
         Must be called within the manager's `with` block and the agent's `learner_thread`.
         """
-        self._post_step.heartbeat.claim()
-        self._post_step.begin()
-        self._intake = Intake(self._replay_buffer, self.counters, self._post_step.window)
-        self._post_step.sync(warm_up=True)
-        self._actors.permit(self.pacing.permitted(0))
+        post_step = self._post_step
+        post_step.heartbeat.claim()
+        post_step.begin()
         try:
+            self._checkpointing.begin()
+            self._actors.permit(self.pacing.permitted(self.counters.opt_steps))
+            post_step.complete()
             while not self.done():
                 self.step()
-            self._stop_actors()
-            self._post_step.finish()
+            post_step.reporting.show("stopping")
+            self._checkpointing.save_last(self._own_state())
+            post_step.finish()
         except NotFinite:
             raise  # the weights may be spoilt: the last checkpoint stays the last
         except BaseException:
             self._save_what_there_is()
             raise
+        finally:
+            post_step.saving.finish(post_step.heartbeat)
         return self._actors.stats()
 
     def step(self) -> None:
@@ -124,7 +157,9 @@ class Trainer(ABC):
         if ready or self._ready():  # samples only become more
             self._optimise()
         else:
-            self._post_step.show_waiting(warm=self._warm)
+            self._post_step.reporting.show_waiting(warm=self._warm)
+            if self._post_step.saving.is_asked:
+                self._checkpointing.save(self._own_state())
 
     def done(self) -> bool:
         """Whether any limit is reached; then `ended_by` names it."""
@@ -135,7 +170,10 @@ class Trainer(ABC):
         config, counters, scores = self.config, self.counters, self._post_step.scores
         if config.max_opt_steps is not None and counters.opt_steps >= config.max_opt_steps:
             return "max_opt_steps"
-        if config.max_time_s is not None and self._post_step.elapsed_s >= config.max_time_s:
+        if (
+            config.max_time_s is not None
+            and self._post_step.reporting.elapsed_s >= config.max_time_s
+        ):
             return "max_time_s"
         if config.stop_at_score is not None and scores.in_a_row >= config.stop_evals:
             return "stop_at_score"
@@ -165,7 +203,8 @@ class Trainer(ABC):
         opt_steps = self.counters.opt_steps = self._agent.opt_steps
         self._needed = self.pacing.needed(opt_steps)
         self._actors.permit(self.pacing.permitted(opt_steps))
-        self._post_step.after_update(update)
+        if self._post_step.after_update(update, batch.index):
+            self._checkpointing.save(self._own_state())
 
     def _take(self, timeout_s: float) -> None:
         self._timing.enter("wait")
@@ -176,17 +215,11 @@ class Trainer(ABC):
             self._post_step.heartbeat.waiting_for = None
             self._intake.take(arrived)
 
-    def _stop_actors(self) -> None:
-        self._timing.enter("other")
-        with self._post_step.heartbeat.waiting("the actors to stop"):
-            arrived = self._actors.stop()
-        with self._timing.section("push"):
-            self._intake.take(arrived)
-
     def _save_what_there_is(self) -> None:
         """Saves on the way out; a second failure is logged and never hides the first."""
         try:
-            self._stop_actors()
+            self._post_step.reporting.show("stopping")
+            self._checkpointing.save_last(self._own_state())
             self._post_step.interrupted()
         except Exception:
-            log.exception("the last checkpoint could not be written")
+            log.exception("the last checkpoint could not be taken")

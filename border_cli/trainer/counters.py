@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from border_cli.core.actors import ActorStats
 from border_cli.core.timing import SharesSince, summed
-from border_cli.core.types import Episode, Experience
+from border_cli.core.types import Episode, Experience, State
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,19 +25,42 @@ class Counters:
 class Window:
     """What happened since the last row of metrics; owned by the learner's thread."""
 
-    def __init__(self, now_s: float, counters: Counters) -> None:
+    def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._actor_samples: dict[int, int] = {}
         self._learner_time = SharesSince()
         self._actor_time = SharesSince()
-        self._begin(now_s)
+        self._clear(0.0)
 
-    def _begin(self, now_s: float) -> None:
+    def begin(self, now_s: float, actors: list[ActorStats], seconds: Mapping[str, float]) -> None:
+        """Rates and shares of time count from now on."""
+        self._since_s = now_s
+        self._time_shares(actors, seconds)
+
+    def _clear(self, now_s: float) -> None:
         self._since_s = now_s
         self._opt_steps = self._counters.opt_steps
         self._samples = self._counters.samples_total
         self._episodes: list[Episode] = []
         self._lags: list[int] = []
+
+    def state_dict(self) -> State:
+        """What of the window does not depend on the clock."""
+        return {
+            "opt_steps": self._opt_steps,
+            "samples": self._samples,
+            "episodes": [[each.score, each.length] for each in self._episodes],
+            "lags": list(self._lags),
+            "actor_samples": {str(actor): made for actor, made in self._actor_samples.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave; `begin` follows."""
+        self._opt_steps = int(state["opt_steps"])
+        self._samples = int(state["samples"])
+        self._episodes = [Episode(score, int(length)) for score, length in state["episodes"]]
+        self._lags = [int(lag) for lag in state["lags"]]
+        self._actor_samples = {int(actor): n for actor, n in state["actor_samples"].items()}
 
     def arrived(self, message: Experience) -> None:
         """A message was taken in."""
@@ -73,7 +97,7 @@ class Window:
         if opt_steps:
             metrics.update(times)
         metrics["actor/restarts"] = float(sum(each.restarts for each in actors))
-        self._begin(now_s)
+        self._clear(now_s)
         return metrics
 
     def _time_shares(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from border_cli.core.interfaces import Agent, Evaluation
 from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints, RecordStep
-from border_cli.core.types import Metrics
-from border_cli.trainer.saving import Saving
+from border_cli.core.types import Metrics, State
 from border_cli.trainer.scores import Scores
 
 log = logging.getLogger(__name__)
@@ -43,13 +42,11 @@ class Evaluating:
         *,
         agent: Agent,
         checkpoints: Checkpoints,
-        saving: Saving,
         threshold: float | None,
     ) -> None:
         self.judge = judge
         self._agent = agent
         self._checkpoints = checkpoints
-        self._saving = saving
         self._threshold = threshold
         self._candidate: Candidate | None = None
         self.scores = Scores()
@@ -87,12 +84,43 @@ class Evaluating:
         """The verdict that is to come."""
         return self._take(self.judge.wait())
 
+    @property
+    def candidate_state(self) -> Mapping[str, Any] | None:
+        """The agent that is being judged beside the learner, for a checkpoint."""
+        return self._candidate.state if self._candidate is not None else None
+
+    def state_dict(self) -> State:
+        """What was judged, and where in the run the `candidate_state` stood.
+
+        An evaluation in line is no candidate: a resumed run begins that one again.
+        """
+        candidate = self._candidate
+        pending = candidate is not None and candidate.state is not None
+        return {
+            "scores": self.scores.state_dict(),
+            "skipped": self.skipped,
+            "step": asdict(candidate.step) if candidate and pending else None,
+            "counters": dict(candidate.counters) if candidate and pending else None,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave, but for the candidate."""
+        self.scores.load_state_dict(state["scores"])
+        self.skipped = int(state["skipped"])
+
+    def resubmit(self, state: Mapping[str, Any], agent_state: Mapping[str, Any]) -> None:
+        """Has the candidate of `state_dict` judged, whose agent was in `agent_state` then."""
+        now = self._agent.state_dict()
+        self._agent.load_state_dict(agent_state)
+        try:
+            self.submit(RecordStep(**state["step"]), state["counters"])
+        finally:
+            self._agent.load_state_dict(now)
+
     def _take(self, evaluation: Evaluation) -> Verdict:
         candidate, self._candidate = self._candidate, None
         assert candidate is not None
         if self.scores.add(evaluation.score, candidate.step.opt_steps, self._threshold):
             state = candidate.state if candidate.state is not None else self._agent.state_dict()
-            self._saving.attempt(
-                lambda: self._checkpoints.save_best(state, candidate.counters, evaluation)
-            )
+            self._checkpoints.save_best(state, candidate.counters, evaluation)
         return Verdict(candidate.step, evaluation.metrics)

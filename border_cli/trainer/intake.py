@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import NotFinite
 from border_cli.core.replay import ReplayBuffer
-from border_cli.core.types import Array, Experience, leaves
+from border_cli.core.types import Array, Experience, State, leaves
 from border_cli.trainer.counters import Counters, Window
 
 
@@ -22,6 +25,14 @@ class Intake:
         self._counters = counters
         self._window = window
         self._samples_of: dict[int, int] = {}  # actor id -> samples taken in
+
+    def state_dict(self) -> State:
+        """How far each actor is."""
+        return {str(actor): samples for actor, samples in self._samples_of.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._samples_of = {int(actor): int(samples) for actor, samples in state.items()}
 
     def take(self, messages: list[Experience]) -> None:
         """Takes in what arrived, in the order of its arrival."""

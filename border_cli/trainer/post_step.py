@@ -1,32 +1,38 @@
 """What surrounds an optimisation step, in one fixed order:
-evaluate, keep the best, save, record, sync."""
+evaluate, keep the best, record, sync, save."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
 from border_cli.core.config import TrainerConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.judge import Judge
-from border_cli.core.output import Checkpoints, Progress, RecordStep
+from border_cli.core.output import Checkpoints
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import Heartbeat
-from border_cli.core.timing import Timing
-from border_cli.core.types import Metrics, Update
-from border_cli.trainer.counters import Counters, Window
+from border_cli.core.types import Snapshot, State, Update
 from border_cli.trainer.evaluating import Evaluating, Verdict
+from border_cli.trainer.finite import check_finite
 from border_cli.trainer.recording import Recording
+from border_cli.trainer.reporting import Reporting
 from border_cli.trainer.saving import Saving
-from border_cli.trainer.update_log import UpdateLog
 
 LOOK_EVERY = 10  # updates between two looks for the verdict of an evaluation in the background
 
 
 class PostStep:
-    """Owned by the learner's thread; the only one that evaluates, saves, records and publishes."""
+    """Owned by the learner's thread; the only one that evaluates, records and publishes.
+
+    The checkpoint comes last, when all else of the step is done, and is the trainer's to take.
+    """
 
     def __init__(
         self,
@@ -37,6 +43,7 @@ class PostStep:
         actors: ActorManager,
         judge: Judge,
         checkpoints: Checkpoints,
+        saving: Saving,
         recording: Recording,
         clock: Clock,
     ) -> None:
@@ -44,50 +51,54 @@ class PostStep:
         self._agent = agent
         self._replay_buffer = replay_buffer
         self._actors = actors
-        self._checkpoints = checkpoints
-        self._recording = recording
-        self._clock = clock
-        self._updates = UpdateLog()
         self._intervals = (
             *(config.eval_interval, config.save_interval),
             *(config.record_interval, config.sync_interval),
         )
         self._next_due = 0.0  # opt steps; no interval ends before
+        self._unfinished = False  # what is due at this step is being done
+        self._published: Snapshot | None = None  # the newest weights of the actors
         self.heartbeat = Heartbeat("learner")
-        self.timing = Timing(clock)
-        self.saving = Saving(config.save_every_s, clock=clock, timing=self.timing)
-        self.counters = Counters()
+        self.saving = saving
         self.evaluating = Evaluating(
-            judge,
-            agent=agent,
-            checkpoints=checkpoints,
-            saving=self.saving,
-            threshold=config.stop_at_score,
+            judge, agent=agent, checkpoints=checkpoints, threshold=config.stop_at_score
         )
         self.scores = self.evaluating.scores
-        self.begin()
+        self.reporting = Reporting(
+            recording, replay_buffer=replay_buffer, actors=actors, saving=saving, clock=clock
+        )
+        self.timing = self.reporting.timing
+        self.counters = self.reporting.counters
 
     def begin(self) -> None:
         """Starts the clocks."""
-        self.started_s = self._clock.now_s()
-        self.window = Window(self.started_s, self.counters)
-        self.timing.begin()
+        self.reporting.begin()
         self.saving.begin()
 
-    def after_update(self, update: Update) -> None:
-        """Does all that is due at this number of optimisation steps.
+    def after_update(self, update: Update, index: NDArray[np.int64]) -> bool:
+        """Does what is due at this number of optimisation steps; `index` are the batch's slots.
 
-        Where nothing is due it costs three comparisons; the clock is that of the update's end.
+        Returns whether a checkpoint is due now. Where nothing is due it costs a few comparisons;
+        the clock is that of the update's end.
         """
         opt_steps, now_s = self.counters.opt_steps, self.timing.since_s
-        self._updates.add(opt_steps, update.metrics)
-        if opt_steps >= self._next_due or self.saving.is_overdue(now_s):
-            self._do_what_is_due(opt_steps, now_s)
-        if self._recording.due(now_s):
-            self.show("learning")
+        if self.reporting.updates.add(opt_steps, update.metrics, index):
+            self.check()
+        save = False
+        if opt_steps >= self._next_due or self.saving.is_urgent(now_s):
+            self._do_what_is_due()
+            save = self.saving.is_due(opt_steps, now_s)
+        self.reporting.show_if_due("learning", now_s)
+        return save
 
-    def _do_what_is_due(self, opt_steps: int, now_s: float) -> None:
-        config = self.config
+    def complete(self) -> None:
+        """Does what was due where a run stopped before it was done."""
+        if self._unfinished:
+            self._do_what_is_due()
+
+    def _do_what_is_due(self) -> None:
+        config, opt_steps = self.config, self.counters.opt_steps
+        self._unfinished = True
         row: dict[str, float] = {}
         if _due(opt_steps, config.eval_interval):
             self._submit()
@@ -95,121 +106,100 @@ class PostStep:
         if verdict is not None and verdict.step.opt_steps == opt_steps:
             row |= verdict.metrics
         elif verdict is not None:
-            self._write(verdict.metrics, verdict.step)
-        if _due(opt_steps, config.save_interval) or self.saving.is_overdue(now_s):
-            self.save()
+            self.reporting.write(verdict.metrics, verdict.step)
         if _due(opt_steps, config.record_interval):
-            row |= self._window_metrics()
+            self.check()
+            row |= self.reporting.close_window()
         if row:
-            self._write(row)
+            self.reporting.write(row)
         if _due(opt_steps, config.sync_interval):
             self.sync()
         ends = [(opt_steps // each + 1) * each for each in self._intervals if each]
         if self.evaluating.pending:
             ends.append(opt_steps + LOOK_EVERY)
         self._next_due = min(ends, default=math.inf)
+        self._unfinished = False
 
     def finish(self) -> None:
-        """The end of a run that reached it: evaluates and saves what was not yet."""
-        row: dict[str, float] = self._window_metrics()
+        """The end of a run that reached it: evaluates what was not yet.
+
+        A resumed run goes on from before, and supersedes all that is recorded here.
+        """
+        self.check()
+        row: dict[str, float] = self.reporting.close_window()
         if self.evaluating.pending:
             verdict = self._wait()
-            self._write(verdict.metrics, verdict.step)
+            self.reporting.write(verdict.metrics, verdict.step)
         final = self.scores.last_opt_steps != self.counters.opt_steps
         if final:
             self._submit()
             row |= self._wait().metrics
-        self._write(row, final=final)
-        self.save()
+        self.reporting.write(row, final=final)
 
     def interrupted(self) -> None:
-        """The end of a run that did not reach it: records the last window and saves."""
-        self.show("stopping")
-        self._write(self._window_metrics())
-        self.save()
+        """The end of a run that did not reach it: records the last window."""
+        self.reporting.write(self.reporting.close_window())
 
     def sync(self, *, warm_up: bool = False) -> None:
         """Publishes the newest weights to the actors (Border's SyncModel)."""
         with self.timing.section("sync"):
-            self._actors.publish(
-                self._agent.snapshot(env_steps=self.counters.env_steps, warm_up=warm_up)
+            self._published = self._agent.snapshot(
+                env_steps=self.counters.env_steps, warm_up=warm_up
             )
+            self._actors.publish(self._published)
 
-    def save(self) -> None:
-        """Keeps a checkpoint, once per number of optimisation steps."""
-        opt_steps, counters = self.counters.opt_steps, self._saved_counters()
-        if self.saving.has(opt_steps):
-            return
-        self._updates.check()  # weights after a NaN are not worth keeping
-        self.saving.checkpoint(
-            opt_steps, lambda: self._checkpoints.save(self._agent.state_dict(), counters)
-        )
-        with self.timing.section("record"):
-            self._recording.flush()
+    def sync_first(self) -> None:
+        """Publishes the first weights, or those that were the newest where the run stopped."""
+        if self._published is None:
+            self.sync(warm_up=True)
+        else:
+            self._actors.publish(self._published)
 
-    def show(self, phase: str) -> None:
-        """Tells the watchers where the run stands."""
-        with self.timing.section("record"):
-            progress = Progress(
-                step=self._step,
-                phase=phase,
-                samples_total=self.counters.samples_total,
-                gauges=self._recording.newest | self._gauges(),
-            )
-            self._recording.show(progress)
-
-    def show_waiting(self, *, warm: bool) -> None:
-        """Tells the watchers that the learner waits for samples."""
-        if self._recording.due(self._clock.now_s()):
-            self.show("learning" if warm else "warm-up")
+    def check(self) -> None:
+        """Raises `NotFinite`: what follows from a NaN is not worth keeping."""
+        check_finite(self.reporting.updates, self._agent, self._replay_buffer)
 
     def _submit(self) -> None:
-        self._updates.check()  # weights after a NaN are not worth judging
+        self.check()
         in_line = not self.evaluating.judge.in_background
         if in_line:
-            self.show("evaluating")
+            self.reporting.show("evaluating")
         with self.timing.section("evaluate"), self.heartbeat.waiting("the evaluation"):
-            self.evaluating.submit(self._step, self._saved_counters())
+            self.evaluating.submit(self.reporting.step, self.reporting.saved_counters())
 
     def _collect(self) -> Verdict | None:
         with self.timing.section("evaluate"):
             return self.evaluating.collect()
 
     def _wait(self) -> Verdict:
-        self.show("evaluating")
+        self.reporting.show("evaluating")
         with self.timing.section("evaluate"), self.heartbeat.waiting("the evaluation"):
             return self.evaluating.wait()
 
-    def _window_metrics(self) -> dict[str, float]:
-        with self.timing.section("record"):
-            metrics = self.window.close(
-                self._clock.now_s(), self._actors.stats(), self.timing.seconds()
-            )
-            return metrics | self._updates.means() | self._gauges()
+    def state_dict(self) -> State:
+        """Where evaluations, records and the actors' weights stand."""
+        published = self._published
+        return {
+            **self.reporting.state_dict(),
+            "evaluating": self.evaluating.state_dict(),
+            "unfinished": self._unfinished,
+            "weights": {
+                "opt_steps": published.opt_steps,
+                "env_steps": published.env_steps,
+                "warm_up": published.warm_up,
+                "arrays": dict(published.arrays),
+            }
+            if published is not None
+            else None,
+        }
 
-    def _write(self, row: Metrics, step: RecordStep | None = None, *, final: bool = False) -> None:
-        with self.timing.section("record"):
-            self._recording.write(step or self._step, row, final=final)
-
-    def _gauges(self) -> dict[str, float]:
-        fill = len(self._replay_buffer) / self._replay_buffer.capacity
-        return {"async/buffer_fill": fill, **self._actors.gauges()}
-
-    def _saved_counters(self) -> dict[str, float]:
-        return asdict(self.counters) | {"time_s": self.elapsed_s}
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the run began."""
-        return self._clock.now_s() - self.started_s
-
-    @property
-    def _step(self) -> RecordStep:
-        return RecordStep(
-            opt_steps=self.counters.opt_steps,
-            env_steps=self.counters.env_steps,
-            time_s=self.elapsed_s,
-        )
+    def load_state_dict(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
+        """Restores what `state_dict` and `Reporting.saved_counters` gave; `begin` follows."""
+        self._unfinished = bool(state["unfinished"])
+        if state["weights"] is not None:
+            self._published = Snapshot(**state["weights"])
+        self.evaluating.load_state_dict(state["evaluating"])
+        self.reporting.load_state_dict(state, counters)
 
 
 def _due(opt_steps: int, interval: int) -> bool:

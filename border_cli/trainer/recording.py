@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import Any
 
 from border_cli.core.clock import Clock
 from border_cli.core.output import Progress, Recorder, Recorders, RecordStep
-from border_cli.core.types import Metrics
+from border_cli.core.types import Metrics, State
 
 log = logging.getLogger(__name__)
 
@@ -25,17 +26,36 @@ class Recording:
         self._last_shown_s = -SHOW_EVERY_S
         self.newest: dict[str, float] = {}  # of every metric ever written
         self._failures: Counter[int] = Counter()  # id(recorder) -> how often
+        self._problems: dict[int, str] = {}  # id(recorder) -> why it cannot write just now
 
     @property
     def failures(self) -> int:
         """How often a recorder could not write, all of them together."""
         return self._failures.total()
 
+    @property
+    def problem(self) -> str | None:
+        """Why a recorder cannot write just now; None where all can."""
+        return next(iter(self._problems.values()), None)
+
+    def positions(self) -> State:
+        """How far every recorder's rows reach, by its class, for a checkpoint."""
+        found = {type(each).__name__: each.position() for each in self._recorders}
+        return {name: position for name, position in found.items() if position is not None}
+
+    def rewind(self, positions: Mapping[str, Any]) -> None:
+        """Drops what was recorded after a checkpoint; a recorder it does not know keeps all."""
+        for recorder in self._recorders:
+            position = positions.get(type(recorder).__name__)
+            if position is not None:
+                recorder.rewind(position)
+
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         """One row to every recorder."""
         self.newest.update(metrics)
         for recorder in self._recorders:
-            self._try(recorder, lambda each: each.write(step, metrics, final=final))
+            if self._try(recorder, lambda each: each.write(step, metrics, final=final)):
+                self._problems.pop(id(recorder), None)
 
     def due(self, now_s: float) -> bool:
         """Whether the watchers should hear again how it goes."""
@@ -58,10 +78,12 @@ class Recording:
             for recorder in reversed(self._recorders):
                 stack.callback(self._try, recorder, lambda each: each.close())
 
-    def _try(self, recorder: Recorder, action: Callable[[Recorder], None]) -> None:
+    def _try(self, recorder: Recorder, action: Callable[[Recorder], None]) -> bool:
         try:
             action(recorder)
+            return True
         except OSError as error:
+            self._problems[id(recorder)] = f"{type(recorder).__name__} cannot write: {error}"
             self._failures[id(recorder)] += 1
             failures = self._failures[id(recorder)]
             if failures == 1 or failures % 100 == 0:
@@ -69,3 +91,4 @@ class Recording:
                     "%s could not write (%s); training goes on, %d failures so far",
                     type(recorder).__name__, error, failures,
                 )  # fmt: skip
+            return False

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from border_cli.core.types import State
 
 
 @dataclass(slots=True)
@@ -27,3 +31,18 @@ class Scores:
             self.best, self.best_opt_steps = score, opt_steps
             return True
         return False
+
+    def state_dict(self) -> State:
+        """All of it; no best score is None."""
+        return asdict(self) | {"best": self.best if math.isfinite(self.best) else None}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.best = -math.inf if state["best"] is None else float(state["best"])
+
+    def know_best(self, score: float, opt_steps: int) -> None:
+        """There is a saved best model that is better than what was known."""
+        if score > self.best:
+            self.best, self.best_opt_steps = score, opt_steps

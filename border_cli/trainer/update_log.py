@@ -1,4 +1,4 @@
-"""The metrics of the updates since the last row, read late and checked."""
+"""What the updates since the last row said, read late and checked."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from statistics import fmean
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
+
+import numpy as np
+from numpy.typing import NDArray
 
 from border_cli.core.errors import NotFinite
+from border_cli.core.types import State
 
 LOOK_EVERY = 100  # updates; reading each one at once would make every step wait for the device
 
@@ -21,27 +25,32 @@ class UpdateLog:
     """
 
     def __init__(self) -> None:
-        self._unread: list[tuple[int, Mapping[str, SupportsFloat]]] = []
-        self._read: defaultdict[str, list[float]] = defaultdict(
-            list
-        )  # name -> values since the last row
+        # Of each update: its number, its metrics, and the slots of its batch.
+        self._unread: list[tuple[int, Mapping[str, SupportsFloat], NDArray[np.int64]]] = []
+        # name -> values since the last row
+        self._read: defaultdict[str, list[float]] = defaultdict(list)
 
-    def add(self, opt_steps: int, metrics: Mapping[str, SupportsFloat]) -> None:
-        """Takes the metrics of update number `opt_steps`."""
-        self._unread.append((opt_steps, metrics))
-        if len(self._unread) >= LOOK_EVERY:
-            self.check()
+    def add(
+        self, opt_steps: int, metrics: Mapping[str, SupportsFloat], index: NDArray[np.int64]
+    ) -> bool:
+        """Takes the metrics of update number `opt_steps` and the slots of its rows. [B]
+
+        Returns whether it is time for a `check`.
+        """
+        self._unread.append((opt_steps, metrics, index.copy()))
+        return len(self._unread) >= LOOK_EVERY
 
     def check(self) -> None:
-        """Reads all; raises `NotFinite` with the name and step of the first bad quantity."""
-        for opt_steps, metrics in self._unread:
+        """Reads all; raises `NotFinite` with the name, step and batch of the first bad quantity."""
+        for opt_steps, metrics, index in self._unread:
             for name, value in metrics.items():
                 number = float(value)
                 if not math.isfinite(number):
                     raise NotFinite(
                         f"train/{name} is {number} at optimisation step {opt_steps:,}; "
                         "nothing was saved since. A smaller agent.learning_rate or an "
-                        "agent.max_grad_norm often helps"
+                        "agent.max_grad_norm often helps",
+                        index=index,
                     )
                 self._read[name].append(number)
         self._unread.clear()
@@ -52,3 +61,13 @@ class UpdateLog:
         means = {f"train/{name}": fmean(values) for name, values in self._read.items()}
         self._read.clear()
         return means
+
+    def state_dict(self) -> State:
+        """The values that the next row is the mean of."""
+        self.check()
+        return {name: list(values) for name, values in self._read.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._unread.clear()
+        self._read = defaultdict(list, {name: list(values) for name, values in state.items()})

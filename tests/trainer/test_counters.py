@@ -26,7 +26,7 @@ def times(metrics: dict[str, float]) -> dict[str, float]:
 
 def test_times_are_shares_of_the_window_and_those_of_actors_are_of_all_actors() -> None:
     counters = Counters()
-    window = Window(0.0, counters)
+    window = Window(counters)
     counters.opt_steps = 1
     first = [actor(0, act=1.0, blocked=1.0), actor(1, act=0.0, blocked=6.0)]
     assert times(window.close(4.0, first, {"wait": 1.0, "update": 3.0})) == {
@@ -50,7 +50,7 @@ def test_a_window_without_an_update_has_no_times_and_the_next_does_not_get_them(
     opt_steps: int,
 ) -> None:
     counters = Counters()
-    window = Window(0.0, counters)
+    window = Window(counters)
     counters.opt_steps = opt_steps
     assert bool(times(window.close(1.0, [actor(0, act=1.0)], {"wait": 8.0}))) == bool(opt_steps)
     counters.opt_steps += 1
@@ -60,6 +60,6 @@ def test_a_window_without_an_update_has_no_times_and_the_next_does_not_get_them(
 
 def test_actors_that_nobody_measured_have_no_times() -> None:
     counters = Counters()
-    window = Window(0.0, counters)
+    window = Window(counters)
     counters.opt_steps = 1
     assert times(window.close(1.0, [actor(0)], {"wait": 1.0})) == {"time/wait": 1.0}

@@ -134,7 +134,7 @@ def test_an_interval_of_zero_switches_its_action_off_but_the_end_still_judges_an
     assert row["eval/return"] == 1.0
 
 
-def test_the_order_is_evaluate_then_best_then_save_then_record() -> None:
+def test_the_order_is_evaluate_then_best_then_record_then_save() -> None:
     events: list[str] = []
 
     class Evaluator(ScriptedEvaluator):
@@ -155,7 +155,7 @@ def test_the_order_is_evaluate_then_best_then_save_then_record() -> None:
         max_opt_steps=11, eval_interval=10, save_interval=10, record_interval=10,
     )  # fmt: skip
     built.train()
-    assert events[:4] == ["evaluate", "best", "save", "record"]
+    assert events[:4] == ["evaluate", "best", "record", "save"]
 
 
 def test_a_tie_keeps_the_older_best_model() -> None:
@@ -240,14 +240,14 @@ def test_every_second_of_the_learner_is_told_to_the_section_that_took_it(trainer
         "sample": 40 * 0.25,
         "update": 40 * 4.0,
         "priorities": 0.0,
-        "evaluate": 2 * 64.0,
-        "save": 4 * 8.0 + 1 * 16.0,  # a tie is no better model
+        "evaluate": 2 * 64.0 + 1 * 16.0,  # the best model is handed over; a tie is no better one
+        "save": 4 * 8.0,
         "record": 3 * 32.0,  # the end of the run has a row of its own
         "sync": seconds["sync"],
         "other": 0.0,
     }
     assert seconds["sync"] % 128.0 == 0 < seconds["sync"]
-    assert sum(seconds.values()) == built.post_step.elapsed_s
+    assert sum(seconds.values()) == built.post_step.reporting.elapsed_s
     first_step, last_step = (step for step, _, _ in built.recorder.rows[:2])
     span_s = last_step.time_s - first_step.time_s  # each row is written after its time is taken
     assert last["time/update"] == 20 * 4.0 / span_s
@@ -364,9 +364,8 @@ def test_a_full_disk_does_not_end_the_run_and_is_counted() -> None:
     )  # fmt: skip
     built.train()
     assert built.trainer.counters.opt_steps == 50
-    assert (
-        built.post_step.saving.failures == 4
-    )  # the best model, two checkpoints, one more try at the end
+    # the best model, two checkpoints, one more try at the end
+    assert built.post_step.saving.report.failures == 4
     assert built.recording.failures == 7  # updates 10, 20, 25, 30, 40, 50 and the end
 
 

@@ -1,0 +1,149 @@
+"""A run is killed again and again, and each time goes on from its newest checkpoint.
+
+    python -m benchmarks.kills [--kills 100] [--seed 0]
+
+`border-train env=cartpole` with a checkpoint every 300 updates is killed with all its processes
+(`kill -9`), `resume=RUN_DIR` continues it, and so on. Every third kill waits for a random moment,
+every third for one at which a checkpoint is just being written, every third for a random moment
+right after the start. The kind of actor manager changes from attempt to attempt, but for
+every fourth, which has the one before.
+
+After each kill every file of the checkpoint that the next attempt takes is read and verified.
+`lost` is how many updates were made and are to be made again. In the end the run finishes, and its
+rows of metrics are looked at: every `record_interval` there is exactly one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from border_cli.run.reading import read_checkpoint, resumable
+
+from benchmarks.table import emit, parser, say, spread
+from border_cli.core.errors import CheckpointError
+from border_cli.recorder.read import read_metrics
+
+INTERVAL = 300  # updates between checkpoints
+RECORDED = 50  # updates between rows of metrics
+MANAGERS = ("thread", "process", "serial")
+SETTINGS = [
+    "agent=dqn", "env=cartpole", "replay_buffer=prioritized", "trainer.max_opt_steps=1000000",
+    f"trainer.save_interval={INTERVAL}", f"trainer.record_interval={RECORDED}",
+    "trainer.eval_interval=1000", "trainer.stop_at_score=null", "replay_buffer.capacity=20000",
+]  # fmt: skip
+START_S, LEARN_S = 2.5, 3.0  # a start takes so long at most; then it learns for so long at most
+PATIENCE_S = 60.0
+
+
+def newest(run_dir: Path) -> int | None:
+    """The opt steps of the checkpoint that a resume would take, read and verified."""
+    for folder in resumable(run_dir):
+        return read_checkpoint(folder).opt_steps
+    return None
+
+
+def reached(run_dir: Path) -> int:
+    """How far the metrics say it was."""
+    path = run_dir / "metrics.jsonl"
+    rows = read_metrics(path) if path.is_file() else []
+    return max((int(row["opt_steps"]) for row in rows), default=0)
+
+
+def wait_for_save(run_dir: Path, until_s: float) -> bool:
+    """Waits until a checkpoint or its rows are half written."""
+    checkpoints = run_dir / "checkpoints"
+    while time.monotonic() < until_s:
+        for folder in (checkpoints, checkpoints / "replay"):
+            if any(folder.glob(".*")):
+                return True
+    return False
+
+
+class Attempt:
+    """One process of the run and its children."""
+
+    def __init__(self, arguments: list[str], log: Path) -> None:
+        command = [sys.executable, "-m", "border_cli", *arguments]
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def kill(self) -> bool:
+        """Ends the whole group at once; whether it was still running."""
+        if self.process.poll() is not None:
+            return False
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
+        return True
+
+
+def run(kills: int, seed: int) -> dict[str, Any]:
+    """The figures of one long-suffering run."""
+    rng = random.Random(seed)
+    lost: list[float] = []
+    moments: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir, log = Path(folder) / "run", Path(folder) / "log"
+        best = 0
+        for number in range(kills):
+            arguments = [*SETTINGS, f"run_dir={run_dir}"]
+            if (run_dir / "run.json").exists():
+                manager = MANAGERS[number // 2 % len(MANAGERS)]
+                arguments = [f"resume={run_dir}", f"actor_manager={manager}"]
+            attempt = Attempt(arguments, log)
+            kind = ("random", "saving", "start")[number % 3]
+            now_s = time.monotonic()
+            if kind == "start":
+                time.sleep(rng.uniform(0.05, START_S))
+            else:
+                time.sleep(START_S + rng.uniform(0.0, LEARN_S))
+            if kind == "saving" and not wait_for_save(run_dir, now_s + PATIENCE_S):
+                raise RuntimeError(f"attempt {number} never saved:\n{log.read_text()[-3000:]}")
+            if not attempt.kill():
+                raise RuntimeError(f"attempt {number} ended by itself:\n{log.read_text()[-3000:]}")
+            moments[kind] += 1
+            there = newest(run_dir) or 0
+            if there < best:
+                raise CheckpointError(f"attempt {number}: {there} after {best} had been written")
+            best = there
+            lost.append(max(0, reached(run_dir) - there))
+            say(f"kill {number + 1} ({kind}): {there} saved, {lost[-1]:.0f} updates lost")
+        end = best + 4 * INTERVAL
+        done = subprocess.run(
+            [sys.executable, "-m", "border_cli", f"resume={run_dir}",
+             f"trainer.max_opt_steps={end}"],
+            capture_output=True, text=True, timeout=10 * PATIENCE_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"the last attempt failed:\n{done.stdout}{done.stderr}")
+        rows = [row for row in read_metrics(run_dir / "metrics.jsonl") if not row.get("final")]
+        steps = [row["opt_steps"] for row in rows if row["opt_steps"] % RECORDED == 0]
+        expected = list(range(RECORDED, end + 1, RECORDED))
+        if steps != expected:
+            raise RuntimeError(f"rows are missing or doubled: {set(steps) ^ set(expected)}")
+    return {
+        "kills": kills, "moments": dict(moments), "updates": end, "interval": INTERVAL,
+        "lost": spread(lost),
+    }  # fmt: skip
+
+
+def main() -> None:
+    made = parser(__doc__, repetitions=1)
+    made.add_argument("--kills", type=int, default=100)
+    made.add_argument("--seed", type=int, default=0)
+    arguments = made.parse_args()
+    emit("kills", "cartpole", run(arguments.kills, arguments.seed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What checkpoints cost the learner.
+
+    python -m benchmarks.saving [--pairs 4] [--block-s 30] [--rows cartpole frames]
+
+A run fills its replay buffer first (1,000,000 transitions of CartPole, or 100,000 of 84x84x4
+frames: 5.6 GB) and then learns, sampling one transition per update with one actor process. Its time
+is cut into blocks of 30 s, in turn without a checkpoint and with one at their beginning, as
+`trainer.save_every_s=30` has it. `saving` is the ratio of the updates per second of a block with a
+checkpoint to those of the mean of the blocks around it, which had none. The first checkpoint writes
+the whole buffer, later ones what came since: `first` is the ratio of that one, `saving` is over all
+of them together.
+`noise` compares neighbouring blocks without a checkpoint: what `saving` cannot be better than.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from border_cli.run.reading import resumable
+
+from benchmarks.full_run import Setup
+from benchmarks.isolated import call
+from benchmarks.machine import Others
+from benchmarks.table import Reading, emit, parser, say, spread
+from border_cli.core.output import Progress, Recorder, RecordStep
+from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.core.types import Metrics
+from border_cli.launch import Launch, launch
+from border_cli.registry import register_builtin
+from border_cli.replay_buffer.config import UniformConfig
+
+ROWS = {
+    "cartpole": ("CartPole-v1", 1_000_000),
+    "frames": ("benchmarks.frames_env:Frames-v0", 100_000),
+}
+SETTLED_S = 10.0
+
+
+class Over(Exception):
+    """All blocks were measured."""
+
+
+class Blocks(Recorder):
+    """Counts the updates of each block, and asks for a checkpoint where every second one begins."""
+
+    def __init__(self, pairs: int, block_s: float, *, stop: StopFlag, save: SaveFlag) -> None:
+        self._blocks = 2 * pairs + 1
+        self._block_s = block_s
+        self._stop, self._save = stop, save
+        self._learns_s: float | None = None
+        self._began: tuple[float, int] | None = None
+        self.rates: list[float] = []
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        del metrics
+        now_s = time.perf_counter()
+        if final or step.opt_steps == 0 or len(self.rates) == self._blocks:
+            return
+        self._learns_s = self._learns_s or now_s
+        if now_s - self._learns_s < SETTLED_S:
+            return
+        if self._began is None:
+            self._began = (now_s, step.opt_steps)
+            return
+        began_s, opt_steps = self._began
+        if now_s - began_s < self._block_s:
+            return
+        self.rates.append((step.opt_steps - opt_steps) / (now_s - began_s))
+        self._began = (now_s, step.opt_steps)
+        say(f"  block {len(self.rates)}: {self.rates[-1]:.1f} updates/s")
+        if len(self.rates) == self._blocks:
+            self._stop.request(Over())
+        elif len(self.rates) % 2 == 1:
+            self._save.request()
+
+    def show(self, progress: Progress) -> None:
+        """Nobody watches."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
+    """The ratios of one row."""
+    register_builtin()
+    env_id, capacity = ROWS[name]
+    trainer = {"warmup_period": capacity, "max_time_s": 3_600.0, "record_interval": 10}
+    setup = Setup(manager="process", env_id=env_id, trainer=trainer)
+    config = replace(
+        setup.run_config(0), replay_buffer=UniformConfig(capacity=capacity), recorder={}
+    )
+    stop, save = StopFlag(), SaveFlag()
+    blocks = Blocks(pairs, block_s, stop=stop, save=save)
+    with tempfile.TemporaryDirectory() as folder:
+        options = Launch(recorders=[blocks], stop=stop, save=save)
+        with suppress(Over):
+            launch(config, Path(folder), options)
+        assert resumable(Path(folder)), "nothing was saved"
+    without, having = blocks.rates[::2], blocks.rates[1::2]
+    around = [fmean(pair) for pair in pairwise(without)]
+    each = [mine / other for mine, other in zip(having, around, strict=True)]
+    return {
+        "saving": fmean(having) / fmean(around),
+        "first": each[0],
+        "each": each,
+        "updates_per_s": fmean(without),
+        "noise": [a / b for a, b in pairwise(without)],
+    }
+
+
+def main() -> None:
+    made = parser(__doc__, repetitions=1)
+    made.add_argument("--pairs", type=int, default=4)
+    made.add_argument("--block-s", type=float, default=30.0)
+    made.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    arguments = made.parse_args()
+    for name in arguments.rows:
+        readings: list[Reading] = []
+        for _ in range(arguments.repetitions):
+            with Others() as others:
+                reading = call(
+                    "benchmarks.saving:run",
+                    name=name,
+                    pairs=arguments.pairs,
+                    block_s=arguments.block_s,
+                )
+            readings.append({**reading, "other_cores": others.cores})
+        rows = {
+            key: spread([each[key] for each in readings])
+            for key in ("saving", "first", "updates_per_s", "other_cores")
+        }
+        emit("saving", name, {**rows, "each": [each["each"] for each in readings]})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""From the checkpoints in a run directory to a run that goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from border_cli.core.errors import CheckpointError
+from border_cli.core.output import Resumption
+from border_cli.nn.saving import load_state
+from border_cli.run.checkpoint import CheckpointStore
+from border_cli.run.reading import Saved, best_score, read_checkpoint, resumable
+from border_cli.trainer.base import Trainer
+
+log = logging.getLogger(__name__)
+
+
+def newest_whole(run_dir: Path) -> Saved:
+    """The checkpoint that a resume takes, as far as its small files tell; raises CheckpointError
+    with what is wrong where there is none."""
+    damaged: list[str] = []
+    for saved in _readable(run_dir, damaged):
+        return saved
+    raise _nothing(run_dir, damaged)
+
+
+def restore(run_dir: Path, trainer: Trainer, store: CheckpointStore, *, rows: bool) -> int:
+    """Brings everything to where the newest whole checkpoint was taken; returns its opt steps.
+
+    A damaged one is named and left for the one before it. `rows`: with the replay buffer, where it
+    was saved. Raises CheckpointError where none is whole.
+    """
+    damaged: list[str] = []
+    for saved in _readable(run_dir, damaged):
+        try:
+            trainer.resume(
+                Resumption(
+                    counters=saved.counters,
+                    run=saved.run,
+                    agent=load_state(saved.agent),
+                    load_rows=saved.load_rows if rows and saved.has_rows else None,
+                    candidate=load_state(saved.candidate) if saved.candidate else None,
+                )
+            )
+        except CheckpointError as error:
+            _skip(damaged, error)
+            continue
+        store.resumed(saved)
+        best = best_score(run_dir)
+        if best is not None:  # it may be newer than the checkpoint
+            trainer.scores.know_best(*best)
+        log.info("goes on from %s", saved.folder)
+        return saved.opt_steps
+    raise _nothing(run_dir, damaged)
+
+
+def _readable(run_dir: Path, damaged: list[str]) -> Iterator[Saved]:
+    """The checkpoints whose small files are whole, the newest first."""
+    for folder in resumable(run_dir):
+        try:
+            yield read_checkpoint(folder)
+        except CheckpointError as error:
+            _skip(damaged, error)
+
+
+def _skip(damaged: list[str], error: CheckpointError) -> None:
+    log.error("%s; taking the checkpoint before it", error)
+    damaged.append(str(error))
+
+
+def _nothing(run_dir: Path, damaged: list[str]) -> CheckpointError:
+    if not damaged:
+        return CheckpointError(f"{run_dir} holds no checkpoint to go on from")
+    listed = "".join(f"\n  {each}" for each in damaged)
+    return CheckpointError(
+        f"{run_dir} holds no whole checkpoint to go on from:{listed}\n"
+        "Where only files of checkpoints/replay are damaged, checkpoint.replay_buffer=false goes "
+        "on without them"
+    )

@@ -1,0 +1,334 @@
+"""Runs that stop and go on: N, stop, resume, N is the same as 2 N."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
+from border_cli.agent.config import DqnConfig, Exploration, RandomConfig
+from border_cli.assemble import build_recorders, env_factory
+from border_cli.core.actors import ActorStats
+from border_cli.core.config import CheckpointConfig, RunConfig
+from border_cli.core.errors import CheckpointError, Interrupted
+from border_cli.core.output import Progress, Recorder, RecordStep
+from border_cli.core.replay import ReplayBuffer
+from border_cli.core.seeding import generator
+from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.core.types import Metrics
+from border_cli.env.config import GymConfig, Vectorization
+from border_cli.evaluator.config import EpisodesConfig
+from border_cli.launch import Launch, Result, launch
+from border_cli.nn.saving import load_state
+from border_cli.recorder.config import JsonlConfig, TensorboardConfig
+from border_cli.recorder.read import read_metrics
+from border_cli.registry import REPLAY_BUFFERS, register_builtin
+from border_cli.replay_buffer.config import Normalize, PrioritizedConfig, UniformConfig
+from border_cli.run.reading import Saved, read_checkpoint, resumable
+from border_cli.step_processor.config import NStepConfig
+from border_cli.trainer.config import AsyncConfig, SyncConfig
+
+PACE = {
+    "warmup_period": 100,
+    "eval_interval": 100,
+    "record_interval": 50,
+    "save_interval": 150,
+    "sync_interval": 20,
+}
+# What depends on the clock or on where a file was written.
+OF_THE_CLOCK = {"time_s", "seconds", "duration_s", "newest", "recorders"}
+WHOLE = 400  # updates
+
+
+def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> RunConfig:
+    """CartPole in small; `trainer` holds changes of the trainer's settings."""
+    register_builtin()
+    trainer = PACE | {"max_opt_steps": updates} | changes.pop("trainer", {})
+    settings: dict[str, Any] = {
+        "seed": 5,
+        "agent": DqnConfig(hidden=[16], batch_size=16, epsilon_steps=300, target_interval=30),
+        "env": GymConfig(id="CartPole-v1", max_episode_steps=60),
+        "step_processor": NStepConfig(n_steps=3),
+        "replay_buffer": UniformConfig(capacity=300),
+        "actor_manager": {
+            "sync": ThreadConfig, "serial": SerialConfig, "thread": ThreadConfig,
+            "process": ProcessConfig,
+        }[kind](num_actors=2, n_buffer=7),
+        "trainer": (SyncConfig if kind == "sync" else AsyncConfig)(**trainer),
+        "evaluator": EpisodesConfig(num_episodes=3),
+        "recorder": {"jsonl": JsonlConfig(), "tensorboard": TensorboardConfig()},
+    }  # fmt: skip
+    return RunConfig(**settings | changes)
+
+
+class StopAt(Recorder):
+    """Asks the run to stop once a row or a look at it fits."""
+
+    def __init__(self, stop: StopFlag, opt_steps: int, phase: str | None = None) -> None:
+        self._stop, self._opt_steps, self._phase = stop, opt_steps, phase
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        del metrics, final
+        if self._phase is None and step.opt_steps >= self._opt_steps:
+            self._stop.request(Interrupted(2))
+
+    def show(self, progress: Progress) -> None:
+        if progress.phase == self._phase and progress.step.opt_steps >= self._opt_steps:
+            self._stop.request(Interrupted(2))
+
+    def close(self) -> None:
+        pass
+
+
+def run(config: RunConfig, folder: Path, **options: Any) -> Result:
+    folder.mkdir(exist_ok=True)
+    return launch(config, folder, Launch(**options))
+
+
+def interrupt(config: RunConfig, folder: Path, at: int, phase: str | None = None) -> None:
+    """Runs until a row of at least `at` updates, or a phase from there on."""
+    stop = StopFlag()
+    folder.mkdir(exist_ok=True)
+    recorders = [*build_recorders(config, folder, None), StopAt(stop, at, phase)]
+    with pytest.raises(Interrupted):
+        launch(config, folder, Launch(recorders=recorders, stop=stop))
+
+
+def newest(folder: Path) -> Saved:
+    return read_checkpoint(resumable(folder)[0])
+
+
+def rows_of(config: RunConfig, saved: Saved) -> ReplayBuffer:
+    buffer: ReplayBuffer = REPLAY_BUFFERS.build(
+        config.replay_buffer, spec=env_factory(config).spec, rng=generator(0)
+    )
+    buffer.load_state_dict(saved.run["replay_buffer"])
+    saved.load_rows(buffer)
+    return buffer
+
+
+def plain(value: Any) -> Any:
+    """The value without what depends on the clock, arrays as bytes."""
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items() if name not in OF_THE_CLOCK}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, torch.Tensor):
+        return (str(value.dtype), tuple(value.shape), value.numpy().tobytes())
+    if isinstance(value, np.ndarray):
+        return (str(value.dtype), value.shape, value.tobytes())
+    return value
+
+
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
+    """All rows but rates and times."""
+    return [
+        {
+            name: value
+            for name, value in row.items()
+            if "per_sec" not in name and not name.startswith("time")
+        }
+        for row in read_metrics(folder / "metrics.jsonl")
+    ]
+
+
+def assert_equal(config: RunConfig, one: Path, other: Path) -> None:
+    first, second = newest(one), newest(other)
+    assert first.opt_steps == second.opt_steps == WHOLE
+    assert plain(first.counters) == plain(second.counters)
+    assert plain(load_state(first.agent)) == plain(load_state(second.agent))
+    assert plain(first.run) == plain(second.run)
+    rows, others = rows_of(config, first), rows_of(config, second)
+    index = np.arange(len(rows))
+    for name in ("obs", "action", "reward", "discount", "next_obs"):
+        mine, theirs = getattr(rows.rows(index), name), getattr(others.rows(index), name)
+        assert mine.tobytes() == theirs.tobytes(), name
+    assert metrics_of(one) == metrics_of(other)
+    assert len(metrics_of(one)) >= WHOLE // 50
+
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sync": ("sync", {}),
+    "sync, one step, prioritized": (
+        "sync",
+        {"step_processor": NStepConfig(), "replay_buffer": PrioritizedConfig(capacity=300)},
+    ),
+    "sync, no ratio": ("sync", {"trainer": {"samples_per_opt_step": None}}),
+    "sync, softmax": (
+        "sync",
+        {"agent": DqnConfig(hidden=[8], batch_size=8, exploration=Exploration.softmax)},
+    ),
+    "serial": ("serial", {}),
+    "serial, prioritized over the buffer": (
+        "serial",
+        {"replay_buffer": PrioritizedConfig(capacity=300, normalize=Normalize.buffer)},
+    ),
+    "serial, three environments each": (
+        "serial",
+        {
+            "env": GymConfig(
+                id="CartPole-v1", num_envs=3, max_episode_steps=60, vectorization=Vectorization.sync
+            )
+        },
+    ),
+    "serial, a quarter of a sample": ("serial", {"trainer": {"samples_per_opt_step": 0.25}}),
+    "serial, no ratio": ("serial", {"trainer": {"samples_per_opt_step": None}}),
+    "serial, ape_x": (
+        "serial",
+        {"actor_manager": SerialConfig(num_actors=3, n_buffer=40, exploration="ape_x")},
+    ),
+    "random": ("serial", {"agent": RandomConfig(batch_size=8)}),
+    "a large buffer": ("sync", {"replay_buffer": UniformConfig(capacity=5_000)}),
+}
+
+
+@pytest.mark.parametrize("cut", [137, 200, 300])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_to_stop_and_to_go_on_changes_nothing(variant: str, cut: int, tmp_path: Path) -> None:
+    kind, changes = VARIANTS[variant]
+    whole = config_of(kind, **changes)
+    run(whole, tmp_path / "whole")
+    run(config_of(kind, updates=cut, **changes), tmp_path / "cut")
+    run(whole, tmp_path / "cut", resume=True)
+    assert_equal(whole, tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize("phase", [None, "evaluating", "warm-up"])
+@pytest.mark.parametrize("kind", ["sync", "serial"])
+def test_to_be_interrupted_and_to_go_on_changes_nothing(
+    kind: str, phase: str | None, tmp_path: Path
+) -> None:
+    config = config_of(kind)
+    run(config, tmp_path / "whole")
+    at = 0 if phase == "warm-up" else 190
+    interrupt(config, tmp_path / "cut", at, phase)
+    assert newest(tmp_path / "cut").opt_steps < WHOLE
+    run(config, tmp_path / "cut", resume=True)
+    assert_equal(config, tmp_path / "whole", tmp_path / "cut")
+
+
+def test_saving_never_changes_training(tmp_path: Path) -> None:
+    config = config_of("serial")
+    often = replace(config, trainer=replace(config.trainer, save_interval=7))
+    run(config, tmp_path / "seldom")
+    run(often, tmp_path / "often")
+    assert_equal(config, tmp_path / "seldom", tmp_path / "often")
+
+
+def test_many_attempts_in_a_row_change_nothing(tmp_path: Path) -> None:
+    config = config_of("serial", replay_buffer=PrioritizedConfig(capacity=300))
+    run(config, tmp_path / "whole")
+    interrupt(config, tmp_path / "cut", 50)
+    for at in (100, 150, 200, 250, 300, 350):
+        stop = StopFlag()
+        recorders = [*build_recorders(config, tmp_path / "cut", None), StopAt(stop, at)]
+        with pytest.raises(Interrupted):
+            run(config, tmp_path / "cut", recorders=recorders, stop=stop, resume=True)
+    run(config, tmp_path / "cut", resume=True)
+    assert_equal(config, tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("thread", "thread"), ("process", "process"), ("thread", "process"), ("process", "serial")],
+)
+def test_actors_beside_the_learner_go_on_with_exact_counters(
+    first: str, second: str, tmp_path: Path
+) -> None:
+    before = run(config_of(first, updates=200), tmp_path / "run")
+    saved = newest(tmp_path / "run")
+    assert saved.counters["samples_total"] == before.trainer_stats.samples_total
+    assert saved.counters["env_steps"] == before.trainer_stats.env_steps
+    after = run(config_of(second), tmp_path / "run", resume=True)
+    stats = after.trainer_stats
+    assert stats.opt_steps == WHOLE
+    assert sum(each.samples for each in after.actor_stats) == stats.samples_total
+    assert stats.samples_total >= WHOLE + 100
+    assert stats.samples_total <= WHOLE + 100 + 2 * 2 * 7 + 2 * 3 * 2  # slack, n-step windows
+    assert no_restarts(after.actor_stats)
+    steps = [row["opt_steps"] for row in metrics_of(tmp_path / "run") if "eval/return" in row]
+    assert steps == [100, 200, 300, 400]
+
+
+def no_restarts(stats: list[ActorStats]) -> bool:
+    return not any(each.restarted_episodes or each.restarts or each.lost_samples for each in stats)
+
+
+def test_without_its_rows_a_run_fills_its_replay_buffer_again_first(tmp_path: Path) -> None:
+    settings = CheckpointConfig(replay_buffer=False)
+    first = run(config_of("thread", updates=200, checkpoint=settings), tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoints" / "replay").exists()
+    result = run(config_of("thread", checkpoint=settings), tmp_path / "run", resume=True)
+    assert result.trainer_stats.opt_steps == WHOLE
+    assert result.trainer_stats.samples_total >= first.trainer_stats.samples_total + 100 + 200
+    again = run(
+        config_of("thread", updates=500, checkpoint=settings), tmp_path / "run", resume=True
+    )
+    assert again.trainer_stats.opt_steps == 500
+
+
+def test_a_signal_has_a_checkpoint_written_and_the_run_goes_on(tmp_path: Path) -> None:
+    save = SaveFlag()
+    save.request()
+    config = config_of("thread", trainer={"save_interval": 0})
+    result = run(config, tmp_path / "run", save=save)
+    assert result.trainer_stats.saves == 2  # that one and the last one
+    assert not save.requested
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(config_of(updates=350), tmp_path / "run")
+    newest_folder, before = resumable(tmp_path / "run")[:2]
+    path = newest_folder / "agent.pt"
+    path.write_bytes(path.read_bytes()[:-10])
+    run(config_of(), tmp_path / "run", resume=True)
+    assert f"{path} is damaged" in caplog.text
+    assert f"goes on from {before}" in caplog.text
+    assert newest(tmp_path / "run").opt_steps == WHOLE
+    steps = [row["opt_steps"] for row in metrics_of(tmp_path / "run") if "final" not in row]
+    assert steps == sorted(set(steps))
+
+
+def test_where_none_is_whole_nothing_is_touched(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run(config_of(updates=200), folder)
+    for each in resumable(folder):
+        (each / "state.json").write_bytes(b"")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(CheckpointError, match=r"(?s)no whole checkpoint.*0000000200/state\.json"):
+        run(config_of(), folder, resume=True)
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert {path.name for path in after.keys() ^ before.keys()} <= {"run.lock"}
+    assert all(after[path] == content for path, content in before.items())
+
+
+def test_the_best_score_of_a_lost_stretch_stays_the_best(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = run(config_of(updates=350), folder)
+    assert math.isfinite(first.best_score)
+    again = run(config_of(), folder, resume=True)
+    assert again.best_score >= first.best_score
+    assert again.trainer_stats.evaluations > first.trainer_stats.evaluations - 2
+
+
+def test_weights_of_another_run_are_where_a_new_one_begins(tmp_path: Path) -> None:
+    run(config_of(updates=200), tmp_path / "first")
+    config = config_of(updates=1, init_from=str(tmp_path / "first"))
+    result = run(replace(config, trainer=replace(config.trainer, warmup_period=20)), tmp_path / "b")
+    assert result.trainer_stats.opt_steps == 1
+    learned = load_state(tmp_path / "first" / "best" / "agent.pt")["online"]
+    begun = result.agent.state_dict()["online"]
+    fresh = run(config_of(updates=1), tmp_path / "c").agent.state_dict()["online"]
+    for name in learned:
+        moved = (begun[name] - learned[name]).abs().max()
+        assert moved < 2e-3  # one step of Adam
+        assert moved < (fresh[name] - learned[name]).abs().max()
