@@ -28,7 +28,7 @@ from border_cli.launch import Launch, Result, launch
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
-from border_cli.run.checkpoint import find_checkpoint, verify
+from border_cli.run.reading import find_checkpoint, verify
 
 log = logging.getLogger(__name__)
 

@@ -37,6 +37,7 @@ from border_cli.registry import (
     TRAINERS,
 )
 from border_cli.run.checkpoint import CheckpointStore
+from border_cli.run.files import checksum
 from border_cli.run.reading import find_weights
 from border_cli.trainer.base import Trainer
 from border_cli.trainer.post_step import PostStep
@@ -147,13 +148,14 @@ def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders
 
 def build_checkpoints(config: RunConfig, run_dir: Path) -> CheckpointStore:
     """Where checkpoints go; its thread begins with the first one."""
-    settings = config.checkpoint
+    settings, saved = config.checkpoint, run_dir / ".hydra" / "resolved.yaml"
     return CheckpointStore(
         run_dir,
         keep=settings.keep,
         milestone_interval=settings.milestone_interval,
         replay_buffer=settings.replay_buffer,
         save_state=save_state,
+        config_sha256=checksum(saved) if saved.is_file() else None,
     )
 
 

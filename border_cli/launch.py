@@ -35,7 +35,8 @@ from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.facts import facts_of, status_of
 from border_cli.restore import newest_whole, restore
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.record import RunLock, RunRecord, derived_seeds
+from border_cli.run.lock import RunLock
+from border_cli.run.record import RunRecord, derived_seeds
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.stats import TrainerStats
 from border_cli.trainer.watchdog import Watchdog

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 def newest_whole(run_dir: Path) -> Saved:
     """The checkpoint that a resume takes, as far as its small files tell; raises CheckpointError
     with what is wrong where there is none."""
-    damaged: list[str] = []
+    damaged: list[CheckpointError] = []
     for saved in _readable(run_dir, damaged):
         return saved
     raise _nothing(run_dir, damaged)
@@ -31,7 +31,7 @@ def restore(run_dir: Path, trainer: Trainer, store: CheckpointStore, *, rows: bo
     A damaged one is named and left for the one before it. `rows`: with the replay buffer, where it
     was saved. Raises CheckpointError where none is whole.
     """
-    damaged: list[str] = []
+    damaged: list[CheckpointError] = []
     for saved in _readable(run_dir, damaged):
         try:
             trainer.resume(
@@ -44,8 +44,10 @@ def restore(run_dir: Path, trainer: Trainer, store: CheckpointStore, *, rows: bo
                 )
             )
         except CheckpointError as error:
-            _skip(damaged, error)
+            damaged.append(error)
             continue
+        for error in damaged:
+            log.error("%s; going on from the checkpoint before it", error)
         store.resumed(saved)
         best = best_score(run_dir)
         if best is not None:  # it may be newer than the checkpoint
@@ -55,21 +57,16 @@ def restore(run_dir: Path, trainer: Trainer, store: CheckpointStore, *, rows: bo
     raise _nothing(run_dir, damaged)
 
 
-def _readable(run_dir: Path, damaged: list[str]) -> Iterator[Saved]:
-    """The checkpoints whose small files are whole, the newest first."""
+def _readable(run_dir: Path, damaged: list[CheckpointError]) -> Iterator[Saved]:
+    """The checkpoints whose small files are whole, the newest first; notes the others."""
     for folder in resumable(run_dir):
         try:
             yield read_checkpoint(folder)
         except CheckpointError as error:
-            _skip(damaged, error)
+            damaged.append(error)
 
 
-def _skip(damaged: list[str], error: CheckpointError) -> None:
-    log.error("%s; taking the checkpoint before it", error)
-    damaged.append(str(error))
-
-
-def _nothing(run_dir: Path, damaged: list[str]) -> CheckpointError:
+def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
     if not damaged:
         return CheckpointError(f"{run_dir} holds no checkpoint to go on from")
     listed = "".join(f"\n  {each}" for each in damaged)

@@ -16,10 +16,10 @@ from rich.console import Console, RenderableType
 
 from border_cli import compose, train
 from border_cli.core.config import RunConfig
+from border_cli.core.machine import machine_bytes, resident_bytes
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
-from border_cli.recorder.memory import machine_bytes, resident_bytes
 from border_cli.recorder.panel import panel
 from border_cli.recorder.terminal import say
 from border_cli.recorder.view import RunView

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from border_cli.core.interfaces import (
     StepProcessor,
     Translator,
 )
-from border_cli.core.output import Progress, Recorder, RecordStep
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.output import Progress, Recorder, RecordStep, RunState, SaveReport
+from border_cli.core.replay import FrozenRows, ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import (
     Array,
@@ -29,6 +29,7 @@ from border_cli.core.types import (
     Episode,
     Metrics,
     Snapshot,
+    State,
     Step,
     Transitions,
     Update,
@@ -97,6 +98,13 @@ class CountingEnv(Env):
 
     def close(self) -> None:
         self.closed = True
+
+    def state_dict(self) -> State:
+        return {"count": self._count}
+
+    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+        self._count = state["count"]
+        return self.reset(seed), []
 
 
 @dataclass
@@ -215,6 +223,21 @@ def copied(rows: Transitions) -> Transitions:
     )
 
 
+@dataclass
+class NoRows:
+    """Frozen rows that nobody takes."""
+
+    first: int
+    end: int
+
+    def take(self, max_rows: int) -> list[NDArray[Any]] | None:
+        del max_rows
+        return None
+
+    def release(self) -> None:
+        pass
+
+
 class ListBuffer(ReplayBuffer):
     """Remembers copies of every row in the order of its arrival."""
 
@@ -228,16 +251,10 @@ class ListBuffer(ReplayBuffer):
         self._rows += len(transitions)
 
     def sample(self, batch_size: int) -> Batch:
-        one = self.pushed[-1]
         index = np.zeros(batch_size, np.int64)
-        assert isinstance(one.obs, np.ndarray)
-        assert isinstance(one.next_obs, np.ndarray)
+        rows = self.rows(index)
         return Batch(
-            obs=one.obs[index],
-            action=one.action[index],
-            reward=one.reward[index],
-            discount=one.discount[index],
-            next_obs=one.next_obs[index],
+            **{each.name: getattr(rows, each.name) for each in fields(rows)},
             weight=np.ones(batch_size, np.float32),
             index=index,
         )
@@ -252,6 +269,32 @@ class ListBuffer(ReplayBuffer):
     @property
     def nbytes(self) -> int:
         return 0
+
+    @property
+    def rows_pushed(self) -> int:
+        return self._rows
+
+    def rows(self, index: NDArray[np.int64]) -> Transitions:
+        one = self.pushed[-1]
+        return Transitions(
+            obs=map_array(lambda array: array[index], one.obs),
+            action=one.action[index],
+            reward=one.reward[index],
+            discount=one.discount[index],
+            next_obs=map_array(lambda array: array[index], one.next_obs),
+        )
+
+    def freeze(self, first: int) -> FrozenRows:
+        return NoRows(max(first, self._rows - len(self)), self._rows)
+
+    def state_dict(self) -> State:
+        return {"rows_pushed": self._rows}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._rows = state["rows_pushed"]
+
+    def load_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> None:
+        raise AssertionError(f"no rows were saved, and none from {first} on: {blocks}")
 
 
 class ScriptedEvaluator(Evaluator):
@@ -299,21 +342,50 @@ class ListRecorder(Recorder):
 
 
 class MemoryCheckpoints:
-    """Remembers what was saved."""
+    """Remembers what was saved; a `fail` that raises is a disk that does not take it."""
 
     def __init__(self, fail: Callable[[], None] = lambda: None) -> None:
         self.saved: list[int] = []
+        self.states: list[RunState] = []
         self.best: list[tuple[int, float]] = []
+        self.busy = False  # set by whoever wants a save to be left out
+        self.closed = False
+        self.report = SaveReport()
         self._fail = fail
 
-    def save(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
-        self._fail()
-        assert state["opt_steps"] == counters["opt_steps"]
-        self.saved.append(int(counters["opt_steps"]))
+    def save(self, state: RunState) -> bool:
+        assert state.agent["opt_steps"] == state.counters["opt_steps"]
+        if self.busy:
+            self.report = replace(self.report, skipped=self.report.skipped + 1)
+            return False
+        if self._could_write():
+            opt_steps = int(state.counters["opt_steps"])
+            self.saved.append(opt_steps)
+            self.states.append(state)
+            written = self.report.written + 1
+            self.report = replace(self.report, opt_steps=opt_steps, written=written)
+        return True
 
     def save_best(
-        self, state: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
+        self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        self._fail()
-        assert state["opt_steps"] == counters["opt_steps"]
-        self.best.append((int(counters["opt_steps"]), evaluation.score))
+        assert agent["opt_steps"] == counters["opt_steps"]
+        if self._could_write():
+            self.best.append((int(counters["opt_steps"]), evaluation.score))
+
+    def _could_write(self) -> bool:
+        try:
+            self._fail()
+        except OSError as error:
+            failures = self.report.failures + 1
+            self.report = replace(self.report, failures=failures, problem=str(error))
+            return False
+        self.report = replace(self.report, problem=None)
+        return True
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        del timeout_s
+        return True
+
+    def close(self) -> None:
+        self.closed = True

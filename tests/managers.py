@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fakes import CountingEnv, CountingEnvFactory, FakePolicyFactory, OneStep, copied
+import numpy as np
+from fakes import CountingEnv, CountingEnvFactory, FakePolicy, FakePolicyFactory, OneStep, copied
+from numpy.typing import NDArray
 from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
@@ -20,16 +23,47 @@ from border_cli.actor_manager.shared_weights import ArrayForms
 from border_cli.actor_manager.thread import ThreadActorManager
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock, MonotonicClock
-from border_cli.core.interfaces import Env, EnvFactory, PolicyFactory
-from border_cli.core.types import Experience, Snapshot
+from border_cli.core.interfaces import Env, EnvFactory, Policy, PolicyFactory, StepProcessor
+from border_cli.core.seeding import ActorStream, Branch, derived_seed, restore_generator
+from border_cli.core.types import Array, Experience, Snapshot, State
 
 
 def snapshot(opt_steps: int = 0, *, warm_up: bool = False) -> Snapshot:
     return Snapshot(opt_steps=opt_steps, env_steps=0, warm_up=warm_up, arrays={})
 
 
+def env_seed(actor_id: int, life: int = 0) -> int:
+    """Of the environments of this life, in the managers that are built here."""
+    return derived_seed(0, Branch.ACTOR, actor_id, life, ActorStream.ENV)
+
+
+class DrawingPolicy(FakePolicy):
+    """Draws its actions."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        super().__init__()
+        self._rng = rng
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        return self._rng.integers(1_000, size=len(super().act(obs, explore=explore)))
+
+    def state_dict(self) -> State:
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        restore_generator(self._rng, state["rng"])
+
+
+class DrawingPolicyFactory:
+    """Policies that never act twice in the same way, unless they go on where they were."""
+
+    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+        del exploration
+        return DrawingPolicy(rng)
+
+
 class Built:
-    """A manager and the parts it was made of.
+    """A manager and the parts it was made of; it goes on from `state` where there is one.
 
     `lives` and `folder` script the environments of any backend; `make_env` is for those whose
     actors live in this process.
@@ -47,6 +81,8 @@ class Built:
         forms: ArrayForms | None = None,
         clock: Clock | None = None,
         order: Sequence[int] | None = None,
+        step_processor: Callable[[], StepProcessor] = OneStep,
+        state: State | None = None,
         **settings: Any,
     ) -> None:
         self.envs = CountingEnvFactory(make_env or (lambda _: CountingEnv(num_envs=num_envs)))
@@ -63,10 +99,12 @@ class Built:
             seed=0,
             env_factory=factory,
             policy_factory=policies or self.policies,
-            make_step_processor=OneStep,
+            make_step_processor=step_processor,
             weight_forms=forms or {},
         )
         self.manager = _manager(backend, make_actor, clock or MonotonicClock(), order, settings)
+        if state is not None:
+            self.manager.load_state_dict(copy.deepcopy(state))  # it may come from a file
 
 
 def _manager(

@@ -8,22 +8,25 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fakes import SPEC, CountingEnv, FakePolicy
+from fakes import SPEC, CountingEnv, FakePolicy, OneStep
 from numpy.typing import NDArray
 
-from border_cli.core.interfaces import Env, EnvFactory, Policy, Translator
+from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor, Translator
+from border_cli.core.rows import columns_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import BLAS_VARIABLES, blas_threads
-from border_cli.core.types import Array
+from border_cli.core.types import Array, State, Step, Transitions
+from border_cli.process.note_file import NoteFile
 
 NEVER = 1_000_000_000
+DELAY = 2  # steps
 BUILDING = 0  # as a step: while the environment is built
 
 
@@ -66,6 +69,11 @@ def be_signalled(_: int) -> None:
         os.kill(os.getpid(), signum)
 
 
+def leave_note(file: NoteFile, times: int) -> None:
+    """Writes all bytes that there are, so many times."""
+    file.write(bytes(range(256)) * times)
+
+
 def describe(_: int) -> str:
     """How the process stands: its nice value, its BLAS threads, what its environment says."""
     return f"{os.nice(0)} {blas_threads()} {' '.join(os.environ[name] for name in BLAS_VARIABLES)}"
@@ -78,9 +86,50 @@ class Life:
     deed: Callable[[int], Any] | None = None
     at: int = BUILDING
     at_close: Callable[[int], Any] | None = None
+    at_note: Callable[[int], Any] | None = None
 
 
-class ScriptedEnv(CountingEnv):
+class NumberedEnv(CountingEnv):
+    """Observes how many steps were made since its first reset, over all resumes."""
+
+    def state_dict(self) -> State:
+        return {"count": self._count}
+
+    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+        self._count = state["count"]
+        return self.reset(seed), []
+
+
+class Delayed(StepProcessor):
+    """Gives the rows of each step two steps later, as a window of three steps would."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Transitions] = []
+
+    def process(self, step: Step) -> Transitions:
+        rows = OneStep().process(step)
+        self._waiting.append(rows)
+        if len(self._waiting) > DELAY:
+            return self._waiting.pop(0)
+        none = slice(0, 0)
+        assert isinstance(rows.obs, np.ndarray)
+        assert isinstance(rows.next_obs, np.ndarray)
+        return Transitions(
+            obs=rows.obs[none],
+            action=rows.action[none],
+            reward=rows.reward[none],
+            discount=rows.discount[none],
+            next_obs=rows.next_obs[none],
+        )
+
+    def state_dict(self) -> State:
+        return {"waiting": [columns_of(rows) for rows in self._waiting]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._waiting = [Transitions(**columns) for columns in state["waiting"]]
+
+
+class ScriptedEnv(NumberedEnv):
     """Counts, does what its life says, and notes what a test wants to know in a folder."""
 
     def __init__(self, life: Life, *, number: int, folder: Path, num_envs: int = 1) -> None:
@@ -104,6 +153,11 @@ class ScriptedEnv(CountingEnv):
     def reset(self, seed: int) -> Array:
         self._note("seed", seed)
         return super().reset(seed)
+
+    def state_dict(self) -> State:
+        if self._life.at_note is not None:
+            self._life.at_note(0)
+        return super().state_dict()
 
     def close(self) -> None:
         super().close()
@@ -167,7 +221,7 @@ class CalmEnvFactory(EnvFactory):
 
     def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
         del training, render, first
-        return CountingEnv(num_envs=self.num_envs, episode=self.episode)
+        return NumberedEnv(num_envs=self.num_envs, episode=self.episode)
 
     def translator(self) -> Translator:
         raise AssertionError("no test steps an environment of its own here")

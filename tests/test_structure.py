@@ -35,11 +35,12 @@ ALLOWED: dict[str, set[str]] = {
     "evaluator": {"core", "registry", "process"},
     # What puts the parts together may know all of them; each knows those above it.
     "assemble": PARTS,
+    "needs": PARTS | {"assemble"},
     "launch": PARTS | {"assemble"},
-    "api": PARTS | {"assemble", "launch", "config", ""},
+    "api": PARTS | {"assemble", "needs", "launch", "config", ""},
     # The terminal is shared with the panel, and the statistics of a run are shown as tables.
     "cli": {
-        *("core", "registry", "run", "config", "assemble", "launch", "api", ""),
+        *("core", "registry", "run", "config", "assemble", "needs", "launch", "api", ""),
         *("recorder", "trainer"),
     },
     "__main__": {"cli"},

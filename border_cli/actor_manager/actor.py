@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from border_cli.actor_manager.laps import ACT, BLOCKED, ENV_STEP, PROCESS, SEND, Laps
 from border_cli.actor_manager.proxy import ReplayBufferProxy
 from border_cli.actor_manager.weights import WeightSource
 from border_cli.core.clock import Clock
+from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Env, Policy, StepProcessor
+from border_cli.core.types import Array, State
 
 
 class Actor:
@@ -14,6 +19,9 @@ class Actor:
 
     Threads put `step` in a loop; the serial manager and the tests call it directly. It touches
     nothing but what it was given, so two actors share no state. Owned by the thread that made it.
+
+    With `resumed`, the `state_dict` of an actor that had the same seeds, it goes on where that one
+    stood; its counters of steps and seconds begin at 0.
     """
 
     def __init__(
@@ -26,6 +34,7 @@ class Actor:
         proxy: ReplayBufferProxy,
         weights: WeightSource,
         clock: Clock,
+        resumed: Mapping[str, Any] | None = None,
     ) -> None:
         self._env = env
         self._policy = policy
@@ -36,8 +45,24 @@ class Actor:
         self._laps = Laps(clock)
         self.proxy = proxy
         self.env_steps = 0
+        self.restarted_episodes = 0  # that could not be continued and began anew
         policy.bind_thread()
-        self._obs = env.reset(env_seed)
+        self._obs = env.reset(env_seed) if resumed is None else self._resume(env_seed, resumed)
+
+    def _resume(self, env_seed: int, state: Mapping[str, Any]) -> Array:
+        """Restores all that it owns; returns what to act on next. [N, …]"""
+        try:
+            self._opt_steps = int(state["opt_steps"])
+            self._policy.load_state_dict(state["policy"])
+            self._step_processor.load_state_dict(state["step_processor"])
+            self.proxy.load_state_dict(state["proxy"])
+            env_state = state["env"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"the saved state of an actor does not fit: {error!r}") from error
+        obs, anew = self._env.resume(env_seed, env_state)
+        self._step_processor.forget(anew)
+        self.restarted_episodes = len(anew)
+        return obs
 
     def step(self) -> int:
         """Acts once in each environment with the newest weights; returns the rows it gave."""
@@ -77,6 +102,16 @@ class Actor:
         seconds[SEND] += self.proxy.sent_s
         seconds[BLOCKED] += self.proxy.blocked_s
         return seconds
+
+    def state_dict(self) -> State:
+        """Where it stands between two steps; nothing in it is written again."""
+        return {
+            "env": self._env.state_dict(),
+            "policy": self._policy.state_dict(),
+            "step_processor": self._step_processor.state_dict(),
+            "proxy": self.proxy.state_dict(),
+            "opt_steps": self._opt_steps,
+        }
 
     def flush(self) -> None:
         """Sends the partly filled proxy."""

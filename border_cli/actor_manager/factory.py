@@ -13,6 +13,7 @@ from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.interfaces import EnvFactory, PolicyFactory, StepProcessor
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
+from border_cli.core.types import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,12 @@ class ActorFactory:
         *,
         send: Send,
         weights: WeightSource,
+        resumed: State | None = None,
     ) -> Actor:
-        """A new actor. Its seeds depend on (seed, actor_id, life) only."""
+        """A new actor. Its seeds depend on (seed, actor_id, life) only.
+
+        With `resumed`, the `Actor.state_dict` of this very life, it goes on where that one stood.
+        """
         path = (Branch.ACTOR, actor_id, life)
         policy = self.policy_factory(
             generator(self.seed, *path, ActorStream.EXPLORATION),
@@ -54,6 +59,7 @@ class ActorFactory:
                 proxy=ReplayBufferProxy(actor_id, config.n_buffer, send, self.clock),
                 weights=weights,
                 clock=self.clock,
+                resumed=resumed,
             )
         except BaseException:
             env.close()

@@ -17,6 +17,8 @@ class Gate:
     single sample makes the learner fight for the interpreter lock at every update (measured: 2 %
     of its speed is left), one that is woken for a hundred costs it next to nothing. While the
     learner itself waits there is nothing to protect, and one free sample is enough.
+
+    Here the actors are also asked where they stand, because here they may have to be woken for it.
     """
 
     def __init__(self, burst: int) -> None:
@@ -27,7 +29,13 @@ class Gate:
         self._urgent = False
         self._last = False  # the permission no longer grows
         self._changed = threading.Condition()
-        self.closed = False  # read by actors between two steps, without the lock
+        # Read by actors between two steps, without the lock:
+        self.closed = False
+        self.asked = 0  # grows whenever every actor shall note where it stands
+
+    def resume(self, leased: int) -> None:
+        """So many samples were leased before, and not lost; called before anybody else calls."""
+        self._leased = leased
 
     def permit(self, samples_total: float) -> None:
         """Raises the number of samples that may exist in all; a smaller one changes nothing.
@@ -39,8 +47,30 @@ class Gate:
             return
         with self._changed:
             self._last = last
-            self._permitted = max(self._permitted, samples_total)
+            opens, self._permitted = not self.opened, max(self._permitted, samples_total)
+            if opens:
+                self._changed.notify_all()
             self._wake()
+
+    @property
+    def opened(self) -> bool:
+        """Whether anything was permitted yet."""
+        return self._permitted > 0
+
+    def wait_opened(self) -> None:
+        """Pauses until anything is permitted; raises `Closed`."""
+        with self._changed:
+            while not (self.opened or self.closed):
+                self._changed.wait(_LOOK_AGAIN_S)
+            if self.closed:
+                raise Closed
+
+    def ask(self) -> int:
+        """Has every actor note where it stands; returns the number of the question."""
+        with self._changed:
+            self.asked += 1
+            self._changed.notify_all()
+            return self.asked
 
     def urge(self, urgent: bool) -> None:
         """Tells whether the learner waits for samples."""
@@ -53,14 +83,17 @@ class Gate:
         with self._changed:
             return self._take(0 if self.waiting else want)
 
-    def lease(self, want: int) -> int:
-        """Waits until it is worth it, then up to `want` samples; raises `Closed`."""
+    def lease(self, want: int, *, answered: int = 0) -> int:
+        """Waits until it is worth it, then up to `want` samples; raises `Closed`.
+
+        0 where there is a question later than the one that was `answered` last.
+        """
         with self._changed:
             self.waiting += 1
             try:
-                while not self.closed and not self._worth_waking():
+                while not (self.closed or self._worth_waking() or self.asked != answered):
                     self._changed.wait(_LOOK_AGAIN_S)
-                return self._take(want)
+                return self._take(want) if self.closed or self._worth_waking() else 0
             finally:
                 self.waiting -= 1
 

@@ -9,17 +9,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.actor_manager.actor_record import ActorRecord, rows_in_proxy
 from border_cli.core.rows import Rows, row_dtypes, row_fields
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.process.bell import Bell
 from border_cli.process.memory import SharedArrays, fence, real_numbers, whole_numbers
+from border_cli.process.note_file import NoteFile
 
 # Words that the learner writes.
 GRANTED: Final = 0  # samples that the actor may have made in all
 READ: Final = 1  # messages whose place is free again
 CLOSING: Final = 2  # 1: send what is there and end
 LEARNER_WAITS: Final = 3  # 1: ring the learner's bell on news
+ASKED: Final = 4  # the newest question, see `notes.py`
 LEARNER_WORDS: Final = 8
 
 # Words that the actor writes (its supervisor, while no process of it lives).
@@ -28,8 +31,13 @@ WRITTEN: Final = 1  # messages; written last: what it counts is whole
 ENV_STEPS: Final = 2
 BEATS: Final = 3
 WAITS: Final = 4  # for what: one of the next three
-LOST_STEPS: Final = 5  # env steps that were never sent, of processes that are no more
-ACTOR_WORDS: Final = 8
+LOST_STEPS: Final = 5  # env steps that no message will count: lost ones, those before a resume
+ANSWERED: Final = 6  # the question that its note answers
+MARK: Final = 7  # messages written before that note
+LOST: Final = 8  # samples that died with a process
+BUILT: Final = 9  # 1: there is an actor that can answer
+RESTARTED: Final = 10  # episodes that it could not continue and began anew
+ACTOR_WORDS: Final = 16
 
 _LOOK_AGAIN_S = 1.0
 
@@ -63,6 +71,7 @@ class Lane:
         self.capacity = capacity  # rows
         self.bell = Bell()  # wakes the actor
         self.learner_bell = learner_bell
+        self.note = NoteFile()  # where the actor stands
         self._spec = spec
         whole, real = np.dtype(np.int64), np.dtype(np.float64)
         self._shared = SharedArrays(
@@ -95,11 +104,33 @@ class Lane:
         rows, env_steps, episodes, opt_steps = self.headers[at : at + HEADER]
         return rows, env_steps, episodes, opt_steps
 
+    def wake(self, waits_for: int) -> None:
+        """Tells the actor that what was written just now may end this wait of its."""
+        fence()  # it sees what was written before we see whether it waits
+        if self.actor[WAITS] == waits_for:
+            self.bell.ring()
+
+    def resume(self, record: ActorRecord) -> None:
+        """Lets its counters go on from there; before anybody else has the lane.
+
+        What is to be made is leased anew: nobody may act before the first weights are there.
+        """
+        unsent = record.actor["proxy"]["env_steps"] if record.actor else 0
+        self.actor[MADE] = self.learner[GRANTED] = rows_in_proxy(record.actor)
+        self.actor[ENV_STEPS] = record.env_steps
+        self.actor[LOST_STEPS] = record.env_steps - unsent
+        self.actor[LOST] = record.lost
+        self.actor[RESTARTED] = record.restarted_episodes
+        for section, seconds in enumerate(record.seconds):
+            self.seconds[section] = seconds
+
     def bury(self) -> int:
         """Settles what a process left that is no more; returns the samples that died with it."""
         written, sent_steps, _, _ = self.header(self.actor[WRITTEN])
         lost = max(0, self.actor[MADE] - written)
         self.actor[MADE] = written
+        self.actor[LOST] += lost
+        self.actor[BUILT] = 0
         # What it sent within the step that was its last, it had no time to count.
         known_steps = sent_steps + self.actor[LOST_STEPS]
         self.actor[ENV_STEPS] = max(self.actor[ENV_STEPS], known_steps)
@@ -115,6 +146,7 @@ class Lane:
         self.seconds = real_numbers(np.array(self.seconds))
         self.episodes, self.columns = real_numbers(np.empty(0)), {}
         self._shared.close()
+        self.note.close()
         self.bell.close()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -122,6 +154,7 @@ class Lane:
             "capacity": self.capacity,
             "bell": self.bell,
             "learner_bell": self.learner_bell,
+            "note": self.note,
             "_spec": self._spec,
             "_shared": self._shared,
         }

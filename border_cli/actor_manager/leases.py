@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from border_cli.actor_manager.lane import GRANTED, MADE, PERMISSION, WAITS, Lane
-from border_cli.process.memory import fence
+from border_cli.actor_manager.lane import GRANTED, MADE, PERMISSION, Lane
 
 WITHOUT_LIMIT = 2**62  # samples
 
@@ -28,6 +27,10 @@ class Leases:
         self._granted = 0
         self._last = False  # the permission no longer grows
         self._lifted = False  # there is no limit
+
+    def resume(self, samples: int) -> None:
+        """The run goes on; so many arrived before, on top of those that the lanes begin with."""
+        self._granted = samples + sum(lane.actor[MADE] for lane in self._lanes)
 
     def permit(self, samples_total: float) -> None:
         """Raises the number of samples that may exist in all; a smaller one changes nothing."""
@@ -70,6 +73,4 @@ class Leases:
     def _grant(self, lane: Lane, samples: int) -> None:
         lane.learner[GRANTED] += samples
         self._granted += samples
-        fence()  # the actor sees its lease before we see whether it waits
-        if lane.actor[WAITS] == PERMISSION:
-            lane.bell.ring()
+        lane.wake(PERMISSION)

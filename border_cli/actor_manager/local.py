@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.actor_record import ManagerRecord
 from border_cli.actor_manager.gate import Gate
 from border_cli.actor_manager.proxy import Parcel, Send
 from border_cli.actor_manager.weights import WeightSlot
@@ -15,7 +17,7 @@ from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.stop import Heartbeat
-from border_cli.core.types import Experience, Snapshot
+from border_cli.core.types import Experience, Snapshot, State
 
 
 class MakeActor(Protocol):
@@ -29,6 +31,7 @@ class MakeActor(Protocol):
         *,
         send: Send,
         weights: WeightSlot,
+        resumed: State | None,
     ) -> Actor: ...
 
 
@@ -40,6 +43,7 @@ class LocalActorManager(ActorManager):
         self._gate = Gate(burst=config.n_buffer)
         self._weights = WeightSlot()
         self._clock = clock
+        self._before = ManagerRecord.fresh(config.num_actors)
         self._workers = [
             Worker(
                 actor_id,
@@ -50,8 +54,23 @@ class LocalActorManager(ActorManager):
             for actor_id in range(config.num_actors)
         ]
 
-    def _make(self, make_actor: MakeActor, actor_id: int, life: int) -> Actor:
-        return make_actor(self.config, actor_id, life, send=self._send, weights=self._weights)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._before = ManagerRecord.load(state, self.config.num_actors)
+        for worker, record in zip(self._workers, self._before.actors, strict=True):
+            worker.load(record)
+        self._gate.resume(self._before.leased)
+
+    def _make(
+        self, make_actor: MakeActor, actor_id: int, life: int, resumed: State | None
+    ) -> Actor:
+        return make_actor(
+            self.config,
+            actor_id,
+            life,
+            send=self._send,
+            weights=self._weights,
+            resumed=resumed,
+        )
 
     def _send(self, parcel: Parcel) -> float:
         worker = self._workers[parcel.actor_id]
@@ -63,11 +82,15 @@ class LocalActorManager(ActorManager):
     def _put(self, worker: Worker, message: Experience) -> float:
         """Takes a message of the worker on its way; returns the seconds it waited for room."""
 
-    def _rebuild_later(self, worker: Worker) -> None:
-        """Handles the exception under way: gives its samples back, then waits before a new life."""
+    def _bury(self, worker: Worker) -> float:
+        """Handles the exception under way: gives its samples back; returns the pause due now."""
         lost, delay_s = worker.failed()
         self._gate.give_back(worker.balance + lost)
         worker.balance = 0
+        return delay_s
+
+    def _pause(self, worker: Worker, delay_s: float) -> None:
+        """Waits before a new life; raises `Closed` at once when the gate closes."""
         with worker.heartbeat.waiting("its next life"):
             self._gate.wait_closed(delay_s)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from border_cli.actor_manager.actor_record import ActorRecord
 from border_cli.actor_manager.lane import BEATS, WAITS, WAITS_FOR, Lane
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.core.stop import Pulse
@@ -17,15 +18,21 @@ class Post(Pulse):
         self.actor_id = actor_id
         self.lane = lane
         self.restarts = Restarts(actor_id, most_restarts)
+        self.before = ActorRecord(actor_id=actor_id)  # what it did before the run was resumed
         self.process: ChildProcess | None = None
         self.due_s = 0.0  # when its next life begins
         self.started_s: float | None = None
         self.stopped_s: float | None = None
-        self.lost = 0  # samples that died with a process
         self.stuck = False  # the watchdog wants it to be replaced
         self.stack: str | None = None  # of the process that was killed because it was stuck
         self.ended = False
         self.ask: Callable[[], None] = lambda: None  # wakes the supervisor
+
+    def resume(self, record: ActorRecord) -> None:
+        """Goes on from there; before anybody else has the post."""
+        self.before = record
+        self.restarts = Restarts(self.actor_id, self.restarts.most, before=record.restarts)
+        self.lane.resume(record)
 
     @property
     def name(self) -> str:

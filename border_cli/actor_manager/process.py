@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from border_cli.actor_manager.actor_record import ManagerRecord
+from border_cli.actor_manager.arrivals import Arrivals
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.factory import ActorFactory
-from border_cli.actor_manager.lane import CLOSING, ENV_STEPS, LEARNER_WAITS, Lane
+from border_cli.actor_manager.lane import CLOSING, LEARNER_WAITS, Lane
 from border_cli.actor_manager.leases import Leases
+from border_cli.actor_manager.notes import LAST, ask
 from border_cli.actor_manager.post import Post
+from border_cli.actor_manager.process_record import record_of, stats_of
 from border_cli.actor_manager.remote import Recipe, run
-from border_cli.actor_manager.ring_reader import RingReader
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.actor_manager.supervisor import Supervisor
 from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.clock import Clock
-from border_cli.core.rows import columns_of, transitions_of
 from border_cli.core.stop import Pulse
-from border_cli.core.timing import ACTOR_SECTIONS
-from border_cli.core.types import Experience, Metrics, Snapshot, Transitions
+from border_cli.core.types import Experience, Metrics, Snapshot, State
 from border_cli.process.bell import Bell
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.memory import fence
@@ -31,6 +31,7 @@ from border_cli.process.start import start_context
 
 RING_SHARES = 4  # messages of `n_buffer` rows that may wait for the learner, per actor
 KILLED_S = 5.0  # within which killed processes are gone
+LOOK_AGAIN_S = 1.0
 
 
 class ProcessActorManager(ActorManager):
@@ -49,16 +50,18 @@ class ProcessActorManager(ActorManager):
         spec, actors = make_actor.env_factory.spec, range(config.num_actors)
         capacity = RING_SHARES * config.n_buffer
         self._lanes = [Lane(spec, capacity=capacity, learner_bell=self._bell) for _ in actors]
-        self._readers = [RingReader(actor_id, self._lanes[actor_id]) for actor_id in actors]
         self._weights = SharedWeightSlot(make_actor.weight_forms)
         self._leases = Leases(self._lanes, config.n_buffer)
         self._posts = [
             Post(actor_id, self._lanes[actor_id], config.max_restarts) for actor_id in actors
         ]
+        self._arrivals = Arrivals(self._posts)
+        self._before = ManagerRecord.fresh(config.num_actors)  # what this attempt begins with
+        self._settled: ManagerRecord | None = None
+        self._question = 0
         self._supervisor = Supervisor(
             self._posts, start_life=self._start_life, learner_bell=self._bell, clock=clock
         )
-        self._unreleased = False
         self._stopped = False
 
     def __enter__(self) -> Self:
@@ -74,11 +77,13 @@ class ProcessActorManager(ActorManager):
         return self
 
     def _start_life(self, actor_id: int, life: int) -> ChildProcess:
+        before = self._before.actors[actor_id]
         recipe = Recipe(
             config=self.config,
             make_actor=self._recipe,
             actor_id=actor_id,
-            life=life,
+            life=before.next_life + life,
+            resumed=before.actor if life == 0 else None,
             lane=self._lanes[actor_id],
             weights=self._weights,
         )
@@ -101,8 +106,8 @@ class ProcessActorManager(ActorManager):
         self._leases.permit(samples_total)
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        self._release()
-        arrived = self._take()
+        self._arrivals.release()
+        arrived = self._arrivals.take()
         if arrived:
             return arrived
         if self._supervisor.crash:
@@ -114,37 +119,52 @@ class ProcessActorManager(ActorManager):
     def _wait(self, timeout_s: float) -> list[Experience]:
         """Sleeps until something arrives; whoever needs a lease for that gets one."""
         deadline_s = self._clock.now_s() + timeout_s
-        for lane in self._lanes:
-            lane.learner[LEARNER_WAITS] = 1
-        fence()  # what is written from here on rings, and what was written before is seen
-        try:
-            while not any(reader.has_news for reader in self._readers):
+        with self._arrivals.awaited():
+            while not self._arrivals.has_news:
                 self._leases.share_out(urgent=True)
                 left_s = deadline_s - self._clock.now_s()
                 if left_s <= 0 or self._supervisor.crash:
                     break
                 self._bell.wait(left_s)
-        finally:
-            for lane in self._lanes:
-                lane.learner[LEARNER_WAITS] = 0
-        return self._take()
+        return self._arrivals.take()
 
-    def _take(self) -> list[Experience]:
+    def settle(self, timeout_s: float) -> list[Experience]:
+        if self._stopped:
+            return []
+        deadline_s = self._clock.now_s() + timeout_s
+        self._arrivals.release()
+        self._question += 1
         arrived: list[Experience] = []
-        for reader, post in zip(self._readers, self._posts, strict=True):
-            if reader.has_news:
-                rows = reader.rows
-                arrived += reader.take()
-                if reader.rows > rows:
-                    post.restarts.delivered()
-        self._unreleased |= bool(arrived)
+        with self._arrivals.awaited():
+            for lane in self._lanes:
+                ask(lane, self._question)
+            while True:
+                waiting = self._arrivals.may_answer(self._question)
+                arrived += self._arrivals.take_copies(self._question)
+                left_s = deadline_s - self._clock.now_s()
+                if not waiting or left_s <= 0:
+                    break
+                self._bell.wait(min(left_s, LOOK_AGAIN_S))
+        self._settled = self._record(self._question)
         return arrived
 
-    def _release(self) -> None:
-        if self._unreleased:
-            self._unreleased = False
-            for reader in self._readers:
-                reader.release()
+    def state_dict(self) -> State:
+        return (self._settled or self._record(None)).state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._before = ManagerRecord.load(state, self.config.num_actors)
+        for post, record in zip(self._posts, self._before.actors, strict=True):
+            post.resume(record)
+        self._leases.resume(self._before.samples)
+
+    def _record(self, question: int | None) -> ManagerRecord:
+        now_s = self._clock.now_s()
+        return self._before.after(
+            [
+                record_of(post, reader, question, now_s)
+                for post, reader in zip(self._posts, self._arrivals.readers, strict=True)
+            ]
+        )
 
     def stop(self) -> list[Experience]:
         if self._stopped:
@@ -160,6 +180,7 @@ class ProcessActorManager(ActorManager):
             self._supervisor.kill()
             arrived += self._drain(KILLED_S + len(self._posts))  # each shows its stack first
         self._supervisor.join(KILLED_S)
+        self._settled = self._record(LAST)
         for lane in self._lanes:
             lane.close()
         self._weights.close()
@@ -173,37 +194,24 @@ class ProcessActorManager(ActorManager):
         arrived: list[Experience] = []
         while True:
             running = self._supervisor.running  # what it wrote before it ended is taken below
-            arrived += [_copied(each) for each in self._take()]
-            self._release()
+            arrived += self._arrivals.take_copies()
             left_s = deadline_s - self._clock.now_s()
             if not running or left_s <= 0:
                 return arrived
             self._bell.wait(min(left_s, 0.05))
 
     def stats(self) -> list[ActorStats]:
+        now_s = self._clock.now_s()
         return [
-            self._stats_of(post, reader)
-            for post, reader in zip(self._posts, self._readers, strict=True)
+            stats_of(post, reader, now_s)
+            for post, reader in zip(self._posts, self._arrivals.readers, strict=True)
         ]
-
-    def _stats_of(self, post: Post, reader: RingReader) -> ActorStats:
-        until_s = post.stopped_s if post.stopped_s is not None else self._clock.now_s()
-        return ActorStats(
-            actor_id=post.actor_id,
-            env_steps=post.lane.actor[ENV_STEPS],
-            samples=reader.rows,
-            duration_s=until_s - post.started_s if post.started_s is not None else 0.0,
-            restarts=post.restarts.made,
-            lost_samples=post.lost,
-            seconds=dict(zip(ACTOR_SECTIONS, post.lane.seconds, strict=True)),
-        )
 
     def heartbeats(self) -> Sequence[Pulse]:
         return self._posts
 
     def gauges(self) -> Metrics:
-        fill = sum(reader.fill for reader in self._readers) / len(self._readers)
-        return {"async/queue_fill": fill}
+        return {"async/queue_fill": self._arrivals.fill}
 
 
 def _modules(make_actor: ActorFactory) -> set[str]:
@@ -212,9 +220,3 @@ def _modules(make_actor: ActorFactory) -> set[str]:
     parts = (make_actor.env_factory, policy)
     names = {getattr(part, "__module__", type(part).__module__) for part in parts}
     return {name for name in names if name != "__main__" and name in sys.modules}
-
-
-def _copied(message: Experience) -> Experience:
-    """The same in memory of its own: the lanes are closed once the actors have stopped."""
-    columns = {name: column.copy() for name, column in columns_of(message.transitions).items()}
-    return replace(message, transitions=Transitions(**transitions_of(columns)))

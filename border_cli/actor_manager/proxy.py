@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.clock import Clock
-from border_cli.core.types import Array, Episode, Experience, Transitions
+from border_cli.core.rows import columns_of, transitions_of
+from border_cli.core.types import Array, Episode, Experience, State, Transitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,22 @@ class ReplayBufferProxy:
         self.sent_s += max(0.0, self._clock.now_s() - began_s - blocked_s)
         self._parts, self._episodes = [], []
         self._env_steps = self.rows = 0
+
+    def state_dict(self) -> State:
+        """What was gathered and not sent."""
+        return {
+            "columns": columns_of(concatenate(self._parts)) if self._parts else None,
+            "env_steps": self._env_steps,
+            "episodes": [[each.score, each.length] for each in self._episodes],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave, in place of what was gathered."""
+        columns = state["columns"]
+        self._parts = [] if columns is None else [Transitions(**transitions_of(columns))]
+        self.rows = sum(map(len, self._parts))
+        self._env_steps = state["env_steps"]
+        self._episodes = [Episode(score, length) for score, length in state["episodes"]]
 
 
 _NO_ROWS = Transitions(

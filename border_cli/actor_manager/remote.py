@@ -8,18 +8,26 @@ from border_cli.actor_manager.actor import Actor
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.lane import (
+    ANSWERED,
+    ASKED,
     BEATS,
+    BUILT,
     CLOSING,
     ENV_STEPS,
     GRANTED,
+    LOST,
     MADE,
     PERMISSION,
+    RESTARTED,
+    WRITTEN,
     Lane,
     wait_for,
 )
 from border_cli.actor_manager.laps import BLOCKED
+from border_cli.actor_manager.notes import LAST, Note, answer
 from border_cli.actor_manager.ring_writer import RingWriter
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
+from border_cli.core.types import State
 from border_cli.process.child import Line
 from border_cli.process.recipe import load
 
@@ -34,6 +42,7 @@ class Recipe:
     make_actor: bytes  # pickled, so that what cannot be unpickled is reported like any failure
     actor_id: int
     life: int
+    resumed: State | None  # where an earlier process of this very life stood
     lane: Lane
     weights: SharedWeightSlot
 
@@ -48,35 +57,57 @@ class RemoteActor:
 
     def __init__(self, recipe: Recipe, make_actor: ActorFactory) -> None:
         self._lane = recipe.lane
+        self._words = recipe.lane.actor
         self._writer = RingWriter(recipe.lane)
-        self._past_env_steps = recipe.lane.actor[ENV_STEPS]
+        self._past_env_steps = self._words[ENV_STEPS]
         self._past_seconds = list(recipe.lane.seconds)
         self._blocked_s = 0.0  # waited for permission
+        self._life = recipe.life
+        self._answered = self._words[ANSWERED]
         self._actor: Actor = make_actor(
             recipe.config,
             recipe.actor_id,
             recipe.life,
             send=self._writer.put,
             weights=recipe.weights,
+            resumed=recipe.resumed,
         )
+        self._words[RESTARTED] += self._actor.restarted_episodes
+        self._words[BUILT] = 1
         self._beat()
 
     def run(self) -> None:
-        """Until the learner closes the lane; then sends what is there."""
-        lane = self._lane
+        """Until the learner closes the lane; then sends what is there and notes where it stands."""
+        words, learner = self._words, self._lane.learner
         try:
-            while not lane.learner[CLOSING]:
-                if lane.actor[MADE] < lane.learner[GRANTED]:
+            while not learner[CLOSING]:
+                if learner[ASKED] != self._answered:
+                    self._answer(learner[ASKED])
+                elif words[MADE] < learner[GRANTED]:
                     self._step()
                 else:
                     self._wait_for_permission()
-            self._actor.flush()
-            self._tell_seconds()
+            self._answer(LAST)
         finally:
             self._actor.close()
 
+    def _answer(self, question: int) -> None:
+        self._actor.flush()
+        self._tell_seconds()
+        words = self._words
+        note = Note(
+            life=self._life,
+            messages=words[WRITTEN],
+            env_steps=words[ENV_STEPS],
+            lost=words[LOST],
+            actor=self._actor.state_dict(),
+        )
+        answer(self._lane, question, note)
+        self._answered = question
+        self._beat()
+
     def _step(self) -> None:
-        words = self._lane.actor
+        words = self._words
         words[MADE] += self._actor.step()
         words[ENV_STEPS] = self._past_env_steps + self._actor.env_steps
         words[BEATS] += 1
@@ -97,10 +128,14 @@ class RemoteActor:
         self._blocked_s += wait_for(
             lane,
             PERMISSION,
-            lambda: bool(lane.learner[CLOSING]) or lane.actor[MADE] < lane.learner[GRANTED],
+            lambda: (
+                bool(lane.learner[CLOSING])
+                or lane.actor[MADE] < lane.learner[GRANTED]
+                or lane.learner[ASKED] != self._answered
+            ),
         )
         self._tell_seconds()
         self._beat()
 
     def _beat(self) -> None:
-        self._lane.actor[BEATS] += 1
+        self._words[BEATS] += 1

@@ -10,14 +10,23 @@ _DOUBLINGS = 10  # more than enough for the longest; some hundred more and a flo
 
 
 class Restarts:
-    """The budget of one actor; owned by whoever restarts it."""
+    """The budget of one actor; owned by whoever restarts it.
 
-    def __init__(self, actor_id: int, most: int) -> None:
+    A run that was resumed has a fresh budget: `before` restarts are counted, and cost nothing.
+    """
+
+    def __init__(self, actor_id: int, most: int, *, before: int = 0) -> None:
         self._actor_id = actor_id
         self.most = most
+        self._before = before
         self._first_traceback: str | None = None
         self._since_delivery = 0  # failures since the last message that arrived
-        self.made = 0
+        self.made = 0  # since the run was started or resumed
+
+    @property
+    def total(self) -> int:
+        """Of the whole run."""
+        return self._before + self.made
 
     def delivered(self) -> None:
         """Samples of it arrived: the next pause is the shortest again."""

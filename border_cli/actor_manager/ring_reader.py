@@ -11,7 +11,6 @@ from border_cli.actor_manager.lane import (
     READ,
     ROOM,
     ROWS,
-    WAITS,
     WRITTEN,
     Lane,
 )
@@ -26,13 +25,13 @@ class RingReader:
     def __init__(self, actor_id: int, lane: Lane) -> None:
         self._actor_id = actor_id
         self._lane = lane
-        self._messages = self._env_steps = self._episodes = 0  # taken
+        self.messages = self._env_steps = self._episodes = 0  # taken
         self.rows = 0  # taken
 
     @property
     def has_news(self) -> bool:
         """Whether a whole message waits."""
-        return bool(self._lane.actor[WRITTEN] != self._messages)
+        return bool(self._lane.actor[WRITTEN] != self.messages)
 
     @property
     def fill(self) -> float:
@@ -41,13 +40,16 @@ class RingReader:
         under_way = lane.header(lane.actor[WRITTEN])[ROWS] - lane.header(lane.learner[READ])[ROWS]
         return under_way / lane.capacity
 
-    def take(self) -> list[Experience]:
+    def take(self, written: int | None = None) -> list[Experience]:
         """All that arrived since the last call, as one message, or two where the ring begins anew.
 
-        The arrays are the shared memory itself.
+        `written` leaves the messages behind that one where they are. The arrays are the shared
+        memory itself.
         """
-        lane, written = self._lane, self._lane.actor[WRITTEN]
-        if written == self._messages:
+        lane = self._lane
+        if written is None:
+            written = lane.actor[WRITTEN]
+        if written == self.messages:
             return []
         fence()
         rows, env_steps, episodes, opt_steps = lane.header(written)
@@ -61,7 +63,7 @@ class RingReader:
             )
             for first, start, end in self._stretches(rows - self.rows)
         ]
-        self._messages, self.rows = written, rows
+        self.messages, self.rows = written, rows
         self._env_steps, self._episodes = env_steps, episodes
         return arrived
 
@@ -88,10 +90,8 @@ class RingReader:
     def release(self) -> None:
         """Frees the place of all that was taken; wakes an actor that waits for it."""
         lane = self._lane
-        if lane.learner[READ] == self._messages:
+        if lane.learner[READ] == self.messages:
             return
         fence()  # after whatever was read
-        lane.learner[READ] = self._messages
-        fence()
-        if lane.actor[WAITS] == ROOM:
-            lane.bell.ring()
+        lane.learner[READ] = self.messages
+        lane.wake(ROOM)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import cycle
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from border_cli.actor_manager.local import LocalActorManager, MakeActor
 from border_cli.actor_manager.worker import Worker
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig
-from border_cli.core.types import Experience, Metrics
+from border_cli.core.types import Experience, Metrics, State
 
 
 class SerialActorManager(LocalActorManager):
@@ -21,18 +20,21 @@ class SerialActorManager(LocalActorManager):
     way to try schedules that threads might take.
     """
 
+    repeats = True
+
     def __init__(
         self,
         config: ActorManagerConfig,
         *,
         make_actor: MakeActor,
         clock: Clock,
-        order: Iterable[int] | None = None,
+        order: Sequence[int] | None = None,
     ) -> None:
         super().__init__(config, make_actor=make_actor, clock=clock)
-        self._order = cycle(order) if order is not None else None
+        self._order = order
         self._messages: list[Experience] = []
-        self._first = 0  # actor id
+        self._first = 0  # actor id, or how many turns of the order were taken
+        self._end: State | None = None  # where the actors stood when they were stopped
 
     def __enter__(self) -> Self:
         for worker in self._workers:
@@ -46,24 +48,35 @@ class SerialActorManager(LocalActorManager):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._gate.close()
+        self._note_end()
         for worker in self._workers:
             worker.close()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._first = self._before.first
 
     def _put(self, worker: Worker, message: Experience) -> float:  # noqa: ARG002 - always room
         self._messages.append(message)
         return 0.0
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002 - never waits
-        if self._order is None:
-            moved = self._round()
-        else:
-            moved = self._turn(self._workers[next(self._order)])
+        if not self._gate.opened:
+            return []
+        moved = self._round() if self._order is None else self._next_of(self._order)
         if not moved:  # everybody is held back: nobody may sit on samples
             for worker in self._workers:
-                worker.flush()
+                self._attempt(worker, worker.flush_saved)
+        return self._taken()
+
+    def _taken(self) -> list[Experience]:
         messages, self._messages = self._messages, []
         return messages
+
+    def _next_of(self, order: Sequence[int]) -> bool:
+        actor_id = order[self._first % len(order)]
+        self._first += 1
+        return self._turn(self._workers[actor_id])
 
     def _round(self) -> bool:
         """One turn each; whoever came first when the permission ran out comes last next time."""
@@ -80,21 +93,38 @@ class SerialActorManager(LocalActorManager):
             worker.balance += self._gate.try_lease(1 - worker.balance)
         if worker.balance <= 0:
             return False
-        with worker.heartbeat.working():
-            try:
-                worker.step()
-            except (Exception, SystemExit):
-                self._rebuild_later(worker)
+        self._attempt(worker, worker.step)
         return True
 
+    def _attempt(self, worker: Worker, act: Callable[[], object]) -> None:
+        with worker.heartbeat.working():
+            try:
+                act()
+            except (Exception, SystemExit):
+                self._pause(worker, self._bury(worker))
+
     def stop(self) -> list[Experience]:
-        if not self._gate.closed:
-            self._gate.close()
+        if self._end is None:
+            self._note_end()
             for worker in self._workers:
                 worker.flush()
                 worker.close()
-        messages, self._messages = self._messages, []
-        return messages
+        return self._taken()
+
+    def _note_end(self) -> None:
+        """Before anything is flushed: a resumed run goes on as if there had been no stop."""
+        if self._end is None:
+            self._end = self.state_dict()
+            self._gate.close()
+
+    def settle(self, timeout_s: float) -> list[Experience]:  # noqa: ARG002 - never waits
+        return self._taken()  # empty, unless an actor crashed after others had sent something
+
+    def state_dict(self) -> State:
+        if self._end is not None:
+            return self._end
+        records = [worker.record() for worker in self._workers]
+        return self._before.after(records, first=self._first).state_dict()
 
     def gauges(self) -> Metrics:
         return {"async/queue_fill": 0.0}

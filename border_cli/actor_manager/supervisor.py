@@ -182,7 +182,8 @@ class Supervisor:
         process, post.process = post.process, None
         assert process is not None
         why = process.bury()
-        post.lost += post.lane.bury()
+        post.lane.bury()
+        self._learner_bell.ring()  # it may wait for an answer that will not come
         return why
 
     def _end(self, post: Post) -> None:

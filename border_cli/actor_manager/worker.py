@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 
 from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.actor_record import ActorRecord, rows_in_proxy
 from border_cli.actor_manager.laps import BLOCKED
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.core.actors import ActorStats
@@ -14,8 +15,11 @@ from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorCrashed
 from border_cli.core.stop import Heartbeat
 from border_cli.core.timing import ACTOR_SECTIONS
+from border_cli.core.types import State
 
 log = logging.getLogger(__name__)
+
+MakeLife = Callable[[int, int, State | None], Actor]  # actor id, life, where it goes on
 
 
 class Worker:
@@ -24,44 +28,62 @@ class Worker:
     Owned by the thread that calls `step`; others may read its counters.
     """
 
-    def __init__(
-        self,
-        actor_id: int,
-        make: Callable[[int, int], Actor],
-        *,
-        max_restarts: int,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, actor_id: int, make: MakeLife, *, max_restarts: int, clock: Clock) -> None:
         self.actor_id = actor_id
         self.heartbeat = Heartbeat(f"actor {actor_id}")
-        self.balance = 0  # leased samples that it has not made yet; below 0 it owes
+        self.answered = 0  # the last question where it stands
         self._make = make
-        self._restarts = Restarts(actor_id, max_restarts)
+        self._max_restarts = max_restarts
         self._clock = clock
         self._actor: Actor | None = None
         self._started_s: float | None = None
         self._stopped_s: float | None = None
-        self._past_env_steps = 0  # of earlier lives
-        self._past_seconds = [0.0] * len(ACTOR_SECTIONS)
         self.blocked_s = 0.0  # waited for permission
-        self._samples = 0
-        self._lost = 0
+        self.load(ActorRecord(actor_id=actor_id))
+
+    def load(self, record: ActorRecord) -> None:
+        """Goes on from there; called before the first step."""
+        self._restarts = Restarts(self.actor_id, self._max_restarts, before=record.restarts)
+        self._life, self._next_life = record.life, record.next_life
+        self._saved = record.actor  # from which the next life goes on
+        self.balance = record.balance  # leased samples that it has not made; below 0 it owes
+        self._before_s = record.duration_s
+        self._past_env_steps = record.env_steps  # of earlier lives
+        self._past_seconds = list(record.seconds)
+        self._past_restarted = record.restarted_episodes
+        self._samples = record.samples
+        self._lost = record.lost
 
     def step(self) -> int:
         """Steps the actor, which is made first where there is none; returns the rows it gave."""
-        if self._started_s is None:
-            self._started_s = self._clock.now_s()
-        if self._actor is None:
-            self._actor = self._make(self.actor_id, self._restarts.made)
-        rows = self._actor.step()
+        rows = (self._actor or self._begin_life()).step()
         self.balance -= rows
         self.heartbeat.beats += 1
         return rows
+
+    def _begin_life(self) -> Actor:
+        if self._started_s is None:
+            self._started_s = self._clock.now_s()
+        self._life = self._next_life
+        self._actor = self._make(self.actor_id, self._life, self._saved)
+        self._saved = None  # only now: until then this is where it stands
+        return self._actor
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is an actor."""
+        return self._actor is not None
 
     def flush(self) -> None:
         """Sends what the actor has gathered."""
         if self._actor is not None:
             self._actor.flush()
+
+    def flush_saved(self) -> None:
+        """The same; an actor that was saved is made for it: what it had gathered is needed."""
+        if self._actor is None and self._saved is not None:
+            self._begin_life()
+        self.flush()
 
     def delivered(self, rows: int) -> None:
         """A message of the actor is in the channel."""
@@ -75,7 +97,8 @@ class Worker:
         Raises `ActorCrashed` with the first traceback once the restarts are used up.
         """
         text = traceback.format_exc()
-        where = f"at env step {self._env_steps}" if self._actor else "while it was built"
+        built = "while it was built" if self._saved is None else "while it was restored"
+        where = f"at env step {self._env_steps}" if self._actor else built
         lost = self._discard()
         try:
             delay_s = self._restarts.failed(text)
@@ -96,16 +119,48 @@ class Worker:
 
     def _discard(self) -> int:
         actor, self._actor = self._actor, None
-        if actor is None:
-            return 0
-        self._past_env_steps += actor.env_steps
-        self._past_seconds = self._seconds_with(actor)
-        self._lost += actor.proxy.rows
+        lost, self._saved = rows_in_proxy(self._saved), None
+        self._next_life = self._life + 1
+        if actor is not None:
+            lost = actor.proxy.rows
+            self._past_env_steps += actor.env_steps
+            self._past_seconds = self._seconds_with(actor)
+            self._past_restarted += actor.restarted_episodes
+            try:
+                actor.close()
+            except Exception:
+                log.exception("actor %d: its environment failed to close", self.actor_id)
+        self._lost += lost
+        return lost
+
+    def record(self) -> ActorRecord:
+        """Where it stands, between two steps; called by the thread that owns it."""
+        return self._record(self._state(), self._samples)
+
+    def record_unanswered(self, received: int) -> ActorRecord:
+        """Where it stands as far as another thread can tell, which has so many of its samples."""
+        return self._record(self._saved, received)
+
+    def _state(self) -> State | None:
+        if self._actor is None:
+            return self._saved
         try:
-            actor.close()
-        except Exception:
-            log.exception("actor %d: its environment failed to close", self.actor_id)
-        return actor.proxy.rows
+            return self._actor.state_dict()
+        except Exception:  # to save must never end what is saved
+            log.exception("actor %d could not be saved: a resume starts it anew", self.actor_id)
+            return None
+
+    def _record(self, state: State | None, received: int) -> ActorRecord:
+        actor = self._actor  # may end meanwhile
+        gathered = actor.proxy.rows if actor is not None else 0
+        return ActorRecord.of(
+            self.stats,
+            life=self._life,
+            balance=self.balance,
+            actor=state,
+            samples=received,
+            unsent=self._samples - received + gathered,
+        )
 
     @property
     def _env_steps(self) -> int:
@@ -123,15 +178,22 @@ class Worker:
         return [past + now for past, now in zip(self._past_seconds, actor.seconds, strict=True)]
 
     @property
+    def _duration_s(self) -> float:
+        now_s = self._stopped_s if self._stopped_s is not None else self._clock.now_s()
+        return self._before_s + (now_s - self._started_s if self._started_s is not None else 0.0)
+
+    @property
     def stats(self) -> ActorStats:
         """What it did so far."""
-        now_s = self._stopped_s if self._stopped_s is not None else self._clock.now_s()
+        actor = self._actor
         return ActorStats(
             actor_id=self.actor_id,
             env_steps=self._env_steps,
             samples=self._samples,
-            duration_s=now_s - self._started_s if self._started_s is not None else 0.0,
-            restarts=self._restarts.made,
+            duration_s=self._duration_s,
+            restarts=self._restarts.total,
             lost_samples=self._lost,
+            restarted_episodes=self._past_restarted
+            + (actor.restarted_episodes if actor is not None else 0),
             seconds=dict(zip(ACTOR_SECTIONS, self._seconds, strict=True)),
         )

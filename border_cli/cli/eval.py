@@ -129,7 +129,7 @@ def _evaluate(request: Request) -> None:
 
 
 def _best_or_latest(run_dir: Path) -> str:
-    from border_cli.run.checkpoint import find_checkpoint
+    from border_cli.run.reading import find_checkpoint
 
     try:
         find_checkpoint(run_dir, "best")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rich.console import Console
 from border_cli import __version__
 from border_cli.assemble import actor_manager_config, thread_budget
 from border_cli.cli.logs import FILE_ONLY
-from border_cli.config.job import JobContext
+from border_cli.config.job import JobContext, Source
 from border_cli.core.config import RunConfig
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.launch import Started
@@ -29,16 +30,28 @@ def print_header(
     """What is about to run, and from which file each choice came."""
     lines = [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
-        *_choice_lines(context),
-        ("trainer", _trainer_line(config)),
-        ("actors", _actors_line(config)),
+        *choice_lines(context.sources, context.tuned),
+        ("trainer", trainer_line(config)),
+        ("actors", actors_line(config)),
         ("device", started.device_name),
         ("threads", thread_budget(config)),
         ("memory", _memory_line(config, started.spec)),
         ("evaluation", started.evaluation),
         ("run directory", str(context.run_dir)),
+        *_resume_lines(context, started),
     ]
     _say(console, lines)
+
+
+def _resume_lines(context: JobContext, started: Started) -> list[tuple[str, str]]:
+    """Where a resumed run goes on, and with which new settings."""
+    if started.resumed_opt_steps is None:
+        return []
+    restored = getattr(started, "restored", "")
+    place = f"the checkpoint at {started.resumed_opt_steps:,} opt steps"
+    lines = [("goes on from", f"{place}; {restored}" if restored else place)]
+    changed = context.continuation.changed if context.continuation else ()
+    return [*lines, ("changed", "\n".join(changed))] if changed else lines
 
 
 def _say(console: Console, lines: list[tuple[str, str]]) -> None:
@@ -48,11 +61,11 @@ def _say(console: Console, lines: list[tuple[str, str]]) -> None:
         log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
 
 
-def _choice_lines(context: JobContext) -> list[tuple[str, str]]:
+def choice_lines(sources: Sequence[Source], tuned_file: str | None) -> list[tuple[str, str]]:
     """Every choice; those from files of the user with their file, the others together."""
     choices: dict[str, list[str]] = {}
     theirs = []
-    for each in context.sources:
+    for each in sources:
         if each.group != "tuned" and not _is_ours(each.file):
             theirs.append((each.group, f"{each.choice} from {each.file}"))
         elif each.group not in ("tuned", "config"):
@@ -61,8 +74,11 @@ def _choice_lines(context: JobContext) -> list[tuple[str, str]]:
     named = [_choice(group, choices[group]) for group in first if group in choices]
     rest = [_choice(group, names) for group, names in choices.items() if group not in first]
     shown = "\n".join(" ".join(line) for line in (named, rest[:3], rest[3:]) if line)
-    tuned = context.tuned or "none: there is no file for this agent and env"
-    return [("choices", shown), ("tuned values", tuned), *theirs]
+    lines = [("choices", shown)] if shown else []
+    if any(each.group == "agent" for each in sources):  # saved settings choose none
+        tuned = tuned_file or "none: there is no file for this agent and env"
+        lines.append(("tuned values", tuned))
+    return [*lines, *theirs]
 
 
 def _choice(group: str, names: list[str]) -> str:
@@ -73,7 +89,8 @@ def _is_ours(file: str) -> bool:
     return Path(file).is_relative_to(CONF)
 
 
-def _trainer_line(config: RunConfig) -> str:
+def trainer_line(config: RunConfig) -> str:
+    """How it learns, at which pace, and until when."""
     trainer = config.trainer
     limits = [
         f"{value:,} {what}"
@@ -92,7 +109,8 @@ def _trainer_line(config: RunConfig) -> str:
     return f"{name}, {pace}, until {' or '.join(limits)}"
 
 
-def _actors_line(config: RunConfig) -> str:
+def actors_line(config: RunConfig) -> str:
+    """Who acts, and whether the run repeats to the bit."""
     actors = actor_manager_config(config)
     name = ACTOR_MANAGERS.entry_of(actors).name
     text = f"{actors.num_actors} x {config.env.num_envs} env, {name}"

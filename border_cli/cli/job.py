@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -18,11 +17,19 @@ from rich.console import Console
 from border_cli.cli.header import print_header
 from border_cli.cli.logs import job_log
 from border_cli.cli.report import print_closing, print_tables
+from border_cli.cli.resume import (
+    FINISHED,
+    Finished,
+    finished,
+    has_checkpoint,
+    refuse_running,
+    run_facts,
+)
 from border_cli.cli.signals import stopping_on_signals
-from border_cli.config.frozen import write_resolved
+from border_cli.config.frozen import note_attempt, write_resolved
 from border_cli.config.job import JobContext
 from border_cli.core.config import Objective, RunConfig
-from border_cli.core.errors import ActorHung, BorderError, Interrupted, Stalled
+from border_cli.core.errors import ActorHung, BorderError, CheckpointError, Interrupted, Stalled
 from border_cli.core.stop import StopFlag
 from border_cli.launch import Launch, Result, Started, launch
 from border_cli.recorder import terminal
@@ -31,7 +38,6 @@ from border_cli.run.record import now
 
 log = logging.getLogger(__name__)
 
-FINISHED = "done"
 LEFTOVERS = ("run.json", "metrics.jsonl", "tensorboard", "checkpoints", "best")
 
 
@@ -78,30 +84,38 @@ def run_job(
 
     with job_log(console, quiet=config.quiet):
         try:
-            outcome.score = _score_of_finished(config, context)
-            if math.isnan(outcome.score):
+            found = _finished(config, context)
+            if found is not None:
+                outcome.score = found.score
+                log.info("%s", found.message)
+            else:
                 result = _run(config, context, console, leave)
                 outcome.score = _objective(config, result)
                 _say_end(console, config, context, result)
         except Exception as error:
             _fail(outcome, error, config, console)
-        outcome.facts = _read_facts(context.run_dir)
+        outcome.facts = run_facts(context.run_dir)
     return outcome
 
 
 def _run(
     config: RunConfig, context: JobContext, console: Console, on_hung: Callable[[Stalled], None]
 ) -> Result:
-    _set_aside(context.run_dir)
-    write_resolved(context.run_dir, context.resolved)
+    refuse_running(context.run_dir, run_facts(context.run_dir))
+    goes_on = context.continuation is not None and has_checkpoint(context.run_dir)
+    if not goes_on:
+        _set_aside(context.run_dir)
+        _begin(context)
     stop = StopFlag()
 
     def on_start(started: Started) -> None:
+        if goes_on:  # nothing refuses it any more
+            _begin(context)
         if not config.quiet:
             print_header(console, config, context, started)
 
     def on_second_signal(signum: int) -> None:
-        facts = _read_facts(context.run_dir)
+        facts = run_facts(context.run_dir)
         reason = f"left at once: {Interrupted(signum)}"
         facts |= {"status": "interrupted", "exit_reason": reason, "ended": now()}
         with suppress(OSError):
@@ -109,6 +123,7 @@ def _run(
 
     options = Launch(
         console=console,
+        resume=goes_on,
         stop=stop,
         facts={"command": context.command, "import_paths": context.import_paths},
         on_start=on_start,
@@ -129,14 +144,15 @@ def _say_end(console: Console, config: RunConfig, context: JobContext, result: R
     if config.quiet:
         return
     print_tables(console, config, result.actor_stats, result.trainer_stats)
-    print_closing(console, context.run_dir, _read_facts(context.run_dir))
+    print_closing(console, context.run_dir, run_facts(context.run_dir))
 
 
 def _fail(outcome: Outcome, error: Exception, config: RunConfig, console: Console) -> None:
     _say_failure(outcome, error)
-    outcome.facts = _read_facts(outcome.folder)
+    outcome.facts = run_facts(outcome.folder)
     if not config.quiet:
-        print_closing(console, outcome.folder, outcome.facts)
+        damaged = isinstance(error, CheckpointError)
+        print_closing(console, outcome.folder, outcome.facts, resumable=not damaged)
 
 
 def _say_failure(outcome: Outcome, error: Exception) -> None:
@@ -157,17 +173,19 @@ def _say_failure(outcome: Outcome, error: Exception) -> None:
         log.error("the run failed: %s", outcome.reason, exc_info=error)
 
 
-def _score_of_finished(config: RunConfig, context: JobContext) -> float:
-    """The stored score where `resume=auto` finds the job finished, else NaN."""
-    facts = _read_facts(context.run_dir)
-    if config.resume != "auto" or facts.get("status") != FINISHED:
-        return math.nan
-    saved = context.run_dir / ".hydra" / "resolved.yaml"
-    if saved.is_file() and saved.read_text(encoding="utf-8") != context.resolved:
-        log.warning("%s was finished with other settings than these; see %s", saved.parent, saved)
-    score = facts["best_score" if config.objective == Objective.best else "final_score"]
-    log.info("%s is finished already, score %s", context.run_dir, score)
-    return float(score) if score is not None else -math.inf
+def _finished(config: RunConfig, context: JobContext) -> Finished | None:
+    """What a job that is asked to resume finds finished, perhaps since the command began."""
+    if context.continuation is None:
+        return None
+    return finished(context.run_dir, config, context.continuation.trainer)
+
+
+def _begin(context: JobContext) -> None:
+    """Saves the settings of this attempt; of a later one, also what Hydra was told."""
+    if context.record:
+        note_attempt(context.run_dir, context.record, context.resolved)
+    else:
+        write_resolved(context.run_dir, context.resolved)
 
 
 def _set_aside(run_dir: Path) -> None:
@@ -184,14 +202,6 @@ def _set_aside(run_dir: Path) -> None:
     if settings.is_file():
         settings.rename(folder / settings.name)
     log.info("an unfinished attempt was moved to %s; the job starts again", folder)
-
-
-def _read_facts(run_dir: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return facts
 
 
 def leave_now(status: int) -> None:

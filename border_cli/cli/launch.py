@@ -15,9 +15,10 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from border_cli.cli.resume import continuation_of, import_paths
 from border_cli.config.compose import Composer, Job, as_typed
-from border_cli.config.frozen import resolved_yaml
-from border_cli.config.job import JobContext
+from border_cli.config.frozen import FILE, resolved_yaml
+from border_cli.config.job import Continuation, JobContext
 from border_cli.config.loader import VERSION_BASE, Loader
 from border_cli.config.provenance import tuned_file
 from border_cli.config.search_path import OURS, user_first
@@ -36,35 +37,52 @@ class Task:
         self,
         composer: Composer,
         checked: Sequence[Job],
+        continuations: Sequence[Continuation | None],
         run_job: RunJob,
         *,
         command: list[str],
-        import_paths: list[str],
     ) -> None:
         self._composer = composer
-        self._checked = {(job.overrides, job.number): job for job in checked}
+        self._checked = {
+            (job.overrides, job.number): (job, continuation)
+            for job, continuation in zip(checked, continuations, strict=True)
+        }
         self._run_job = run_job
         self._command = command
-        self._import_paths = import_paths
 
-    def __call__(self, composed: DictConfig) -> float:  # noqa: ARG002 - `Job` holds it, checked
+    def __call__(self, composed: DictConfig) -> float:
         told = HydraConfig.get()
         overrides = as_typed(told.overrides.task)
         number = None if OmegaConf.is_missing(told.job, "num") else told.job.num
-        job = self._checked.get((tuple(overrides), number))
-        if job is None:
+        known = self._checked.get((tuple(overrides), number))
+        if known is None:
             job = self._composer.job([*as_typed(told.overrides.hydra), *overrides], number)
+            known = job, continuation_of(self._composer, job)
+        job, continuation = known
+        run_dir = Path(told.runtime.output_dir)
         context = JobContext(
-            run_dir=Path(told.runtime.output_dir),
+            run_dir=run_dir,
             overrides=overrides,
             sources=job.sources,
             tuned=tuned_file(job.sources),
             resolved=resolved_yaml(job.config),
             command=self._command,
             job_number=number,
-            import_paths=self._import_paths,
+            import_paths=import_paths(run_dir),
+            continuation=continuation,
+            record=_record(composed) if (run_dir / FILE).exists() else {},
         )
         return self._run_job(job.config, context)
+
+
+def _record(composed: DictConfig) -> dict[str, str]:
+    """What Hydra itself writes into `.hydra` of a new folder."""
+    told = HydraConfig.get()
+    return {
+        "config.yaml": OmegaConf.to_yaml(composed),
+        "hydra.yaml": OmegaConf.to_yaml(OmegaConf.create({"hydra": told})),
+        "overrides.yaml": OmegaConf.to_yaml(told.overrides.task),
+    }
 
 
 def launch(task: Callable[[DictConfig], float], argv: list[str], folders: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import os
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib.resources.abc import Traversable
@@ -25,8 +26,13 @@ EXAMPLES = (
     ("border-train env=acrobot agent.gamma=0.95 --cfg job --resolve", "shows what would run"),
     ("border-train -m env=cartpole,acrobot seed=0,1,2", "six runs, one after another"),
     ("border-train -cd my_conf experiment=mine", "settings kept in a folder of yours"),
+    (
+        "border-train resume=RUN_DIR",
+        "goes on where that run was interrupted",
+    ),
 )
 
+LINE_WIDTH = 120
 _DEFAULT = re.compile(r"^\s*- (?:optional )?(\w+): (.+)$", re.MULTILINE)
 
 
@@ -73,4 +79,9 @@ def _settings() -> str:
 
 def _table(rows: Sequence[tuple[str, str]]) -> str:
     width = max(len(left) for left, _ in rows)
-    return "\n".join(f"  {left:<{width}}  {right}" for left, right in rows)
+    lines = []
+    for left, right in rows:
+        first, *rest = textwrap.wrap(right, max(LINE_WIDTH - width - 4, 40)) or [""]
+        lines.append(f"  {left:<{width}}  {first}")
+        lines += [" " * (width + 4) + each for each in rest]
+    return "\n".join(lines)

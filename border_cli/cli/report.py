@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import shlex
-import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +12,18 @@ from rich.console import Console
 
 from border_cli.assemble import actor_manager_config
 from border_cli.cli.logs import FILE_ONLY
+from border_cli.cli.resume import has_checkpoint
+from border_cli.cli.shell import command, resume_run, shortest
 from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
 from border_cli.core.timing import summed
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
-from border_cli.trainer.base import TrainerStats
+from border_cli.trainer.stats import TrainerStats
 
 log = logging.getLogger(__name__)
+
+UNFINISHED = ("interrupted", "failed", "killed")
 
 
 def print_tables(
@@ -44,12 +46,14 @@ def print_tables(
     )
 
 
-def print_closing(console: Console, run_dir: Path, facts: Mapping[str, Any]) -> None:
+def print_closing(
+    console: Console, run_dir: Path, facts: Mapping[str, Any], *, resumable: bool = True
+) -> None:
     """What went wrong on the way, the run directory, the best score and what to type next.
 
-    `facts` are those of `run.json`.
+    `facts` are those of `run.json`. `resumable`: its checkpoints may serve to go on.
     """
-    shown = _shortest(run_dir)
+    shown = shortest(run_dir)
     best = None
     if facts.get("best_score") is not None and facts.get("best_opt_steps") is not None:
         best = (facts["best_score"], facts["best_opt_steps"])
@@ -65,9 +69,11 @@ def print_closing(console: Console, run_dir: Path, facts: Mapping[str, Any]) -> 
     saved = (run_dir / "best", run_dir / "checkpoints" / "latest")
     commands = []
     if any(each.exists() for each in saved):
-        commands.append(f"{_command('border-eval')} {quoted}")
+        commands.append(f"{command('border-eval')} {quoted}")
     if (run_dir / "tensorboard").is_dir():
-        commands.append(f"{_command('tensorboard')} --logdir {quoted}")
+        commands.append(f"{command('tensorboard')} --logdir {quoted}")
+    if resumable and facts.get("status") in UNFINISHED and has_checkpoint(run_dir):
+        commands.append(resume_run(run_dir))
     if facts.get("bottleneck"):
         terminal.say(console, f"bottleneck: {facts['bottleneck']}")
         log.info("bottleneck: %s", facts["bottleneck"], extra=FILE_ONLY)
@@ -76,17 +82,3 @@ def print_closing(console: Console, run_dir: Path, facts: Mapping[str, Any]) -> 
     terminal.closing(console, shown, best, commands, warnings=warnings)
     told = (facts.get("status"), facts.get("exit_reason"), facts.get("best_score"))
     log.info("%s: %s; best score %s", *told, extra=FILE_ONLY)
-
-
-def _command(name: str) -> str:
-    """How the command beside this one is typed: by its path where that is not on PATH."""
-    beside = Path(sys.argv[0]).with_name(name)
-    return name if shutil.which(name) or not beside.is_file() else shlex.quote(str(beside))
-
-
-def _shortest(path: Path) -> Path:
-    """Relative to the current folder where it lies below it."""
-    try:
-        return path.relative_to(Path.cwd())
-    except ValueError:
-        return path

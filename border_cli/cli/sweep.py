@@ -10,7 +10,9 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from border_cli.cli.job import FINISHED, Outcome, leave_now, run_job
+from border_cli.cli.job import Outcome, leave_now, run_job
+from border_cli.cli.resume import FINISHED, has_checkpoint
+from border_cli.cli.shell import resume_run, resume_sweep
 from border_cli.config.job import JobContext
 from border_cli.core.config import RunConfig
 from border_cli.recorder import terminal
@@ -29,9 +31,13 @@ class Jobs:
     def __init__(self) -> None:
         self._outcomes: list[Outcome] = []
         self._quiet = True  # until a job is not
+        self._command: list[str] = []
+        self._has_own_folder = False
 
     def __call__(self, config: RunConfig, context: JobContext) -> float:
         self._quiet &= config.quiet
+        self._command = context.command
+        self._has_own_folder = config.run_dir is not None
         outcome = run_job(config, context, on_hung=self._take)
         self._take(outcome)
         return outcome.score
@@ -48,12 +54,28 @@ class Jobs:
                 leave_now(outcome.exit_status)
             raise SystemExit(outcome.exit_status)
 
-    def finish(self) -> int:
-        """Prints the table of a sweep that is not quiet; the exit status of the command."""
+    def finish(self, *, interrupted: bool = False) -> int:
+        """Prints the table of a sweep that is not quiet; the exit status of the command.
+
+        `interrupted`: between two jobs.
+        """
         if not self._quiet and any(each.number is not None for each in self._outcomes):
             self._print_table()
+            self._print_next(interrupted)
         failed = [each for each in self._outcomes if each.status != FINISHED]
         return max((each.exit_status for each in failed), default=0) and 1
+
+    def _print_next(self, interrupted: bool) -> None:
+        """How the sweep goes on, where something of it is not done."""
+        last = self._outcomes[-1]
+        undone = any(each.status != FINISHED for each in self._outcomes)
+        if self._has_own_folder and (undone or interrupted):
+            command = resume_sweep(self._command)
+        elif last.status == "interrupted" and has_checkpoint(last.folder):
+            command = resume_run(last.folder)
+        else:
+            return
+        terminal.say(terminal.make_console(), f"next             {command}")
 
     def _write_csv(self) -> None:
         text = io.StringIO()

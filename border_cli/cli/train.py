@@ -5,20 +5,21 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from border_cli import __version__
-from border_cli.cli.arguments import FLAGS, Arguments, read_arguments
+from border_cli.cli.arguments import Arguments, read_arguments
 from border_cli.cli.blas import one_thread_for_blas
 from border_cli.cli.garbage import collect_from_here, not_collecting
-from border_cli.core.errors import BorderError, ConfigError
+from border_cli.core.errors import BorderError
 
 if TYPE_CHECKING:
     from border_cli.cli.launch import RunJob
     from border_cli.cli.sweep import Jobs
-    from border_cli.config.compose import Composer
-    from border_cli.core.config import RunConfig
+    from border_cli.config.compose import Composer, Job
+    from border_cli.config.job import Continuation
 
 
 def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> None:
@@ -51,26 +52,20 @@ def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> N
 
         sys.stdout.write(overview(arguments.config_dirs))
     elif arguments.shell_completion:
-        _complete(arguments.overrides)
+        from border_cli.cli.complete import complete
+
+        complete(arguments.overrides)
     else:
         _compose(arguments, typed, run_job)
 
 
-def _composer(arguments: Arguments) -> Composer:
-    """Finds plug-ins and folders; modules of the current folder can be imported from here on."""
-    from border_cli.config.compose import Composer
-    from border_cli.config.imports import add_to_path
-    from border_cli.config.search_path import user_folders
-
-    add_to_path([str(Path.cwd())])
-    return Composer(user_folders(arguments.config_dirs), arguments.config_name)
-
-
 def _compose(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:
-    composer = _composer(arguments)
+    from border_cli.cli.composing import composer_of
     from border_cli.config.overrides import normalized
 
     overrides = normalized(arguments.overrides)
+    composer = composer_of(arguments, overrides)
+    arguments = replace(arguments, config_name=composer.config_name)
     if arguments.help:
         from border_cli.config.help import settings_help
 
@@ -105,15 +100,14 @@ def _train(
     from border_cli.config.preflight import checked_jobs
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
-    runner = run_job or _runner([job.config for job in jobs])
-    task = Task(
-        composer,
-        jobs,
-        runner,
-        command=["border-train", *typed],
-        import_paths=[str(Path.cwd())],
-    )
+    continuations = _continuations(composer, jobs)
     alone = len(jobs) == 1 and jobs[0].number is None
+    if alone and _is_finished(jobs[0], continuations[0]):
+        return
+    if _is_dry(composer, jobs, overrides):
+        return
+    runner = run_job or _runner(jobs)
+    task = Task(composer, jobs, continuations, runner, command=["border-train", *typed])
     try:
         if alone:
             launch_one(task, composer.config_name, overrides, Loader(composer.folders))
@@ -121,40 +115,51 @@ def _train(
             launch(task, arguments.for_hydra(overrides), composer.folders)
     except KeyboardInterrupt:  # between two jobs of a sweep
         if not run_job:
-            cast("Jobs", runner).finish()
+            cast("Jobs", runner).finish(interrupted=True)
         raise
     if not run_job:
         sys.exit(cast("Jobs", runner).finish())
 
 
-def _runner(configs: list[RunConfig]) -> Jobs:
-    """Loads torch and the environments, and lets them refuse what only they can judge."""
-    from border_cli.assemble import rehearse
-    from border_cli.cli.sweep import Jobs
+def _continuations(composer: Composer, jobs: list[Job]) -> list[Continuation | None]:
+    """Which jobs go on with a run; one that cannot refuses the command."""
+    if all(job.config.resume is None for job in jobs):
+        return [None] * len(jobs)
+    from border_cli.cli.resume import continuation_of
 
-    for config in configs:
-        rehearse(config)
+    return [continuation_of(composer, job) for job in jobs]
+
+
+def _is_finished(job: Job, continuation: Continuation | None) -> bool:
+    """Says so where the run of a single job has reached its budget: nothing is touched then."""
+    if continuation is None:
+        return False
+    from border_cli.cli.resume import finished
+
+    found = finished(Path(job.folder), job.config, continuation.trainer)
+    if found is not None:
+        sys.stdout.write(f"{found.message}\n")
+    return found is not None
+
+
+def _is_dry(composer: Composer, jobs: list[Job], overrides: list[str]) -> bool:
+    """Shows the jobs of a command with `dry_run=true`, which runs none of them."""
+    if jobs and not any(job.config.dry_run for job in jobs):
+        return False
+    from border_cli.cli import dry_run
+
+    if not dry_run.is_asked_for(composer, jobs, overrides):
+        return False
+    dry_run.show(jobs)
+    return True
+
+
+def _runner(jobs: list[Job]) -> Jobs:
+    """Loads torch and the environments, and lets them refuse what only they can judge."""
+    from border_cli.cli.dry_run import plans_of
+    from border_cli.cli.sweep import Jobs
+    from border_cli.needs.plan import refuse_unmet
+
+    refuse_unmet(plans_of(jobs))
     collect_from_here()
     return Jobs()
-
-
-def _complete(overrides: list[str]) -> None:
-    """Answers `-sc install=SHELL`, `-sc uninstall=SHELL`, and the shell's `-sc query=SHELL`."""
-    import os
-
-    from border_cli.config.complete import matches, shell_plugin
-
-    command, _, shell = overrides[0].partition("=") if len(overrides) == 1 else ("", "", "")
-    if command in ("install", "uninstall"):
-        getattr(shell_plugin(shell), command)()
-        return
-    if command != "query":
-        raise ConfigError("-sc takes one of install=SHELL, uninstall=SHELL, query=SHELL")
-    *before, word = os.environ.get("COMP_LINE", "").split(" ")
-    if word.startswith("-"):
-        flags = [flag.split()[0] for left, _ in FLAGS for flag in left.split(",")]
-        found = [flag for flag in flags if flag.startswith(word)]
-    else:
-        typed = read_arguments([each for each in before[1:] if each])
-        found = matches(shell, _composer(typed), typed.overrides, word)
-    sys.stdout.write(("\n" if shell == "fish" else " ").join(found) + "\n")

@@ -54,9 +54,16 @@ class Job:
 class Composer:
     """Composes jobs from one primary configuration and the folders in front of ours."""
 
-    def __init__(self, folders: Sequence[str] = (), config_name: str = "config") -> None:
+    def __init__(
+        self,
+        folders: Sequence[str] = (),
+        config_name: str = "config",
+        *,
+        run_dir: Path | None = None,
+    ) -> None:
         self.folders = list(folders)
         self.config_name = config_name
+        self.run_dir = run_dir  # whose saved settings these are
         with hydra_turn():
             register_schemas()
 

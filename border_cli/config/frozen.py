@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -11,23 +11,24 @@ from omegaconf import OmegaConf
 
 from border_cli.config.compose import Composer
 from border_cli.config.imports import add_to_path
+from border_cli.config.resolvers import FILE as FILE
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.registry import GROUPS
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
-FILE = Path(".hydra") / "resolved.yaml"
+BEFORE = "resolved-before.yaml"
 
 
 def resolved_yaml(config: RunConfig) -> str:
     """All values with their types: a file that runs again by itself, wherever it is put.
 
-    `run_dir` and `resume` say where this one run was written, so they are null in it.
+    Where this one run was written, and how it was asked for, is no part of it.
     """
     entries = ["/schema/run@_here_", "/hydra_settings", *_typed_entries(config), "_self_"]
     listed = "".join(f"- {entry}\n" for entry in entries)
-    values = OmegaConf.structured(replace(config, run_dir=None, resume=None))
+    values = OmegaConf.structured(replace(config, run_dir=None, resume=None, dry_run=False))
     return f"{HEADER}defaults:\n{listed}{OmegaConf.to_yaml(values)}"
 
 
@@ -56,6 +57,25 @@ def write_resolved(run_dir: Path, text: str) -> Path:
         os.fsync(file.fileno())
     temporary.replace(path)
     return path
+
+
+def note_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
+    """Notes in `.hydra/resume-<n>` what Hydra was told, and saves the settings of this attempt.
+
+    Settings that these replace are kept beside the record.
+    """
+    saved = run_dir / FILE
+    number = 1
+    while (saved.parent / f"resume-{number}").exists():
+        number += 1
+    folder = saved.parent / f"resume-{number}"
+    folder.mkdir(parents=True)
+    for name, content in record.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    before = saved.read_text(encoding="utf-8") if saved.is_file() else text
+    if before != text:
+        (folder / BEFORE).write_text(before, encoding="utf-8")
+    write_resolved(run_dir, text)
 
 
 def load_resolved(path: Path, import_paths: Sequence[str] = ()) -> RunConfig:

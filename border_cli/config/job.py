@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+from border_cli.core.config import TrainerConfig
 
 
 class Source(NamedTuple):
@@ -13,6 +16,14 @@ class Source(NamedTuple):
     group: str
     choice: str
     file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """The run that stands in the folder of a job which was asked to resume."""
+
+    trainer: TrainerConfig  # as saved: the limits that a finished run has reached
+    changed: tuple[str, ...] = ()  # `trainer.max_opt_steps: 10000 -> 20000`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +38,6 @@ class JobContext:
     command: list[str]  # as typed
     job_number: int | None  # None outside sweeps
     import_paths: list[str]  # folders added to sys.path, which a later process needs too
+    continuation: Continuation | None = None  # None: nothing that could go on was found beforehand
+    # What Hydra was told of this attempt, as file and text, where the folder was used before.
+    record: Mapping[str, str] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from border_cli.core.errors import ConfigError
 from border_cli.registry import GROUPS
 
 OPTIONAL_GROUPS = ("tuned", "experiment")
-ONE_PER_COMMAND = ("run_dir", "resume", "imports", "quiet")
+ONE_PER_COMMAND = ("run_dir", "resume", "imports", "quiet", "dry_run")
 HIDDEN_GROUPS = ("schema", "hydra")
 
 

@@ -13,6 +13,7 @@ from border_cli.registry import ENVS
 
 RUN_MARKS = ("run.json", ".hydra")
 SWEEP_MARK = "multirun.yaml"
+AUTO = "auto"  # of `resume`: starts or goes on
 
 
 def checked_jobs(composer: Composer, overrides: list[str], *, multirun: bool) -> list[Job]:
@@ -25,7 +26,7 @@ def checked_jobs(composer: Composer, overrides: list[str], *, multirun: bool) ->
         multirun = composer.asks_for_sweep(overrides)
     if not multirun:
         job = composer.job(overrides)
-        if not job.multirun:
+        if not job.multirun or composer.run_dir is not None:
             _check(composer, [job])
             _refuse_used(job)
             return [job]
@@ -42,8 +43,24 @@ def _check(composer: Composer, jobs: Sequence[Job]) -> None:
     presets = [each for each in composer.options("env") if each not in ENVS.names()]
     for job in jobs:
         refuse_without_env(job.config, presets)
-        if job.config.resume is not None and job.config.run_dir is None:
-            raise ConfigError(f"resume={job.config.resume} needs run_dir=FOLDER, the run to go on")
+        _check_resume(composer, job)
+
+
+def _check_resume(composer: Composer, job: Job) -> None:
+    config = job.config
+    if composer.run_dir is not None:
+        if job.multirun or Path(job.folder).absolute() != composer.run_dir:
+            raise ConfigError(
+                f"resume={config.resume} goes on in {composer.run_dir}, alone: leave hydra.mode "
+                "and hydra.run.dir as they are"
+            )
+    elif config.resume is not None and config.resume != AUTO:
+        raise ConfigError(
+            f"resume={config.resume}: a run to go on with is named on the command line, because it "
+            "brings its settings along; a file may say resume: auto"
+        )
+    elif config.resume == AUTO and config.run_dir is None:
+        raise ConfigError("resume=auto needs run_dir=FOLDER, where the run is or will be")
 
 
 def _refuse_used(job: Job) -> None:

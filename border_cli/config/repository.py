@@ -14,6 +14,7 @@ from border_cli.config.kinds import nearest
 from border_cli.core.errors import ConfigError
 
 KEYWORDS = ("optional", "override")
+SAVED_SCHEME = "border-saved"  # of the settings of a run that is resumed
 
 
 class Repository(ConfigRepository):
@@ -57,7 +58,7 @@ def _absolute(config_path: str, group: str) -> str:
 def file_of(source: str, path: str) -> str | None:
     """The file of `agent/dqn` in `file://FOLDER` or `pkg://package`; None for a schema."""
     scheme, _, folder = source.partition("://")
-    if scheme == "file":
+    if scheme in ("file", SAVED_SCHEME):
         return f"{folder}/{path}.yaml"
     if scheme == "pkg":
         return str(importlib.resources.files(folder).joinpath(f"{path}.yaml"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+FILE = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
 MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
 
 
@@ -32,14 +33,12 @@ def job_folder(run_dir: str | None, job_number: int, overrides: str) -> str:
     return f"{name}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
 
 
-def record_folder(run_dir: str) -> str:
-    """Where Hydra notes a run: `.hydra`, or the next free `.hydra/resume-<n>` of a used folder."""
-    if not (Path(run_dir) / ".hydra").exists():
-        return ".hydra"
-    number = 1
-    while (Path(run_dir) / ".hydra" / f"resume-{number}").exists():
-        number += 1
-    return f".hydra/resume-{number}"
+def record_folder(run_dir: str) -> str | None:
+    """Where Hydra notes a run: `.hydra`, or null where another attempt's settings are saved.
+
+    Then the job itself notes what was told, once it has really begun: see `frozen.note_attempt`.
+    """
+    return None if (Path(run_dir) / FILE).exists() else str(FILE.parent)
 
 
 def register_resolvers() -> None:

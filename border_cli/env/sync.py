@@ -7,17 +7,19 @@ that ends is followed by the next one within the same step.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Env
-from border_cli.core.seeding import derived_seed
-from border_cli.core.types import Array, Episode, Step, map_array
+from border_cli.core.types import Array, Episode, State, Step, map_array
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
+from border_cli.env.episodes import RECENT, Episodes, require_same_row
 from border_cli.env.missing import missing_packages
 from border_cli.env.spaces import (
     action_reader,
@@ -38,7 +40,6 @@ class GymEnv(Env):
         self, config: GymConfig, *, training: bool, render: str | None = None, first: int = 0
     ) -> None:
         self.num_envs = config.num_envs
-        self._first = first
         self._id = str(config.id)
         self._training = training
         self._limit = config.max_episode_steps
@@ -58,32 +59,66 @@ class GymEnv(Env):
         self._allocate = allocator(self._space, self.num_envs)
         self._nobody = np.zeros(self.num_envs, np.bool_)  # [N]
         self._nobody.setflags(write=False)  # shared by all steps in which nothing ended
-        self._forget()
+        self._running = Episodes(self._envs, first=first, read=self._read)
+        self._tallies = self._running.score, self._running.length, self._running.recent
+        self._forget(seed=0)
 
-    def _forget(self) -> None:
+    def _forget(self, seed: int) -> None:
         self._obs: Array = self._allocate()  # [N, …]
         self._live = list(range(self.num_envs))  # those that still move
-        self._episode = [0] * self.num_envs  # how many of this seed have begun, less one
-        self._score = [0.0] * self.num_envs
-        self._length = [0] * self.num_envs
+        self._running.clear(seed)
 
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
-        self._forget()
-        self._seed = seed
+        self._forget(seed)
+        with self._starting():
+            for i in range(self.num_envs):
+                self._begin(i, self._obs)
+        return self._obs
+
+    def state_dict(self) -> State:
+        """The running episodes, and what is acted on next."""
+        return {**self._running.state_dict(), "obs": self._obs}
+
+    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+        """Plays the running episodes again. One that goes otherwise than before, ends or raises
+        gives way to the next one; its environment is returned."""
+        if "episodes" not in state:  # of a vector implementation, whose seeds are others
+            return self.reset(seed), list(range(self.num_envs))
+        if len(state["episodes"]) != self.num_envs:
+            raise CheckpointError(
+                f"env.num_envs={self.num_envs} does not fit the saved state of "
+                f"{len(state['episodes'])} environments"
+            )
+        self._forget(seed)
+        self._running.load_state_dict(state)
+        anew = []
+        with self._starting():
+            for i in range(self.num_envs):
+                try:
+                    self._write(self._obs, i, self._running.retrace(i, state["actions"][i]))
+                    require_same_row(i, self._obs, state["obs"])
+                except Exception as reason:  # of somebody else's environment: it may be anything
+                    log.info("env.id=%s: an episode begins anew: %r", self._id, reason)
+                    self._running.number[i] += 1
+                    self._begin(i, self._obs)
+                    anew.append(i)
+        return self._obs, anew
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """The block in which first episodes begin; a failure closes all environments."""
         try:
             with missing_packages(f"env.id={self._id}"):  # windows open with the first reset
-                for i in range(self.num_envs):
-                    self._begin(i, self._obs)
+                yield
         except BaseException:
             self._abandon()
             raise
-        return self._obs
 
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that still moves."""
         envs, write, limit = self._envs, self._write, self._limit
-        scores, lengths = self._score, self._length
+        scores, lengths, recent = self._tallies
         obs = self._obs
         next_obs = self._fresh()  # [N, …]
         reward = np.zeros(self.num_envs, np.float32)  # [N]
@@ -98,6 +133,9 @@ class GymEnv(Env):
             lengths[i] += 1
             if terminated or truncated or lengths[i] == limit:
                 ended.append((i, terminated, truncated or lengths[i] == limit))
+        recent.append(action)
+        if len(recent) == RECENT:
+            self._running.tidy()
         if ended:
             return self._ending(obs, action, reward, next_obs, ended)
         self._obs = next_obs
@@ -124,7 +162,8 @@ class GymEnv(Env):
         for i, has_terminated, was_cut in ended:
             flags[:, i] = has_terminated, was_cut
         over = [i for i, _, _ in ended]
-        episodes = tuple(Episode(self._score[i], self._length[i]) for i in over)
+        running = self._running
+        episodes = tuple(Episode(running.score[i], running.length[i]) for i in over)
         self._obs = self._after(over, next_obs)
         return Step(
             obs=obs,
@@ -150,18 +189,15 @@ class GymEnv(Env):
             return next_obs
         act_obs = map_array(np.copy, next_obs)
         for i in ended:
-            self._episode[i] += 1
+            self._running.number[i] += 1
             self._begin(i, act_obs)
         return act_obs
 
     def _begin(self, i: int, obs: Array) -> None:
         """Starts the next episode of environment i and writes its first observation into `obs`."""
-        env = self._envs[i]
-        observation, _ = env.reset(seed=derived_seed(self._seed, self._first + i, self._episode[i]))
-        check_shape(env.observation_space, observation, self._id)
+        observation = self._running.begin(i)
+        check_shape(self._envs[i].observation_space, observation, self._id)
         self._write(obs, i, observation)
-        self._score[i] = 0.0
-        self._length[i] = 0
 
     def close(self) -> None:
         """Frees the environments, all of them even where one raises; may be called twice."""

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections import deque
 from pathlib import Path
+
+import numpy as np
+
+from border_cli.core.types import State
 
 MAX_WAITING = 10_000  # records kept in memory until there is room, a few megabytes
 
@@ -21,6 +26,7 @@ class AppendFile:
         self._path = path
         self._file = path.open("ab", buffering=0)
         self._waiting: deque[bytes] = deque()
+        self._torn = 0  # bytes of the first waiting record that stand in the file already
         self._lost = 0
 
     def enqueue(self, record: bytes) -> None:
@@ -39,11 +45,27 @@ class AppendFile:
         """Tries again to write what waits."""
         while self._waiting:
             record = self._waiting[0]
-            written = self._file.write(record)  # fewer bytes than asked where the disk fills up
-            if written == len(record):
+            # Fewer bytes than asked are written where the disk fills up.
+            self._torn += self._file.write(record[self._torn :])
+            if self._torn == len(record):
                 self._waiting.popleft()
-            else:
-                self._waiting[0] = record[written:]
+                self._torn = 0
+
+    def sync(self) -> None:
+        """Makes what was written survive a crash of the machine."""
+        os.fsync(self._file.fileno())
+
+    def position(self) -> State:
+        """Where the whole records end; those that wait for room are a part of it.
+
+        They would be lost otherwise where the file is cut there, or where this process is killed
+        before there is room.
+        """
+        size = os.fstat(self._file.fileno()).st_size - self._torn
+        position: State = {"size": max(0, size)}
+        if self._waiting:
+            position["waiting"] = np.frombuffer(b"".join(self._waiting), dtype=np.uint8)  # [bytes]
+        return position
 
     def close(self) -> None:
         """Writes what waits. Raises `OSError` where records are lost; may be called twice."""

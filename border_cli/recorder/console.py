@@ -7,11 +7,11 @@ import math
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from border_cli.core.machine import machine_bytes, resident_bytes
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 from border_cli.recorder.config import ConsoleConfig
-from border_cli.recorder.memory import machine_bytes, resident_bytes
 from border_cli.recorder.panel import MIN_HEIGHT, MIN_WIDTH, line, panel
 from border_cli.recorder.terminal import make_console, say
 from border_cli.recorder.view import RunView

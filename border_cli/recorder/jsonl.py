@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from border_cli.core.output import Recorder, RecordStep, RunInfo
-from border_cli.core.types import Metrics
+from border_cli.core.types import Metrics, State
 from border_cli.recorder.append_file import AppendFile
+from border_cli.recorder.archive import Archive
 from border_cli.recorder.config import JsonlConfig
 
 FILE_NAME = "metrics.jsonl"
+SUPERSEDED_NAME = "superseded.jsonl"  # rows that a resumed run has recorded again
 
 
 class JsonlRecorder(Recorder):
@@ -20,18 +23,34 @@ class JsonlRecorder(Recorder):
 
     def __init__(self, config: JsonlConfig, *, info: RunInfo, console: Any = None) -> None:
         del config, console
-        path = info.run_dir / FILE_NAME
-        _cut_torn_line(path)
-        self._file = AppendFile(path)
+        self._path = info.run_dir / FILE_NAME
+        _cut_torn_line(self._path)
+        self._file = AppendFile(self._path)
+        self._archive = Archive()
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         self._file.append(_line(step, metrics, final=final))
 
+    def position(self) -> State:
+        return {"file": FILE_NAME, **self._file.position()}
+
+    def rewind(self, position: Mapping[str, Any]) -> None:
+        """Moves the rows after `position` to <run>/superseded.jsonl."""
+        size = _line_start(self._path, int(position["size"]))
+        into = self._path.with_name(SUPERSEDED_NAME)
+        missing = self._archive.cut(self._path, {**position, "size": size}, into)
+        if missing:
+            self._file.enqueue(missing)
+
     def flush(self) -> None:
         self._file.flush()
+        self._archive.flush()
 
     def close(self) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        finally:
+            self._archive.close()
 
 
 def _line(step: RecordStep, metrics: Metrics, *, final: bool) -> bytes:
@@ -58,3 +77,10 @@ def _cut_torn_line(path: Path) -> None:
         return
     with path.open("rb+") as file:
         file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _line_start(path: Path, offset: int) -> int:
+    """Where the line begins that `offset` lies in; only an edited file has one across it."""
+    with path.open("rb") as file:
+        before = file.read(offset)
+    return before.rfind(b"\n") + 1 if len(before) == offset else offset

@@ -6,16 +6,18 @@ Schaul, Quan, Antonoglou and Silver 2016, "Prioritized experience replay", Algor
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import NotFinite
+from border_cli.core.errors import CheckpointError, NotFinite
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Batch, Transitions
+from border_cli.core.types import Batch, State, Transitions
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
+from border_cli.replay_buffer.ring_state import whole_number
 from border_cli.replay_buffer.sum_tree import MinTree, SumTree
 
 EPSILON = 1e-6  # keeps rows without an error within reach
@@ -50,6 +52,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         self._sums = SumTree(config.capacity)
         in_buffer = config.normalize == Normalize.buffer
         self._minima = MinTree(config.capacity) if in_buffer else None
+        self._loaded = np.empty(0)  # priorities of rows that are not back yet
 
     @property
     def uses_priorities(self) -> bool:
@@ -109,3 +112,38 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def nbytes(self) -> int:
         minima = self._minima.nbytes if self._minima else 0
         return super().nbytes + self._sums.nbytes + minima
+
+    def state_dict(self) -> State:
+        return {
+            **super().state_dict(),
+            "priorities": self._sums.first(len(self)),  # [rows stored], in the order of the slots
+            "updates": self.updates,
+            "max_priority": self.max_priority,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        priorities, max_priority = state.get("priorities"), state.get("max_priority")
+        size, updates = whole_number(state, "size"), whole_number(state, "updates")
+        if not isinstance(priorities, np.ndarray) or not _are_priorities(priorities, size):
+            raise CheckpointError(f"the saved replay buffer has no {size} priorities above 0")
+        if not isinstance(max_priority, float) or not 0 < max_priority < math.inf:
+            raise CheckpointError(f"max_priority of the saved replay buffer is {max_priority}")
+        super().load_state_dict(state)
+        self.updates, self.max_priority = updates, max_priority
+        self._set_all_priorities(np.empty(0))
+        self._loaded = priorities
+
+    def _rows_are_back(self) -> None:
+        self._set_all_priorities(self._loaded)
+        self._loaded = np.empty(0)
+
+    def _set_all_priorities(self, priorities: NDArray[np.float64]) -> None:
+        # Every parent depends on its leaves alone, so the trees are those that were, to the bit.
+        self._sums.load(priorities)
+        if self._minima:
+            self._minima.load(priorities)
+
+
+def _are_priorities(array: NDArray[Any], size: int) -> bool:
+    fits = array.shape == (size,) and array.dtype == np.float64
+    return fits and bool(np.all((array > 0) & np.isfinite(array)))

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.errors import CheckpointError
+from border_cli.core.replay import FrozenRows, ReplayBuffer
+from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Transitions
+from border_cli.core.types import State, Transitions
+from border_cli.replay_buffer.ring_state import ring_state
 from border_cli.replay_buffer.storage import Ring
 
 
 class RingReplayBuffer(ReplayBuffer):
-    """Owns the ring of rows and the generator that draws from it."""
+    """Owns the ring of rows and the generator that draws from it.
+
+    A state without its rows gives an empty buffer that goes on counting and drawing from there.
+    """
 
     def __init__(self, capacity: int, *, spec: EnvSpec, rng: np.random.Generator) -> None:
         self.ring = Ring(spec, capacity)
@@ -32,3 +41,27 @@ class RingReplayBuffer(ReplayBuffer):
     @property
     def nbytes(self) -> int:
         return self.ring.nbytes
+
+    @property
+    def rows_pushed(self) -> int:
+        return self.ring.pushed
+
+    def freeze(self, first: int) -> FrozenRows:
+        return self.ring.freeze(first)
+
+    def state_dict(self) -> State:
+        return {**self.ring.state.state_dict(), "generator": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        generator = state.get("generator")
+        if not isinstance(generator, Mapping):
+            raise CheckpointError("the saved replay buffer has no generator")
+        self.ring.restore(ring_state(state))
+        restore_generator(self._rng, generator)
+
+    def load_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> None:
+        if self.ring.put(first, blocks):
+            self._rows_are_back()
+
+    def _rows_are_back(self) -> None:
+        """All rows of a loaded state are stored again."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.core.errors import CheckpointError, ConfigError, RunFailed
 from border_cli.core.rows import Rows, columns_of, storage_nbytes
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Transitions
+from border_cli.replay_buffer.frozen import FrozenSlots, rows_as_bytes
+from border_cli.replay_buffer.ring_state import RingState
 
 
 class _ReusedBatch:
@@ -32,7 +35,11 @@ class Ring:
         self.capacity = capacity
         self.position = 0  # where the next row goes
         self.size = 0  # rows stored
+        self.pushed = 0  # rows ever pushed
         self._spec = spec
+        self._frozen: FrozenSlots | None = None
+        self._awaited: RingState | None = None  # what a resumed run had, until its rows are back
+        self._back = 0  # rows of it before this number are
         try:
             self._rows = Rows(spec, capacity)
         except (MemoryError, ValueError, OverflowError) as error:  # the last two: past addressing
@@ -56,6 +63,8 @@ class Ring:
         """
         columns = self._checked(transitions)
         count = len(transitions)
+        if self._frozen and not self._frozen.rescue(self.pushed + count - self.capacity):
+            self._frozen = None
         skipped = max(0, count - self.capacity)
         start = (self.position + skipped) % self.capacity
         before_end = min(count - skipped, self.capacity - start)
@@ -68,6 +77,7 @@ class Ring:
             np.copyto(target[:after_wrap], kept[before_end:], casting="same_kind")
         self.position = (self.position + count) % self.capacity
         self.size = min(self.size + count, self.capacity)
+        self.pushed += count
         ranges = ((start, start + before_end), (0, after_wrap))
         return [(first, end) for first, end in ranges if end > first]
 
@@ -114,3 +124,70 @@ class Ring:
         for block, chosen in zip(self._rows.blocks, copy.blocks, strict=True):
             chosen[:] = block[index]
         return Transitions(**copy.parts())
+
+    def freeze(self, first: int) -> FrozenSlots:
+        """The stored rows from number `first` on; ends what an earlier call froze."""
+        if self._frozen:
+            self._frozen.release()
+        first = min(max(first, self.pushed - self.size), self.pushed)
+        slot = (self.position - (self.pushed - first)) % self.capacity
+        self._frozen = FrozenSlots(self._rows.blocks, first=first, end=self.pushed, slot=slot)
+        return self._frozen
+
+    @property
+    def state(self) -> RingState:
+        """Which rows are stored, and where."""
+        return RingState(
+            rows_pushed=self.pushed,
+            position=self.position,
+            size=self.size,
+            capacity=self.capacity,
+            columns=self._column_types(),
+        )
+
+    def restore(self, state: RingState) -> None:
+        """Empties the ring; numbers go on from there, and `put` brings the rows back.
+
+        Raises `CheckpointError` where the state is that of a ring of another form.
+        """
+        state.require(capacity=self.capacity, columns=self._column_types())
+        if self._frozen:
+            self._frozen.release()
+        self._frozen = None
+        self.pushed, self.position, self.size = state.rows_pushed, 0, 0
+        self._awaited = state
+        self._back = state.rows_pushed - state.size
+
+    def put(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
+        """Brings back rows numbered from `first` on, in rising order; True once all are.
+
+        They count as stored when the last has come: without all of them the ring is an empty one.
+        """
+        self._require_form(blocks)
+        state, end = self._awaited, first + len(blocks[0])
+        expected = self._back == first and end <= self.pushed
+        if state is None or state.rows_pushed != self.pushed or not expected:
+            raise CheckpointError(f"rows {first} to {end} are not those that were saved next")
+        slot = (state.position - (self.pushed - first)) % self.capacity
+        before_end = min(end - first, self.capacity - slot)
+        for block, source in zip(self._rows.blocks, blocks, strict=True):
+            target, rows = rows_as_bytes(block), rows_as_bytes(source)
+            target[slot : slot + before_end] = rows[:before_end]
+            target[: end - first - before_end] = rows[before_end:]
+        self._back = end
+        if end == self.pushed:
+            self.position, self.size, self._awaited = state.position, state.size, None
+        return end == self.pushed
+
+    def _require_form(self, blocks: Sequence[NDArray[Any]]) -> None:
+        ours, saved = ([each.dtype for each in those] for those in (self._rows.blocks, blocks))
+        if saved != ours or len({each.shape for each in blocks}) != 1 or blocks[0].ndim != 1:
+            raise CheckpointError(
+                f"the saved rows are of the form {saved}, those of {self._spec.id} of {ours}"
+            )
+
+    def _column_types(self) -> dict[str, str]:
+        return {
+            name: f"{column.dtype.str} {list(column.shape[1:])}"
+            for name, column in self._rows.columns.items()
+        }

@@ -24,6 +24,7 @@ class BlockTree:
     def __init__(self, capacity: int, reduction: np.ufunc, neutral: float) -> None:
         self.capacity = capacity
         self._reduction = reduction
+        self._neutral = neutral
         self._levels: list[NDArray[np.float64]] = []  # leaves first
         self._blocks: list[NDArray[np.float64]] = []  # of each level but the top: [nodes, 32]
         nodes = capacity
@@ -61,6 +62,17 @@ class BlockTree:
         for blocks, parents in zip(self._blocks, self._levels[1:], strict=True):
             start, end = start >> SHIFT, ((end - 1) >> SHIFT) + 1
             self._reduction.reduce(blocks[start:end], axis=1, out=parents[start:end])
+
+    def first(self, count: int) -> NDArray[np.float64]:
+        """Copies of the first values. [count]"""
+        return self._leaves[:count].copy()
+
+    def load(self, values: NDArray[np.float64]) -> None:
+        """Replaces all values: these from index 0 on, and the neutral one behind them. [M]"""
+        self._leaves[: len(values)] = values
+        self._leaves[len(values) :] = self._neutral
+        for blocks, parents in zip(self._blocks, self._levels[1:], strict=True):
+            self._reduction.reduce(blocks, axis=1, out=parents[: len(blocks)])
 
     def root(self) -> float:
         """The reduction of everything."""

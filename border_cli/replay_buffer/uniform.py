@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.errors import CheckpointError
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Batch, Transitions
+from border_cli.core.types import Batch, State, Transitions
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
 
@@ -39,3 +41,18 @@ class UniformReplayBuffer(RingReplayBuffer):
         # product never rounds up to the size, and no slot is off its share by more than 2**-53.
         np.multiply(chance, self.ring.size, out=self._index, casting="unsafe")
         return self.ring.gather(self._index)
+
+    def state_dict(self) -> State:
+        drawn = list(self._chances)
+        self._chances = iter(drawn)
+        # [k, B]  drawn and not used yet
+        chances = np.array(drawn).reshape(len(drawn), len(self._index))
+        return {**super().state_dict(), "chances": chances}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        chances = state.get("chances")
+        if not isinstance(chances, np.ndarray) or chances.dtype != np.float64 or chances.ndim != 2:
+            raise CheckpointError("the saved replay buffer is none with equally likely rows")
+        super().load_state_dict(state)
+        self._chances = iter(chances)
+        self._index = np.empty(chances.shape[1], np.int64)

@@ -1,184 +1,170 @@
-"""Checkpoints: complete or not there.
+"""Checkpoints, written beside the learner: complete or not there.
 
-checkpoints/0000010000/        agent.pt  state.json  manifest.json, written last
-checkpoints/best-0000007000/   the same, and score.json
+checkpoints/0000010000/        agent.pt  candidate.pt  state.json  arrays.npz  manifest.json
+checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
+checkpoints/replay/            rows-<first>-<end>-<token>.<block>.npy, shared by the numbered ones
 checkpoints/latest, best       relative links to the newest and to the best
+
+agent.pt        the state of the agent, tensors and numbers; candidate.pt one that is being judged
+state.json      the counters, and under "run" the tree of everything else
+arrays.npz      the arrays of that tree
+manifest.json   written last: format, sequence, versions, a SHA-256 of every file and chunk
 """
 
 from __future__ import annotations
 
-import json
-import shutil
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.errors import CheckpointError
+from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.interfaces import Evaluation
-from border_cli.run.files import (
-    aside,
-    checksum,
-    partial,
-    point_link,
-    remove_folder,
-    replace_folder,
-    restore_folders,
-    sync,
-    write_json,
-)
-from border_cli.run.record import versions
+from border_cli.core.output import RunState, SaveReport
+from border_cli.core.replay import ReplayBuffer
+from border_cli.run.folders import CheckpointFolders, SaveState
+from border_cli.run.handed import Handed, HandedRows
+from border_cli.run.manifest import Chunk
+from border_cli.run.reading import Saved
+from border_cli.run.writer import WritingThread
 
-FORMAT = 1
-SaveState = Callable[[Mapping[str, Any], Path], None]
+log = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_S = 600.0  # then a disk counts as hung
+CHECKPOINT, BEST = "checkpoint", "best"
 
 
 class CheckpointStore:
-    """Writes the checkpoints of one run; owned by the learner's thread, the only one that writes.
+    """Takes checkpoints from the learner's thread and has a thread of its own write them.
 
-    What an earlier process left half done in the same folder is put in order by the first save.
+    The learner only freezes its rows and hands the state over. Rows are written once: each
+    checkpoint adds those pushed since the last one that succeeded.
     """
 
-    def __init__(self, run_dir: Path, *, keep: int, save_state: SaveState) -> None:
-        self._run_dir = run_dir
-        self._folder = run_dir / "checkpoints"
-        self._keep = keep
-        self._save_state = save_state
-        self._versions = versions()
-        self._in_order = False
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        keep: int,
+        save_state: SaveState,
+        milestone_interval: int = 0,
+        replay_buffer: bool = True,
+        config_sha256: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._folders = CheckpointFolders(
+            run_dir,
+            keep=keep,
+            milestone_interval=milestone_interval,
+            save_state=save_state,
+            config_sha256=config_sha256,
+            written=self._count_bytes,
+        )
+        self._saves_rows = replay_buffer
+        self._clock = clock or MonotonicClock()
+        self._thread = WritingThread("checkpoints")
+        self._chunks: tuple[Chunk, ...] = ()  # of the newest; the learner reads it while not busy
+        self._late_best: Callable[[], None] | None = None  # the disk did not take it yet
+        self._skipped = 0  # the learner's, all else in the report is the writing thread's
+        self._report = SaveReport()
 
-    def save(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
-        """Keeps a checkpoint named by `counters["opt_steps"]`, and drops the oldest."""
-        opt_steps = int(counters["opt_steps"])
-        self._write(_name(opt_steps), state, counters, {})
-        point_link(self._folder / "latest", _name(opt_steps))
-        # Higher numbers are of an earlier attempt in the same folder, hence older than all others.
-        by_age = sorted(steps_saved(self._run_dir), key=lambda step: (step <= opt_steps, step))
-        for old in by_age[: -self._keep]:
-            remove_folder(self._folder / _name(old))
+    def resumed(self, saved: Saved) -> None:
+        """The run goes on from this checkpoint, whose rows are in the replay buffer again."""
+        self._chunks = saved.chunks
+        self._report = replace(self._report, opt_steps=saved.opt_steps)
+
+    @property
+    def report(self) -> SaveReport:
+        return replace(self._report, skipped=self._skipped)
+
+    @property
+    def busy(self) -> bool:
+        return self._thread.occupied(CHECKPOINT)
+
+    def save(self, state: RunState) -> bool:
+        """Hands a checkpoint named by `counters["opt_steps"]` over; False while one is written."""
+        if self.busy:
+            self._skipped += 1
+            return False
+        handed = Handed(
+            counters=state.counters,
+            agent=state.agent,
+            run=state.run,
+            candidate=state.candidate,
+            rows=self._freeze(state.replay_buffer) if self._saves_rows else None,
+        )
+        return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(handed))
+
+    def _freeze(self, buffer: ReplayBuffer) -> HandedRows:
+        end = self._chunks[-1].end if self._chunks else 0
+        before = self._chunks if end <= buffer.rows_pushed else ()  # else they are of another run
+        frozen = buffer.freeze(end if before else 0)
+        oldest = frozen.end - len(buffer)
+        return HandedRows(
+            frozen=frozen,
+            oldest=oldest,
+            capacity=buffer.capacity,
+            row_nbytes=max(1, buffer.nbytes // buffer.capacity),
+            before=before,
+        )
 
     def save_best(
-        self, state: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
+        self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Replaces the best model; the one before it stays for whoever is reading it just now."""
-        name = f"best-{_name(int(counters['opt_steps']))}"
-        score = {"score": evaluation.score, **counters, **asdict(evaluation)}
-        link = self._run_dir / "best"
-        before = link.resolve().name
-        self._write(name, state, counters, {"score.json": score})
-        point_link(link, f"checkpoints/{name}")
-        for old in self._folder.glob("best-*"):
-            if old.name not in (name, before):
-                remove_folder(old)
+        """Has the best model replaced; the one before it stays for whoever is reading it."""
 
-    def _write(
-        self,
-        name: str,
-        state: Mapping[str, Any],
-        counters: Mapping[str, float],
-        more: Mapping[str, Any],
-    ) -> None:
-        self._folder.mkdir(exist_ok=True)
-        if not self._in_order:
-            restore_folders(self._folder)
-            self._in_order = True
-        final = self._folder / name
-        new = partial(final)
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir()
+        def write() -> None:
+            self._late_best = None
+            if not self._attempt(lambda: self._folders.write_best(agent, counters, evaluation)):
+                self._late_best = write
+
+        self._thread.put(BEST, write)
+
+    def _write_checkpoint(self, handed: Handed) -> None:
+        if self._late_best is not None and not self._thread.occupied(BEST):
+            self._late_best()
+
+        def write() -> None:
+            self._chunks = self._folders.write_checkpoint(handed)
+            opt_steps, written = int(handed.counters["opt_steps"]), self._report.written + 1
+            self._report = replace(self._report, opt_steps=opt_steps, written=written)
+
         try:
-            self._fill(new, state, {"state.json": counters, **more})
-            replace_folder(new, final)
-        except BaseException:
-            shutil.rmtree(new, ignore_errors=True)
-            raise
+            self._attempt(write)
+        finally:
+            if handed.rows is not None:
+                handed.rows.frozen.release()
 
-    def _fill(
-        self, folder: Path, state: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        self._save_state(state, folder / "agent.pt")
-        sync(folder / "agent.pt")
-        for document, content in documents.items():
-            write_json(folder / document, content)
-        sums = {each.name: checksum(each) for each in sorted(folder.iterdir())}
-        manifest = {"format": FORMAT, "versions": self._versions, "sha256": sums}
-        write_json(folder / "manifest.json", manifest)
-        sync(folder)
+    def _attempt(self, write: Callable[[], None]) -> bool:
+        """Whether it could be written. A disk that does not take it does not end a run."""
+        began_s = self._clock.now_s()
+        problem: str | None = None
+        try:
+            write()
+        except Exception as error:
+            problem = str(error) or type(error).__name__
+            expected = isinstance(error, OSError)
+            failures = self._report.failures + 1
+            self._report = replace(self._report, failures=failures)
+            log.error(
+                "a checkpoint could not be written (%s); training goes on with the one before it, "
+                "%d failures so far", problem, failures, exc_info=None if expected else error,
+            )  # fmt: skip
+        seconds = self._report.seconds + self._clock.now_s() - began_s
+        self._report = replace(self._report, problem=problem, seconds=seconds)
+        return problem is None
 
+    def _count_bytes(self, count: int) -> None:
+        self._report = replace(self._report, nbytes=self._report.nbytes + count)
 
-def _name(opt_steps: int) -> str:
-    return f"{opt_steps:010d}"
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until all that was handed over is on the disk, or could not be; False: not in time."""
+        return self._thread.wait(timeout_s)
 
-
-def _complete(folder: Path) -> bool:
-    return (folder / "manifest.json").is_file()  # it is written last
-
-
-def steps_saved(run_dir: Path) -> list[int]:
-    """The optimisation steps of the complete checkpoints, in rising order."""
-    folder = run_dir / "checkpoints"
-    if not folder.is_dir():
-        return []
-    numbered = [each for each in folder.iterdir() if each.name.isdecimal() and _complete(each)]
-    return sorted(int(each.name) for each in numbered if each.name == _name(int(each.name)))
-
-
-def find_checkpoint(run_dir: Path, which: str) -> Path:
-    """The folder of `best`, `latest` or a number of optimisation steps; raises with what there is.
-
-    The answer is the real folder, so that a link which moves on does not change what is read.
-    """
-    saved = steps_saved(run_dir)
-    if which == "best":
-        place = run_dir / "best"
-    elif which == "latest":
-        place = run_dir / "checkpoints" / "latest"
-        if saved and not _complete(place):
-            place = place.with_name(_name(saved[-1]))
-    elif which.isdecimal():
-        place = run_dir / "checkpoints" / _name(int(which))
-    else:
-        raise CheckpointError(f"checkpoint must be best, latest or a step, got {which!r}")
-    folder = place.resolve()
-    if not _complete(folder) and _complete(aside(folder)):
-        return aside(folder)  # the process was killed while it replaced this one
-    if not _complete(folder):
-        known = [*(["best"] if _complete(run_dir / "best") else []), *saved]
-        listed = ", ".join(map(str, known)) or "none"
-        raise CheckpointError(f"{run_dir} has no checkpoint {which}. There: {listed}")
-    return folder
-
-
-def read_document(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON object of a checkpoint; raises where it is damaged."""
-    path = folder / name
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} cannot be read: it holds no JSON object")
-    return content
-
-
-def verify(folder: Path) -> None:
-    """Raises `CheckpointError` naming the first file that is not as it was written."""
-    manifest = read_document(folder, "manifest.json")
-    sums = manifest.get("sha256")
-    if manifest.get("format") != FORMAT or not isinstance(sums, dict):
-        raise CheckpointError(
-            f"{folder} has checkpoint format {manifest.get('format')}, this version reads {FORMAT}"
-        )
-    for name, expected in sums.items():
-        path = folder / name
-        if not path.is_file():
-            raise CheckpointError(f"{path} is missing")
-        if _checksum(path) != expected:
-            raise CheckpointError(f"{path} is damaged: its checksum differs from the manifest's")
-
-
-def _checksum(path: Path) -> str:
-    try:
-        return checksum(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    def close(self) -> None:
+        """Waits and ends the writing; may be called twice."""
+        if not self._thread.close(CLOSE_TIMEOUT_S):
+            log.error(
+                "the disk did not take a checkpoint within %g s; it is abandoned", CLOSE_TIMEOUT_S
+            )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import json
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from border_cli.core.seeding import ActorStream, Branch, derived_seed
 from border_cli.core.threads import available_cores
 from border_cli.run.files import write_json
+from border_cli.run.lock import look, this_process
 
 PACKAGES = (
     "border-cli",
@@ -26,19 +28,37 @@ PACKAGES = (
 )
 
 
+NAME = "run.json"
+KILLED = "its process is gone: killed, or lost with its machine"
+# What a resumed run takes over from the attempts before.
+LASTING = (
+    "started",
+    "seeds",
+    "import_paths",
+    "best_score",
+    "best_opt_steps",
+    "final_score",
+    "env_steps",
+    "samples_total",
+)
+
+
 class RunRecord:
     """The document `run.json` of one run; rewritten whole at every change.
 
-    `status` is running, done, failed or interrupted. Owned by the thread that runs the command.
+    `status` is running, done, failed or interrupted, and as `read_run` tells it also killed. Owned
+    by the thread that runs the command, within a `RunLock`.
     """
 
     def __init__(self, run_dir: Path, **facts: Any) -> None:
-        self._path = run_dir / "run.json"
+        self._path = run_dir / NAME
+        process = this_process()
+        started = now()
         self.content: dict[str, Any] = {
             "status": "running",
             "exit_reason": None,
-            "pid": os.getpid(),
-            "started": now(),
+            **process,
+            "started": started,
             "ended": None,
             "best_score": None,
             "best_opt_steps": None,
@@ -47,20 +67,72 @@ class RunRecord:
             "env_steps": 0,
             "samples_total": 0,
             **facts,
+            "attempts": [
+                {
+                    "started": started,
+                    "from_opt_steps": 0,
+                    "command": facts.get("command"),
+                    "pid": process["pid"],
+                    "host": process["host"],
+                }
+            ],
             "git": git_state(Path.cwd()),
             "versions": versions(),
             "machine": machine(),
         }
 
+    @classmethod
+    def resumed(cls, run_dir: Path, from_opt_steps: int, **facts: Any) -> RunRecord:
+        """The document of a run that goes on; what `facts` do not say is as it was."""
+        before = _read(run_dir)
+        record = cls(run_dir, **facts)
+        (attempt,) = record.content["attempts"]
+        record.content |= {name: before[name] for name in LASTING if name in before}
+        record.content |= {"opt_steps": from_opt_steps, **facts}
+        attempt["from_opt_steps"] = from_opt_steps
+        record.content["attempts"] = [*before.get("attempts", []), attempt]
+        return record
+
     def write(self) -> None:
         """Writes it as it stands."""
         write_json(self._path, self.content)
+
+    def progress(self, counters: Mapping[str, Any]) -> None:
+        """Tells how far the run is; nothing once it has ended. Raises `OSError` on a full disk."""
+        if self.content["status"] == "running":
+            self.content |= counters
+            self.write()
 
     def end(self, status: str, reason: str, **facts: Any) -> None:
         """Tells how the run ended; the first end stays, and is written again where it was not."""
         if self.content["status"] == "running":
             self.content |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
         self.write()
+
+
+def read_run(run_dir: Path) -> dict[str, Any]:
+    """`run.json` with the true status: a run whose process is gone without an end was killed.
+
+    Empty where there is none that can be read. Nothing is written.
+    """
+    facts = _read(run_dir)
+    if facts.get("status") != "running":
+        return facts
+    with look(run_dir) as runs:
+        if runs is not False:
+            return facts
+        facts = _read(run_dir)  # again: it may have ended just before the look
+        if facts.get("status") == "running":
+            facts |= {"status": "killed", "exit_reason": KILLED}
+        return facts
+
+
+def _read(run_dir: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads((run_dir / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def derived_seeds(seed: int, num_actors: int) -> dict[str, Any]:

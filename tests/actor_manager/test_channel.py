@@ -35,7 +35,7 @@ def ids(messages: list[Experience]) -> list[int]:
 
 
 def test_messages_come_out_in_the_order_they_went_in() -> None:
-    channel = Channel(3)
+    channel: Channel[Experience] = Channel(3)
     for number in range(3):
         channel.put(message(number))
     assert channel.fill == 1.0
@@ -45,7 +45,7 @@ def test_messages_come_out_in_the_order_they_went_in() -> None:
 
 
 def test_a_full_channel_makes_the_producer_wait_for_room() -> None:
-    channel = Channel(1)
+    channel: Channel[Experience] = Channel(1)
     channel.put(message(0))
     thread = threading.Thread(target=lambda: channel.put(message(1)), daemon=True)
     thread.start()
@@ -57,7 +57,7 @@ def test_a_full_channel_makes_the_producer_wait_for_room() -> None:
 
 
 def test_closing_releases_a_producer_that_waits_and_keeps_what_is_inside() -> None:
-    channel = Channel(1)
+    channel: Channel[Experience] = Channel(1)
     channel.put(message(0))
     outcome: list[str] = []
 
@@ -78,10 +78,18 @@ def test_closing_releases_a_producer_that_waits_and_keeps_what_is_inside() -> No
 
 
 def test_a_waiting_consumer_is_woken_by_close() -> None:
-    channel = Channel(1)
+    channel: Channel[Experience] = Channel(1)
     arrived: list[list[Experience]] = []
     thread = threading.Thread(target=lambda: arrived.append(channel.drain(60)), daemon=True)
     thread.start()
     channel.close()
     thread.join(5)
     assert arrived == [[]]
+
+
+def test_news_that_comes_before_the_consumer_waits_ends_its_wait() -> None:
+    channel: Channel[Experience] = Channel(1)
+    channel.wake()
+    assert channel.drain(1_000) == []  # else the watchdog of the tests would end it
+    channel.put(message(0))
+    assert ids(channel.drain(1_000)) == [0]

@@ -127,3 +127,58 @@ def test_what_is_left_of_a_permission_that_no_longer_grows_is_leased() -> None:
         thread.join(5)
     gate.close()  # ends what still waits
     assert sorted(leased) == [37, 38]
+
+
+def test_what_was_leased_before_a_resume_counts() -> None:
+    gate = Gate(burst=1)
+    gate.resume(7)
+    gate.permit(5)
+    assert gate.try_lease(10) == 0
+    gate.permit(10)
+    assert gate.try_lease(10) == 3
+
+
+def test_a_question_wakes_each_who_waits_once_and_gives_nothing() -> None:
+    gate = Gate(burst=10)
+    gate.permit(9)
+    outcomes: list[int] = []
+
+    def wait() -> None:
+        outcomes.append(gate.lease(100))
+        outcomes.append(gate.lease(100, answered=gate.asked))
+
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while gate.waiting < 3:
+        threading.Event().wait(0.001)
+    assert gate.ask() == gate.asked == 1
+    while len(outcomes) < 3 or gate.waiting < 3:
+        threading.Event().wait(0.001)
+    assert outcomes == [0, 0, 0]
+    gate.permit(300)
+    for thread in threads:
+        thread.join(5)
+    assert sorted(outcomes)[3:] == [100, 100, 100]
+
+
+def test_before_anything_is_permitted_nobody_begins() -> None:
+    gate = Gate(burst=10)
+    begun: list[bool] = []
+
+    def wait() -> None:
+        gate.wait_opened()
+        begun.append(gate.opened)
+
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    gate.permit(0)
+    assert begun == []
+    gate.permit(1)
+    for thread in threads:
+        thread.join(5)
+    assert begun == [True, True]
+    gate.close()
+    with pytest.raises(Closed):
+        gate.wait_opened()

@@ -193,7 +193,7 @@ def test_the_back_off_doubles_to_its_limit_and_is_reset_by_a_delivery() -> None:
     def again() -> CountingEnv:
         raise RuntimeError("again")
 
-    one = worker.Worker(0, lambda _a, _b: again(), max_restarts=100, clock=FakeClock())  # type: ignore[arg-type, return-value]
+    one = worker.Worker(0, lambda _a, _b, _c: again(), max_restarts=100, clock=FakeClock())  # type: ignore[arg-type, return-value]
 
     def next_delay_s() -> float:
         try:

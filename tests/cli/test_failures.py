@@ -14,7 +14,7 @@ import pytest
 from commands import Command, facts_of, full_disk, train_status
 
 from border_cli.registry import GROUPS, register_builtin
-from border_cli.run.checkpoint import steps_saved
+from border_cli.run.reading import steps_saved
 
 Capture = pytest.CaptureFixture[str]
 

@@ -13,7 +13,7 @@ from commands import Command, facts_of, train_status
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import StopFlag
-from border_cli.run.checkpoint import steps_saved
+from border_cli.run.reading import steps_saved
 
 Capture = pytest.CaptureFixture[str]
 

@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from border_cli.core.actors import ActorStats
-from border_cli.recorder import memory
 from border_cli.recorder.terminal import (
     closing,
     header,
@@ -206,11 +205,3 @@ def test_a_reader_that_goes_away_ends_neither_the_run_nor_its_exit_status() -> N
     _, errors = process.communicate("", timeout=30)
     assert process.returncode == 0
     assert errors == "nobody reads the output any more; the run goes on\nwent on"
-
-
-def test_memory_is_between_an_interpreter_and_the_machine(tmp_path: Path) -> None:
-    assert 5_000_000 < memory.resident_bytes() < memory.machine_bytes()
-    statm = tmp_path / "statm"
-    statm.write_text("900 25 3 1 0 2 0\n")
-    assert memory.resident_bytes(statm) == 25 * os.sysconf("SC_PAGE_SIZE")
-    assert memory.resident_bytes(tmp_path / "missing") > 0

@@ -1,4 +1,4 @@
-"""A process that is killed anywhere in a save leaves complete checkpoints."""
+"""A process that is killed anywhere in a save leaves complete checkpoints; one is lost at most."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
 KILL_EVERYWHERE = """
-import copy, os, shutil, sys
+import os, shutil, sys
 from pathlib import Path
-from border_cli.core.interfaces import Evaluation
-from border_cli.run.checkpoint import CheckpointStore, find_checkpoint, verify
+from saves import SmallRun, counters, evaluation_of
+from border_cli.run.reading import read_checkpoint, resumable
 
 RUN_DIR, KIND = Path(sys.argv[1]) / "run", sys.argv[2]
 os.fsync = lambda descriptor: None  # slow, and for machines that crash
 
-def save_state(state, path):
-    path.write_text(f"weights {state['n']}")
-
-UNUSED = CheckpointStore(RUN_DIR, keep=1, save_state=save_state)  # to read versions takes 5 ms
-
-def save(store, n):
-    evaluation = Evaluation(score=1.0, returns=(1.0,), lengths=(1,), metrics={})
+def save(run, n):
     step = 20 if KIND == "next" and n == 2 else 10
-    store.save({"n": n}, {"opt_steps": step})
-    store.save_best({"n": n}, {"opt_steps": step}, evaluation)
+    run.save(step, n=n, push=4)
+    run.store.save_best({"n": n}, counters(step), evaluation_of(float(n)))
+    assert run.store.wait(60)
 
 def killed_at(count):
     left = count
@@ -37,53 +36,162 @@ def killed_at(count):
             left -= 1
     child = os.fork()
     if child == 0:
-        store = copy.copy(UNUSED)
+        run = SmallRun(RUN_DIR, keep=1, capacity=6, milestone_interval=10)
+        run.resume()
         sys.addaudithook(hook)
-        save(store, 2)
+        save(run, 2)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
-def weights(which):
-    folder = find_checkpoint(RUN_DIR, which)
-    verify(folder)
-    return (folder / "agent.pt").read_text()
+def in_child(work):
+    child = os.fork()  # so that this process never has a thread
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, count
 
-count, newest = 0, set()
-while True:
+def first():
     RUN_DIR.mkdir()
-    save(copy.copy(UNUSED), 1)
+    save(SmallRun(RUN_DIR, keep=1, capacity=6, milestone_interval=10), 1)
+
+def check():
+    run = SmallRun(RUN_DIR, keep=1, capacity=6, milestone_interval=10)
+    for which in ("latest", "best"):
+        assert run.weights(which) in ("weights 1", "weights 2"), which
+    saved = run.resume()
+    assert run.numbers == ([0, 1, 2, 3] if run.buffer.rows_pushed == 4 else [2, 3, 4, 5, 6, 7])
+    marks.joinpath(saved.agent.read_text()).touch()
+    save(run, 3)  # the next process goes on in the same folder
+    for which in ("latest", "best"):
+        assert run.weights(which) == "weights 3", which
+    left = [each.name for each in run.folder.rglob("*") if each.name.startswith(".")]
+    assert not left, left
+    named = {name for each in resumable(RUN_DIR) for chunk in read_checkpoint(each).chunks
+             for name in chunk.files}
+    assert {each.name for each in (run.folder / "replay").iterdir()} == named
+
+count = 0
+marks = Path(sys.argv[1]) / "marks"
+marks.mkdir()
+while True:
+    in_child(first)
     killed = killed_at(count)
-    for which in ("latest", "best"):
-        newest.add(weights(which))
-    save(copy.copy(UNUSED), 3)  # the next process goes on in the same folder
-    for which in ("latest", "best"):
-        assert weights(which) == "weights 3", (count, which)
-    left = [each.name for each in (RUN_DIR / "checkpoints").iterdir() if each.is_dir()]
-    hidden = [name for name in left if name.startswith(".")]
-    assert not hidden, (count, hidden)
+    in_child(check)
     shutil.rmtree(RUN_DIR)
     if not killed:
         break
     count += 1
-assert newest == {"weights 1", "weights 2"}, newest
+assert {each.name for each in marks.iterdir()} == {"weights 1", "weights 2"}
 print(count)
 """
 
+KILL_AT_RANDOM = """
+import os, random, select, signal, sys, time
+from pathlib import Path
+import numpy as np
+from saves import SmallRun
 
-def kill_everywhere(folder: Path, kind: str) -> int:
-    """Kills a save at each of its file operations, one process each; returns how many."""
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # a thread would not survive a fork
+RUN_DIR, KILLS, IMAGES = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "images"
+CHANCE = random.Random(5)
+
+def small_run():
+    return SmallRun(RUN_DIR, keep=2, capacity=1500, images=IMAGES, prioritized=True,
+                    milestone_interval=40)
+
+def save_for_ever(tell, opt_steps):
+    run = small_run()
+    if opt_steps:
+        assert run.resume().opt_steps == opt_steps
+    while True:
+        opt_steps += 1
+        # The learner goes on while the rows are being written.
+        run.push(CHANCE.choice([0, 7, 300, 2000]))
+        run.buffer.sample(8)
+        assert run.store.save(run.state(opt_steps, pushed=run.buffer.rows_pushed))
+        run.push(100)
+        assert run.store.wait(60)
+        assert run.store.report.failures == 0, run.store.report
+        os.write(tell, opt_steps.to_bytes(4, "big"))
+
+def check():
+    run = small_run()
+    saved = run.resume()
+    end = saved.run["pushed"]
+    expected = list(range(max(0, end - 1500), end))
+    numbers = run.buffer.rows(np.arange(len(run.buffer))).reward.astype(int)
+    assert sorted(numbers) == expected, (saved.opt_steps, end)
+    if not IMAGES:
+        assert run.numbers == expected
+    assert saved.agent.read_text() == f"weights {saved.opt_steps}"
+    return saved.opt_steps
+
+newest, lost, inside = 0, [], 0
+for kill in range(KILLS):
+    CHANCE.random()
+    hear, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(hear)
+        try:
+            save_for_ever(tell, newest)
+        finally:
+            os._exit(1)
+    os.close(tell)
+    end_s, told = time.monotonic() + 0.01 + 0.15 * CHANCE.random(), newest
+    # The first kills wait for a checkpoint, so that there is one.
+    while (left_s := end_s - time.monotonic()) > 0 or told == 0:
+        if select.select([hear], [], [], max(0.0, left_s) if told else None)[0]:
+            told = int.from_bytes(os.read(hear, 4), "big")
+    os.kill(child, signal.SIGKILL)
+    while rest := os.read(hear, 4):
+        told = int.from_bytes(rest, "big")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    os.close(hear)
+    left = [each.name for each in (RUN_DIR / "checkpoints").rglob(".*")]
+    inside += bool(left)
+    newest = check()
+    assert newest in (told, told + 1), (newest, told)
+assert inside > 0, "no kill fell into a save"
+print(newest, inside)
+"""
+
+
+def run_script(script: str, *arguments: str) -> list[int]:
+    environment = os.environ | {
+        "OPENBLAS_NUM_THREADS": "1",  # a thread would not survive a fork
+        "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
+    }
     done = subprocess.run(
-        [sys.executable, "-c", KILL_EVERYWHERE, str(folder), kind],
+        [sys.executable, "-c", script, *arguments],
         capture_output=True, text=True, timeout=100, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    return [int(word) for word in done.stdout.split()]
 
 
-def test_a_kill_while_the_next_step_is_saved_loses_nothing(tmp_path: Path) -> None:
-    assert kill_everywhere(tmp_path, "next") > 20
+@pytest.mark.parametrize("kind", ["next", "same"])
+def test_a_kill_at_any_file_operation_of_a_save_loses_nothing(tmp_path: Path, kind: str) -> None:
+    """Once while the next step is saved, once while the same step is saved again."""
+    (count,) = run_script(KILL_EVERYWHERE, str(tmp_path), kind)
+    assert count > 40
 
 
-def test_a_kill_while_the_same_step_is_saved_again_loses_nothing(tmp_path: Path) -> None:
-    assert kill_everywhere(tmp_path, "same") > 20
+@pytest.mark.parametrize("rows", ["small", "images"])
+def test_after_every_kill_the_newest_checkpoint_works_and_the_run_goes_on(
+    tmp_path: Path, rows: str
+) -> None:
+    newest, _ = run_script(KILL_AT_RANDOM, str(tmp_path), "20", rows)
+    assert newest >= 1
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("rows", ["small", "images"])
+def test_two_hundred_kills_lose_nothing_that_was_reported_written(
+    tmp_path: Path, rows: str
+) -> None:
+    run_script(KILL_AT_RANDOM, str(tmp_path), "200", rows)

@@ -1,0 +1,102 @@
+"""What a run would do, in words: the lines of a dry run."""
+
+from __future__ import annotations
+
+from border_cli import __version__
+from border_cli.assemble import build_evaluator, evaluates_in_background, thread_budget
+from border_cli.cli.header import actors_line, choice_lines, trainer_line
+from border_cli.config.compose import Job
+from border_cli.config.provenance import tuned_file
+from border_cli.core.config import RunConfig
+from border_cli.core.interfaces import Agent
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.needs.disk import checkpoints_made, evaluations, metric_rows, most_rows, opt_steps
+from border_cli.needs.plan import Plan
+from border_cli.needs.sizes import size
+from border_cli.registry import AGENTS, RECORDERS
+
+
+def outlook(job: Job, plan: Plan, agent: Agent) -> list[tuple[str, str]]:
+    """Everything that a run would do, as key and value."""
+    config, kind = job.config, AGENTS.entry_of(job.config.agent).name
+    return [
+        ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
+        *choice_lines(job.sources, tuned_file(job.sources)),
+        ("env", _env_line(plan.spec)),
+        ("agent", f"{kind}, {plan.agent.parameters:,} parameters, batch {config.agent.batch_size}"),
+        ("trainer", trainer_line(config)),
+        ("actors", actors_line(config)),
+        ("device", agent.device_name),
+        ("threads", thread_budget(config)),
+        ("budget", _budget_line(config)),
+        ("evaluation", _evaluation_line(config)),
+        ("metrics", _metrics_line(config)),
+        ("checkpoints", _checkpoints_line(config)),
+        ("run directory", directory_line(plan)),
+    ]
+
+
+def directory_line(plan: Plan) -> str:
+    """Where a run would be written, and what is there."""
+    return f"{plan.run_dir}" + (f", which has {size(plan.held)} already" if plan.held else "")
+
+
+def _env_line(spec: EnvSpec) -> str:
+    limit = spec.max_episode_steps
+    ends = f"at most {limit:,} steps" if limit is not None else "no limit of steps"
+    return f"{spec.id}, observes {_space(spec.observation)}, acts {_space(spec.action)}, {ends}"
+
+
+def _space(space: Space) -> str:
+    if isinstance(space, DictSpace):
+        return ", ".join(f"{key}: {_space(part)}" for key, part in space.spaces.items())
+    if isinstance(space, BoxSpace):
+        return f"{space.dtype} [{', '.join(map(str, space.shape))}]"
+    if isinstance(space, DiscreteSpace):
+        return f"one of {space.n}"
+    return f"one each of [{', '.join(map(str, space.nvec))}]"
+
+
+def _budget_line(config: RunConfig) -> str:
+    updates, samples = opt_steps(config), most_rows(config)
+    parts = [
+        f"{updates:,} updates" if updates is not None else "updates without a limit",
+        f"at most {samples:,} samples" if samples is not None else "samples without a limit",
+    ]
+    if config.trainer.max_env_steps is not None:
+        parts.append(f"{config.trainer.max_env_steps:,} env steps")
+    if config.trainer.max_time_s is not None:
+        parts.append(f"{config.trainer.max_time_s:,g} s")
+    return ", ".join(parts)
+
+
+def _evaluation_line(config: RunConfig) -> str:
+    evaluator = build_evaluator(config, stop=StopFlag(), heartbeat=Heartbeat("evaluation"))
+    line = evaluator.describe()
+    evaluator.close()
+    beside = ", beside the learner" if evaluates_in_background(config) else ""
+    return f"{_times(evaluations(config), config.trainer.eval_interval)}: {line}{beside}"
+
+
+def _metrics_line(config: RunConfig) -> str:
+    kinds = [RECORDERS.entry_of(each).name for each in config.recorder.values()]
+    rows = _times(metric_rows(config), config.trainer.record_interval)
+    return f"{rows}; {', '.join(kinds) or 'recorded by nobody'}"
+
+
+def _checkpoints_line(config: RunConfig) -> str:
+    made = _times(checkpoints_made(config), config.trainer.save_interval)
+    if config.trainer.save_every_s is not None:
+        made += f", and every {config.trainer.save_every_s:g} s"
+    rows = "with" if config.checkpoint.replay_buffer else "without"
+    interval = config.checkpoint.milestone_interval
+    also = f", and one each {interval:,} updates for good" if interval else ""
+    return f"{made}; the newest {config.checkpoint.keep} kept{also}, {rows} the replay buffer"
+
+
+def _times(count: int | None, interval: int) -> str:
+    """`8, every 125 updates`; those of the end are among them."""
+    if not interval:
+        return "1, at the end"
+    return f"{f'{count:,}' if count is not None else 'as many as come'}, every {interval:,} updates"

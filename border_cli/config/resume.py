@@ -1,0 +1,75 @@
+"""`resume=RUN_DIR`: what goes with it, and where it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from border_cli.config.frozen import FILE
+from border_cli.config.overrides import parsed
+from border_cli.config.preflight import AUTO, SWEEP_MARK
+from border_cli.core.errors import ConfigError
+
+_MOST_NAMED = 3  # jobs of a sweep that a refusal names
+_REASONS = {
+    "run_dir": "the run goes on in its own folder",
+    "init_from": "the run has weights of its own; init_from begins a new run with another's",
+    "experiment": "the run keeps its settings; type those that shall change",
+    "tuned": "the run keeps its settings; type those that shall change",
+}
+
+
+def run_to_resume(overrides: Sequence[str]) -> Path | None:
+    """The RUN_DIR of `resume=RUN_DIR`, absolute; None where nothing or `auto` is typed."""
+    typed = parsed([text for text in overrides if "resume" in text])
+    named = [each for each in typed if each.key_or_group == "resume" and not each.is_delete()]
+    if not named or named[-1].is_sweep_override():
+        return None
+    value, text = named[-1].value(), named[-1].get_value_string()
+    if value in (None, "", AUTO):
+        return None
+    return Path(value if isinstance(value, str) else text).expanduser().absolute()
+
+
+def refuse_beside_resume(
+    run_dir: Path, overrides: Sequence[str], *, multirun: bool, config_name: str
+) -> None:
+    """Refuses what contradicts `resume=RUN_DIR`, and a folder that holds no run."""
+    if multirun:
+        raise ConfigError(
+            "resume=RUN_DIR goes on with one run, and -m runs several: a sweep goes on with its "
+            "own command and run_dir=SWEEP_DIR resume=auto"
+        )
+    if config_name != "config":
+        raise ConfigError(
+            f"-cn {config_name}: a resumed run begins with its own settings, {run_dir / FILE}"
+        )
+    for override in parsed(overrides):
+        if override.key_or_group in _REASONS:
+            reason = _REASONS[override.key_or_group]
+            raise ConfigError(f"{override.input_line} does not go with resume=RUN_DIR: {reason}")
+    _refuse_no_run(run_dir)
+
+
+def _refuse_no_run(run_dir: Path) -> None:
+    if not run_dir.is_dir():
+        what = "is a file" if run_dir.exists() else "does not exist"
+        raise ConfigError(f"resume: {run_dir} {what}{_run_around(run_dir)}")
+    if (run_dir / SWEEP_MARK).exists():
+        jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{FILE}"))
+        named = ", ".join(str(each) for each in jobs[:_MOST_NAMED])
+        more = ", …" if len(jobs) > _MOST_NAMED else ""
+        raise ConfigError(
+            f"resume: {run_dir} is the folder of a sweep: repeat its command with "
+            f"run_dir={run_dir} resume=auto, or resume one of its jobs: {named}{more}"
+        )
+    if not (run_dir / FILE).is_file():
+        raise ConfigError(
+            f"resume: {run_dir} is no run directory: there is no {FILE}{_run_around(run_dir)}"
+        )
+
+
+def _run_around(place: Path) -> str:
+    """The run that a checkpoint or a file of it belongs to."""
+    around = next((each for each in place.parents if (each / FILE).is_file()), None)
+    return f"; the run is {around}" if around else ""

@@ -1,0 +1,182 @@
+"""Reading checkpoints back: what there is, whether it is whole, and what it holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from border_cli.core.errors import CheckpointError
+from border_cli.core.replay import ReplayBuffer
+from border_cli.core.types import State
+from border_cli.run.files import aside
+from border_cli.run.manifest import FORMAT, Chunk, Manifest, read_json, read_manifest
+from border_cli.run.replay_files import FOLDER, load_chunks, verify_file
+from border_cli.run.rotation import by_age, folder_name, is_complete, numbered
+from border_cli.run.tree import read_arrays, read_tree
+
+COUNTERS = ("opt_steps", "env_steps", "samples_total", "time_s")
+NEEDED = ("agent.pt", "state.json", "arrays.npz")  # to go on, beside the manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A checkpoint whose files were as they were written; its rows are looked at as they load."""
+
+    folder: Path
+    manifest: Manifest
+    counters: Mapping[str, float]
+    run: State
+
+    @property
+    def opt_steps(self) -> int:
+        return int(self.counters["opt_steps"])
+
+    @property
+    def agent(self) -> Path:
+        """The state of the agent."""
+        return self.folder / "agent.pt"
+
+    @property
+    def candidate(self) -> Path | None:
+        """The state of the agent that was under judgement."""
+        path = self.folder / "candidate.pt"
+        return path if path.name in self.manifest.sha256 else None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the replay buffer was saved with it."""
+        return self.manifest.replay is not None
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The files of its rows."""
+        return () if self.manifest.replay is None else self.manifest.replay.chunks
+
+    def load_rows(self, replay_buffer: ReplayBuffer) -> None:
+        """Fills a buffer that has loaded its state; raises `CheckpointError` for damaged rows.
+
+        The buffer is an empty one then, until it loads another state.
+        """
+        if self.manifest.replay is None:
+            raise CheckpointError(f"{self.folder} was saved without its replay buffer")
+        load_chunks(_replay_folder(self.folder), self.manifest.replay, replay_buffer)
+
+
+def _replay_folder(checkpoint: Path) -> Path:
+    return checkpoint.parent / FOLDER
+
+
+def resumable(run_dir: Path) -> list[Path]:
+    """The complete checkpoints that a run may go on from, the newest first; not verified yet.
+
+    Before them those whose manifest is damaged, so that whoever looks for a whole one names them.
+    """
+    newest_first = by_age(run_dir / "checkpoints")[::-1]
+    return [
+        each.folder for each in sorted(newest_first, key=lambda each: each.manifest is not None)
+    ]
+
+
+def read_checkpoint(folder: Path) -> Saved:
+    """Verifies a checkpoint and reads all but its tensors and rows.
+
+    Raises `CheckpointError` naming the file and what is wrong.
+    """
+    manifest = read_manifest(folder)
+    if manifest.format != FORMAT:
+        raise CheckpointError(
+            f"{folder} is of format {manifest.format} and cannot be resumed: it holds neither the "
+            "replay buffer nor the generators. init_from begins a new run with its weights"
+        )
+    missing = [name for name in NEEDED if name not in manifest.sha256]
+    if missing:
+        raise CheckpointError(f"{folder} cannot be resumed: it has no {', no '.join(missing)}")
+    _verify_files(folder, manifest)
+    for chunk in manifest.replay.chunks if manifest.replay else ():
+        for name in chunk.files:
+            if not (_replay_folder(folder) / name).is_file():
+                raise CheckpointError(f"{_replay_folder(folder) / name} is missing")
+    state = read_json(folder / "state.json")
+    run = read_tree(folder / "state.json", state.pop("run", None), read_arrays(folder / NEEDED[2]))
+    return Saved(
+        folder=folder, manifest=manifest, counters=_counters(folder / "state.json", state), run=run
+    )
+
+
+def _counters(path: Path, state: Mapping[str, Any]) -> dict[str, float]:
+    for name in COUNTERS:
+        if name not in state:
+            raise CheckpointError(f"{path} has no {name}")
+    for name, value in state.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise CheckpointError(f"{path} has {name} {value!r}, which is no count")
+    return dict(state)
+
+
+def steps_saved(run_dir: Path) -> list[int]:
+    """The optimisation steps of the complete checkpoints, in rising order."""
+    return [int(each.name) for each in numbered(run_dir / "checkpoints")]
+
+
+def find_checkpoint(run_dir: Path, which: str) -> Path:
+    """The folder of `best`, `latest` or a number of optimisation steps; raises with what there is.
+
+    The answer is the real folder, so that a link which moves on does not change what is read.
+    """
+    saved = steps_saved(run_dir)
+    if which == "best":
+        place = run_dir / "best"
+    elif which == "latest":
+        place = run_dir / "checkpoints" / "latest"
+        if saved and not is_complete(place):
+            place = place.with_name(folder_name(saved[-1]))
+    elif which.isdecimal():
+        place = run_dir / "checkpoints" / folder_name(int(which))
+    else:
+        raise CheckpointError(f"checkpoint must be best, latest or a step, got {which!r}")
+    folder = place.resolve()
+    if not is_complete(folder) and is_complete(aside(folder)):
+        return aside(folder)  # the process was killed while it replaced this one
+    if not is_complete(folder):
+        known = [*(["best"] if is_complete(run_dir / "best") else []), *saved]
+        listed = ", ".join(map(str, known)) or "none"
+        raise CheckpointError(f"{run_dir} has no checkpoint {which}. There: {listed}")
+    return folder
+
+
+def find_weights(place: Path) -> Path:
+    """The folder, whole, of the weights that a new run begins with: of a run directory its best
+    model, else its latest checkpoint; or a checkpoint itself."""
+    if not place.is_dir():
+        raise CheckpointError(f"{place} is no folder")
+    folder = place
+    if not is_complete(place):
+        folder = find_checkpoint(place, "best" if is_complete(place / "best") else "latest")
+    verify(folder)
+    return folder
+
+
+def best_score(run_dir: Path) -> tuple[float, int] | None:
+    """Score and optimisation steps of the best model; None where there is none that is whole."""
+    try:
+        folder = find_checkpoint(run_dir, "best")
+        verify(folder)
+        document = read_json(folder / "score.json")
+        score, opt_steps = document["score"], document["opt_steps"]
+    except (CheckpointError, KeyError):
+        return None
+    whole = isinstance(score, int | float) and isinstance(opt_steps, int) and math.isfinite(score)
+    return (float(score), opt_steps) if whole else None
+
+
+def verify(folder: Path) -> None:
+    """Raises `CheckpointError` naming the first file that is not as it was written."""
+    _verify_files(folder, read_manifest(folder))
+
+
+def _verify_files(folder: Path, manifest: Manifest) -> None:
+    for name, expected in manifest.sha256.items():
+        verify_file(folder / name, expected)

@@ -1,0 +1,130 @@
+"""`dry_run=true`, and what is refused because memory or disk are not there."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from commands import Command, train_status
+
+from border_cli.cli.dry_run import is_asked_for
+from border_cli.config.compose import Composer
+from border_cli.core.errors import ConfigError
+
+Capture = pytest.CaptureFixture[str]
+
+HUGE = "replay_buffer.capacity=1000000000000"
+LIMITED = "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30,) * 2)"
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def shown(capsys: Capture, *argv: str, status: int = 0) -> tuple[str, str]:
+    """What a dry run prints, spaces made single, and what it says of a refusal."""
+    assert train_status(*argv, "dry_run=true") == status
+    said = capsys.readouterr()
+    return re.sub(" +", " ", said.out), said.err
+
+
+def test_a_dry_run_tells_what_would_be_done_and_makes_no_folder(
+    folder: Path, capsys: Capture
+) -> None:
+    said, _ = shown(
+        capsys, "env=cartpole", "agent.hidden=[4]", "run_dir=mine", "trainer.max_opt_steps=1000",
+        "recorder=[jsonl]", "trainer.warmup_period=500",
+    )  # fmt: skip
+    assert list(folder.iterdir()) == []
+    for line in (
+        "tuned values",
+        "env CartPole-v1, observes float32 [4], acts one of 2, at most 500 steps",
+        "agent dqn, 30 parameters, batch 256",
+        "budget 1,000 updates, at most 2,582 samples",
+        "evaluation 8, every 125 updates: 20 episodes, cut at 500 env steps (env)",
+        "metrics 10, every 100 updates; jsonl",
+        "checkpoints 1, every 5,000 updates; the newest 3 kept, with the replay buffer",
+        f"run directory {folder}/mine",
+        "replay buffer 5 MiB replay_buffer.capacity=100000 rows of 48 B",
+        "replay buffer, 2,582 rows 124 kB",
+        "free memory of this machine",
+        f"free disk below {folder}",
+        "dry run: nothing was run and nothing was written",
+    ):
+        assert line in said
+
+
+def test_an_endless_run_says_that_it_is(folder: Path, capsys: Capture) -> None:
+    assert folder
+    said, _ = shown(
+        capsys, "env=cartpole", "trainer.max_opt_steps=null", "trainer.max_time_s=60",
+        "trainer.save_every_s=10", "trainer.eval_interval=0", "trainer.stop_at_score=null",
+        "checkpoint.replay_buffer=false",
+    )  # fmt: skip
+    assert "budget updates without a limit, samples without a limit, 60 s" in said
+    assert "evaluation 1, at the end: 20 episodes" in said
+    assert "checkpoints as many as come, every 5,000 updates, and every 10 s; the newest 3" in said
+    assert "kept, without the replay buffer" in said
+
+
+def test_what_is_not_there_is_shown_and_then_refused(folder: Path, capsys: Capture) -> None:
+    said, refused = shown(capsys, "env=cartpole", HUGE, status=2)
+    assert list(folder.iterdir()) == []
+    assert "needed 44,703" in said
+    assert refused.startswith("border-train: the run needs 44,703.")
+    assert "Smaller: replay_buffer.capacity=" in refused
+
+
+def test_a_sweep_shows_a_block_per_job_and_the_largest(folder: Path, capsys: Capture) -> None:
+    said, _ = shown(
+        capsys, "env=cartpole", "-m", "seed=0,1", "replay_buffer.capacity=1000,200000",
+        "trainer.warmup_period=500",
+    )  # fmt: skip
+    assert list(folder.iterdir()) == []
+    for number, swept in enumerate(("0 {}=1000", "0 {}=200000", "1 {}=1000", "1 {}=200000")):
+        assert f"job {number} (seed={swept.format('replay_buffer.capacity')})\n needs" in said
+    assert "4 jobs; the most memory is needed by job 1 (" in said
+    assert "disk of all jobs" in said
+
+
+def test_a_job_that_is_too_large_is_named_before_any_folder_is_made(
+    folder: Path, capsys: Capture
+) -> None:
+    assert train_status("env=cartpole", "-m", f"{HUGE},1000", "trainer.warmup_period=9") == 2
+    assert list(folder.iterdir()) == []
+    assert capsys.readouterr().err.startswith(f"border-train: job 0 ({HUGE}) needs 44,703.")
+
+
+def test_a_disk_that_is_too_small_is_refused(folder: Path, capsys: Capture) -> None:
+    endless = ("trainer.max_opt_steps=900000000000000", "trainer.record_interval=1")
+    assert train_status("env=cartpole", *endless) == 2
+    assert list(folder.iterdir()) == []
+    assert re.search(
+        r"writes up to [\d,.]+ GiB and [\d,.]+ GiB are free .free disk.*trainer.record_interval",
+        capsys.readouterr().err,
+    )
+
+
+def test_jobs_that_nobody_knows_yet_cannot_be_shown(folder: Path) -> None:
+    assert folder
+    overrides = ["env=cartpole", "seed=1,2"]
+    assert not is_asked_for(Composer(), [], overrides)
+    with pytest.raises(ConfigError, match="dry_run=true cannot show the jobs of this sweeper"):
+        is_asked_for(Composer(), [], [*overrides, "dry_run=true"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell what is taken")
+def test_under_a_limit_of_address_space_a_larger_buffer_is_refused_and_a_smaller_one_runs(
+    tmp_path: Path,
+) -> None:
+    small = ("env=cartpole", "agent.hidden=[4]", "trainer.max_opt_steps=20", "quiet=true")
+    with Command(tmp_path, *small, "replay_buffer.capacity=60000000", before=LIMITED) as command:
+        status, said = command.ended()
+    assert (status, list(tmp_path.iterdir())) == (2, [])
+    proposed = re.findall(r"ulimit -v.*Smaller: (replay_buffer.capacity=\d+)", said)
+    with Command(tmp_path, *small, *proposed, "run_dir=run", before=LIMITED) as command:
+        assert command.ended() == (0, "")
+    assert (tmp_path / "run/best").exists()

@@ -1,0 +1,246 @@
+"""A replay buffer that is saved and loaded goes on as if nothing had happened, to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from border_cli.core.errors import CheckpointError
+from border_cli.core.types import leaves
+from border_cli.replay_buffer.config import Normalize, PrioritizedConfig, UniformConfig
+from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
+from border_cli.replay_buffer.uniform import UniformReplayBuffer
+
+KINDS = ["uniform", "batch", "buffer"]
+
+
+def buffer_of(kind, spec, capacity, seed=0):
+    rng = np.random.default_rng(seed)
+    if kind == "uniform":
+        return UniformReplayBuffer(UniformConfig(capacity=capacity), spec=spec, rng=rng)
+    config = PrioritizedConfig(capacity=capacity, normalize=Normalize(kind), n_opts_final=50)
+    return PrioritizedReplayBuffer(config, spec=spec, rng=rng)
+
+
+class History:
+    """Random pushes, samples and updates of priorities, the same for every buffer it is given."""
+
+    def __init__(self, spec, make_rows, seed):
+        self.spec, self.make_rows = spec, make_rows
+        self.chance = np.random.default_rng(seed)
+
+    def go_on(self, buffers, steps):
+        for _ in range(steps):
+            capacity = buffers[0].capacity
+            count = int(self.chance.integers(0, capacity // int(self.chance.integers(1, 9)) + 2))
+            first = buffers[0].rows_pushed
+            if self.chance.random() < 0.5:
+                for each in buffers:
+                    each.push(self.make_rows(self.spec, first, first + count))
+            elif len(buffers[0]):
+                self.sample(buffers, int(self.chance.choice([4, 4, 4, 33])))
+
+    def sample(self, buffers, batch_size):
+        batches = [each.sample(batch_size) for each in buffers]
+        error = self.chance.standard_cauchy(batch_size)
+        for each, batch in zip(buffers, batches, strict=True):
+            if each.uses_priorities:
+                each.update_priorities(batch.index, error)
+        for other in batches[1:]:
+            for name in ("index", "weight", "obs", "action", "reward", "discount", "next_obs"):
+                ours, theirs = getattr(batches[0], name), getattr(other, name)
+                for one, two in zip(leaves(ours), leaves(theirs), strict=True):
+                    assert one.tobytes() == two.tobytes(), name
+
+
+def copy_rows(source, target, max_rows):
+    """Through the same door as a checkpoint."""
+    frozen = source.freeze(0)
+    first = frozen.first
+    while (blocks := frozen.take(max_rows)) is not None:
+        target.load_rows(first, blocks)
+        first += len(blocks[0])
+
+
+def trees(buffer):
+    if not buffer.uses_priorities:
+        return []
+    each = [buffer._sums, *([buffer._minima] if buffer._minima else [])]
+    return [level.tobytes() for tree in each for level in tree._levels]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("capacity", [1, 2, 7, 31, 33, 100, 1030])
+@pytest.mark.parametrize("seed", range(6))
+def test_it_goes_on_to_the_bit(spec, make_rows, kind, capacity, seed):
+    history = History(spec, make_rows, [seed, capacity])
+    original, restored = buffer_of(kind, spec, capacity), buffer_of(kind, spec, capacity, seed=1)
+    history.go_on([original], 5 * seed)
+    restored.load_state_dict(original.state_dict())
+    copy_rows(original, restored, 1 + 11 * seed)
+    assert len(restored) == len(original)
+    assert restored.rows_pushed == original.rows_pushed
+    assert trees(restored) == trees(original)
+    history.go_on([original, restored], 25)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_large_trees_come_back_to_the_bit(spec, make_rows, kind):
+    history = History(spec, make_rows, 3)
+    original, restored = buffer_of(kind, spec, 40_000), buffer_of(kind, spec, 40_000)
+    original.push(make_rows(spec, 0, 70_000))
+    for _ in range(100):
+        history.sample([original], 64)
+    original.push(make_rows(spec, 70_000, 70_123))
+    restored.load_state_dict(original.state_dict())
+    copy_rows(original, restored, 7_000)
+    assert trees(restored) == trees(original)
+    for _ in range(20):
+        history.sample([original, restored], 64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["image_spec", "dict_spec"])
+def test_every_kind_of_row_comes_back(kind, name, request, make_rows):
+    spec = request.getfixturevalue(name)
+    original, restored = buffer_of(kind, spec, 10), buffer_of(kind, spec, 10)
+    original.push(make_rows(spec, 0, 13))
+    restored.load_state_dict(original.state_dict())
+    copy_rows(original, restored, 4)
+    History(spec, make_rows, 0).go_on([original, restored], 20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_does_not_change_when_the_buffer_goes_on(spec, make_rows, kind):
+    history = History(spec, make_rows, 5)
+    buffer = buffer_of(kind, spec, 20)
+    history.go_on([buffer], 20)
+    first, rows = buffer.state_dict(), buffer.freeze(0)
+    expected = {name: np.copy(each) for name, each in first.items() if isinstance(each, np.ndarray)}
+    generator = dict(first["generator"])
+    oldest, pushed = rows.first, rows.end
+    history.go_on([buffer], 20)
+    assert (first["generator"], first["rows_pushed"]) == (generator, pushed)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(first[name], array)
+    restored = buffer_of(kind, spec, 20)
+    restored.load_state_dict(first)
+    restored.load_rows(oldest, rows.take(20))
+    assert len(restored) == 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_its_rows_it_is_empty_and_goes_on_counting(spec, make_rows, kind):
+    original, restored = buffer_of(kind, spec, 8), buffer_of(kind, spec, 8)
+    original.push(make_rows(spec, 0, 11))
+    History(spec, make_rows, 0).sample([original], 4)
+    restored.load_state_dict(original.state_dict())
+    assert (len(restored), restored.rows_pushed) == (0, 11)
+    restored.push(make_rows(spec, 11, 14))
+    assert restored.sample(64).action.tolist().count(11) > 0
+    assert set(restored.sample(64).action) == {11, 12, 13}
+    again = buffer_of(kind, spec, 8)
+    again.load_state_dict(restored.state_dict())
+    copy_rows(restored, again, 2)
+    History(spec, make_rows, 1).go_on([restored, again], 20)
+    if kind != "uniform":
+        assert restored.updates > 1  # beta goes on too
+
+
+def test_another_capacity_is_named(spec):
+    with pytest.raises(CheckpointError, match="replay buffer has capacity 8, this one 9"):
+        buffer_of("uniform", spec, 9).load_state_dict(buffer_of("uniform", spec, 8).state_dict())
+
+
+def test_another_form_of_rows_is_named(spec, image_spec, dict_spec):
+    state = buffer_of("batch", spec, 8).state_dict()
+    with pytest.raises(
+        CheckpointError, match=r"column obs of .* is <f4 \[4\], here it is \|u1 \[40, 40, 1\]"
+    ):
+        buffer_of("batch", image_spec, 8).load_state_dict(state)
+    with pytest.raises(CheckpointError, match=r"column obs of .* <f4 \[4\], here it is missing"):
+        buffer_of("batch", dict_spec, 8).load_state_dict(state)
+
+
+def test_a_state_of_the_other_kind_is_refused(spec):
+    uniform, prioritized = buffer_of("uniform", spec, 8), buffer_of("batch", spec, 8)
+    with pytest.raises(CheckpointError, match="is none with equally likely rows"):
+        uniform.load_state_dict(prioritized.state_dict())
+    with pytest.raises(CheckpointError, match="updates of the saved replay buffer is None"):
+        prioritized.load_state_dict(uniform.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows_pushed": -1}, "rows_pushed of the saved replay buffer is -1"),
+        ({"rows_pushed": True}, "rows_pushed .* is True"),
+        ({"position": None}, "position .* is None"),
+        ({"size": 9}, "has no 9 priorities"),
+        ({"position": 8}, "cannot hold 8 of 11 rows with the next in slot 8 of 8"),
+        ({"rows_pushed": 7}, "cannot hold 8 of 7 rows"),
+        ({"columns": [1]}, "does not say which columns"),
+        ({"generator": None}, "has no generator"),
+        ({"generator": {"bit_generator": "MT19937"}}, "state of a generator does not fit"),
+        ({"priorities": np.zeros(8)}, "has no 8 priorities above 0"),
+        ({"priorities": np.full(8, np.nan)}, "has no 8 priorities above 0"),
+        ({"priorities": np.ones(8, np.float32)}, "has no 8 priorities above 0"),
+        ({"priorities": None}, "has no 8 priorities above 0"),
+        ({"max_priority": float("inf")}, "max_priority of the saved replay buffer is inf"),
+        ({"updates": -1}, "updates .* is -1"),
+    ],
+)
+def test_a_state_that_cannot_be_is_refused(spec, make_rows, change, message):
+    original = buffer_of("batch", spec, 8)
+    original.push(make_rows(spec, 0, 11))
+    with pytest.raises(CheckpointError, match=message):
+        buffer_of("batch", spec, 8).load_state_dict({**original.state_dict(), **change})
+
+
+def test_rows_that_are_not_the_next_ones_are_refused(spec, make_rows):
+    original, restored = buffer_of("uniform", spec, 8), buffer_of("uniform", spec, 8)
+    original.push(make_rows(spec, 0, 11))
+    blocks = original.freeze(0).take(8)
+    with pytest.raises(CheckpointError, match="rows 3 to 11 are not those that were saved next"):
+        restored.load_rows(3, blocks)  # no state was loaded
+    restored.load_state_dict(original.state_dict())
+    for first in (2, 4, 11):
+        with pytest.raises(CheckpointError, match=f"rows {first} to {first + 8} are not"):
+            restored.load_rows(first, blocks)
+    restored.load_rows(3, [block[:4] for block in blocks])
+    with pytest.raises(CheckpointError, match="rows 3 to 7 are not"):
+        restored.load_rows(3, [block[:4] for block in blocks])
+    assert len(restored) == 0
+    restored.push(make_rows(spec, 11, 12))
+    with pytest.raises(CheckpointError, match="rows 7 to 11 are not"):
+        restored.load_rows(7, [block[4:] for block in blocks])
+
+
+def test_rows_of_another_form_are_refused(image_spec, make_rows):
+    original, restored = buffer_of("uniform", image_spec, 8), buffer_of("uniform", image_spec, 8)
+    original.push(make_rows(image_spec, 0, 8))
+    restored.load_state_dict(original.state_dict())
+    blocks = original.freeze(0).take(8)
+    short = [blocks[0][:3], *blocks[1:]]
+    with pytest.raises(CheckpointError, match="the saved rows are of the form"):
+        restored.load_rows(0, short)
+    with pytest.raises(CheckpointError, match="the saved rows are of the form"):
+        restored.load_rows(0, blocks[:2])
+    with pytest.raises(CheckpointError, match="the saved rows are of the form"):
+        restored.load_rows(0, [block.view(np.uint8) for block in blocks])
+
+
+def test_a_second_state_replaces_the_first(spec, make_rows):
+    """A damaged checkpoint is given up half way for the one before it."""
+    older, newer, restored = (buffer_of("buffer", spec, 8) for _ in range(3))
+    older.push(make_rows(spec, 0, 5))
+    newer.push(make_rows(spec, 0, 8))
+    History(spec, make_rows, 0).sample([newer], 4)
+    restored.load_state_dict(newer.state_dict())
+    restored.load_rows(0, newer.freeze(0).take(3))
+    restored.load_state_dict(older.state_dict())
+    copy_rows(older, restored, 2)
+    assert trees(restored) == trees(older)
+    History(replace(spec), make_rows, 2).go_on([older, restored], 20)

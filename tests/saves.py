@@ -1,0 +1,157 @@
+"""A run in miniature that saves and reads checkpoints: a few numbers and a replay buffer."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from border_cli.core.interfaces import Evaluation
+from border_cli.core.output import RunState
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.types import Transitions
+from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
+from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
+from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
+from border_cli.replay_buffer.uniform import UniformReplayBuffer
+from border_cli.run.checkpoint import CheckpointStore
+from border_cli.run.reading import Saved, find_checkpoint, read_checkpoint, resumable, verify
+
+SIDE = 20  # of an image; two of them are blocks of their own
+
+
+def spec_of(*, images: bool = False) -> EnvSpec:
+    shape = (SIDE, SIDE, 3) if images else (4,)
+    box = BoxSpace(
+        shape, "uint8" if images else "float32", low=np.zeros(shape), high=np.ones(shape)
+    )
+    return EnvSpec(id="saves", observation=box, action=DiscreteSpace(9), max_episode_steps=None)
+
+
+def rows(spec: EnvSpec, first: int, end: int) -> Transitions:
+    """Row n: reward n, action n, both observations n everywhere (as far as their type goes)."""
+    numbers = np.arange(first, end)
+    space = spec.observation
+    assert isinstance(space, BoxSpace)
+    column = numbers.reshape(-1, *(1 for _ in space.shape))
+    obs = np.broadcast_to(column, (len(numbers), *space.shape)).astype(space.dtype)
+    return Transitions(
+        obs=obs,
+        action=numbers,
+        reward=numbers.astype(np.float32),
+        discount=np.ones(len(numbers), np.float32),
+        next_obs=obs,
+    )
+
+
+class Disk:
+    """Saves the number of a state; `full` makes it fail in the middle of the file."""
+
+    def __init__(self) -> None:
+        self.full = False
+
+    def __call__(self, state: Mapping[str, Any], path: Path) -> None:
+        path.write_text(f"weights {state['n']}")
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+
+class SmallRun:
+    """Owns a replay buffer and a store; every save is waited for."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        keep: int = 3,
+        capacity: int = 100,
+        images: bool = False,
+        prioritized: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.run_dir = run_dir
+        self.folder = run_dir / "checkpoints"
+        self.disk = Disk()
+        self.spec = spec_of(images=images)
+        kind: Any = PrioritizedReplayBuffer if prioritized else UniformReplayBuffer
+        config: Any = PrioritizedConfig if prioritized else UniformConfig
+        self.buffer: RingReplayBuffer = kind(
+            config(capacity=capacity), spec=self.spec, rng=np.random.default_rng(0)
+        )
+        save_state = settings.pop("save_state", self.disk)
+        self.store = CheckpointStore(run_dir, keep=keep, save_state=save_state, **settings)
+
+    def push(self, count: int) -> None:
+        first = self.buffer.rows_pushed
+        self.buffer.push(rows(self.spec, first, first + count))
+
+    def state(self, opt_steps: int, n: int | None = None, **more: Any) -> RunState:
+        run = {"replay_buffer": self.buffer.state_dict(), "opt_steps": opt_steps, **more}
+        return RunState(
+            counters=counters(opt_steps),
+            agent={"n": opt_steps if n is None else n},
+            run=run,
+            replay_buffer=self.buffer,
+        )
+
+    def save(self, opt_steps: int, n: int | None = None, push: int = 0, **more: Any) -> bool:
+        """Whether it is on the disk."""
+        self.push(push)
+        written = self.store.report.written
+        assert self.store.save(self.state(opt_steps, n, **more))
+        assert self.store.wait(60)
+        return self.store.report.written > written
+
+    def save_best(self, opt_steps: int, score: float) -> None:
+        self.store.save_best({"n": opt_steps}, counters(opt_steps), evaluation_of(score))
+        assert self.store.wait(60)
+
+    def resume(self, folder: Path | None = None) -> Saved:
+        """Goes on from this checkpoint, or from the newest."""
+        saved = read_checkpoint(folder or resumable(self.run_dir)[0])
+        self.buffer.load_state_dict(saved.run["replay_buffer"])
+        if saved.has_rows:
+            saved.load_rows(self.buffer)
+        self.store.resumed(saved)
+        return saved
+
+    def weights(self, which: str) -> str:
+        folder = find_checkpoint(self.run_dir, which)
+        verify(folder)
+        return (folder / "agent.pt").read_text()
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of the rows in the replay buffer, the oldest first."""
+        found = self.buffer.rows(np.arange(len(self.buffer)))
+        assert isinstance(found.obs, np.ndarray)
+        expected = found.reward.astype(found.obs.dtype)
+        assert (found.obs.reshape(len(expected), -1) == expected[:, None]).all()
+        assert found.obs.tobytes() == np.ascontiguousarray(found.next_obs).tobytes()
+        return sorted(found.reward.astype(int).tolist())
+
+    @property
+    def there(self) -> list[str]:
+        return sorted(each.name for each in self.folder.iterdir() if each.name != "replay")
+
+    @property
+    def chunks(self) -> list[str]:
+        """The ranges of the chunk files, without their tokens."""
+        names = sorted(each.name for each in (self.folder / "replay").iterdir())
+        return [
+            f"{int(name.split('-')[1])}-{int(name.split('-')[2])}.{name.split('.')[1]}"
+            if name.startswith("rows-")
+            else name
+            for name in names
+        ]
+
+
+def counters(opt_steps: int) -> dict[str, float]:
+    return {"opt_steps": opt_steps, "env_steps": 7, "samples_total": 7, "time_s": 0.5}
+
+
+def evaluation_of(score: float) -> Evaluation:
+    return Evaluation(score=score, returns=(score,), lengths=(1,), metrics={"eval/return": score})
