@@ -26,11 +26,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from border_cli.run.reading import read_checkpoint, resumable
-
 from benchmarks.table import emit, parser, say, spread
 from border_cli.core.errors import CheckpointError
 from border_cli.recorder.read import read_metrics
+from border_cli.run.reading import read_checkpoint, resumable
 
 INTERVAL = 300  # updates between checkpoints
 RECORDED = 50  # updates between rows of metrics

@@ -10,13 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from border_cli.assemble import (
-    build_agent,
-    env_factory,
-    evaluation_policy,
-    rehearse,
-    thread_budget,
-)
+from border_cli.assemble import rehearse, thread_budget
 from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
 from border_cli.config.imports import import_modules
 from border_cli.config.search_path import user_folders
@@ -26,6 +20,7 @@ from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch import Launch, Result, launch
 from border_cli.nn.saving import load_state
+from border_cli.parts import build_agent, env_factory, evaluation_policy
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.reading import find_checkpoint, verify

@@ -1,44 +1,38 @@
-"""From a RunConfig to the objects of a run; the only file that knows every group."""
+"""From a RunConfig to the objects of a run."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from border_cli.actor_manager.factory import ActorFactory
-from border_cli.actor_manager.shared_weights import forms_of
 from border_cli.agent.config import LearnerConfig
 from border_cli.core import threads
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
-from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
-from border_cli.core.errors import BorderError, CheckpointError, ConfigError
-from border_cli.core.interfaces import Agent, EnvFactory, Evaluator, Policy, StepProcessor
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import BorderError, ConfigError
+from border_cli.core.interfaces import Agent, EnvFactory
 from border_cli.core.judge import Judge
-from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
-from border_cli.core.seeding import Branch, derived_seed, generator
+from border_cli.core.output import Checkpoints
+from border_cli.core.seeding import Branch, generator
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
-from border_cli.evaluator.background import BackgroundJudge
-from border_cli.evaluator.inline import InlineJudge
-from border_cli.nn.saving import load_state, save_state
+from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.parts import (
+    actor_manager_config,
+    build_actors,
+    build_agent,
+    env_factory,
+    evaluation_env_config,
+    load_first_weights,
+    slack,
+)
 from border_cli.registry import (
     ACTOR_MANAGERS,
-    AGENTS,
     ENVS,
-    EVALUATORS,
-    RECORDERS,
     REPLAY_BUFFERS,
-    STEP_PROCESSORS,
     TRAINERS,
 )
-from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.files import checksum
-from border_cli.run.reading import find_weights
 from border_cli.trainer.base import Trainer
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
@@ -57,149 +51,6 @@ class Assembly:
     post_step: PostStep
     recording: Recording
     trainer: Trainer
-
-
-def env_factory(config: RunConfig) -> EnvFactory:
-    """The recipe of the training environments."""
-    if config.env.id is None:
-        raise ConfigError("env.id must be given: choose a preset such as env=cartpole, or env.id=…")
-    factory: EnvFactory = ENVS.build(config.env)
-    return factory
-
-
-def evaluation_env_config(config: RunConfig) -> EnvConfig:
-    """`env` with the values that `evaluator.env` replaces; one episode per environment."""
-    changes = {**config.evaluator.env, "num_envs": config.evaluator.num_episodes}
-    return replace(config.env, **changes)
-
-
-def build_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Agent:
-    """The agent with its first weights; one that only acts needs no compiler."""
-    settings = config.agent
-    if isinstance(settings, LearnerConfig) and not learns:
-        settings = replace(settings, compile=False)
-    agent: Agent = AGENTS.build(
-        settings,
-        spec=spec,
-        device=config.device.value,
-        seed=derived_seed(config.seed, Branch.LEARNER),
-    )
-    return agent
-
-
-def load_first_weights(config: RunConfig, agent: Agent) -> None:
-    """Gives the agent the weights that `init_from` names, if it does."""
-    if config.init_from is None:
-        return
-    try:
-        folder = find_weights(Path(config.init_from).expanduser())
-        agent.load_weights(load_state(folder / "agent.pt"))
-    except CheckpointError as error:
-        raise CheckpointError(f"init_from={config.init_from}: {error}") from error
-    log.info("begins with the weights of %s", folder)
-
-
-def build_evaluator(
-    config: RunConfig,
-    *,
-    stop: StopFlag,
-    heartbeat: Heartbeat,
-    seed: int | None = None,
-    factory: EnvFactory | None = None,
-) -> Evaluator:
-    """The evaluator; without `seed` its episodes are those of every evaluation of the run."""
-    return _evaluator_recipe(config, seed, factory)(stop=stop, heartbeat=heartbeat)
-
-
-def _evaluator_recipe(
-    config: RunConfig, seed: int | None = None, factory: EnvFactory | None = None
-) -> Callable[..., Evaluator]:
-    """Makes the evaluator from `stop` and `heartbeat`, here or in another process."""
-    evaluator: Callable[..., Evaluator] = EVALUATORS.load(config.evaluator)
-    return partial(
-        evaluator,
-        config.evaluator,
-        factory=factory or ENVS.build(evaluation_env_config(config)),
-        seed=derived_seed(config.seed if seed is None else seed, Branch.EVALUATION),
-    )
-
-
-def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders:
-    """The recorders in the order of the config."""
-    trainer = config.trainer
-    info = RunInfo(
-        name=config.name,
-        run_dir=run_dir,
-        max_opt_steps=trainer.max_opt_steps,
-        max_env_steps=trainer.max_env_steps,
-        max_time_s=trainer.max_time_s,
-        quiet=config.quiet,
-    )
-    built: list[Recorder] = []
-    try:
-        for each in config.recorder.values():
-            built.append(RECORDERS.build(each, info=info, console=console))  # noqa: PERF401
-    except BaseException:  # those that opened a file already
-        for recorder in built:
-            recorder.close()
-        raise
-    return built
-
-
-def build_checkpoints(config: RunConfig, run_dir: Path) -> CheckpointStore:
-    """Where checkpoints go; its thread begins with the first one."""
-    settings, saved = config.checkpoint, run_dir / ".hydra" / "resolved.yaml"
-    return CheckpointStore(
-        run_dir,
-        keep=settings.keep,
-        milestone_interval=settings.milestone_interval,
-        replay_buffer=settings.replay_buffer,
-        save_state=save_state,
-        config_sha256=checksum(saved) if saved.is_file() else None,
-    )
-
-
-def evaluates_in_background(config: RunConfig) -> bool:
-    """Whether `evaluator.background` is in effect: a run that repeats to the bit evaluates in line,
-    because when a verdict arrives depends on the machine."""
-    serial = ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name == "serial"
-    return config.evaluator.background and not serial
-
-
-def build_judge(
-    config: RunConfig, agent: Agent, *, evaluator: Evaluator, stop: StopFlag, heartbeat: Heartbeat
-) -> Judge:
-    """Who evaluates during the run; `evaluator` and `heartbeat` are for judging in line."""
-    if not evaluates_in_background(config):
-        return InlineJudge(evaluator, evaluation_policy(config, agent), heartbeat)
-    return BackgroundJudge(
-        _evaluator_recipe(config),
-        _policy_recipe(config, agent),
-        imports=config.imports,
-        stop=stop,
-    )
-
-
-def evaluation_policy(config: RunConfig, agent: Agent) -> Policy:
-    """A policy for the evaluator; weights are loaded before each evaluation."""
-    return _policy_recipe(config, agent)()
-
-
-def _policy_recipe(config: RunConfig, agent: Agent) -> Callable[[], Policy]:
-    return partial(agent.policy_factory, generator(config.seed, Branch.EVALUATION, 1))
-
-
-def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
-    """The actors' settings as they are in effect: `trainer=sync` runs them in turn."""
-    if not TRAINERS.load(config.trainer).actors_in_turn:
-        return config.actor_manager
-    shared = {
-        each.name: getattr(config.actor_manager, each.name) for each in fields(ActorManagerConfig)
-    }
-    serial: ActorManagerConfig = ACTOR_MANAGERS.entry("serial").config_type(
-        **shared | {"n_buffer": 1}
-    )
-    return serial
 
 
 def thread_budget(config: RunConfig) -> str:
@@ -231,7 +82,7 @@ def assemble(
     replay_buffer = REPLAY_BUFFERS.build(
         config.replay_buffer, spec=factory.spec, rng=generator(config.seed, Branch.REPLAY_BUFFER)
     )
-    actors = _build_actors(config, agent, factory, clock)
+    actors = build_actors(config, agent, factory, clock)
     post_step = PostStep(
         config.trainer,
         agent=agent,
@@ -297,36 +148,3 @@ def _rehearse_evaluation(config: RunConfig) -> None:
         ENVS.build(evaluation_env_config(config)).spec  # noqa: B018 - reading it constructs one
     except ConfigError as error:
         raise ConfigError(f"evaluator.env: {error}") from error
-
-
-def slack(config: RunConfig) -> int:
-    """How many samples the actors may be ahead: two full leases for each.
-
-    One would be enough for nobody to wait for ever. But what fills the proxies of all actors is
-    ahead, too, and at 32 actors in step with each other learner and actors would wait in turn.
-    """
-    return 2 * max(2, config.actor_manager.num_actors) * config.actor_manager.n_buffer
-
-
-def _build_actors(
-    config: RunConfig, agent: Agent, factory: EnvFactory, clock: Clock
-) -> ActorManager:
-    # The class itself and not its registry, which is empty in another process.
-    step_processor: Callable[..., StepProcessor] = STEP_PROCESSORS.load(config.step_processor)
-    make_actor = ActorFactory(
-        seed=config.seed,
-        env_factory=factory,
-        policy_factory=agent.policy_factory,
-        make_step_processor=partial(
-            step_processor,
-            config.step_processor,
-            gamma=config.agent.gamma,
-            num_envs=config.env.num_envs,
-        ),
-        imports=config.imports,
-        weight_forms=forms_of(agent.snapshot()),
-    )
-    actors: ActorManager = ACTOR_MANAGERS.build(
-        actor_manager_config(config), make_actor=make_actor, clock=clock
-    )
-    return actors

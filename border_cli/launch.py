@@ -12,18 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from border_cli.assemble import (
-    Assembly,
-    assemble,
-    build_agent,
-    build_checkpoints,
-    build_evaluator,
-    build_judge,
-    build_recorders,
-    env_factory,
-    evaluates_in_background,
-    load_first_weights,
-)
+from border_cli.assemble import Assembly, assemble
 from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
@@ -33,6 +22,16 @@ from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.facts import facts_of, status_of
+from border_cli.parts import (
+    build_agent,
+    build_checkpoints,
+    build_evaluator,
+    build_judge,
+    build_recorders,
+    env_factory,
+    evaluates_in_background,
+    load_first_weights,
+)
 from border_cli.restore import newest_whole, restore
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.lock import RunLock

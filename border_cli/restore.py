@@ -46,8 +46,8 @@ def restore(run_dir: Path, trainer: Trainer, store: CheckpointStore, *, rows: bo
         except CheckpointError as error:
             damaged.append(error)
             continue
-        for error in damaged:
-            log.error("%s; going on from the checkpoint before it", error)
+        for each in damaged:
+            log.error("%s; going on from the checkpoint before it", each)
         store.resumed(saved)
         best = best_score(run_dir)
         if best is not None:  # it may be newer than the checkpoint

@@ -14,6 +14,7 @@ from remote_fakes import DELAY, CalmEnvFactory, Delayed, Life, ScriptedEnvFactor
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
 from border_cli.actor_manager.factory import ActorFactory
+from border_cli.actor_manager.lane import Lane
 from border_cli.actor_manager.process import ProcessActorManager
 from border_cli.actor_manager.serial import SerialActorManager
 from border_cli.actor_manager.thread import ThreadActorManager
@@ -21,6 +22,14 @@ from border_cli.core.actors import ActorManager
 from border_cli.core.clock import MonotonicClock
 from border_cli.core.interfaces import EnvFactory
 from border_cli.core.types import Experience, State
+
+SHAPES = [
+    {"num_actors": 3, "n_buffer": 1},
+    {"num_actors": 2, "n_buffer": 7},
+    {"num_actors": 2, "n_buffer": 4, "num_envs": 3},  # whole rounds do not fill a message
+    {"num_actors": 1, "n_buffer": 2, "num_envs": 20},  # a round is larger than the ring
+    {"num_actors": 2, "n_buffer": 1_000},  # nothing is sent unless it is asked for
+]
 
 
 def manager_of(
@@ -95,3 +104,9 @@ class Numbers:
             # One that has not sent a row yet: the last one is of an earlier life, if of any.
             assert count <= 0 or rows[-1] == count - 1
         return len(known)
+
+
+def lanes_of(manager: ActorManager) -> list[Lane]:
+    """Those of a manager of processes."""
+    assert isinstance(manager, ProcessActorManager)
+    return manager._lanes

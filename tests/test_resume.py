@@ -14,7 +14,6 @@ import torch
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig, Exploration, RandomConfig
-from border_cli.assemble import build_recorders, env_factory
 from border_cli.core.actors import ActorStats
 from border_cli.core.config import CheckpointConfig, RunConfig
 from border_cli.core.errors import CheckpointError, Interrupted
@@ -27,6 +26,7 @@ from border_cli.env.config import GymConfig, Vectorization
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch import Launch, Result, launch
 from border_cli.nn.saving import load_state
+from border_cli.parts import build_recorders, env_factory
 from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import REPLAY_BUFFERS, register_builtin
@@ -42,8 +42,12 @@ PACE = {
     "save_interval": 150,
     "sync_interval": 20,
 }
-# What depends on the clock or on where a file was written.
-OF_THE_CLOCK = {"time_s", "seconds", "duration_s", "newest", "recorders"}
+# What depends on the clock or on where a file was written; and the best model may be one that only
+# the end of an attempt judged.
+NOT_OF_THE_RUN = {
+    *("time_s", "seconds", "duration_s", "newest", "recorders"),
+    *("best", "best_opt_steps"),
+}
 WHOLE = 400  # updates
 
 
@@ -117,7 +121,7 @@ def rows_of(config: RunConfig, saved: Saved) -> ReplayBuffer:
 def plain(value: Any) -> Any:
     """The value without what depends on the clock, arrays as bytes."""
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items() if name not in OF_THE_CLOCK}
+        return {name: plain(each) for name, each in value.items() if name not in NOT_OF_THE_RUN}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, torch.Tensor):

@@ -34,13 +34,16 @@ ALLOWED: dict[str, set[str]] = {
     "actor_manager": {"core", "registry", "process"},
     "evaluator": {"core", "registry", "process"},
     # What puts the parts together may know all of them; each knows those above it.
-    "assemble": PARTS,
-    "needs": PARTS | {"assemble"},
-    "launch": PARTS | {"assemble"},
-    "api": PARTS | {"assemble", "needs", "launch", "config", ""},
+    "parts": PARTS,
+    "assemble": PARTS | {"parts"},
+    "needs": PARTS | {"parts"},
+    "facts": {"core", "trainer", "assemble"},
+    "restore": {"core", "nn", "run", "trainer"},
+    "launch": PARTS | {"parts", "assemble", "facts", "restore"},
+    "api": PARTS | {"parts", "assemble", "needs", "launch", "config", ""},
     # The terminal is shared with the panel, and the statistics of a run are shown as tables.
     "cli": {
-        *("core", "registry", "run", "config", "assemble", "needs", "launch", "api", ""),
+        *("core", "registry", "run", "config", "parts", "assemble", "needs", "launch", "api", ""),
         *("recorder", "trainer"),
     },
     "__main__": {"cli"},

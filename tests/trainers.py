@@ -83,7 +83,7 @@ class BuiltTrainer:
             judge=judge
             or InlineJudge(
                 self.evaluator,
-                self.agent.factory(None),  # type: ignore[arg-type]
+                lambda: self.agent.factory(None),  # type: ignore[arg-type]
                 Heartbeat("evaluation"),
             ),
             checkpoints=self.checkpoints,

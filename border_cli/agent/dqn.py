@@ -28,7 +28,7 @@ from border_cli.nn.adam import Adam
 from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
 from border_cli.nn.q_network import QNetwork
-from border_cli.nn.saving import copied_arrays, copied_state
+from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatches, empty_batch
 
 
@@ -126,24 +126,42 @@ class Dqn(Agent):
             arrays=copied_arrays(self._q),
         )
 
+    def _tensors(self) -> dict[str, Any]:
+        """All that updates change, itself and not copies."""
+        return {
+            "online": self._q.state_dict(),
+            "target": self._q_target.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+        }
+
+    def first_not_finite(self) -> str | None:
+        return first_not_finite(self._tensors())
+
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = copied_state(
-            {
-                "online": self._q.state_dict(),
-                "target": self._q_target.state_dict(),
-                "optimizer": self._optimizer.state_dict(),
-            }
-        )
+        state: dict[str, Any] = copied_state(self._tensors())
         return {**state, "opt_steps": self._opt_steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        try:
+        with self._fitting("the saved state"):
             self._q.load_state_dict(state["online"])
             self._q_target.load_state_dict(state["target"])
             self._optimizer.load_state_dict(state["optimizer"])
             self._opt_steps = int(state["opt_steps"])
-        except (KeyError, RuntimeError, ValueError) as error:
+
+    def load_weights(self, state: Mapping[str, Any]) -> None:
+        with self._fitting("the network to begin with (init_from)"):
+            self._q.load_state_dict(state["online"])
+            # As in the constructor both networks begin equal. The saved target lags behind by up
+            # to an interval, and the new run counts its intervals from 0.
+            self._q_target.load_state_dict(state["online"])
+
+    @contextmanager
+    def _fitting(self, what: str) -> Iterator[None]:
+        """Says what does not fit of a state that is being loaded."""
+        try:
+            yield
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
             raise CheckpointError(
-                f"the saved state does not fit agent=dqn with agent.hidden={self.config.hidden}: "
+                f"{what} does not fit agent=dqn with agent.hidden={self.config.hidden}: "
                 f"{' '.join(str(error).split())}"
             ) from error

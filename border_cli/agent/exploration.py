@@ -5,10 +5,13 @@ q: [N, num_actions]. All return [N] int64 and draw anew for each of the N rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from border_cli.core.types import State
 
 BLOCK = 1024  # random numbers drawn at once
 
@@ -52,6 +55,14 @@ class EpsilonGreedy:
             if draw < epsilon:
                 action[i] = int(draw / epsilon * num_actions)
         return action
+
+    def state_dict(self) -> State:
+        """What was drawn and not used; the generator is its owner's."""
+        return {"draws": np.array(self._draws, np.float64)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._draws = state["draws"].tolist()
 
 
 def softmax(

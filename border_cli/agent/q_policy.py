@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ from border_cli.agent.config import DqnConfig, Exploration
 from border_cli.agent.exploration import EpsilonGreedy, greedy, linear, softmax, uniform
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Policy
+from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import Space
-from border_cli.core.types import Array, Snapshot, num_rows
+from border_cli.core.types import Array, Snapshot, State, num_rows
 from border_cli.nn.numpy_encoder import encoder
 from border_cli.nn.numpy_mlp import NumpyMlp
 
@@ -39,9 +39,8 @@ class QPolicy(Policy):
         self._num_actions = num_actions
         self._rng = rng
         self._constant = exploration
-        self._explore: Callable[[NDArray[np.float32], float], NDArray[np.int64]]
         self._hot = config.exploration == Exploration.softmax
-        self._explore = partial(softmax, rng=rng) if self._hot else EpsilonGreedy(rng)
+        self._epsilon_greedy = EpsilonGreedy(rng)
         if exploration is not None and exploration > 1 and not self._hot:
             raise ConfigError(
                 "actor_manager.exploration must be at most 1 where agent.exploration is "
@@ -61,7 +60,18 @@ class QPolicy(Policy):
             return uniform(self._num_actions, num_rows(obs), self._rng)
         assert self._mlp is not None, "load_snapshot comes before act"
         q = self._mlp(self._encode(obs))  # [N, num_actions]
-        return self._explore(q, self._amount) if explore else greedy(q)
+        if not explore:
+            return greedy(q)
+        if self._hot:
+            return softmax(q, self._amount, self._rng)
+        return self._epsilon_greedy(q, self._amount)
+
+    def state_dict(self) -> State:
+        return {"generator": self._rng.bit_generator.state, **self._epsilon_greedy.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        restore_generator(self._rng, state["generator"])
+        self._epsilon_greedy.load_state_dict(state)
 
     def _amount_at(self, env_steps: int) -> float:
         """Epsilon or temperature."""

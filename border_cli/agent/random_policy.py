@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Policy
+from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, LeafSpace, MultiDiscreteSpace
-from border_cli.core.types import Array, Snapshot, num_rows
+from border_cli.core.types import Array, Snapshot, State, num_rows
 
 
 class RandomPolicy(Policy):
@@ -36,6 +38,12 @@ class RandomPolicy(Policy):
                 return self._rng.integers(nvec, size=(rows, len(nvec)))
             case BoxSpace():
                 return draw_from_box(self._space, rows, self._rng)
+
+    def state_dict(self) -> State:
+        return {"generator": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        restore_generator(self._rng, state["generator"])
 
 
 def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArray[np.float32]:

@@ -110,8 +110,8 @@ def _integer(values: dict[str, str], key: str, low: int) -> int | None:
 
 def _evaluate(request: Request) -> None:
     from border_cli.api import load_agent
-    from border_cli.assemble import evaluation_policy
     from border_cli.cli.playing import play
+    from border_cli.parts import evaluation_policy
 
     if not request.run_dir.is_dir():
         raise CheckpointError(f"{request.run_dir} is no folder")

@@ -10,12 +10,13 @@ from pathlib import Path
 from rich.console import Console
 
 from border_cli import __version__
-from border_cli.assemble import actor_manager_config, thread_budget
+from border_cli.assemble import thread_budget
 from border_cli.cli.logs import FILE_ONLY
 from border_cli.config.job import JobContext, Source
 from border_cli.core.config import RunConfig
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.launch import Started
+from border_cli.parts import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS, TRAINERS
 

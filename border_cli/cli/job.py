@@ -30,7 +30,7 @@ from border_cli.config.frozen import note_attempt, write_resolved
 from border_cli.config.job import JobContext
 from border_cli.core.config import Objective, RunConfig
 from border_cli.core.errors import ActorHung, BorderError, CheckpointError, Interrupted, Stalled
-from border_cli.core.stop import StopFlag
+from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch import Launch, Result, Started, launch
 from border_cli.recorder import terminal
 from border_cli.run.files import write_json
@@ -106,7 +106,7 @@ def _run(
     if not goes_on:
         _set_aside(context.run_dir)
         _begin(context)
-    stop = StopFlag()
+    stop, save = StopFlag(), SaveFlag()
 
     def on_start(started: Started) -> None:
         if goes_on:  # nothing refuses it any more
@@ -125,11 +125,12 @@ def _run(
         console=console,
         resume=goes_on,
         stop=stop,
+        save=save,
         facts={"command": context.command, "import_paths": context.import_paths},
         on_start=on_start,
         on_hung_learner=on_hung,
     )
-    with stopping_on_signals(stop, on_second_signal):
+    with stopping_on_signals(stop, on_second_signal, save):
         return launch(config, context.run_dir, options)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from border_cli import __version__
-from border_cli.assemble import build_evaluator, evaluates_in_background, thread_budget
+from border_cli.assemble import thread_budget
 from border_cli.cli.header import actors_line, choice_lines, trainer_line
 from border_cli.config.compose import Job
 from border_cli.config.provenance import tuned_file
@@ -14,6 +14,7 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.needs.disk import checkpoints_made, evaluations, metric_rows, most_rows, opt_steps
 from border_cli.needs.plan import Plan
 from border_cli.needs.sizes import size
+from border_cli.parts import build_evaluator, evaluates_in_background
 from border_cli.registry import AGENTS, RECORDERS
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from border_cli.assemble import build_evaluator, evaluation_env_config
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import Env, EnvFactory, Policy, Translator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.parts import build_evaluator, evaluation_env_config
 from border_cli.registry import ENVS
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.console import Console
 
-from border_cli.assemble import actor_manager_config
 from border_cli.cli.logs import FILE_ONLY
 from border_cli.cli.resume import has_checkpoint
 from border_cli.cli.shell import command, resume_run, shortest
 from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
 from border_cli.core.timing import summed
+from border_cli.parts import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
 from border_cli.trainer.stats import TrainerStats

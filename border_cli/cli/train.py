@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from border_cli import __version__
 from border_cli.cli.arguments import Arguments, read_arguments
 from border_cli.cli.blas import one_thread_for_blas
 from border_cli.cli.garbage import collect_from_here, not_collecting
+from border_cli.cli.signals import early_signals
 from border_cli.core.errors import BorderError
 
 if TYPE_CHECKING:
@@ -31,17 +31,18 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
     typed = list(sys.argv[1:] if argv is None else argv)
     one_thread_for_blas()
     path = list(sys.path)
-    try:
-        with not_collecting():
-            _answer(read_arguments(typed), typed, run_job)
-    except BorderError as error:
-        sys.stderr.write(f"border-train: {error}\n")
-        sys.exit(error.exit_status)
-    except KeyboardInterrupt:  # before a job had its own handler, or between two jobs
-        sys.stderr.write("border-train: interrupted\n")
-        sys.exit(128 + signal.SIGINT)
-    finally:
-        sys.path[:] = path
+    with early_signals() as early:
+        try:
+            with not_collecting():
+                _answer(read_arguments(typed), typed, run_job)
+        except BorderError as error:
+            sys.stderr.write(f"border-train: {error}\n")
+            sys.exit(error.exit_status)
+        except KeyboardInterrupt:  # before a job had its own handler, or between two jobs
+            sys.stderr.write("border-train: interrupted\n")
+            sys.exit(early.exit_status)
+        finally:
+            sys.path[:] = path
 
 
 def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:

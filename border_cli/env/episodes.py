@@ -95,6 +95,8 @@ class Episodes:
         actions: list[NDArray[Any]] = state["actions"]
         self.length[:] = [len(each) for each in actions]
         longest = max(actions, key=len)
+        if not len(longest):
+            return
         taken = np.zeros((len(longest), len(actions), *longest.shape[1:]), longest.dtype)
         for i, each in enumerate(actions):
             if len(each):

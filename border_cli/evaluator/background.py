@@ -162,11 +162,12 @@ def run(recipe: bytes, shared: SharedArrays, line: Line) -> None:
     """The process: judges snapshot after snapshot until the learner hangs up."""
     make_evaluator, make_policy = load(recipe)
     evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=_ToldHeartbeat(shared))
-    policy: Policy = make_policy()
-    policy.bind_thread()
     try:
         while True:
-            policy.load_snapshot(line.hear())
+            snapshot = line.hear()
+            policy: Policy = make_policy()  # a verdict does not depend on those before it
+            policy.bind_thread()
+            policy.load_snapshot(snapshot)
             line.say(DONE, evaluator.evaluate(policy))
     except EOFError:
         return

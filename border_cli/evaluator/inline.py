@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.judge import Judge
 from border_cli.core.stop import Pulse
@@ -9,14 +11,19 @@ from border_cli.core.types import Snapshot
 
 
 class InlineJudge(Judge):
-    """Judges a snapshot as it is submitted; what repeats to the bit is judged so."""
+    """Judges a snapshot as it is submitted; what repeats to the bit is judged so.
+
+    Every snapshot gets a policy of its own, so that a verdict does not depend on those before it.
+    """
 
     in_background = False
 
-    def __init__(self, evaluator: Evaluator, policy: Policy, pulse: Pulse) -> None:
+    def __init__(
+        self, evaluator: Evaluator, make_policy: Callable[[], Policy], pulse: Pulse
+    ) -> None:
         self._evaluator = evaluator
         self._pulse = pulse
-        self._policy = policy
+        self._make_policy = make_policy
         self._evaluation: Evaluation | None = None
 
     @property
@@ -24,8 +31,9 @@ class InlineJudge(Judge):
         return self._pulse
 
     def submit(self, snapshot: Snapshot) -> None:
-        self._policy.load_snapshot(snapshot)
-        self._evaluation = self._evaluator.evaluate(self._policy)
+        policy = self._make_policy()
+        policy.load_snapshot(snapshot)
+        self._evaluation = self._evaluator.evaluate(policy)
 
     @property
     def busy(self) -> bool:

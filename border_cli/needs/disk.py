@@ -7,9 +7,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from border_cli.assemble import evaluates_in_background, slack
 from border_cli.core.config import RunConfig
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, size
+from border_cli.parts import evaluates_in_background, slack
 
 STATE_NBYTES = 128 * 1024  # counters, generators, actors and manifest of a checkpoint
 ROW_OF_METRICS_NBYTES = 2_500  # up to 1,300 as JSON and 1,100 as events of TensorBoard

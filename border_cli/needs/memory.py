@@ -10,13 +10,13 @@ from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.process import RING_SHARES
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.config import LearnerConfig
-from border_cli.assemble import actor_manager_config, evaluates_in_background
 from border_cli.core.config import RunConfig
 from border_cli.core.machine import thread_nbytes
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec, row_nbytes, transition_nbytes
 from border_cli.needs.disk import rows_per_save
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, encoded_nbytes, size
+from border_cli.parts import actor_manager_config, evaluates_in_background
 from border_cli.process.start import StartMethod
 from border_cli.registry import ACTOR_MANAGERS
 from border_cli.replay_buffer.frozen import ASIDE_NBYTES

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,21 @@ def copied_state(state: Any) -> Any:
     if isinstance(state, list):
         return [copied_state(value) for value in state]
     return state
+
+
+def first_not_finite(state: Any, name: str = "") -> str | None:
+    """The path of the first tensor or number in a state that holds a NaN or an infinity."""
+    if isinstance(state, Tensor):
+        return None if bool(torch.isfinite(state).all()) else name
+    if isinstance(state, float):
+        return None if math.isfinite(state) else name
+    parts: Iterable[tuple[Any, Any]] = ()
+    if isinstance(state, Mapping):
+        parts = state.items()
+    elif isinstance(state, list | tuple):
+        parts = enumerate(state)
+    found = (first_not_finite(part, f"{name}.{key}" if name else str(key)) for key, part in parts)
+    return next((each for each in found if each is not None), None)
 
 
 def save_state(state: Mapping[str, Any], path: Path) -> None:

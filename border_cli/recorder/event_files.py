@@ -6,6 +6,7 @@ import io
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from os import getpid
 from pathlib import Path
 
@@ -69,11 +70,16 @@ def aside(path: Path) -> Path:
 
 
 def put_aside(path: Path) -> None:
-    """Hides an event file from TensorBoard; one without rows is removed."""
+    """Hides the rows of an event file from TensorBoard.
+
+    An empty file stays in its place: one that reads without its data server waits for ever for a
+    file that was there before.
+    """
     if path.stat().st_size == 0:
-        path.unlink()
         return
     place, number = aside(path), 2
     while place.exists():
         place, number = aside(path).with_name(f"{aside(path).name}.{number}"), number + 1
     path.rename(place)
+    with suppress(OSError):  # no room even for a name
+        path.touch()

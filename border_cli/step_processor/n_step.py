@@ -9,13 +9,15 @@ observation.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import StepProcessor
-from border_cli.core.types import Array, Step, Transitions, map_array
+from border_cli.core.types import Array, State, Step, Transitions, map_array
 from border_cli.step_processor.config import NStepConfig
 
 SLIDES = 128  # steps between two moves of the rewards that wait
@@ -29,6 +31,13 @@ def suffix_powers(gamma: float, n_steps: int) -> NDArray[np.float64]:
     steps = np.arange(n_steps)
     exponent = steps[None, :] - steps[:, None]  # [n, n]
     return np.where(exponent >= 0, np.power(float(gamma), np.abs(exponent)), 0.0)
+
+
+class Waiting(NamedTuple):
+    """All that is still needed of a step in the window."""
+
+    obs: Array  # [N, …]
+    action: NDArray[Any]  # [N] or [N, A]
 
 
 class NStep(StepProcessor):
@@ -51,12 +60,55 @@ class NStep(StepProcessor):
 
     def reset(self) -> None:
         """Forgets what waits in the windows: the environments begin anew."""
-        self._window: deque[Step] = deque(maxlen=self._n)  # oldest first
+        self._window: deque[Step | Waiting] = deque(maxlen=self._n)  # oldest first
         # Float64, the newest last; the last n rows slide through it, see `_remember`.
         self._rewards = np.zeros((self._n - 1 + max(self._n, SLIDES), self._num_envs))
         self._newest = self._n - 2  # row of the newest; n - 1 rows of zeros stand before the first
         self._count = np.zeros(self._num_envs, np.int64)  # [N]  steps waiting, all of one episode
         self._filling = self._n  # steps until every window is full, if no episode ends
+
+    def state_dict(self) -> State:
+        """The windows, exactly; nothing where rows span one step."""
+        if self._n == 1:
+            return {}
+        window = list(self._window)
+        # The rewards keep their place: the same rows of the same matrix add up to the same bits.
+        last = self._rewards[self._newest - self._n + 2 : self._newest + 1]  # [n-1, N]
+        return {
+            "obs": _stacked([each.obs for each in window]) if window else None,  # [W, N, …]
+            "action": np.stack([each.action for each in window]) if window else None,  # [W, N]
+            "rewards": last.copy(),
+            "newest": self._newest,
+            "count": self._count.copy(),
+            "filling": self._filling,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave; raises CheckpointError where it does not fit."""
+        self.reset()
+        if self._n == 1:
+            return
+        wanted = (self._n - 1, self._num_envs)
+        rewards: NDArray[np.float64] | None = state.get("rewards")
+        if rewards is None or rewards.shape != wanted:
+            found = "none" if rewards is None else f"{rewards.shape[0]} of {rewards.shape[1]}"
+            raise CheckpointError(
+                f"step_processor.n_steps={self._n} keeps {wanted[0]} steps of {wanted[1]} "
+                f"environments, the saved state has {found}"
+            )
+        self._newest = state["newest"]
+        self._rewards[self._newest - self._n + 2 : self._newest + 1] = rewards
+        self._count[:] = state["count"]
+        self._filling = state["filling"]
+        if state["obs"] is not None:
+            for w, action in enumerate(state["action"]):
+                self._window.append(Waiting(_row_of(state["obs"], w), action))
+
+    def forget(self, envs: Sequence[int]) -> None:
+        """Drops what waits of these environments; the windows of the others stay full."""
+        if envs:
+            self._count[list(envs)] = 0
+            self._filling = self._n  # windows differ in length until then
 
     @property
     def pending(self) -> int:
@@ -141,6 +193,19 @@ def _those(step: Step, discount: NDArray[np.float32], moved: NDArray[np.bool_]) 
         discount=discount[moved],
         next_obs=map_array(lambda array: array[moved], step.next_obs),
     )
+
+
+def _stacked(observations: list[Array]) -> Array:
+    """W times [N, …] -> [W, N, …]"""
+    named = [each for each in observations if isinstance(each, dict)]
+    if named:
+        return {key: np.stack([each[key] for each in named]) for key in named[0]}
+    return np.stack([each for each in observations if not isinstance(each, dict)])
+
+
+def _row_of(observations: Array, row: int) -> Array:
+    """[W, N, …] -> [N, …]"""
+    return map_array(lambda array: array[row], observations)
 
 
 def _gather(observations: list[Array], leaving: NDArray[np.bool_]) -> Array:

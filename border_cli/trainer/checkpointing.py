@@ -64,9 +64,9 @@ class Checkpointing:
         self._stop_actors()
 
     def _stop_actors(self) -> None:
-        with self._timing.section("other"):
-            with self._post_step.heartbeat.waiting("the actors to stop"):
-                arrived = self._actors.stop()
+        waiting = self._post_step.heartbeat.waiting("the actors to stop")
+        with self._timing.section("other"), waiting:
+            arrived = self._actors.stop()
         with self._timing.section("push"):
             self._intake.take(arrived)
 

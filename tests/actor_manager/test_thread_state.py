@@ -267,7 +267,7 @@ def test_nobody_waits_for_an_actor_that_is_being_built_or_restored() -> None:
 
 
 def test_nobody_waits_for_an_actor_that_crashes_instead_of_an_answer() -> None:
-    answering, asked = threading.Event(), threading.Event()
+    answering, asked, settled = threading.Event(), threading.Event(), threading.Event()
 
     def crash(actor_id: int, step: int) -> None:
         if actor_id == 1 and step == 5:
@@ -280,13 +280,18 @@ def test_nobody_waits_for_an_actor_that_crashes_instead_of_an_answer() -> None:
             asked.set()
             return super().state_dict()
 
-    built = Built("thread", lambda _: Answering(crash), num_actors=2, n_buffer=3)
+    def make(number: int) -> CountingEnv:
+        assert number < 2 or settled.wait(60)  # no next life that could answer
+        return Answering(crash)
+
+    built = Built("thread", make, num_actors=2, n_buffer=3)
     with built.manager as manager:
         start(manager)
         arrived: list[Experience] = []
         while not answering.is_set() or not manager.stats()[0].env_steps:
             arrived += manager.receive(0.01)
         arrived += manager.settle(WITHOUT_END_S)
+        settled.set()
         state = manager.state_dict()
         assert_accounted(state)
         assert state["samples"] == count(arrived)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from border_cli.assemble import env_factory
 from border_cli.config.compose import compose
 from border_cli.needs.memory import memory_needs
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, replay_sizes
+from border_cli.parts import env_factory
 
 MIB = 2**20
 AGENT = AgentSizes(parameters=250_000, weights=MIB, state=4 * MIB, units=512, on_host=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from border_cli.assemble import build_agent, env_factory
 from border_cli.config.compose import compose
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace
 from border_cli.needs.sizes import agent_sizes, encoded_nbytes, replay_sizes, size, tree_nbytes
+from border_cli.parts import build_agent, env_factory
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.sum_tree import SumTree
 

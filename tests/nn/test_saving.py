@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from border_cli.core.errors import CheckpointError
-from border_cli.nn.saving import copied_state, load_state, save_state
+from border_cli.nn.saving import copied_state, first_not_finite, load_state, save_state
 
 
 class Trap:
@@ -81,3 +82,24 @@ def test_opening_a_file_cannot_run_code(tmp_path: Path, plain: bool):
 def test_a_full_disk_is_an_error_of_the_system():
     with pytest.raises(OSError, match="No space left"):
         save_state({"weights": torch.randn(1000)}, Path("/dev/full"))
+
+
+def test_the_first_value_that_is_not_finite_is_named_by_its_path():
+    def state() -> dict[str, Any]:
+        layers = {"layers.0.weight": torch.ones(3, 2), "layers.0.bias": torch.ones(2)}
+        means = [torch.zeros(2), torch.zeros(0), torch.tensor(3), torch.ones(2, dtype=torch.bool)]
+        numbers = {"steps": 3, "alpha": 0.5, "name": "dqn", "none": None, "pair": (1.0, 2.0)}
+        return {"online": layers, "optimizer": {"means": means}, **numbers}
+
+    assert first_not_finite(state()) is None
+    for bad in (math.nan, math.inf, -math.inf):
+        broken = state()
+        broken["pair"] = (1.0, bad)
+        assert first_not_finite(broken) == "pair.1"
+        broken["alpha"] = bad
+        assert first_not_finite(broken) == "alpha"
+        broken["optimizer"]["means"][0][1] = bad
+        assert first_not_finite(broken) == "optimizer.means.0"
+        broken["online"]["layers.0.bias"][1] = bad
+        assert first_not_finite(broken) == "online.layers.0.bias"
+        assert first_not_finite({"huge": torch.tensor([3e38, -3e38])}) is None

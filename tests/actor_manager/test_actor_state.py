@@ -1,0 +1,287 @@
+"""An actor that is made from the state of another one goes on as that one does."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from fakes import FakeClock, FakePolicy, OneStep
+from gymnasium import spaces
+from states import reread, same
+
+from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.config import SerialConfig
+from border_cli.actor_manager.factory import ActorFactory
+from border_cli.actor_manager.proxy import Parcel, ReplayBufferProxy
+from border_cli.actor_manager.weights import WeightSlot
+from border_cli.agent.config import DqnConfig, RandomConfig
+from border_cli.agent.dqn import Dqn
+from border_cli.agent.random import RandomAgent
+from border_cli.core.errors import CheckpointError
+from border_cli.core.interfaces import Agent, Env
+from border_cli.core.rows import columns_of
+from border_cli.core.types import Array
+from border_cli.env.config import GymConfig
+from border_cli.env.gym import GymEnvFactory
+from border_cli.step_processor.config import NStepConfig
+from border_cli.step_processor.n_step import NStep
+
+N_BUFFER = 40
+
+
+class Drift(gym.Env[Any, Any]):
+    """A Dict observation, actions of any kind, and episodes of some 15 steps."""
+
+    observation_space = spaces.Dict(
+        place=spaces.Box(-np.inf, np.inf, (2,), np.float64), count=spaces.Discrete(1000)
+    )
+
+    closed: ClassVar[list[gym.Env[Any, Any]]] = []
+
+    def __init__(self, vector: bool = False) -> None:
+        self.action_space = spaces.Box(-1, 1, (2,)) if vector else spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed, options=options)
+        self.place, self.t = self.np_random.normal(size=2), 0
+        return {"place": self.place, "count": self.t}, {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        self.place = self.place + self.np_random.normal(size=2) + 0.1 * np.sum(action)
+        far = bool(np.abs(self.place).max() > 5)
+        obs = {"place": self.place, "count": self.t}
+        return obs, float(self.place[0]), far, self.t == 25, {}
+
+    def close(self) -> None:
+        self.closed.append(self)
+
+
+gym.register("border/Drift-v0", entry_point=Drift)
+
+
+class Made:
+    """Actors of one recipe, the messages they send, and the weights that all of them act with."""
+
+    def __init__(
+        self, env: GymConfig, *, learns: bool = True, n_steps: int = 3, **settings: Any
+    ) -> None:
+        factory = GymEnvFactory(env)
+        config = {"epsilon_start": 0.5, "epsilon_steps": 4000, "hidden": [8], **settings}
+        self.agent: Agent = RandomAgent(RandomConfig(), spec=factory.spec, device="cpu", seed=0)
+        if learns:
+            self.agent = Dqn(DqnConfig(**config), spec=factory.spec, device="cpu", seed=4)
+        self._make = ActorFactory(
+            seed=3,
+            env_factory=factory,
+            policy_factory=self.agent.policy_factory,
+            make_step_processor=lambda: NStep(
+                NStepConfig(n_steps=n_steps), gamma=0.9, num_envs=env.num_envs
+            ),
+        )
+        self.weights = WeightSlot()
+        self.config = SerialConfig(n_buffer=N_BUFFER)
+
+    def publish(self, env_steps: int, *, warm_up: bool = False) -> None:
+        self.weights.publish(self.agent.snapshot(env_steps=env_steps, warm_up=warm_up))
+
+    def actor(self, resumed: Any = None) -> tuple[Actor, list[Parcel]]:
+        sent: list[Parcel] = []
+
+        def send(parcel: Parcel) -> float:
+            sent.append(parcel)
+            return 0.0
+
+        made = self._make(self.config, 1, 2, send=send, weights=self.weights, resumed=resumed)
+        return made, sent
+
+
+def described(sent: list[Parcel]) -> list[Any]:
+    """All that the learner sees."""
+    messages = [each.experience() for each in sent]
+    return [
+        [
+            [each.actor_id, each.opt_steps, each.env_steps, len(each.transitions)],
+            {k: np.ascontiguousarray(v) for k, v in columns_of(each.transitions).items()},
+            [[episode.score, episode.length] for episode in each.episodes],
+        ]
+        for each in messages
+    ]
+
+
+def run(actor: Actor, steps: int) -> list[int]:
+    return [actor.step() for _ in range(steps)]
+
+
+def running(actor: Actor) -> list[int]:
+    """Steps of the running episodes."""
+    return [len(each) for each in actor.state_dict()["env"]["actions"]]
+
+
+CART_POLE = {"id": "CartPole-v1", "vectorization": "sync"}
+DRIFT = {"id": "border/Drift-v0"}
+RECIPES: dict[str, Any] = {
+    "cart_pole": (CART_POLE, {}),
+    "softmax": (CART_POLE, {"exploration": "softmax"}),
+    "dict": (DRIFT, {}),
+    "one_step": (DRIFT, {"n_steps": 1}),
+    "random": (DRIFT, {"learns": False}),
+    "vector": ({**DRIFT, "kwargs": {"vector": True}}, {"learns": False}),
+}
+
+
+@pytest.mark.parametrize("warm_up", [False, True], ids=["", "warm-up"])
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_resumed_actor_sends_what_the_first_one_sends(recipe, num_envs, warm_up):
+    env, settings = RECIPES[recipe]
+    made = Made(GymConfig(**env, num_envs=num_envs), **settings)
+    made.publish(0, warm_up=warm_up)
+    actor, sent = made.actor()
+    run(actor, 500)
+    while not actor.proxy.rows or min(running(actor)) == 0:
+        actor.step()  # to the middle of all episodes, and of a message
+    state = actor.state_dict()
+    before = copy.deepcopy(state)
+    resumed, sent_again = made.actor(reread(state))
+    assert resumed.restarted_episodes == 0
+    assert (resumed.env_steps, resumed.proxy.rows) == (0, actor.proxy.rows)
+    assert same(resumed.state_dict(), before)
+
+    sent.clear()
+    for opt_steps in range(3):  # with the weights that it had, and with newer ones
+        assert run(resumed, 170) == run(actor, 170)
+        made.publish(1000 * opt_steps)
+    actor.flush()
+    resumed.flush()
+    assert len(sent) > 5
+    assert any(parcel.episodes for parcel in sent)
+    assert same(described(sent_again), described(sent))
+    assert same(resumed.state_dict(), actor.state_dict())
+    assert same(state, before)
+
+
+def test_what_lay_in_the_proxy_is_sent_first_and_with_the_weights_that_acted():
+    made = Made(GymConfig(**CART_POLE))
+    made.publish(0)
+    actor, sent = made.actor()
+    run(actor, 30)  # 28 rows at most, none sent yet
+    assert not sent
+    state = reread(actor.state_dict())
+    state["opt_steps"] = 17
+    resumed, again = made.actor(state)
+    resumed.flush()
+    actor.flush()
+    [[head, *rest]], [[head_again, *rest_again]] = described(sent), described(again)
+    assert head_again == [1, 17, 30, head[3]]
+    assert same(rest_again, rest)
+
+
+def test_a_state_before_the_first_step_is_a_beginning():
+    made = Made(GymConfig(**DRIFT, num_envs=2))
+    made.publish(0)
+    actor, sent = made.actor()
+    resumed, sent_again = made.actor(reread(actor.state_dict()))
+    run(actor, 100)
+    run(resumed, 100)
+    assert sent
+    assert same(described(sent_again), described(sent))
+
+
+def test_an_episode_that_began_anew_is_counted_and_its_waiting_rows_are_dropped():
+    made = Made(GymConfig(**DRIFT, num_envs=3))
+    made.publish(0)
+    actor, _ = made.actor()
+    run(actor, 200)
+    while min(running(actor)) < 2:
+        actor.step()
+    state = reread(actor.state_dict())
+    state["env"]["scores"][1] += 1.0
+    resumed, again = made.actor(state)
+    assert resumed.restarted_episodes == 1
+    assert resumed.proxy.rows == actor.proxy.rows
+    before = state["step_processor"]["count"].tolist()
+    assert before == [2, 2, 2]
+    assert resumed.state_dict()["step_processor"]["count"].tolist() == [2, 0, 2]
+    assert running(resumed) == [running(actor)[0], 0, running(actor)[2]]
+    while resumed.proxy.rows:
+        resumed.step()
+    first = again[0].experience().transitions
+    new = len(first) - actor.proxy.rows
+    assert new > 0
+    kept = actor.proxy.state_dict()["columns"]
+    assert same(columns_of(first)["reward"][: -new or None], kept["reward"])
+
+
+class Forgetful(Env):
+    """Keeps nothing to go on with."""
+
+    def __init__(self) -> None:
+        self.num_envs = 2
+        self.seeds: list[int] = []
+
+    def reset(self, seed: int) -> Array:
+        self.seeds.append(seed)
+        return np.zeros((2, 1), np.float32)
+
+    def step(self, action: Any) -> Any:
+        raise AssertionError("no test steps it")
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_environment_that_keeps_nothing_begins_anew_with_other_seeds():
+    env = Forgetful()
+    actor = Actor(
+        env=env,
+        env_seed=8,
+        policy=FakePolicy(),
+        step_processor=OneStep(),
+        proxy=ReplayBufferProxy(0, 5, lambda _: 0.0, FakeClock()),
+        weights=WeightSlot(),
+        clock=FakeClock(),
+        resumed={
+            "env": {},
+            "policy": {},
+            "step_processor": {},
+            "proxy": {"columns": None, "env_steps": 0, "episodes": []},
+            "opt_steps": 3,
+        },
+    )
+    assert actor.restarted_episodes == 2
+    assert len(env.seeds) == 1
+    assert env.seeds != [8]
+
+
+@pytest.mark.parametrize("lost", ["env", "policy", "step_processor", "proxy", "opt_steps"])
+def test_a_state_that_lacks_a_part_is_refused_and_the_environment_closed(lost):
+    made = Made(GymConfig(**DRIFT))
+    made.publish(0)
+    actor, _ = made.actor()
+    state = actor.state_dict()
+    del state[lost]
+    closed = len(Drift.closed)
+    with pytest.raises(CheckpointError, match=rf"state of an actor does not fit: KeyError.*{lost}"):
+        made.actor(state)
+    assert len(Drift.closed) == closed + 1
+
+
+def test_rows_of_another_actor_manager_go_out_with_the_next_row():
+    """`n_buffer` may be smaller when a run is resumed."""
+    made = Made(GymConfig(**CART_POLE))
+    made.publish(0)
+    actor, _ = made.actor()
+    run(actor, 35)
+    state = actor.state_dict()
+    made.config = SerialConfig(n_buffer=4)
+    resumed, sent = made.actor(state)
+    waiting = resumed.proxy.rows
+    assert waiting > 4
+    made_rows = 0
+    while not made_rows:
+        made_rows = resumed.step()
+    assert [parcel.rows for parcel in sent] == [waiting + made_rows]

@@ -1,0 +1,141 @@
+"""States of agents: complete, and weights to begin another run with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from border_cli.agent.config import DqnConfig, RandomConfig
+from border_cli.agent.dqn import Dqn
+from border_cli.agent.random import RandomAgent
+from border_cli.core.errors import CheckpointError
+from border_cli.core.spaces import EnvSpec
+from border_cli.nn.saving import load_state, save_state
+
+
+def dqn(spec: EnvSpec, seed: int, **settings: Any) -> Dqn:
+    config = DqnConfig(**{"hidden": [9, 4], "learning_rate": 0.01, **settings})
+    return Dqn(config, spec=spec, device="cpu", seed=seed)
+
+
+def bits(state: Any, name: str = "") -> dict[str, Any]:
+    """Every leaf of a state by its path: type, shape and bytes."""
+    if isinstance(state, torch.Tensor):
+        return {name: (state.dtype, tuple(state.shape), state.numpy().tobytes())}
+    if isinstance(state, dict | list):
+        pairs = state.items() if isinstance(state, dict) else enumerate(state)
+        return {
+            key: leaf
+            for part, value in pairs
+            for key, leaf in bits(value, f"{name}.{part}").items()
+        }
+    return {name: state}
+
+
+@pytest.mark.parametrize("loss", ["huber", "mse"])
+@pytest.mark.parametrize("tau", [1.0, 0.3])
+def test_fifty_updates_saved_and_fifty_more_are_a_hundred(
+    spec, make_batch, tmp_path: Path, tau: float, loss: str
+):
+    settings = {"target_interval": 7, "tau": tau, "double": True, "loss": loss}
+    agent, restored = dqn(spec, 1, **settings), dqn(spec, 2, **settings)
+    for seed in range(50):
+        agent.update(make_batch(seed))
+    save_state(agent.state_dict(), tmp_path / "agent.pt")
+    restored.load_state_dict(load_state(tmp_path / "agent.pt"))
+    assert bits(restored.state_dict()) == bits(agent.state_dict())
+    for seed in range(50, 100):
+        first, second = (each.update(make_batch(seed)) for each in (agent, restored))
+        assert first.td_error().tobytes() == second.td_error().tobytes()
+        for name, value in first.metrics.items():
+            assert float(value) == float(second.metrics[name])
+    after = bits(agent.state_dict())
+    assert bits(restored.state_dict()) == after
+    assert after[".opt_steps"] == 100
+    assert after[".optimizer.steps.0"] == (torch.float32, (), np.float32(100).tobytes())
+
+
+def test_weights_alone_begin_a_new_training(spec, make_batch):
+    """As if the constructor had drawn them: equal networks, a fresh optimiser, no steps."""
+    settings = {"target_interval": 3}
+    old = dqn(spec, 1, learning_rate=0.05, **settings)
+    for seed in range(10):
+        old.update(make_batch(seed))
+    saved = old.state_dict()
+    assert bits(saved["target"]) != bits(saved["online"])
+    new, fresh = dqn(spec, 2, **settings), dqn(spec, 3, **settings)
+    untouched = bits(new.state_dict()["optimizer"])
+    new.load_weights(saved)
+    state = new.state_dict()
+    assert bits(state["online"]) == bits(state["target"]) == bits(saved["online"])
+    assert new.opt_steps == 0
+    assert bits(state["optimizer"]) == untouched
+    fresh.load_state_dict(
+        {**fresh.state_dict(), "online": saved["online"], "target": saved["online"]}
+    )
+    for seed in range(8):
+        assert float(new.update(make_batch(seed)).metrics["loss"]) == float(
+            fresh.update(make_batch(seed)).metrics["loss"]
+        )
+    assert bits(new.state_dict()) == bits(fresh.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda state: state.pop("online"), "'online'"),
+        (lambda state: state.update(online=3), "dict"),
+        (lambda state: state["online"].pop("mlp.layers.0.bias"), r"Missing key.*layers\.0\.bias"),
+        (lambda state: state["online"].update(x=torch.ones(1)), "Unexpected key.*x"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(spec, change: Any, match: str):
+    state = dqn(spec, 1).state_dict()
+    change(state)
+    match = (
+        rf"begin with \(init_from\) does not fit agent=dqn with agent\.hidden=\[9, 4\]: .*{match}"
+    )
+    with pytest.raises(CheckpointError, match=match):
+        dqn(spec, 2).load_weights(state)
+
+
+def test_weights_of_another_size_are_refused(spec):
+    with pytest.raises(CheckpointError, match=r"agent\.hidden=\[9, 4\]: .*size mismatch"):
+        dqn(spec, 2).load_weights(dqn(spec, 1, hidden=[8, 4]).state_dict())
+
+
+def test_an_agent_that_learns_nothing_has_no_weights_to_begin_with(spec):
+    agent = RandomAgent(RandomConfig(), spec=spec, device="cpu", seed=0)
+    with pytest.raises(CheckpointError, match="RandomAgent has no weights"):
+        agent.load_weights(agent.state_dict())
+    assert agent.first_not_finite() is None
+
+
+@pytest.mark.parametrize(
+    ("which", "index", "name"),
+    [
+        ("online", "mlp.layers.0.weight", "online.mlp.layers.0.weight"),
+        ("target", "mlp.layers.2.bias", "target.mlp.layers.2.bias"),
+        ("optimizer", "squares", "optimizer.squares.1"),
+    ],
+)
+def test_a_weight_that_is_not_finite_is_named(spec, make_batch, which, index, name):
+    agent = dqn(spec, 1)
+    agent.update(make_batch(0))
+    assert agent.first_not_finite() is None
+    state = agent.state_dict()
+    part = state[which][index]
+    (part[1] if isinstance(part, list) else part).view(-1)[-1] = float("-inf")
+    agent.load_state_dict(state)
+    assert agent.first_not_finite() == name
+
+
+def test_an_update_that_breaks_the_weights_is_found(spec, make_batch):
+    agent, batch = dqn(spec, 1), make_batch(0)
+    batch.reward[3] = np.nan
+    agent.update(batch)
+    assert agent.first_not_finite() == "online.mlp.layers.0.weight"

@@ -1,0 +1,166 @@
+"""Windows that are saved and restored, and windows that are emptied."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from states import reread, same
+
+from border_cli.core.errors import CheckpointError
+from border_cli.core.rows import columns_of
+from border_cli.core.types import Array, Step, Transitions
+from border_cli.step_processor.config import NStepConfig
+from border_cli.step_processor.n_step import NStep
+
+
+def processor(n_steps: int, num_envs: int) -> NStep:
+    return NStep(NStepConfig(n_steps=n_steps), gamma=0.97, num_envs=num_envs)
+
+
+def steps_of(
+    rng: np.random.Generator, num_envs: int, named: bool, resets: bool, count: int = 400
+) -> list[Step]:
+    """Random ones; an action is 10 times the number of the step plus that of the environment.
+
+    With `resets`, whoever ended spends its next step on its own reset.
+    """
+    steps = []
+    moved = np.ones(num_envs, np.bool_)
+    for t in range(count):
+        ends = rng.random((2, num_envs)) < 0.06
+        steps.append(
+            Step(
+                obs=_observed(rng, num_envs, named),
+                action=10 * t + np.arange(num_envs),
+                reward=rng.normal(size=num_envs).astype(np.float32),
+                terminated=ends[0] & moved,
+                truncated=ends[1] & moved,
+                next_obs=_observed(rng, num_envs, named),
+                act_obs=_observed(rng, num_envs, named),
+                moved=None if moved.all() else moved,
+            )
+        )
+        if resets:
+            moved = ~((ends[0] | ends[1]) & moved)
+    return steps
+
+
+def _observed(rng: np.random.Generator, num_envs: int, named: bool) -> Array:
+    place: Any = rng.normal(size=(num_envs, 3)).astype(np.float32)
+    if not named:
+        return place
+    return {"place": place, "screen": rng.integers(256, size=(num_envs, 2, 2), dtype=np.uint8)}
+
+
+def columns(rows: Transitions) -> dict[str, Any]:
+    return {name: np.ascontiguousarray(each) for name, each in columns_of(rows).items()}
+
+
+@pytest.mark.parametrize("resets", [False, True], ids=["", "resets"])
+@pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
+@pytest.mark.parametrize("num_envs", [1, 4])
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, resets):
+    steps = steps_of(np.random.default_rng([n, num_envs]), num_envs, named, resets)
+    n_step = processor(n, num_envs)
+    waited = set()
+    for t, step in enumerate(steps):
+        if t % 7 == 0 or t < 6:
+            state = n_step.state_dict()
+            before = copy.deepcopy(state)
+            restored = processor(n, num_envs)
+            restored.process(step)  # what it held before does not matter
+            restored.load_state_dict(reread(state))
+            assert restored.pending == n_step.pending
+            waited.add(n_step.pending)
+            original = copy.deepcopy(n_step)
+            for later in steps[t : t + 25]:
+                expected = columns(original.process(later))
+                assert same(columns(restored.process(later)), expected)
+            assert same(state, before)
+        n_step.process(step)
+        if t % 7 == 0:
+            assert same(state, before)
+    assert max(waited) == num_envs * (n - 1)
+
+
+def test_state_and_rewards_go_on_over_the_end_of_the_memory_of_rewards():
+    """The rewards slide through their memory; a state is taken at every place in it."""
+    steps = steps_of(np.random.default_rng(0), 2, False, False, count=300)
+    n_step = expected = processor(3, 2)
+    expected = processor(3, 2)
+    for step in steps:
+        restored = processor(3, 2)
+        restored.load_state_dict(reread(n_step.state_dict()))
+        n_step = restored
+        assert same(columns(n_step.process(step)), columns(expected.process(step)))
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
+@pytest.mark.parametrize("resets", [False, True], ids=["", "resets"])
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_forgotten_windows_lose_their_rows_and_all_others_go_on(n, resets, named):
+    steps = steps_of(np.random.default_rng(n), 4, named, resets, count=120)
+    lost = 0
+    for at in range(20, 60, 3):
+        whole, forgetful = processor(n, 4), processor(n, 4)
+        for step in steps[:at]:
+            whole.process(step)
+            forgetful.process(step)
+        waiting = whole.pending
+        forgetful.forget([1, 3])
+        kept = forgetful.pending
+        lost += waiting - kept
+        made = [0, 0]
+        for t in range(at, at + 40):
+            expected, found = whole.process(steps[t]), forgetful.process(steps[t])
+            # Of environments 1 and 3, nothing that began before; of 0 and 2 all, in its order.
+            began, env = expected.action // 10, expected.action % 10
+            left = np.isin(env, [0, 2]) | (began >= at)
+            parts = {name: np.asarray(each)[left] for name, each in columns_of(expected).items()}
+            for name, each in columns_of(found).items():
+                np.testing.assert_array_equal(each, parts[name])
+            made = [made[0] + len(expected), made[1] + len(found)]
+        assert made[0] - made[1] == waiting - kept
+    assert (lost > 0) == (n > 1)
+
+
+def test_forgetting_nobody_changes_nothing():
+    n_step = processor(3, 2)
+    for step in steps_of(np.random.default_rng(0), 2, False, False, count=9):
+        n_step.process(step)
+    before = n_step.state_dict()
+    n_step.forget([])
+    assert same(n_step.state_dict(), before)
+
+
+def test_a_forgotten_window_fills_again_by_hand():
+    """Rewards 1, 2, 4, 8, 16 and discount 0.5; the first two steps are forgotten."""
+    n_step = NStep(NStepConfig(n_steps=3), gamma=0.5, num_envs=1)
+    rows = []
+    for t, reward in enumerate([1, 2, 4, 8, 16]):
+        if t == 2:
+            n_step.forget([0])
+            assert n_step.pending == 0
+        obs = np.full((1, 1), t, np.float32)
+        no = np.zeros(1, np.bool_)
+        step = Step(obs, np.array([t]), np.array([reward], np.float32), no, no, obs + 1, obs + 1)
+        rows.append(n_step.process(step))
+    assert [len(each) for each in rows] == [0, 0, 0, 0, 1]
+    assert rows[4].reward.tolist() == [4 + 0.5 * 8 + 0.25 * 16]
+    assert rows[4].obs.tolist() == [[2]]
+
+
+@pytest.mark.parametrize(
+    ("n", "num_envs", "found"), [(3, 3, "2 of 2"), (4, 2, "2 of 2"), (2, 2, "2 of 2")]
+)
+def test_windows_of_another_form_are_refused(n, num_envs, found):
+    state = processor(3, 2).state_dict()
+    match = rf"n_steps={n} keeps {n - 1} steps of {num_envs} environments, .* has {found}$"
+    with pytest.raises(CheckpointError, match=match):
+        processor(n, num_envs).load_state_dict(state)
+    with pytest.raises(CheckpointError, match="has none"):
+        processor(n, num_envs).load_state_dict(processor(1, num_envs).state_dict())
