@@ -26,6 +26,7 @@ from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import (
     Array,
     Batch,
+    Beat,
     Episode,
     Metrics,
     Snapshot,
@@ -102,7 +103,12 @@ class CountingEnv(Env):
     def state_dict(self) -> State:
         return {"count": self._count}
 
-    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+    def resume(
+        self,
+        seed: int,
+        state: Mapping[str, Any],
+        beat: Beat = lambda: True,  # noqa: ARG002
+    ) -> tuple[Array, list[int]]:
         self._count = state["count"]
         return self.reset(seed), []
 

@@ -22,7 +22,7 @@ from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor, T
 from border_cli.core.rows import columns_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import BLAS_VARIABLES, blas_threads
-from border_cli.core.types import Array, State, Step, Transitions
+from border_cli.core.types import Array, Beat, State, Step, Transitions
 from border_cli.process.note_file import NoteFile
 
 NEVER = 1_000_000_000
@@ -95,7 +95,12 @@ class NumberedEnv(CountingEnv):
     def state_dict(self) -> State:
         return {"count": self._count}
 
-    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+    def resume(
+        self,
+        seed: int,
+        state: Mapping[str, Any],
+        beat: Beat = lambda: True,  # noqa: ARG002
+    ) -> tuple[Array, list[int]]:
         self._count = state["count"]
         return self.reset(seed), []
 
@@ -129,6 +134,9 @@ class Delayed(StepProcessor):
         self._waiting = [Transitions(**columns) for columns in state["waiting"]]
 
 
+REPLAYING = -2  # for `Life.at`: to come back to where it stood takes for ever
+
+
 class ScriptedEnv(NumberedEnv):
     """Counts, does what its life says, and notes what a test wants to know in a folder."""
 
@@ -153,6 +161,15 @@ class ScriptedEnv(NumberedEnv):
     def reset(self, seed: int) -> Array:
         self._note("seed", seed)
         return super().reset(seed)
+
+    def resume(
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
+    ) -> tuple[Array, list[int]]:
+        if self._life.at == REPLAYING:
+            self._note("replaying", seed)
+            while beat():
+                threading.Event().wait(0.001)
+        return super().resume(seed, state)
 
     def state_dict(self) -> State:
         if self._life.at_note is not None:

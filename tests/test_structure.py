@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "registry": {"core"},
     "nn": {"core"},
     "run": {"core"},
-    "trainer": {"core", "registry", "run"},
+    "trainer": {"core", "registry"},
     "config": {"core", "registry"},
     **{group: {"core", "registry"} for group in GROUPS},
     "agent": {"core", "registry", "nn"},

@@ -11,7 +11,7 @@ from border_cli.actor_manager.weights import WeightSource
 from border_cli.core.clock import Clock
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Env, Policy, StepProcessor
-from border_cli.core.types import Array, State
+from border_cli.core.types import Array, Beat, State
 
 
 class Actor:
@@ -35,6 +35,7 @@ class Actor:
         weights: WeightSource,
         clock: Clock,
         resumed: Mapping[str, Any] | None = None,
+        beat: Beat = lambda: True,
     ) -> None:
         self._env = env
         self._policy = policy
@@ -47,9 +48,12 @@ class Actor:
         self.env_steps = 0
         self.restarted_episodes = 0  # that could not be continued and began anew
         policy.bind_thread()
-        self._obs = env.reset(env_seed) if resumed is None else self._resume(env_seed, resumed)
+        if resumed is None:
+            self._obs = env.reset(env_seed)
+        else:
+            self._obs = self._resume(env_seed, resumed, beat)
 
-    def _resume(self, env_seed: int, state: Mapping[str, Any]) -> Array:
+    def _resume(self, env_seed: int, state: Mapping[str, Any], beat: Beat) -> Array:
         """Restores all that it owns; returns what to act on next. [N, …]"""
         try:
             self._opt_steps = int(state["opt_steps"])
@@ -59,7 +63,7 @@ class Actor:
             env_state = state["env"]
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the saved state of an actor does not fit: {error!r}") from error
-        obs, anew = self._env.resume(env_seed, env_state)
+        obs, anew = self._env.resume(env_seed, env_state, beat)
         self._step_processor.forget(anew)
         self.restarted_episodes = len(anew)
         return obs

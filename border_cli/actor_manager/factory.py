@@ -13,7 +13,7 @@ from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.interfaces import EnvFactory, PolicyFactory, StepProcessor
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
-from border_cli.core.types import State
+from border_cli.core.types import Beat, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +38,12 @@ class ActorFactory:
         send: Send,
         weights: WeightSource,
         resumed: State | None = None,
+        beat: Beat = lambda: True,
     ) -> Actor:
         """A new actor. Its seeds depend on (seed, actor_id, life) only.
 
-        With `resumed`, the `Actor.state_dict` of this very life, it goes on where that one stood.
+        With `resumed`, the `Actor.state_dict` of this very life, it goes on where that one stood;
+        `beat` is called at every step of that, and False once nobody waits for it.
         """
         path = (Branch.ACTOR, actor_id, life)
         policy = self.policy_factory(
@@ -60,6 +62,7 @@ class ActorFactory:
                 weights=weights,
                 clock=self.clock,
                 resumed=resumed,
+                beat=beat,
             )
         except BaseException:
             env.close()

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from border_cli.actor_manager.actor import Actor
 from border_cli.actor_manager.actor_record import ManagerRecord
+from border_cli.actor_manager.channel import Closed
 from border_cli.actor_manager.gate import Gate
 from border_cli.actor_manager.proxy import Parcel, Send
 from border_cli.actor_manager.weights import WeightSlot
@@ -17,7 +18,7 @@ from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.stop import Heartbeat
-from border_cli.core.types import Experience, Snapshot, State
+from border_cli.core.types import Beat, Experience, Snapshot, State
 
 
 class MakeActor(Protocol):
@@ -32,6 +33,7 @@ class MakeActor(Protocol):
         send: Send,
         weights: WeightSlot,
         resumed: State | None,
+        beat: Beat,
     ) -> Actor: ...
 
 
@@ -63,14 +65,23 @@ class LocalActorManager(ActorManager):
     def _make(
         self, make_actor: MakeActor, actor_id: int, life: int, resumed: State | None
     ) -> Actor:
-        return make_actor(
+        def beat() -> bool:
+            self._workers[actor_id].heartbeat.beat()
+            return not self._gate.closed
+
+        actor = make_actor(
             self.config,
             actor_id,
             life,
             send=self._send,
             weights=self._weights,
             resumed=resumed,
+            beat=beat,
         )
+        if resumed is not None and self._gate.closed:  # it may have been cut short on its way
+            actor.close()
+            raise Closed
+        return actor
 
     def _send(self, parcel: Parcel) -> float:
         worker = self._workers[parcel.actor_id]

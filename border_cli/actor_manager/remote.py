@@ -71,10 +71,19 @@ class RemoteActor:
             send=self._writer.put,
             weights=recipe.weights,
             resumed=recipe.resumed,
+            beat=self._replayed,
         )
-        self._words[RESTARTED] += self._actor.restarted_episodes
-        self._words[BUILT] = 1
+        # Cut short on its way to where it stood, it leaves what was saved of it as it is.
+        self._cut_short = recipe.resumed is not None and bool(self._lane.learner[CLOSING])
+        if not self._cut_short:
+            self._words[RESTARTED] += self._actor.restarted_episodes
+            self._words[BUILT] = 1
         self._beat()
+
+    def _replayed(self) -> bool:
+        """One step of the way to where it stood; whether to go on."""
+        self._beat()
+        return not self._lane.learner[CLOSING]
 
     def run(self) -> None:
         """Until the learner closes the lane; then sends what is there and notes where it stands."""
@@ -87,7 +96,8 @@ class RemoteActor:
                     self._step()
                 else:
                     self._wait_for_permission()
-            self._answer(LAST)
+            if not self._cut_short:
+                self._answer(LAST)
         finally:
             self._actor.close()
 

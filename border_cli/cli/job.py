@@ -23,7 +23,6 @@ from border_cli.cli.resume import (
     finished,
     has_checkpoint,
     refuse_running,
-    run_facts,
 )
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.config.frozen import note_attempt, write_resolved
@@ -34,7 +33,7 @@ from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch import Launch, Result, Started, launch
 from border_cli.recorder import terminal
 from border_cli.run.files import write_json
-from border_cli.run.record import now
+from border_cli.run.record import now, read_run
 
 log = logging.getLogger(__name__)
 
@@ -94,14 +93,14 @@ def run_job(
                 _say_end(console, config, context, result)
         except Exception as error:
             _fail(outcome, error, config, console)
-        outcome.facts = run_facts(context.run_dir)
+        outcome.facts = read_run(context.run_dir)
     return outcome
 
 
 def _run(
     config: RunConfig, context: JobContext, console: Console, on_hung: Callable[[Stalled], None]
 ) -> Result:
-    refuse_running(context.run_dir, run_facts(context.run_dir))
+    refuse_running(context.run_dir)
     goes_on = context.continuation is not None and has_checkpoint(context.run_dir)
     if not goes_on:
         _set_aside(context.run_dir)
@@ -115,7 +114,7 @@ def _run(
             print_header(console, config, context, started)
 
     def on_second_signal(signum: int) -> None:
-        facts = run_facts(context.run_dir)
+        facts = read_run(context.run_dir)
         reason = f"left at once: {Interrupted(signum)}"
         facts |= {"status": "interrupted", "exit_reason": reason, "ended": now()}
         with suppress(OSError):
@@ -145,12 +144,12 @@ def _say_end(console: Console, config: RunConfig, context: JobContext, result: R
     if config.quiet:
         return
     print_tables(console, config, result.actor_stats, result.trainer_stats)
-    print_closing(console, context.run_dir, run_facts(context.run_dir))
+    print_closing(console, context.run_dir, read_run(context.run_dir))
 
 
 def _fail(outcome: Outcome, error: Exception, config: RunConfig, console: Console) -> None:
     _say_failure(outcome, error)
-    outcome.facts = run_facts(outcome.folder)
+    outcome.facts = read_run(outcome.folder)
     if not config.quiet:
         damaged = isinstance(error, CheckpointError)
         print_closing(console, outcome.folder, outcome.facts, resumable=not damaged)

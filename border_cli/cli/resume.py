@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from border_cli.cli.shell import command, setting, shortest
 from border_cli.config.changes import changes, refuse_fixed
@@ -18,45 +15,32 @@ from border_cli.config.job import Continuation
 from border_cli.config.preflight import AUTO
 from border_cli.config.saved import saved_settings
 from border_cli.core.config import Objective, RunConfig, TrainerConfig
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import CheckpointError
+from border_cli.run.lock import RunInUse, look
+from border_cli.run.reading import resumable
+from border_cli.run.record import read_run
 
 FINISHED = "done"
 _LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
 
 
-def run_facts(run_dir: Path) -> dict[str, Any]:
-    """`run.json` with the true status; nothing where there is none, or none that can be read."""
-    if not (run_dir / "run.json").is_file():
-        return {}
-    from border_cli.run.record import read_run
-
-    try:
-        return read_run(run_dir)
-    except (OSError, ValueError):
-        return {}
-
-
 def import_paths(run_dir: Path) -> list[str]:
     """The folders in which the run found its modules, and last that of today."""
-    try:
-        facts = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        facts = {}
-    return list(dict.fromkeys([*facts.get("import_paths", []), str(Path.cwd())]))
+    paths = read_run(run_dir).get("import_paths", [])
+    return list(dict.fromkeys([*paths, str(Path.cwd())]))
 
 
 def has_checkpoint(run_dir: Path) -> bool:
     """Whether a checkpoint stands there that looks complete."""
-    from border_cli.run.reading import resumable
-
     return bool(resumable(run_dir))
 
 
-def refuse_running(run_dir: Path, facts: Mapping[str, Any]) -> None:
-    """Two processes would write the same files."""
-    if facts.get("status") == "running":
-        host = facts.get("machine", {}).get("host", "another machine")
-        raise ConfigError(f"{run_dir} is in use by process {facts.get('pid')} on {host}")
+def refuse_running(run_dir: Path) -> None:
+    """Two processes would write the same files. Where it cannot be told, the lock decides."""
+    with look(run_dir) as runs:
+        facts = read_run(run_dir) if runs else {}
+    if runs:
+        raise RunInUse(run_dir, facts if {"pid", "host"} <= facts.keys() else {})
 
 
 def continuation_of(composer: Composer, job: Job) -> Continuation | None:
@@ -67,9 +51,8 @@ def continuation_of(composer: Composer, job: Job) -> Continuation | None:
     run_dir, config = Path(job.folder).absolute(), job.config
     if config.resume is None or not (run_dir / FILE).is_file():
         return None
-    facts = run_facts(run_dir)
-    refuse_running(run_dir, facts)
-    done = facts.get("status") == FINISHED
+    refuse_running(run_dir)
+    done = read_run(run_dir).get("status") == FINISHED
     if config.resume == AUTO and not done and not has_checkpoint(run_dir):
         return None  # nothing is lost by other settings
     found = Continuation(trainer=config.trainer)
@@ -101,7 +84,7 @@ class Finished:
 
 def finished(run_dir: Path, config: RunConfig, saved: TrainerConfig) -> Finished | None:
     """The end of the run in a folder, unless the limit that ended it has grown since."""
-    facts = run_facts(run_dir)
+    facts = read_run(run_dir)
     if facts.get("status") != FINISHED:
         return None
     limit = str(facts.get("exit_reason")).partition(" ")[0]

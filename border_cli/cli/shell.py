@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./@%+-]+")  # Hydra reads such a value without quotes
+_PLAIN = re.compile(r"[\w./@%+-]+( [\w./@%+-]+)*", re.ASCII)  # Hydra needs no quotes then
 
 
 def command(name: str) -> str:

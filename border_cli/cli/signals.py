@@ -54,11 +54,10 @@ def early_signals() -> Iterator[EarlySignals]:
     before come back, but SIGUSR1 stays ignored: a run that has ended shall not look killed.
     """
     early = EarlySignals()
-    before = signal.getsignal(SAVE) if SAVE is not None else None
+    if SAVE is not None and signal.getsignal(SAVE) == signal.SIG_DFL:
+        signal.signal(SAVE, signal.SIG_IGN)  # what comes back after the block
     with _handling(STOPPING, early.stop), _handling([SAVE], early.remember):
         yield early
-    if SAVE is not None and before == signal.SIG_DFL:
-        signal.signal(SAVE, signal.SIG_IGN)
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
     from border_cli.cli.resume import finished
 
     found = finished(Path(job.folder), job.config, continuation.trainer)
-    if found is not None:
+    if found is not None and not job.config.quiet:
         sys.stdout.write(f"{found.message}\n")
     return found is not None
 

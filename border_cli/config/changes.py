@@ -71,11 +71,18 @@ def _differing(key: str, before: Any, after: Any) -> Iterator[tuple[str, object,
                 path = f"{key}.{each.name}".lstrip(".")
                 yield from _differing(path, getattr(before, each.name), getattr(after, each.name))
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        if key in GROUPS and before.keys() != after.keys():  # who joined and who left
+            yield key, list(before), list(after)
+            before, after = _common(before, after), _common(after, before)
         for name in dict.fromkeys([*before, *after]):
             path = f"{key}.{name}"
             yield from _differing(path, before.get(name, _ABSENT), after.get(name, _ABSENT))
     elif type(before) is not type(after) or before != after:
         yield key, before, after
+
+
+def _common(these: Mapping[str, Any], those: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in these.items() if name in those}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +105,8 @@ def _shown(value: object) -> str:
         return "absent"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    if is_dataclass(value) and not isinstance(value, _Component):
-        return str(_Component(value))  # a recorder that joins or leaves
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
     return value.name if isinstance(value, Enum) else str(value)
 
 

@@ -10,7 +10,6 @@ from border_cli.config.overrides import parsed
 from border_cli.config.preflight import AUTO, SWEEP_MARK
 from border_cli.core.errors import ConfigError
 
-_MOST_NAMED = 3  # jobs of a sweep that a refusal names
 _REASONS = {
     "run_dir": "the run goes on in its own folder",
     "init_from": "the run has weights of its own; init_from begins a new run with another's",
@@ -57,11 +56,10 @@ def _refuse_no_run(run_dir: Path) -> None:
         raise ConfigError(f"resume: {run_dir} {what}{_run_around(run_dir)}")
     if (run_dir / SWEEP_MARK).exists():
         jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{FILE}"))
-        named = ", ".join(str(each) for each in jobs[:_MOST_NAMED])
-        more = ", …" if len(jobs) > _MOST_NAMED else ""
+        one = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""
         raise ConfigError(
             f"resume: {run_dir} is the folder of a sweep: repeat its command with "
-            f"run_dir={run_dir} resume=auto, or resume one of its jobs: {named}{more}"
+            f"run_dir={run_dir} resume=auto{one}"
         )
     if not (run_dir / FILE).is_file():
         raise ConfigError(

@@ -17,6 +17,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import (
     Array,
     Batch,
+    Beat,
     Metrics,
     Snapshot,
     State,
@@ -136,14 +137,16 @@ class Env(ABC):
         actions so far, and what is acted on next."""
         return {}
 
-    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+    def resume(
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
+    ) -> tuple[Array, list[int]]:
         """In place of `reset`, which had this seed: goes on where `state_dict` was taken.
 
         Replays the actions of each running episode and compares what comes of it. Returns what to
         act on next [N, …], and the environments whose episode could not be continued and began
         anew, with a seed that no episode had before.
         """
-        del state
+        del state, beat
         return self.reset(derived_seed(seed, 1)), list(range(self.num_envs))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.seeding import derived_seed
-from border_cli.core.types import Array, State, leaves
+from border_cli.core.types import Array, Beat, State, leaves
 from border_cli.env.normalizers import learned, normalizers, relearn
 from border_cli.env.spaces import ActionReader
 
@@ -103,7 +103,7 @@ class Episodes:
                 taken[-len(each) :, i] = each
         self._packed = [taken]
 
-    def retrace(self, i: int, actions: NDArray[Any]) -> Any:
+    def retrace(self, i: int, actions: NDArray[Any], beat: Beat) -> Any:
         """Plays the running episode of environment i again; returns its last observation.
 
         Raises `Strayed` where it ends or pays otherwise, and whatever the environment raises.
@@ -114,7 +114,7 @@ class Episodes:
         for count, action in enumerate(self._read(actions), start=1):
             observation, reward, terminated, truncated, _ = env.step(action)
             score += float(reward)
-            if terminated or truncated:
+            if terminated or truncated or not beat():
                 raise Strayed(f"it ended after {count} of {len(actions)} steps")
         if np.float64(score).tobytes() != np.float64(self.score[i]).tobytes():  # NaN equals NaN
             raise Strayed(f"its score is {score!r}, it was {self.score[i]!r}")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Env
-from border_cli.core.types import Array, Episode, State, Step, map_array
+from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
 from border_cli.env.episodes import RECENT, Episodes, require_same_row
@@ -80,7 +80,9 @@ class GymEnv(Env):
         """The running episodes, and what is acted on next."""
         return {**self._running.state_dict(), "obs": self._obs}
 
-    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+    def resume(
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
+    ) -> tuple[Array, list[int]]:
         """Plays the running episodes again. One that goes otherwise than before, ends or raises
         gives way to the next one; its environment is returned."""
         if "episodes" not in state:  # of a vector implementation, whose seeds are others
@@ -96,7 +98,8 @@ class GymEnv(Env):
         with self._starting():
             for i in range(self.num_envs):
                 try:
-                    self._write(self._obs, i, self._running.retrace(i, state["actions"][i]))
+                    last = self._running.retrace(i, state["actions"][i], beat)
+                    self._write(self._obs, i, last)
                     require_same_row(i, self._obs, state["obs"])
                 except Exception as reason:  # of somebody else's environment: it may be anything
                     log.info("env.id=%s: an episode begins anew: %r", self._id, reason)

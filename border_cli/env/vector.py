@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
-from border_cli.core.types import Array, Episode, State, Step, leaves, map_array
+from border_cli.core.types import Array, Beat, Episode, State, Step, leaves, map_array
 from border_cli.env.batches import action_batch, observation_batch
 from border_cli.env.construct_vector import Autoreset, Vector
 from border_cli.env.missing import missing_packages
@@ -63,8 +63,11 @@ class GymVectorEnv(Env):
         """How often it was resumed: no environment can be reset alone, so none can be replayed."""
         return {"resumes": self._resumes}
 
-    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+    def resume(
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
+    ) -> tuple[Array, list[int]]:
         """Starts N episodes with a seed of their own for every time that it is resumed."""
+        del beat
         self._resumes = int(state.get("resumes", 0)) + 1
         obs = self._start(derived_seed(seed, self._first, self._resumes))
         return obs, list(range(self.num_envs))

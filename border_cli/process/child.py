@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
+from border_cli.process.start import PARENT_SIGNALS
 from border_cli.process.stack import STACK_SIGNAL, StackFile
 
 # The first word of a message; whatever else a child says is its own affair.
@@ -83,6 +84,7 @@ def _prepare(manners: Manners, stack: StackFile, line: Line) -> None:
         signal.signal(signum, signal.SIG_IGN)
     # The interpreter need not be free for this: a step that never returns is shown, too.
     faulthandler.register(STACK_SIGNAL, file=stack.fileno(), all_threads=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # the fork server is deaf to them
     if manners.nice:
         os.nice(manners.nice)
     _end_with_parent()

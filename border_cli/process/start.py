@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 
 from border_cli.core.errors import RunFailed
 from border_cli.core.threads import BLAS_VARIABLES
+
+# Meant for the process that trains; SIGINT is ignored by the fork server itself.
+PARENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 _environment = threading.Lock()
 
@@ -40,8 +44,25 @@ def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:
     if method == StartMethod.forkserver:
         context.set_forkserver_preload(list(preload))
         with child_environment():
-            forkserver.ensure_running()
+            for start in (resource_tracker.ensure_running, forkserver.ensure_running):
+                with _deaf():  # anew for each, because the first listens to SIGTERM once more
+                    start()
     return context
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Within the block this thread hears none of `PARENT_SIGNALS`, nor does what it starts.
+
+    They may come to the whole process group. The end of the fork server, which nothing else would
+    protect, looks like the end of all that it has forked; those hear again in `child.begin`.
+    Nothing is lost here: a signal that comes meanwhile is heard after the block.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def refuse_while_imported_by_a_child() -> None:

@@ -53,7 +53,9 @@ class Checkpointing:
         Actors that repeat to the bit are saved with what they have gathered, as if they had not
         been stopped; of all others everything under way is pushed first.
         """
-        if not self._actors.repeats:
+        if self._actors.repeats:  # what a round gave whose last actor crashed was not taken in
+            self._intake.take(self._actors.settle(SETTLE_S))
+        else:
             self._stop_actors()
         self._post_step.check()
         saving = self._post_step.saving

@@ -11,8 +11,8 @@ from border_cli.core.rows import columns_of
 from border_cli.trainer.update_log import UpdateLog
 
 
-def check_finite(updates: UpdateLog, agent: Agent, replay_buffer: ReplayBuffer) -> None:
-    """Raises `NotFinite` for the first bad loss, with its step and batch, or weight."""
+def check_losses(updates: UpdateLog, replay_buffer: ReplayBuffer) -> None:
+    """Raises `NotFinite` for the first bad loss, with its step and its batch."""
     try:
         updates.check()
     except NotFinite as error:
@@ -20,6 +20,10 @@ def check_finite(updates: UpdateLog, agent: Agent, replay_buffer: ReplayBuffer) 
             raise
         message = f"{error}. Its batch: {_described(replay_buffer, error)}"
         raise NotFinite(message, error.index) from None
+
+
+def check_weights(agent: Agent) -> None:
+    """Raises `NotFinite` for the first bad weight."""
     bad = agent.first_not_finite()
     if bad is not None:
         raise NotFinite(

@@ -20,7 +20,7 @@ from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import Heartbeat
 from border_cli.core.types import Snapshot, State, Update
 from border_cli.trainer.evaluating import Evaluating, Verdict
-from border_cli.trainer.finite import check_finite
+from border_cli.trainer.finite import check_losses, check_weights
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.reporting import Reporting
 from border_cli.trainer.saving import Saving
@@ -83,7 +83,7 @@ class PostStep:
         """
         opt_steps, now_s = self.counters.opt_steps, self.timing.since_s
         if self.reporting.updates.add(opt_steps, update.metrics, index):
-            self.check()
+            self._check_losses()
         save = False
         if opt_steps >= self._next_due or self.saving.is_urgent(now_s):
             self._do_what_is_due()
@@ -108,7 +108,7 @@ class PostStep:
         elif verdict is not None:
             self.reporting.write(verdict.metrics, verdict.step)
         if _due(opt_steps, config.record_interval):
-            self.check()
+            self._check_losses()
             row |= self.reporting.close_window()
         if row:
             self.reporting.write(row)
@@ -157,7 +157,11 @@ class PostStep:
 
     def check(self) -> None:
         """Raises `NotFinite`: what follows from a NaN is not worth keeping."""
-        check_finite(self.reporting.updates, self._agent, self._replay_buffer)
+        self._check_losses()
+        check_weights(self._agent)
+
+    def _check_losses(self) -> None:
+        check_losses(self.reporting.updates, self._replay_buffer)
 
     def _submit(self) -> None:
         self.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -122,7 +123,7 @@ class Reporting:
             "window": self.window.state_dict(),
             "updates": self.updates.state_dict(),
             "seconds": self.timing.seconds(),
-            "newest": dict(self._recording.newest),
+            "newest": {k: v for k, v in self._recording.newest.items() if math.isfinite(v)},
             "recorders": self._recording.positions(),
         }
 

@@ -228,7 +228,7 @@ class Forgetful(Env):
         return np.zeros((2, 1), np.float32)
 
     def step(self, action: Any) -> Any:
-        raise AssertionError("no test steps it")
+        raise AssertionError(f"no test steps it: {action}")
 
     def close(self) -> None:
         pass

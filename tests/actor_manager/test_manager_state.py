@@ -18,7 +18,7 @@ from resumable import Numbers
 
 from border_cli.core.actors import ActorManager
 from border_cli.core.errors import ActorCrashed, CheckpointError
-from border_cli.core.types import Array, Experience, State, leaves
+from border_cli.core.types import Array, Beat, Experience, State, leaves
 
 TURNS = 45
 # Samples in all, by turn: less than the actors could make, and it grows unevenly.
@@ -219,7 +219,12 @@ def test_counters_go_on_and_the_budget_of_restarts_is_fresh(backend: str) -> Non
 class Unrepeatable(CountingEnv):
     """Cannot be brought back to where it was."""
 
-    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+    def resume(
+        self,
+        seed: int,
+        state: Mapping[str, Any],
+        beat: Beat = lambda: True,  # noqa: ARG002
+    ) -> tuple[Array, list[int]]:
         del seed, state
         raise RuntimeError("the replay broke")
 
@@ -227,7 +232,12 @@ class Unrepeatable(CountingEnv):
 class Forgetful(CountingEnv):
     """Two of its three episodes begin anew."""
 
-    def resume(self, seed: int, state: Mapping[str, Any]) -> tuple[Array, list[int]]:
+    def resume(
+        self,
+        seed: int,
+        state: Mapping[str, Any],
+        beat: Beat = lambda: True,  # noqa: ARG002
+    ) -> tuple[Array, list[int]]:
         return super().resume(seed, state)[0], [0, 2]
 
 

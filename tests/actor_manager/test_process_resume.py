@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from managers import count, kept, snapshot, start, until
-from remote_fakes import BUILDING, Life, die, fail
+from remote_fakes import BUILDING, REPLAYING, Life, die, fail
 from resumable import SHAPES, Numbers, lanes_of, manager_of
 
 from border_cli.actor_manager.lane import PERMISSION, WAITS
@@ -82,6 +82,33 @@ def test_a_run_that_never_began_stands_where_it_was_resumed() -> None:
     assert second.stop() == []
     assert _without_leases(second.state_dict()) == _without_leases(state)
     assert second.stats() == first.stats()
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_a_stop_on_the_way_to_where_actors_stood_is_quick_and_loses_nothing(
+    backend: str, tmp_path: Path
+) -> None:
+    with manager_of("process", num_actors=2, n_buffer=4) as first:
+        start(first, 30)
+        rows = 0
+        while rows < 30:
+            rows += count(first.receive(5.0))
+        first.stop()
+    state, lives = first.state_dict(), [Life(at=REPLAYING)] * 2
+    shape = {"num_actors": 2, "n_buffer": 4, "join_timeout_s": 60.0}
+    with manager_of(backend, state=state, folder=tmp_path, lives=lives, **shape) as second:
+        start(second, 60)
+        while len(list(tmp_path.glob("replaying-*"))) < 2:
+            assert second.receive(0.05) == []
+        beats = [each.beats for each in second.heartbeats()]
+        while any(
+            each.beats <= before for each, before in zip(second.heartbeats(), beats, strict=True)
+        ):
+            assert second.receive(0.01) == []
+        assert second.stop() == []
+        for now, before in zip(second.state_dict()["actors"], state["actors"], strict=True):
+            for name in ("actor", "life", "env_steps", "samples", "restarted_episodes"):
+                assert now[name] == before[name]
 
 
 def _without_leases(state: State) -> State:

@@ -267,13 +267,18 @@ def test_nobody_waits_for_an_actor_that_is_being_built_or_restored() -> None:
 
 
 def test_nobody_waits_for_an_actor_that_crashes_instead_of_an_answer() -> None:
-    answering, asked, settled = threading.Event(), threading.Event(), threading.Event()
+    answering, asked = threading.Event(), threading.Event()
+    answered, settled = threading.Event(), threading.Event()
 
     def crash(actor_id: int, step: int) -> None:
         if actor_id == 1 and step == 5:
             answering.set()
-            assert asked.wait(60)
+            assert answered.wait(60)
+            until(lambda: not built.manager.gauges()["async/queue_fill"])  # the learner has it
             raise RuntimeError("mine")
+        if actor_id == 0 and asked.is_set():
+            answered.set()
+            assert settled.wait(60)  # it sends nothing that could wake the learner
 
     class Answering(Scripted):
         def state_dict(self) -> State:

@@ -194,7 +194,9 @@ def test_a_finished_run_is_not_repeated_by_resume(ran: Ran, capsys: Capture) -> 
     before = (ran.run_dir / "run.json").read_bytes()
     with commands.isolated(ran.folder):
         assert train_status(*TYPED, "run_dir=run", "resume=auto") == 0
-    assert "is finished already, score" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith("run is finished with score ")
+    assert said.endswith("max_opt_steps=250 reached; a larger trainer.max_opt_steps goes on\n")
     assert (ran.run_dir / "run.json").read_bytes() == before
 
 

@@ -67,9 +67,13 @@ def test_the_table_of_a_sweep_shows_what_was_swept(swept: tuple[Path, str]) -> N
     before, table = said.split(" job ")
     assert "error: actor" in before  # the failure was said at once
     assert [f"env.kwargs.file={each}" in table for each in "abc"] == [True] * 3
-    assert "trainer.max_opt_steps" not in table  # common to all
+    assert "trainer.max_opt_steps" not in table.partition("next  ")[0]  # common to all
     assert "2 of 3 jobs done\n" in table
-    assert table.endswith(f"sweep directory  {folder / 'S'}\n")
+    assert f"\nsweep directory  {folder / 'S'}\n" in table
+    assert table.splitlines()[-1].startswith("next             ")
+    assert table.endswith(" env.kwargs.file=a,b,c resume=auto\n")
+    assert "border-train -m " in table
+    assert " 'agent.hidden=[4]' " in table  # as a shell must be told
 
 
 def test_the_same_command_runs_only_what_failed(
@@ -84,10 +88,9 @@ def test_the_same_command_runs_only_what_failed(
     assert [row["score"] for row in _rows(folder)] == ["20.0", "20.0", "20.0"]
     again = [(each / "run.json").read_bytes() for each in jobs]
     assert [old == new for old, new in zip(first, again, strict=True)] == [True, False, True]
-    assert said.count("is finished already, score 20.0") == 2
-    assert (jobs[1] / "attempt-1" / "run.json").read_bytes() == first[1]
-    assert (jobs[1] / "attempt-1" / "checkpoints").is_dir()
-    assert not (jobs[0] / "attempt-1").exists()
+    assert said.count("is finished with score 20.0: max_opt_steps=120 reached") == 2
+    assert not (jobs[0] / ".hydra" / "resume-1").exists()
+    assert (jobs[1] / ".hydra" / "resume-1" / "overrides.yaml").is_file()
     assert facts_of(jobs[1])["status"] == "done"
     assert "3 of 3 jobs done" in said
 

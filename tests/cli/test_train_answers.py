@@ -58,7 +58,7 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     assert "env             acrobot, cartpole, gym*, lunarlander, maze, mountaincar\n" in text
     assert "recorder        console*, jsonl*, none, tensorboard*\n" in text
     assert "  seed       the one seed" in text
-    assert text.count("\n  border-train ") == 5
+    assert text.count("\n  border-train ") == 6
     assert all(len(line) <= 120 for line in text.splitlines())
 
 

@@ -117,7 +117,7 @@ def test_a_used_folder_needs_resume(
     assert again.contexts[0].run_dir == folder / "a"
     record = folder / "a" / ".hydra"
     assert (record / "overrides.yaml").read_text() == "- run_dir=a\n- env=cartpole\n"
-    assert "seed=1" in (record / "resume-1" / "overrides.yaml").read_text()
+    assert "seed=1" in again.contexts[0].record["overrides.yaml"]  # the job writes it
 
 
 def test_a_used_folder_of_a_sweep_needs_resume(
@@ -142,7 +142,6 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
         (["env=cartpol"], "did you mean 'cartpole'?"),
         (["env=cartpole", "+agent.gama=1"], "agent.gama: there is no such setting; did you mean"),
         (["env=cartpole", "resume=auto"], "resume=auto needs run_dir=FOLDER"),
-        (["env=cartpole", "resume=x"], "resume must be null or auto, got 'x'"),
         (["-m", "env=cartpole", "run_dir=a,b"], "run_dir takes one value"),
         (
             ["-m", "env=cartpole", "agent.gamma=0.5,0.6,7"],

@@ -64,7 +64,7 @@ TYPED = [
     ("seed=range(1,3)", "seed=range(1,3) names several values: -m runs"),
     ("seed=???", "seed=??? has no value"),
     ("seed=${nope}", "Interpolation key 'nope' not found"),
-    ("resume=here", "resume must be null or auto, got 'here'"),
+    ("resume=", "resume must be null, auto or a run directory, got ''"),
     ("imports=[no_such_module]", "imports: there is no module 'no_such_module' in"),
     ("hydra/launcher=nope", "there is no hydra/launcher 'nope'. hydra/launcher is one of basic"),
 ]

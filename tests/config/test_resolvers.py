@@ -38,9 +38,9 @@ def test_a_long_name_is_cut_and_told_apart() -> None:
     assert max(map(len, names)) == MAX_FOLDER_NAME + 9
 
 
-def test_a_folder_used_again_keeps_the_first_record(tmp_path: Path) -> None:
+def test_hydra_writes_no_second_record_into_a_folder_with_saved_settings(tmp_path: Path) -> None:
     assert record_folder(str(tmp_path)) == ".hydra"
     (tmp_path / ".hydra").mkdir()
-    assert record_folder(str(tmp_path)) == ".hydra/resume-1"
-    (tmp_path / ".hydra" / "resume-1").mkdir()
-    assert record_folder(str(tmp_path)) == ".hydra/resume-2"
+    assert record_folder(str(tmp_path)) == ".hydra"
+    (tmp_path / ".hydra" / "resolved.yaml").touch()
+    assert record_folder(str(tmp_path)) is None

@@ -1,0 +1,439 @@
+"""Runs that go on: what is decided before anything runs, what the job does, and what it says."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import commands
+import pytest
+from commands import facts_of, repeatable_rows, train_status
+
+from border_cli.cli import shell
+from border_cli.cli.resume import finished
+from border_cli.cli.train import main
+from border_cli.config.compose import compose
+from border_cli.config.frozen import FILE, load_resolved
+from border_cli.run.files import write_json
+from border_cli.run.lock import RunLock
+
+Capture = pytest.CaptureFixture[str]
+Ran = Callable[..., Any]
+Refusal = Callable[..., str]
+
+TYPED = (
+    *("env=cartpole", "actor_manager=serial", "actor_manager.n_buffer=20"),
+    *("trainer.samples_per_opt_step=1", "trainer.stop_at_score=null", "trainer.warmup_period=50"),
+    *("trainer.max_opt_steps=100", "trainer.eval_interval=50", "trainer.save_interval=50"),
+    *("trainer.record_interval=50", "evaluator.num_episodes=2", "agent.hidden=[8]"),
+)
+ENDLESS = (  # but for its signal
+    *("imports=[unruly]", "trainer.max_opt_steps=1000000", "trainer.warmup_period=20"),
+    *("agent.hidden=[4]", "agent.batch_size=4", "evaluator.num_episodes=1"),
+    *("actor_manager=serial", "actor_manager.n_buffer=10", "actor_manager.num_actors=1"),
+    "env.id=Signals-v0",
+)
+
+
+def stopped(run_dir: Path, status: str = "interrupted", **facts: Any) -> None:
+    """What an attempt leaves; its checkpoint only looks complete."""
+    (run_dir / "checkpoints" / "0000000010").mkdir(parents=True)
+    (run_dir / "checkpoints" / "0000000010" / "manifest.json").write_text("{}")
+    reason = "max_opt_steps reached" if status == "done" else "stopped by SIGTERM"
+    known = {"status": status, "exit_reason": reason, "best_score": 7.5, "final_score": 2.0}
+    write_json(run_dir / "run.json", known | facts)
+
+
+def everything(folder: Path) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def test_a_run_is_resumed_by_its_folder_alone_from_anywhere(
+    folder: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ran("run_dir=a", "env=cartpole", "seed=3")
+    stopped(folder / "a", import_paths=["/where/modules/were"])
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    again = ran("resume=../a")
+    context = again.contexts[0]
+    assert context.run_dir == folder / "a"
+    assert context.resolved == first.contexts[0].resolved
+    assert context.continuation is not None
+    assert context.continuation.changed == ()
+    assert context.import_paths == ["/where/modules/were", str(folder / "elsewhere")]
+    assert list((folder / "elsewhere").iterdir()) == []
+    assert context.overrides == ["resume=../a"]
+
+
+def test_modules_are_found_where_the_run_found_them(
+    folder: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "mine").mkdir()
+    (folder / "mine" / "module_of_a_run.py").write_text("")
+    monkeypatch.chdir(folder / "mine")
+    ran("run_dir=a", "env=cartpole", "imports=[module_of_a_run]")
+    stopped(folder / "mine" / "a", import_paths=[str(folder / "mine")])
+    del sys.modules["module_of_a_run"]
+    sys.path[:] = [each for each in sys.path if each != str(folder / "mine")]
+    monkeypatch.chdir(folder)
+    assert ran("resume=mine/a").configs[0].imports == ["module_of_a_run"]
+    assert "module_of_a_run" in sys.modules
+
+
+def test_a_job_knows_what_changed_and_what_hydra_was_told(folder: Path, ran: Ran) -> None:
+    ran("run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
+    stopped(folder / "a")
+    again = ran("resume=a", "trainer.max_opt_steps=95", "recorder=jsonl")
+    context = again.contexts[0]
+    assert context.continuation.changed == (
+        "trainer.max_opt_steps: 90 -> 95",
+        "recorder: [tensorboard, jsonl, console] -> [jsonl]",
+    )
+    assert context.continuation.trainer.max_opt_steps == 90
+    told = context.record
+    assert told["overrides.yaml"] == ("- resume=a\n- trainer.max_opt_steps=95\n- recorder=jsonl\n")
+    assert "  output_dir: " in told["hydra.yaml"]
+    assert told["hydra.yaml"].startswith("hydra:\n")
+    assert "resume: a\n" in told["config.yaml"]
+    assert not (folder / "a" / ".hydra" / "resume-1").exists()  # the job writes it, once it runs
+
+
+def test_what_may_not_change_is_refused_with_the_way_out(
+    folder: Path, ran: Ran, refusal: Refusal
+) -> None:
+    ran("run_dir=a", "env=cartpole")
+    stopped(folder / "a")
+    for typed in (["resume=a"], ["resume=auto", "run_dir=a", "env=cartpole"]):
+        said = refusal(*typed, "agent.gamma=0.5", "trainer.max_opt_steps=7")
+        assert "are not those of a/.hydra/resolved.yaml:\n  agent.gamma: 0.995 -> 0.5\n" in said
+        assert "trainer.max_opt_steps: " not in said
+        assert "border-train init_from=a …" in said
+    assert "  agent: dqn -> random\n" in refusal("resume=a", "agent=random")
+
+
+def test_a_refusal_of_a_sweep_names_the_job_before_any_runs(
+    folder: Path, ran: Ran, refusal: Refusal
+) -> None:
+    (folder / "own.yaml").write_text("defaults: [config, override env: cartpole, _self_]\n")
+    sweep = ("-m", "-cd", ".", "-cn", "own", "run_dir=s", "seed=0,1")
+    ran(*sweep)
+    stopped(folder / "s" / "seed-1")
+    text = (folder / "own.yaml").read_text()
+    (folder / "own.yaml").write_text(f"{text}agent: {{gamma: 0.5}}\n")
+    said = refusal(*sweep, "resume=auto")
+    assert "job 1 (run_dir=s seed=1 resume=auto): a run goes on with its own settings" in said
+    assert "  agent.gamma: 0.995 -> 0.5\n" in said
+
+
+def test_settings_may_change_where_nothing_was_saved(folder: Path, ran: Ran) -> None:
+    ran("run_dir=a", "env=cartpole")
+    write_json(folder / "a" / "run.json", {"status": "failed"})
+    again = ran("run_dir=a", "env=cartpole", "resume=auto", "agent.gamma=0.5")
+    assert again.contexts[0].continuation is None
+    assert again.contexts[0].record
+
+
+def test_auto_starts_where_there_is_nothing(folder: Path, ran: Ran) -> None:
+    context = ran("run_dir=a", "env=cartpole", "resume=auto").contexts[0]
+    assert (context.run_dir, context.continuation, context.record) == (folder / "a", None, {})
+    assert (folder / "a" / ".hydra" / "overrides.yaml").is_file()
+
+
+def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refusal) -> None:
+    ran("run_dir=a", "env=cartpole")
+    stopped(folder / "a", "running", pid=77, host="far")
+    with RunLock(folder / "a"):
+        for typed in (["resume=a"], ["resume=auto", "run_dir=a", "env=cartpole"]):
+            assert "a is in use by process 77 on far" in refusal(*typed)
+    assert ran("resume=a").contexts[0].continuation is not None  # it was killed
+
+
+def test_a_finished_run_is_said_to_be_and_left_alone(
+    folder: Path, ran: Ran, capsys: Capture
+) -> None:
+    ran("run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
+    stopped(folder / "a", "done")
+    before = everything(folder)
+    auto = ("resume=auto", "run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
+    line = "a is finished with score 7.5: max_opt_steps=90 reached; a larger trainer.max_opt_steps"
+    for typed in (("resume=a",), auto, (*auto, "trainer.max_opt_steps=80")):
+        assert ran(*typed).configs == []
+        assert capsys.readouterr().out == f"{line} goes on\n"
+    assert ran("resume=a", "objective=last").configs == []
+    assert "finished with score 2.0" in capsys.readouterr().out
+    assert ran("resume=a", "quiet=true").configs == []
+    assert capsys.readouterr().out == ""
+    assert everything(folder) == before
+    for limit, typed in enumerate((("resume=a",), auto), start=91):
+        job = ran(*typed, f"trainer.max_opt_steps={limit}").contexts[0]
+        assert job.continuation is not None
+
+
+def test_a_finished_run_without_checkpoints_cannot_go_on(
+    folder: Path, ran: Ran, refusal: Refusal
+) -> None:
+    ran("run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
+    write_json(
+        folder / "a" / "run.json", {"status": "done", "exit_reason": "max_opt_steps reached"}
+    )
+    said = refusal("resume=a", "trainer.max_opt_steps=91")
+    assert f"{folder / 'a'} is done, and has no checkpoint to go on from" in said
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "before", "now", "goes_on"),
+    [
+        ("max_opt_steps", {"max_opt_steps": 9}, {"max_opt_steps": 10}, True),
+        ("max_opt_steps", {"max_opt_steps": 9}, {"max_opt_steps": 8}, False),
+        ("max_opt_steps", {"max_opt_steps": 9}, {"max_opt_steps": None, "max_time_s": 1}, True),
+        ("max_opt_steps", {"max_opt_steps": 9, "max_time_s": 1}, {"max_time_s": 2}, False),
+        ("max_env_steps", {"max_env_steps": 9}, {"max_env_steps": 10}, True),
+        ("max_time_s", {"max_time_s": 9}, {"max_time_s": 9.5}, True),
+        ("stop_at_score", {"stop_at_score": -9}, {"stop_at_score": -8}, True),
+        ("stop_at_score", {"stop_at_score": -9}, {"stop_at_score": -10}, False),
+        ("stop_at_score", {"stop_at_score": 9}, {"stop_at_score": None}, True),
+        ("stop_at_score", {"stop_at_score": 9, "stop_evals": 2}, {"stop_evals": 3}, True),
+        ("something of old", {"max_opt_steps": 9}, {"max_opt_steps": 9}, False),
+        ("something of old", {"max_opt_steps": 9}, {"max_opt_steps": 10}, True),
+    ],
+)
+def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
+    ended_by: str, before: dict[str, Any], now: dict[str, Any], goes_on: bool, folder: Path
+) -> None:
+    stopped(folder, "done", exit_reason=f"{ended_by} reached")
+    typed = [
+        [f"trainer.{name}={'null' if value is None else value}" for name, value in each.items()]
+        for each in (before, before | now)
+    ]
+    saved, config = (compose("env=cartpole", "~tuned", *each) for each in typed)
+    assert (finished(folder, config, saved.trainer) is None) == goes_on
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["resume=x"], "x does not exist"),
+        (["-m", "resume=a"], "-m runs several"),
+        (["resume=a", "hydra.mode=MULTIRUN"], "leave hydra.mode and hydra.run.dir as they are"),
+        (["resume=a", "hydra.run.dir=b"], "leave hydra.mode and hydra.run.dir as they are"),
+        (["resume=a", "agent.gama=1"], "did you mean 'gamma'?"),
+        (["resume=a", "-cn", "own"], "a resumed run begins with its own settings"),
+        (["-cd", ".", "-cn", "own"], "is named on the command line"),
+        (["-cd", ".", "-cn", "own", "run_dir=b"], "is named on the command line"),
+    ],
+)
+def test_a_resume_that_cannot_be_meant_is_refused(
+    argv: list[str], said: str, folder: Path, ran: Ran, refusal: Refusal
+) -> None:
+    ran("run_dir=a", "env=cartpole")
+    (folder / "own.yaml").write_text(
+        "defaults: [config, override env: cartpole, _self_]\nresume: a\n"
+    )
+    assert said in refusal(*argv)
+
+
+def test_questions_about_a_saved_run_are_answered(folder: Path, ran: Ran, capsys: Capture) -> None:
+    ran("run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
+    before = everything(folder)
+    main(["resume=a", "trainer.max_opt_steps=95", "--cfg", "job", "--resolve"])
+    text = (folder / "a" / FILE).read_text()
+    assert capsys.readouterr().out == text.replace("max_opt_steps: 90", "max_opt_steps: 95")
+    main(["resume=a", "--cfg", "job"])
+    assert f"run_dir: {folder / 'a'}\nresume: a\n" in capsys.readouterr().out
+    main(["resume=a", "actor_manager=process", "--help"])
+    assert "actor_manager=process  " in capsys.readouterr().out
+    main(["resume=a", "--cfg", "hydra"])
+    assert capsys.readouterr().out.startswith("hydra:\n")
+    assert everything(folder) == before
+
+
+def test_tab_completes_after_a_resume_and_never_complains(
+    folder: Path, ran: Ran, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran("run_dir=a", "env=cartpole")
+    assert folder
+    for line, found in (
+        ("resume=a trainer.max_o", "trainer.max_opt_steps=\n"),
+        ("resume=a actor_manager=p", "actor_manager=process\n"),
+        ("resume=nowhere actor_manager=p", "\n"),
+    ):
+        monkeypatch.setenv("COMP_LINE", f"border-train {line}")
+        main(["-sc", "query=bash"])
+        assert capsys.readouterr().out == found
+
+
+CHECK = """
+import sys
+from border_cli.cli.train import main
+try:
+    main(sys.argv[1:])
+finally:
+    assert not {"torch", "gymnasium", "rich"} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        (["resume=a"], 0),
+        (["resume=a", "--cfg", "job", "--resolve"], 0),
+        (["resume=a", "agent.gamma=0.5"], 2),
+        (["resume=a", "agent.gama=0.5"], 2),
+    ],
+)
+def test_an_answer_about_a_run_imports_no_torch(
+    argv: list[str], status: int, folder: Path, ran: Ran
+) -> None:
+    ran("run_dir=a", "env=cartpole")
+    stopped(folder / "a", "done")
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK, *argv],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["run", "a b", "a,b", "it's", "[x]", "a=b", "(c)", "ü", "e\\", "b\\'c", "#1"]
+)
+def test_the_command_that_is_printed_leads_to_the_same_folder(
+    name: str, folder: Path, ran: Ran
+) -> None:
+    ran("run_dir=a", "env=cartpole")
+    (folder / "a").rename(folder / name)
+    stopped(folder / name)
+    command, *typed = shlex.split(shell.resume_run(folder / name))
+    assert command.endswith("border-train")
+    assert ran(*typed).contexts[0].run_dir == folder / name
+
+
+def test_the_command_of_a_sweep_is_typed_again_with_auto() -> None:
+    typed = ["border-train", "-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
+    words = shlex.split(shell.resume_sweep(typed))
+    assert words[1:] == ["-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a real run of 100 updates, which each test copies."""
+    folder = tmp_path_factory.mktemp("done")
+    with commands.isolated(folder):
+        assert train_status(*TYPED, "run_dir=a", "quiet=true") == 0
+    return folder / "a"
+
+
+def test_a_larger_budget_goes_on_as_if_it_had_been_given_at_once(
+    done: Path, folder: Path, capsys: Capture
+) -> None:
+    shutil.copytree(done, folder / "a", symlinks=True)
+    assert train_status("resume=a", "trainer.max_opt_steps=150", "quiet=false") == 0
+    said = capsys.readouterr().out
+    assert "\ngoes on from   the checkpoint at 100 opt steps\n" in said
+    assert "changed        quiet: true -> false\n               trainer.max_opt_steps: 100" in said
+    assert "tuned values" not in said
+    assert "resume=" not in said[said.index("ended: max_opt_steps reached") :]
+    whole = (*TYPED, "trainer.max_opt_steps=150", "run_dir=b", "quiet=true")
+    assert train_status(*whole) == 0
+    evaluated = [
+        [(row["opt_steps"], row["eval/return"]) for row in repeatable_rows(each) if is_inner(row)]
+        for each in (folder / "a", folder / "b")
+    ]
+    assert [step for step, _ in evaluated[0]] == [50, 100]
+    assert evaluated[0] == evaluated[1]
+    record = folder / "a" / ".hydra" / "resume-1"
+    assert {each.name for each in record.iterdir()} == {
+        *("config.yaml", "hydra.yaml", "overrides.yaml", "resolved-before.yaml"),
+    }
+    assert load_resolved(folder / "a").trainer.max_opt_steps == 150
+    assert facts_of(folder / "a")["opt_steps"] == 150
+    # and the next resume knows the new budget
+    assert train_status("resume=a") == 0
+    assert "max_opt_steps=150 reached" in capsys.readouterr().out
+    assert not (folder / "a" / ".hydra" / "resume-2").exists()
+
+
+def is_inner(row: dict[str, Any]) -> bool:
+    """An evaluation that both runs make for the same reason."""
+    return "eval/return" in row and row["opt_steps"] <= 100
+
+
+def test_damaged_checkpoints_are_named_and_never_a_silent_start(
+    done: Path, folder: Path, capsys: Capture
+) -> None:
+    shutil.copytree(done, folder / "a", symlinks=True)
+    agents = sorted((folder / "a" / "checkpoints").glob("[0-9]*/agent.pt"))
+    for each in agents:
+        each.write_bytes(b"")
+    saved = {path: text for path, text in everything(folder).items() if path.suffix != ".log"}
+    auto = (*TYPED, "run_dir=a", "resume=auto", "quiet=true")
+    for typed in (("resume=a",), auto):
+        assert train_status(*typed, "trainer.max_opt_steps=150", "quiet=false") == 2
+        said = capsys.readouterr().out
+        assert all(str(each) in said for each in agents)
+        assert "border-train resume=" not in said
+    after = {path: text for path, text in everything(folder).items() if path.suffix != ".log"}
+    after.pop(folder / "a" / "run.lock", None)
+    saved.pop(folder / "a" / "run.lock", None)
+    assert after == saved
+
+
+def test_without_a_checkpoint_the_leftovers_are_set_aside(
+    done: Path, folder: Path, capsys: Capture
+) -> None:
+    shutil.copytree(done, folder / "a", symlinks=True)
+    shutil.rmtree(folder / "a" / "checkpoints")
+    facts = facts_of(folder / "a")
+    write_json(folder / "a" / "run.json", facts | {"status": "running"})  # it was killed
+    assert train_status(*TYPED, "run_dir=a", "resume=auto", "seed=9") == 0
+    assert "an unfinished attempt was moved to" in capsys.readouterr().out
+    aside = folder / "a" / "attempt-1"
+    assert load_resolved(aside / "resolved.yaml").seed == 0
+    assert load_resolved(folder / "a").seed == 9
+    assert facts_of(folder / "a")["attempts"][0]["from_opt_steps"] == 0
+    assert (folder / "a" / ".hydra" / "resume-1" / "overrides.yaml").is_file()
+
+
+def test_an_interrupted_run_ends_with_the_command_that_goes_on(
+    folder: Path, capsys: Capture
+) -> None:
+    own = f"env.kwargs={{signum: {int(signal.SIGTERM)}, at: 60}}"
+    assert train_status(*ENDLESS, own, "run_dir=my run", "device=cpu") == 143
+    last = capsys.readouterr().out.splitlines()[-1]
+    command, *typed = shlex.split(last)
+    assert (Path(command).name, typed) == ("border-train", ["resume=my run"])
+    steps = facts_of(folder / "my run")["opt_steps"]
+    assert steps > 0
+    assert train_status(*typed, f"trainer.max_opt_steps={steps + 5}") == 0
+    said = capsys.readouterr().out
+    assert f"\ngoes on from   the checkpoint at {steps} opt steps\n" in said
+    facts = facts_of(folder / "my run")
+    assert (facts["status"], facts["opt_steps"]) == ("done", steps + 5)
+    assert [each["from_opt_steps"] for each in facts["attempts"]] == [0, steps]
+    assert "resume=" not in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_an_interrupted_sweep_ends_with_the_command_that_goes_on(
+    fixed: bool, folder: Path, capsys: Capture
+) -> None:
+    own = ("+env.kwargs.signum=2", "env.kwargs.at=30,1000000")
+    where = ("run_dir=S",) if fixed else ()
+    assert train_status("-m", *ENDLESS, *own, *where) == 130
+    label, command, *typed = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert (label, Path(command).name) == ("next", "border-train")
+    if fixed:
+        assert typed == ["-m", *ENDLESS, *own, *where, "resume=auto"]
+    else:
+        (job,) = (folder / "outputs" / "multirun").glob("*/0")
+        assert typed == [f"resume={job.relative_to(folder)}"]
