@@ -9,16 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from border_cli.api import Result, load_policy, train
+    from border_cli.api import Result, load_policy, resume, train
     from border_cli.config.compose import compose
     from border_cli.core.config import RunConfig
 
 __version__ = "0.1.0"
-__all__ = ["Result", "RunConfig", "__version__", "compose", "load_policy", "train"]
+__all__ = ["Result", "RunConfig", "__version__", "compose", "load_policy", "resume", "train"]
 
 _HOMES = {
     "compose": "border_cli.config.compose",
     "train": "border_cli.api",
+    "resume": "border_cli.api",
     "load_policy": "border_cli.api",
     "Result": "border_cli.api",
     "RunConfig": "border_cli.core.config",

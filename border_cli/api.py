@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from border_cli.assemble import rehearse, thread_budget
-from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
-from border_cli.config.imports import import_modules
+from border_cli.config.changes import changes, refuse_fixed
+from border_cli.config.frozen import FILE, begin_attempt, load_resolved, resolved_yaml
+from border_cli.config.imports import add_to_path, import_modules
+from border_cli.config.resume import refuse_no_run
+from border_cli.config.saved import saved_composer
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch import Launch, Result, launch
+from border_cli.needs.plan import plan, refuse_unmet
 from border_cli.nn.saving import load_state
 from border_cli.parts import build_agent, env_factory, evaluation_policy
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
-from border_cli.run.reading import find_checkpoint, verify
+from border_cli.run.attempts import set_aside
+from border_cli.run.reading import find_checkpoint, resumable, verify
+from border_cli.run.record import read_run
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Result", "load_agent", "load_policy", "train"]
+__all__ = ["Result", "load_agent", "load_policy", "resume", "train"]
 
 
 def train(
@@ -39,8 +46,10 @@ def train(
     """Trains as `border-train` would, and returns the trained agent with its statistics.
 
     `recorders` and `evaluator` replace those of the config; an empty list records nothing. The run
-    directory is `config.run_dir`, else a new one below `outputs`. Raises ConfigError before
-    anything is written, RunFailed when the run cannot go on; blocks until the end.
+    directory is `config.run_dir`, else a new one below `outputs`; `config.resume` goes on with the
+    run in one, or with auto starts it. Raises ConfigError before anything is written,
+    CheckpointError where there is nothing whole to resume from, RunFailed when the run cannot go
+    on; blocks until the end.
     """
     refuse_while_imported_by_a_child()
     if evaluator is not None and config.evaluator.background:
@@ -51,12 +60,68 @@ def train(
     register_builtin()
     user_folders()  # calls the installed plug-ins, whose components the config may name
     import_modules(config.imports)
-    rehearse(config)
+    if config.dry_run:
+        raise ConfigError("dry_run=true is for the command line; got it in train")
+    built = rehearse(config)
+    run_dir = run_to_go_on_with(config)
+    if built is not None:
+        refuse_unmet([plan(config, run_dir or _place(config), built)])
     log.info("threads: %s", thread_budget(config))
-    run_dir = _new_run_dir(config)
-    write_resolved(run_dir, resolved_yaml(config))
-    facts = {"command": ["border_cli.train"], "import_paths": _homes(config.imports)}
-    return launch(config, run_dir, Launch(recorders=recorders, evaluator=evaluator, facts=facts))
+    text = resolved_yaml(config)
+    begin = partial(begin_attempt, text=text)
+    resume = run_dir is not None
+    if run_dir is None:
+        run_dir = _new_run_dir(config)
+        set_aside(run_dir)
+        begin(run_dir, {})
+    options = Launch(
+        recorders=recorders,
+        evaluator=evaluator,
+        resume=resume,
+        facts={"command": ["border_cli.train"], "import_paths": _homes(config.imports)},
+        settings=text,
+        on_restored=partial(begin, run_dir, {"command.txt": "border_cli.train\n"}),
+    )
+    return launch(config, run_dir, options)
+
+
+def resume(
+    run_dir: str | Path,
+    *overrides: str,
+    recorders: Recorders | None = None,
+    evaluator: Evaluator | None = None,
+) -> Result:
+    """Goes on with a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`."""
+    place = Path(run_dir).expanduser().absolute()
+    refuse_no_run(place)
+    add_to_path(_import_paths(place))
+    config = saved_composer(place, overrides, user_folders()).job(list(overrides)).config
+    config = replace(config, run_dir=None, resume=str(place))
+    return train(config, recorders=recorders, evaluator=evaluator)
+
+
+def run_to_go_on_with(config: RunConfig) -> Path | None:
+    """The run directory that `config.resume` goes on in; None where a run starts.
+
+    Raises ConfigError where its settings differ in what may not change.
+    """
+    if config.resume is None:
+        return None
+    if config.resume == "auto" and config.run_dir is None:
+        raise ConfigError("resume=auto needs run_dir=FOLDER, the run to go on")
+    place = config.run_dir if config.resume == "auto" else config.resume
+    run_dir = Path(str(place)).expanduser().absolute()
+    if config.resume == "auto" and not resumable(run_dir):
+        return None
+    found = changes(read_config(run_dir), config)
+    new_run = f"init_from={run_dir}"
+    refuse_fixed(found, run_dir / FILE, job="", new_run=new_run)
+    return run_dir
+
+
+def _place(config: RunConfig) -> Path:
+    """Below which folder a new run will be written."""
+    return Path(config.run_dir or "outputs").expanduser().absolute()
 
 
 def _homes(modules: Sequence[str]) -> list[str]:
@@ -69,7 +134,7 @@ def _homes(modules: Sequence[str]) -> list[str]:
 def _new_run_dir(config: RunConfig) -> Path:
     if config.run_dir is not None:
         run_dir = Path(config.run_dir).expanduser().absolute()
-        if (run_dir / "run.json").exists():
+        if (run_dir / "run.json").exists() and config.resume is None:
             raise ConfigError(f"run_dir={run_dir} holds a run already: choose another")
         if run_dir.exists() and not run_dir.is_dir():
             raise ConfigError(f"run_dir={run_dir} cannot be made: it is a file")
@@ -120,9 +185,10 @@ def read_config(run_dir: Path) -> RunConfig:
     """The saved settings of a run; its own modules are imported again."""
     if not run_dir.is_dir():
         raise CheckpointError(f"{run_dir} is no folder")
-    try:
-        facts = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        facts = {}
+    return load_resolved(run_dir, _import_paths(run_dir))
+
+
+def _import_paths(run_dir: Path) -> list[str]:
+    """Where the modules of a run are found again."""
     # The folder of today comes last: a module of the same name there is another one.
-    return load_resolved(run_dir, [*facts.get("import_paths", []), str(Path.cwd())])
+    return [*read_run(run_dir).get("import_paths", []), str(Path.cwd())]

@@ -32,7 +32,7 @@ from border_cli.parts import (
     evaluates_in_background,
     load_first_weights,
 )
-from border_cli.restore import newest_whole, restore
+from border_cli.restore import newest_whole, restore, restored_line
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.lock import RunLock
 from border_cli.run.record import RunRecord, derived_seeds
@@ -62,6 +62,7 @@ class Started:
     device_name: str
     evaluation: str  # how the evaluator describes itself
     resumed_opt_steps: int | None = None  # of the checkpoint that the run goes on from
+    restored: str = ""  # what comes back with it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +77,9 @@ class Launch:
     save: SaveFlag = field(default_factory=SaveFlag)
     clock: Clock = field(default_factory=MonotonicClock)
     facts: Mapping[str, Any] = field(default_factory=dict)  # for run.json
+    settings: str = ""  # the text of `.hydra/resolved.yaml`, for checkpoints
     on_start: Callable[[Started], None] | None = None
+    on_restored: Callable[[], None] = lambda: None  # a resume succeeded: the run goes on
     on_hung_learner: Callable[[Stalled], None] | None = None
 
 
@@ -151,9 +154,10 @@ class _Run:
                     device_name=agent.device_name,
                     evaluation=_evaluation_line(config, evaluator),
                     resumed_opt_steps=found.opt_steps if found else None,
+                    restored=restored_line(config, found) if found else "",
                 )
             )
-        store = build_checkpoints(config, run_dir)
+        store = build_checkpoints(config, run_dir, options.settings)
         cleanup.callback(store.close)
         assembly = assemble(
             config,
@@ -174,6 +178,7 @@ class _Run:
     def _restore(self, assembly: Assembly, store: CheckpointStore) -> None:
         config, run_dir = self._config, self._run_dir
         opt_steps = restore(run_dir, assembly.trainer, store, rows=config.checkpoint.replay_buffer)
+        self._options.on_restored()
         self._record = RunRecord.resumed(run_dir, opt_steps, **self._options.facts)
         self._record.write()
 

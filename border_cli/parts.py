@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -42,7 +43,6 @@ from border_cli.registry import (
     TRAINERS,
 )
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.files import checksum
 from border_cli.run.reading import find_weights
 
 log = logging.getLogger(__name__)
@@ -135,16 +135,16 @@ def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders
     return built
 
 
-def build_checkpoints(config: RunConfig, run_dir: Path) -> CheckpointStore:
-    """Where checkpoints go; its thread begins with the first one."""
-    settings, saved = config.checkpoint, run_dir / ".hydra" / "resolved.yaml"
+def build_checkpoints(config: RunConfig, run_dir: Path, text: str) -> CheckpointStore:
+    """Where checkpoints go, which know the `text` of the run's settings by its checksum."""
+    settings = config.checkpoint
     return CheckpointStore(
         run_dir,
         keep=settings.keep,
         milestone_interval=settings.milestone_interval,
         replay_buffer=settings.replay_buffer,
         save_state=save_state,
-        config_sha256=checksum(saved) if saved.is_file() else None,
+        config_sha256=hashlib.sha256(text.encode()).hexdigest(),
     )
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.core.output import Resumption
 from border_cli.nn.saving import load_state
@@ -55,6 +56,16 @@ def restore(run_dir: Path, trainer: Trainer, store: CheckpointStore, *, rows: bo
         log.info("goes on from %s", saved.folder)
         return saved.opt_steps
     raise _nothing(run_dir, damaged)
+
+
+def restored_line(config: RunConfig, saved: Saved) -> str:
+    """What comes back with a checkpoint, in a few words."""
+    rows = sum(each.end - each.first for each in saved.chunks)
+    if not config.checkpoint.replay_buffer or not saved.has_rows:
+        samples = config.trainer.warmup_period
+        return f"without its replay buffer, so {samples:,} samples are made first"
+    rows = min(rows, config.replay_buffer.capacity)
+    return f"weights, optimiser, {rows:,} rows of the replay buffer, episodes under way"
 
 
 def _readable(run_dir: Path, damaged: list[CheckpointError]) -> Iterator[Saved]:

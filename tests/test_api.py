@@ -14,11 +14,12 @@ import commands
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 import unruly
 from commands import QUICK, facts_of, repeatable_rows
 from fakes import ListRecorder
 
-from border_cli import RunConfig, compose, load_policy, train
+from border_cli import RunConfig, compose, load_policy, resume, train
 from border_cli.actor_manager.config import SerialConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.core.config import CheckpointConfig
@@ -91,7 +92,7 @@ def test_the_example_trains_and_acts(folder: Path) -> None:
 def test_an_empty_list_of_recorders_records_nothing() -> None:
     result = train(compose(*SERIAL, "recorder=[tensorboard,jsonl]"), recorders=[])
     names = {each.name for each in result.run_dir.iterdir()}
-    assert names == {".hydra", "run.json", "checkpoints", "best"}
+    assert names == {".hydra", "run.json", "run.lock", "checkpoints", "best"}
 
 
 def test_own_recorders_replace_those_of_the_settings_and_are_closed() -> None:
@@ -252,3 +253,35 @@ def test_the_interface_is_what_it_says() -> None:
     assert all(getattr(border_cli, name) is not None for name in border_cli.__all__)
     with pytest.raises(AttributeError, match="no attribute 'trains'"):
         border_cli.trains  # noqa: B018
+
+
+def test_a_run_goes_on_from_python(folder: Path) -> None:
+    whole = train(compose(*SERIAL, "run_dir=whole", "trainer.max_opt_steps=60"))
+    train(compose(*SERIAL, "run_dir=cut", "trainer.max_opt_steps=35"))
+    result = resume("cut", "trainer.max_opt_steps=60")
+    assert result.trainer_stats.opt_steps == 60
+    same = [run.agent.state_dict()["online"] for run in (whole, result)]
+    assert all(torch.equal(same[0][name], same[1][name]) for name in same[0])
+    assert [each["from_opt_steps"] for each in facts_of(folder / "cut")["attempts"]] == [0, 35]
+
+
+def test_auto_starts_a_run_and_goes_on_with_it_and_refuses_what_may_not_change() -> None:
+    auto = (*SERIAL, "run_dir=auto", "resume=auto")
+    train(compose(*auto, "trainer.max_opt_steps=20"))
+    assert train(compose(*auto, "trainer.max_opt_steps=30")).trainer_stats.opt_steps == 30
+    with pytest.raises(ConfigError, match=r"(?s)agent\.gamma: 0\.995 -> 0\.5.*init_from="):
+        train(compose(*auto, "trainer.max_opt_steps=40", "agent.gamma=0.5"))
+
+
+def test_to_resume_nothing_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere does not exist"):
+        resume("nowhere")
+    with pytest.raises(ConfigError, match=r"dry_run=true is for the command line"):
+        train(compose(*SERIAL, "dry_run=true"))
+    assert list(folder.iterdir()) == []
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_anything_is_written(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)memory.*replay_buffer\.capacity"):
+        train(compose(*SERIAL, "replay_buffer.capacity=100000000000"))
+    assert list(folder.iterdir()) == []

@@ -406,7 +406,8 @@ def test_recorders_and_evaluator_of_the_caller_are_used_and_closed(tmp_path: Pat
 def test_no_recorders_record_nothing(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
     run(make_config("sync", trainer=trainer), tmp_path, recorders=[])
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["best", "checkpoints", "run.json"]
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert names == ["best", "checkpoints", "run.json", "run.lock"]
 
 
 def test_whoever_starts_a_run_is_told_once_and_its_facts_are_kept(tmp_path: Path) -> None:

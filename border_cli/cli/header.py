@@ -48,9 +48,8 @@ def _resume_lines(context: JobContext, started: Started) -> list[tuple[str, str]
     """Where a resumed run goes on, and with which new settings."""
     if started.resumed_opt_steps is None:
         return []
-    restored = getattr(started, "restored", "")
     place = f"the checkpoint at {started.resumed_opt_steps:,} opt steps"
-    lines = [("goes on from", f"{place}; {restored}" if restored else place)]
+    lines = [("goes on from", f"{place}; {started.restored}")]
     changed = context.continuation.changed if context.continuation else ()
     return [*lines, ("changed", "\n".join(changed))] if changed else lines
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,18 @@ from border_cli.cli.resume import (
     refuse_running,
 )
 from border_cli.cli.signals import stopping_on_signals
-from border_cli.config.frozen import note_attempt, write_resolved
+from border_cli.config.frozen import begin_attempt
 from border_cli.config.job import JobContext
 from border_cli.core.config import Objective, RunConfig
 from border_cli.core.errors import ActorHung, BorderError, CheckpointError, Interrupted, Stalled
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch import Launch, Result, Started, launch
 from border_cli.recorder import terminal
+from border_cli.run.attempts import set_aside
 from border_cli.run.files import write_json
 from border_cli.run.record import now, read_run
 
 log = logging.getLogger(__name__)
-
-LEFTOVERS = ("run.json", "metrics.jsonl", "tensorboard", "checkpoints", "best")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,14 +102,13 @@ def _run(
 ) -> Result:
     refuse_running(context.run_dir)
     goes_on = context.continuation is not None and has_checkpoint(context.run_dir)
+    begin = partial(begin_attempt, context.run_dir, context.record, context.resolved)
     if not goes_on:
-        _set_aside(context.run_dir)
-        _begin(context)
+        set_aside(context.run_dir)
+        begin()
     stop, save = StopFlag(), SaveFlag()
 
     def on_start(started: Started) -> None:
-        if goes_on:  # nothing refuses it any more
-            _begin(context)
         if not config.quiet:
             print_header(console, config, context, started)
 
@@ -126,7 +125,9 @@ def _run(
         stop=stop,
         save=save,
         facts={"command": context.command, "import_paths": context.import_paths},
+        settings=context.resolved,
         on_start=on_start,
+        on_restored=begin,  # nothing refuses it any more
         on_hung_learner=on_hung,
     )
     with stopping_on_signals(stop, on_second_signal, save):
@@ -178,30 +179,6 @@ def _finished(config: RunConfig, context: JobContext) -> Finished | None:
     if context.continuation is None:
         return None
     return finished(context.run_dir, config, context.continuation.trainer)
-
-
-def _begin(context: JobContext) -> None:
-    """Saves the settings of this attempt; of a later one, also what Hydra was told."""
-    if context.record:
-        note_attempt(context.run_dir, context.record, context.resolved)
-    else:
-        write_resolved(context.run_dir, context.resolved)
-
-
-def _set_aside(run_dir: Path) -> None:
-    """Moves what an unfinished attempt left into `attempt-N`: nothing that was saved is lost."""
-    left = [run_dir / name for name in LEFTOVERS if (run_dir / name).exists()]
-    if not left:
-        return
-    number = 1 + sum(1 for _ in run_dir.glob("attempt-*"))
-    folder = run_dir / f"attempt-{number}"
-    folder.mkdir()
-    for path in left:
-        path.rename(folder / path.name)
-    settings = run_dir / ".hydra" / "resolved.yaml"
-    if settings.is_file():
-        settings.rename(folder / settings.name)
-    log.info("an unfinished attempt was moved to %s; the job starts again", folder)
 
 
 def leave_now(status: int) -> None:

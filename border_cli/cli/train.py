@@ -96,8 +96,6 @@ def _train(
     typed: list[str],
     run_job: RunJob | None,
 ) -> None:
-    from border_cli.cli.launch import Task, launch, launch_one
-    from border_cli.config.loader import Loader
     from border_cli.config.preflight import checked_jobs
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
@@ -107,6 +105,9 @@ def _train(
         return
     if _is_dry(composer, jobs, overrides):
         return
+    from border_cli.cli.launch import Task, launch, launch_one
+    from border_cli.config.loader import Loader
+
     runner = run_job or _runner(jobs)
     task = Task(composer, jobs, continuations, runner, command=["border-train", *typed])
     try:

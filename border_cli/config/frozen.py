@@ -78,6 +78,14 @@ def note_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
     write_resolved(run_dir, text)
 
 
+def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
+    """Saves the settings of a first attempt, or of a later one with its record."""
+    if record:
+        note_attempt(run_dir, record, text)
+    else:
+        write_resolved(run_dir, text)
+
+
 def load_resolved(path: Path, import_paths: Sequence[str] = ()) -> RunConfig:
     """The RunConfig of a saved file, or of the run directory that holds one.
 

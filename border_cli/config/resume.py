@@ -47,10 +47,11 @@ def refuse_beside_resume(
         if override.key_or_group in _REASONS:
             reason = _REASONS[override.key_or_group]
             raise ConfigError(f"{override.input_line} does not go with resume=RUN_DIR: {reason}")
-    _refuse_no_run(run_dir)
+    refuse_no_run(run_dir)
 
 
-def _refuse_no_run(run_dir: Path) -> None:
+def refuse_no_run(run_dir: Path) -> None:
+    """Raises where a folder holds no single run."""
     if not run_dir.is_dir():
         what = "is a file" if run_dir.exists() else "does not exist"
         raise ConfigError(f"resume: {run_dir} {what}{_run_around(run_dir)}")

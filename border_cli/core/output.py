@@ -111,6 +111,7 @@ class RunInfo:
     max_env_steps: int | None
     max_time_s: float | None
     quiet: bool = False
+    best: tuple[float, int] | None = None  # score and opt steps, of the attempts before
 
 
 class Recorder(ABC):

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
-from border_cli.process.start import PARENT_SIGNALS
 from border_cli.process.stack import STACK_SIGNAL, StackFile
+from border_cli.process.start import PARENT_SIGNALS
 
 # The first word of a message; whatever else a child says is its own affair.
 LOG: Final = "log"  # logger, level, text

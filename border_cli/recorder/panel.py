@@ -18,12 +18,15 @@ BUDGET_WORDS = {"opt": "opt steps", "env": "env steps", "time": "time"}
 
 
 def panel(view: RunView, memory: str, blocks: str) -> RenderableType:
-    """Ten lines. `memory` is ready to read; `blocks` are the characters of the small curve."""
+    """Ten lines, and one more while something goes wrong.
+
+    `memory` is ready to read; `blocks` are the characters of the small curve.
+    """
     title = Text(view.info.name, style="bold not dim")
     if view.phase:
         title.append(f"  {view.phase}", style="cyan not dim")
     return Panel(
-        Group(_bar(view), _table(view, memory, blocks)),
+        Group(*_problem(view), _bar(view), _table(view, memory, blocks)),
         box=ROUNDED,
         title=title,
         title_align="left",
@@ -38,6 +41,7 @@ def line(view: RunView, memory: str) -> str:
     best = figures.score(view.best[0] if view.best else None)
     parts = [
         view.phase,
+        f"PROBLEM: {_first_line(view.problem)}" if view.problem else "",
         _done(view, "opt"),
         _done(view, "env"),
         f"eval {figures.score(view.value('eval/return'))} (best {best})",
@@ -52,6 +56,17 @@ def line(view: RunView, memory: str) -> str:
         f"left {left}",
     ]
     return "  ".join(part for part in parts if part)
+
+
+def _problem(view: RunView) -> list[RenderableType]:
+    if not view.problem:
+        return []
+    text = _first_line(view.problem)
+    return [Text(text, style="bold red", no_wrap=True, overflow="ellipsis")]
+
+
+def _first_line(message: str) -> str:
+    return message.strip().partition("\n")[0]
 
 
 def _bar(view: RunView) -> RenderableType:

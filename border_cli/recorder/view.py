@@ -33,7 +33,8 @@ class RunView:
         self.info = info
         self.step = RecordStep(opt_steps=0, env_steps=0, time_s=0.0)
         self.phase = ""
-        self.best: tuple[float, int] | None = None  # score, opt steps
+        self.problem: str | None = None  # what goes wrong just now
+        self.best = info.best  # score, opt steps
         self.scores: deque[float] = deque(maxlen=MAX_SCORES)
         self._values: dict[str, float] = {}
         self._pace_from: RecordStep | None = None
@@ -52,7 +53,7 @@ class RunView:
     def take_progress(self, progress: Progress) -> None:
         """Where the run stands now."""
         self._move_to(progress.step)
-        self.phase = progress.phase
+        self.phase, self.problem = progress.phase, progress.problem
         self._values.update(progress.gauges)
 
     def value(self, name: str) -> float | None:
@@ -78,8 +79,12 @@ class RunView:
         return max(budgets, key=lambda each: each.fraction, default=None)
 
     def _move_to(self, step: RecordStep) -> None:
-        """The pace is measured anew from where learning begins: warm-up says nothing about it."""
-        if self._pace_from is None or (self.step.opt_steps == 0 and step.opt_steps > 0):
+        """The pace is measured anew from where learning begins: warm-up says nothing about it.
+
+        Nor do earlier attempts of a resumed run, which may have to fill its replay buffer again.
+        """
+        waited = self.step.opt_steps == 0 or self.phase == "warm-up"
+        if self._pace_from is None or (waited and step.opt_steps > self.step.opt_steps):
             self._pace_from = step
         self.step = step
 

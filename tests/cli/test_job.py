@@ -108,8 +108,9 @@ def test_every_evaluation_is_recorded_and_the_last_one_is_final(ran: Ran) -> Non
 
 def test_checkpoints_are_named_by_their_optimisation_steps(ran: Ran) -> None:
     folder = ran.run_dir / "checkpoints"
-    numbered = [each.name for each in folder.iterdir() if each.name.isdecimal()]
-    assert sorted(numbered) == ["0000000100", "0000000200", "0000000250"]
+    numbered = {each.name for each in folder.iterdir() if each.name.isdecimal()}
+    # one that falls due while another is being written is left out, but never the last
+    assert {"0000000100", "0000000250"} <= numbered <= {"0000000100", "0000000200", "0000000250"}
     assert (folder / "latest").readlink() == Path("0000000250")
     assert (ran.run_dir / "best" / "score.json").is_file()
     assert len(list((ran.run_dir / "tensorboard").glob("events.out.tfevents.*"))) == 1

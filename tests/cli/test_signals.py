@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from commands import Command, facts_of, train_status
 
-from border_cli.cli.signals import stopping_on_signals
+from border_cli.cli.signals import early_signals, stopping_on_signals
 from border_cli.core.errors import Interrupted
-from border_cli.core.stop import StopFlag
+from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.run.reading import steps_saved
 
 Capture = pytest.CaptureFixture[str]
@@ -33,30 +36,101 @@ KINDS = {signal.SIGINT: (130, "SIGINT"), signal.SIGTERM: (143, "SIGTERM")}
 KINDS[signal.SIGHUP] = (143, "SIGTERM")  # a closed terminal ends a run as a shutdown does
 
 
-@pytest.fixture(params=KINDS)
+@contextmanager
+def disposed(signum: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
+    """Within the block a signal is ignored or as the system has it, as a command inherits it."""
+    before = signal.signal(signum, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signum, before)
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
 def ignored(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
     """A signal that is ignored: a shell lets what it starts with `&` ignore SIGINT."""
-    before = signal.signal(request.param, signal.SIG_IGN)
-    yield request.param
-    signal.signal(request.param, before)
+    with disposed(request.param, signal.SIG_IGN):
+        yield request.param
+
+
+def sent(signum: signal.Signals, at: int = 60) -> tuple[str, str]:
+    """Settings of a run that is sent a signal while it learns."""
+    return "env.id=Signals-v0", f"env.kwargs={{signum: {int(signum)}, at: {at}}}"
 
 
 def test_one_signal_stops_and_saves_though_it_was_ignored_before(
     folder: Path, capfd: Capture, ignored: signal.Signals
 ) -> None:
-    own = ("env.id=Signals-v0", f"env.kwargs={{signum: {int(ignored)}, at: 60}}")
-    status, name = KINDS[ignored]
-    assert train_status(*ENDLESS, *own) == status
+    assert_stops_and_saves(folder, capfd, ignored)
     assert signal.getsignal(ignored) == signal.SIG_IGN
+
+
+def test_a_hang_up_stops_and_saves(folder: Path, capfd: Capture) -> None:
+    assert_stops_and_saves(folder, capfd, signal.SIGHUP)
+
+
+def assert_stops_and_saves(folder: Path, capfd: Capture, signum: signal.Signals) -> None:
+    status, name = KINDS[signum]
+    assert train_status(*ENDLESS, *sent(signum)) == status
     out, err = capfd.readouterr()
-    assert f"{ignored.name}: stopping and saving; once more leaves at once" in err
+    assert f"{signum.name}: stopping and saving; once more leaves at once" in err
     assert f"warning: stopped by {name}" in out
     assert "Traceback" not in out + err
-    assert "next           border-eval run\n" in out
+    assert "\nnext           " in out
     facts = facts_of(folder / "run")
     assert (facts["status"], facts["exit_reason"]) == ("interrupted", f"stopped by {name}")
     assert facts["env_steps"] >= 60
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
+
+
+def test_a_hang_up_that_was_ignored_stays_so_because_nohup_asks_for_it(
+    folder: Path, capfd: Capture
+) -> None:
+    with disposed(signal.SIGHUP, signal.SIG_IGN):
+        assert train_status(*ENDLESS, *sent(signal.SIGHUP), "trainer.max_opt_steps=200") == 0
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    assert "SIGHUP" not in capfd.readouterr().err
+    assert facts_of(folder / "run")["status"] == "done"
+
+
+def test_a_wish_for_a_checkpoint_is_fulfilled_and_the_run_goes_on(
+    folder: Path, capfd: Capture
+) -> None:
+    last = ("trainer.max_opt_steps=200", "trainer.save_interval=0")
+    assert train_status(*ENDLESS, *sent(signal.SIGUSR1), *last) == 0
+    assert "SIGUSR1: saving a checkpoint; the run goes on\n" in capfd.readouterr().err
+    assert facts_of(folder / "run")["status"] == "done"
+    first, end = steps_saved(folder / "run")
+    assert 0 <= first < 200 == end
+
+
+def test_a_wish_from_before_the_run_is_fulfilled_by_the_run(folder: Path, capfd: Capture) -> None:
+    """As of whoever re-submits a job and asks at once."""
+    text = f"import os, signal\nos.kill(os.getpid(), {int(signal.SIGUSR1)})\n"
+    (folder / "hasty.py").write_text(text)
+    own = ("imports=[unruly,hasty]", "env.id=Calm-v0", "trainer.save_interval=0")
+    assert train_status(*ENDLESS, *own, "trainer.max_opt_steps=200") == 0
+    assert "SIGUSR1: the run has not begun" in capfd.readouterr().err
+    first, end = steps_saved(folder / "run")
+    assert 0 <= first < 200 == end
+
+
+@pytest.mark.parametrize("signum", KINDS)
+def test_a_signal_before_the_run_leaves_by_all_finallys_with_its_status(
+    tmp_path: Path, signum: signal.Signals
+) -> None:
+    """Sent while the command imports, by a process that had all of them ignored but SIGHUP."""
+    text = (
+        f"import os, signal\ntry:\n    os.kill(os.getpid(), {int(signum)})\n"
+        "finally:\n    print('tidied up')\n"
+    )
+    (tmp_path / "hasty.py").write_text(text)
+    ignored = "[signal.signal(each, signal.SIG_IGN) for each in (2, 15)]"
+    with Command(tmp_path, *ENDLESS, "imports=[hasty]", "env=cartpole", before=ignored) as run:
+        status, said = run.ended()
+    assert status == KINDS[signum][0], said
+    assert said.endswith("tidied up\nborder-train: interrupted\n")
+    assert "Traceback" not in said
 
 
 def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
@@ -95,11 +169,60 @@ def test_ctrl_c_ends_a_sweep_after_its_job(folder: Path, capfd: Capture) -> None
 
 
 def test_the_first_signal_is_the_reason_and_handlers_come_back() -> None:
-    before = [signal.getsignal(each) for each in KINDS]
-    stop = StopFlag()
-    with stopping_on_signals(stop, lambda _: None):
+    all_of_them = [*KINDS, signal.SIGUSR1]
+    before = [signal.getsignal(each) for each in all_of_them]
+    stop, save = StopFlag(), SaveFlag()
+    with stopping_on_signals(stop, lambda _: None, save):
+        signal.raise_signal(signal.SIGUSR1)
+        assert save.requested
+        assert not stop.requested
         signal.raise_signal(signal.SIGHUP)
         assert stop.requested
         with pytest.raises(Interrupted, match="stopped by SIGTERM"):
             stop.check()
+    assert [signal.getsignal(each) for each in all_of_them] == before
+
+
+@pytest.mark.parametrize(("signum", "status"), [(2, 130), (15, 143), (1, 143)])
+def test_where_no_job_listens_a_signal_interrupts(signum: int, status: int) -> None:
+    before = [signal.getsignal(each) for each in KINDS]
+    with early_signals() as early:
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
+            signal.raise_signal(signum)
+        assert early.exit_status == status
     assert [signal.getsignal(each) for each in KINDS] == before
+
+
+def test_where_no_job_listens_a_hang_up_that_was_ignored_stays_so() -> None:
+    with disposed(signal.SIGHUP, signal.SIG_IGN), early_signals():
+        signal.raise_signal(signal.SIGHUP)
+        with stopping_on_signals(stop := StopFlag(), lambda _: None, SaveFlag()):
+            signal.raise_signal(signal.SIGHUP)
+        assert not stop.requested
+
+
+def test_an_early_wish_for_a_checkpoint_goes_to_one_job() -> None:
+    """And one that comes when the last job has ended does not kill the command."""
+    first, second = SaveFlag(), SaveFlag()
+    with disposed(signal.SIGUSR1, signal.SIG_DFL):
+        with early_signals():
+            signal.raise_signal(signal.SIGUSR1)
+            for save in (first, second):
+                with stopping_on_signals(StopFlag(), lambda _: None, save):
+                    pass
+        signal.raise_signal(signal.SIGUSR1)
+    assert (first.requested, second.requested) == (True, False)
+
+
+def test_systems_without_some_of_the_signals_have_the_others() -> None:
+    code = (
+        "import signal; del signal.SIGUSR1, signal.SIGHUP\n"
+        "from border_cli.cli.signals import early_signals, stopping_on_signals\n"
+        "from border_cli.core.stop import SaveFlag, StopFlag\n"
+        "stop = StopFlag()\n"
+        "with early_signals(), stopping_on_signals(stop, print, SaveFlag()):\n"
+        "    signal.raise_signal(signal.SIGTERM)\n"
+        "print(stop.requested)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

@@ -113,10 +113,11 @@ def test_a_folder_name_is_a_name(name: str) -> None:
     assert run_config(name=name).name == name
 
 
-def test_resume_is_null_or_auto() -> None:
-    assert run_config(resume="auto").resume == "auto"
-    with pytest.raises(ConfigError, match=r"^resume must be null or auto, got 'yes'$"):
-        run_config(resume="yes")
+@pytest.mark.parametrize("key", ["resume", "init_from"])
+def test_what_a_run_begins_with_is_not_named_by_nothing(key: str) -> None:
+    assert getattr(run_config(**{key: "somewhere"}), key) == "somewhere"
+    with pytest.raises(ConfigError, match=rf"^{key} must be null,.* a run directory, got ''$"):
+        run_config(**{key: ""})
 
 
 def test_a_negative_seed_is_refused_without_a_group_in_front() -> None:

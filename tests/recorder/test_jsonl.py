@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import full_disk
 
 from border_cli.core.errors import CheckpointError
 from border_cli.core.output import RecordStep, RunInfo
@@ -111,3 +112,79 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path, content: bytes, me
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
         read_metrics(path)
+
+
+def steps(path: Path) -> list[int]:
+    return [row["opt_steps"] for row in read_metrics(path)]
+
+
+def test_a_resumed_run_goes_on_where_its_checkpoint_was_without_gap_or_overlap(
+    tmp_path: Path,
+) -> None:
+    path, superseded = tmp_path / "metrics.jsonl", tmp_path / "superseded.jsonl"
+    first = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    first.write(step(1), {})
+    early = first.position()
+    assert early == {"file": "metrics.jsonl", "size": path.stat().st_size}
+    first.write(step(2), {"a/b": 1.0})
+    first.close()
+
+    second = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    second.rewind(early)
+    assert steps(path) == [1]
+    second.write(step(2), {"a/b": 2.0})
+    late = second.position()
+    second.write(step(3), {"a/b": 2.0})
+    with path.open("ab") as torn:  # killed in the middle of a row
+        torn.write(b'{"opt_st')
+
+    third = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    third.rewind(late)
+    third.write(step(3), {"a/b": 3.0})
+    third.close()
+    second.close()
+    assert [(row["opt_steps"], row.get("a/b")) for row in read_metrics(path)] == [
+        (1, None), (2, 2.0), (3, 3.0),
+    ]  # fmt: skip
+    assert [(row["opt_steps"], row["a/b"]) for row in read_metrics(superseded)] == [
+        (2, 1.0), (3, 2.0),
+    ]  # fmt: skip
+
+
+def test_rows_that_waited_for_room_at_the_checkpoint_are_there_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    first.write(step(1), {})
+    with full_disk(path.stat().st_size + 5):
+        for each in (2, 3):
+            with pytest.raises(OSError, match="File too large"):
+                first.write(step(each), {})
+        position = first.position()
+    killed = path.read_bytes()
+    first.close()  # there is room again, and rows 2 and 3 are written
+    for content in (killed, path.read_bytes()):
+        path.write_bytes(content)
+        second = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+        second.rewind(position)
+        second.write(step(4), {})
+        second.close()
+        assert steps(path) == [1, 2, 3, 4]
+    assert not (tmp_path / "superseded.jsonl").exists()
+
+
+def test_a_position_inside_of_a_line_drops_that_line_whole(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"opt_steps": 1}\n{"opt_steps": 2}\n')
+    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    recorder.rewind({"file": "metrics.jsonl", "size": 20})
+    recorder.close()
+    assert steps(path) == [1]
+    assert steps(tmp_path / "superseded.jsonl") == [2]
+
+
+def test_no_other_file_than_its_own_is_cut_whatever_a_position_says(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(b"keep\n")
+    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    recorder.rewind({"file": "mine", "size": 0})
+    recorder.close()
+    assert (tmp_path / "mine").read_bytes() == b"keep\n"

@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from border_cli.run.record import RunRecord, derived_seeds, git_state, machine, versions
+from border_cli.run.lock import RunLock
+from border_cli.run.record import (
+    RunRecord,
+    derived_seeds,
+    git_state,
+    machine,
+    read_run,
+    versions,
+)
 
 
 def read(run_dir: Path) -> dict[str, Any]:
@@ -50,6 +58,99 @@ def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(tmp_pat
     gone.mkdir()
     record.end("interrupted", "the second")
     assert (read(gone)["status"], read(gone)["exit_reason"]) == ("failed", "the first")
+
+
+def test_it_tells_who_runs_and_how_far(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        record = RunRecord(tmp_path, command=["border-train"])
+        record.write()
+        record.progress({"opt_steps": 50, "env_steps": 70, "samples_total": 60})
+        facts = read_run(tmp_path)
+    assert facts["status"] == "running"
+    assert (facts["opt_steps"], facts["env_steps"], facts["samples_total"]) == (50, 70, 60)
+    assert (facts["pid"], facts["host"]) == (os.getpid(), os.uname().nodename)
+    assert facts["process_start"]
+    assert facts["attempts"] == [
+        {
+            "started": facts["started"],
+            "from_opt_steps": 0,
+            "command": ["border-train"],
+            "pid": os.getpid(),
+            "host": os.uname().nodename,
+        }
+    ]
+
+
+def test_no_progress_follows_an_end(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    record.end("done", "the end", opt_steps=5)
+    record.progress({"opt_steps": 4})
+    assert read(tmp_path)["opt_steps"] == 5
+
+
+def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path) -> None:
+    first = RunRecord(tmp_path, command=["one"], seeds={"seed": 3}, import_paths=["/mine"])
+    first.content["started"] = "2020-01-01T00:00:00+0000"
+    first.content["attempts"][0]["started"] = "2020-01-01T00:00:00+0000"
+    first.end(
+        "failed", "it broke", best_score=9.5, best_opt_steps=40, final_score=9.0,
+        opt_steps=90, env_steps=95, traceback="of then", bottleneck="of then",
+    )  # fmt: skip
+    assert read_run(tmp_path)["status"] == "failed"
+
+    second = RunRecord.resumed(tmp_path, 50, command=["two"])
+    second.write()
+    facts = read(tmp_path)
+    assert (facts["status"], facts["exit_reason"], facts["ended"]) == ("running", None, None)
+    assert facts["started"] == "2020-01-01T00:00:00+0000"
+    assert (facts["seeds"], facts["import_paths"]) == ({"seed": 3}, ["/mine"])
+    assert (facts["best_score"], facts["best_opt_steps"], facts["final_score"]) == (9.5, 40, 9.0)
+    assert (facts["command"], facts["opt_steps"]) == (["two"], 50)
+    assert {"traceback", "bottleneck"} & set(facts) == set()  # of the attempt that broke
+
+    RunRecord.resumed(tmp_path, 60, command=["three"], best_score=11.0).write()
+    facts = read(tmp_path)
+    assert facts["best_score"] == 11.0
+    told = [(each["command"], each["from_opt_steps"]) for each in facts["attempts"]]
+    assert told == [(["one"], 0), (["two"], 50), (["three"], 60)]
+    assert facts["attempts"][0]["started"] == facts["started"] != facts["attempts"][1]["started"]
+
+
+def test_a_run_goes_on_whose_document_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{")
+    RunRecord.resumed(tmp_path, 50, command=["two"]).write()
+    facts = read(tmp_path)
+    assert [each["from_opt_steps"] for each in facts["attempts"]] == [50]
+    assert facts["status"] == "running"
+
+
+def test_a_run_without_its_process_was_killed_and_its_document_stays_as_it_is(
+    tmp_path: Path,
+) -> None:
+    with RunLock(tmp_path):
+        RunRecord(tmp_path).write()
+    before = (tmp_path / "run.json").read_bytes()
+    facts = read_run(tmp_path)
+    assert (facts["status"], facts["exit_reason"]) == (
+        "killed",
+        "its process is gone: killed, or lost with its machine",
+    )
+    (tmp_path / "run.lock").unlink()  # as in a copy
+    assert read_run(tmp_path)["status"] == "killed"
+    assert (tmp_path / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("status", ["done", "failed", "interrupted"])
+def test_a_run_that_ended_is_not_asked_for_its_process(tmp_path: Path, status: str) -> None:
+    RunRecord(tmp_path).end(status, "so it was")
+    assert read_run(tmp_path)["status"] == status
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[1]"])
+def test_what_cannot_be_read_is_empty(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    assert read_run(tmp_path) == {}
 
 
 def test_the_seeds_in_it_are_those_that_follow_from_the_one() -> None:

@@ -1,0 +1,54 @@
+"""A signal to the whole process group is meant for the process that trains."""
+
+from __future__ import annotations
+
+import os
+import signal
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import leftovers
+
+from border_cli.process.child import Line
+from border_cli.process.child_process import ChildProcess
+from border_cli.process.start import StartMethod, start_context
+
+GROUP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
+
+def settled(pid: int, *fields: str) -> set[int]:
+    """The signals that a process blocks, ignores or catches, as the fields of its status say."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = [int(line.split()[1], 16) for line in lines if line.partition(":")[0] in fields]
+    return {number for mask in masks for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
+def tell_whether_it_lives(line: Line) -> None:
+    line.say("begun", sorted(settled(os.getpid(), "SigBlk")))
+    line.hear()
+    line.say("alive")
+
+
+def test_neither_actors_nor_what_they_come_from_end_by_it() -> None:
+    tracker = resource_tracker._resource_tracker._pid  # type: ignore[attr-defined]
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    context = start_context(StartMethod.forkserver, [])
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
+    child = ChildProcess(context, "the child", tell_whether_it_lives, nice=0)
+    while not child.inbox:
+        wait(child.news, 5.0)
+        child.listen()
+    others = leftovers.python_s_own() - {tracker}  # one that others started is as they want it
+    for pid in others:
+        assert set(GROUP) <= settled(pid, "SigBlk", "SigIgn", "SigCgt")
+    for pid in {child.pid} | others:
+        for signum in GROUP:
+            os.kill(pid, signum)
+    child.connection.send("go on")
+    while child.alive:
+        wait(child.news, 5.0)
+        child.listen()
+    assert list(child.inbox) == [("begun", []), ("alive",)]
+    assert child.bury() is None
+    assert all(leftovers.is_alive(pid) for pid in others)
