@@ -37,6 +37,7 @@ class Setup:
     num_envs: int = 1
     n_buffer: int = 100
     env_id: str = "CartPole-v1"
+    capacity: int = 100_000
     max_grad_norm: float | None = None
     trainer: Mapping[str, Any] = field(default_factory=dict)
 
@@ -56,7 +57,7 @@ class Setup:
             ),
             env=GymConfig(id=self.env_id, num_envs=self.num_envs),
             step_processor=NStepConfig(),
-            replay_buffer=UniformConfig(),
+            replay_buffer=UniformConfig(capacity=self.capacity),
             actor_manager=manager.config_type(num_actors=self.actors, n_buffer=self.n_buffer),
             trainer=(SyncConfig if sync else AsyncConfig)(**settings),
             evaluator=EpisodesConfig(),

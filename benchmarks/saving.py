@@ -23,8 +23,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from border_cli.run.reading import resumable
-
 from benchmarks.full_run import Setup
 from benchmarks.isolated import call
 from benchmarks.machine import Others
@@ -34,7 +32,7 @@ from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
 from border_cli.launch import Launch, launch
 from border_cli.registry import register_builtin
-from border_cli.replay_buffer.config import UniformConfig
+from border_cli.run.reading import resumable
 
 ROWS = {
     "cartpole": ("CartPole-v1", 1_000_000),
@@ -92,10 +90,8 @@ def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
     register_builtin()
     env_id, capacity = ROWS[name]
     trainer = {"warmup_period": capacity, "max_time_s": 3_600.0, "record_interval": 10}
-    setup = Setup(manager="process", env_id=env_id, trainer=trainer)
-    config = replace(
-        setup.run_config(0), replay_buffer=UniformConfig(capacity=capacity), recorder={}
-    )
+    setup = Setup(manager="process", env_id=env_id, capacity=capacity, trainer=trainer)
+    config = replace(setup.run_config(0), recorder={})
     stop, save = StopFlag(), SaveFlag()
     blocks = Blocks(pairs, block_s, stop=stop, save=save)
     with tempfile.TemporaryDirectory() as folder:

@@ -58,7 +58,7 @@ def _deaf() -> Iterator[None]:
     protect, looks like the end of all that it has forked; those hear again in `child.begin`.
     Nothing is lost here: a signal that comes meanwhile is heard after the block.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
     try:
         yield
     finally:

@@ -52,7 +52,7 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         self._run_dir.mkdir(parents=True, exist_ok=True)
-        file = os.open(self._run_dir / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = os.open(self._run_dir / NAME, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             self._take(file)
         except BaseException:
@@ -123,7 +123,7 @@ def look(run_dir: Path) -> Iterator[bool | None]:
     Where none does, none can begin within the block, which should therefore be short.
     """
     try:
-        file = os.open(run_dir / NAME, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(run_dir / NAME, os.O_RDONLY)
     except OSError as error:
         yield False if isinstance(error, FileNotFoundError) else None
         return

@@ -35,11 +35,20 @@ def test_neither_actors_nor_what_they_come_from_end_by_it() -> None:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     context = start_context(StartMethod.forkserver, [])
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
+    others = leftovers.python_s_own() - {tracker}  # one that others started is as they want it
     child = ChildProcess(context, "the child", tell_whether_it_lives, nice=0)
+    try:
+        assert_nobody_ends(child, others)
+    finally:
+        child.kill()
+        cause = child.bury()
+    assert cause is None
+
+
+def assert_nobody_ends(child: ChildProcess, others: set[int]) -> None:
     while not child.inbox:
         wait(child.news, 5.0)
         child.listen()
-    others = leftovers.python_s_own() - {tracker}  # one that others started is as they want it
     for pid in others:
         assert set(GROUP) <= settled(pid, "SigBlk", "SigIgn", "SigCgt")
     for pid in {child.pid} | others:
@@ -50,5 +59,4 @@ def test_neither_actors_nor_what_they_come_from_end_by_it() -> None:
         wait(child.news, 5.0)
         child.listen()
     assert list(child.inbox) == [("begun", []), ("alive",)]
-    assert child.bury() is None
     assert all(leftovers.is_alive(pid) for pid in others)

@@ -225,3 +225,18 @@ def test_nothing_new_since_the_last_line_means_no_other_at_the_end() -> None:
     shown.show(progress(2.0))
     shown.close()
     assert len(output(console).splitlines()) == 1
+
+
+def test_a_problem_fits_the_smallest_terminal_that_has_a_panel() -> None:
+    console = terminal(80, 11)
+    shown = recorder(console)
+    problem = Progress(
+        step=at(1.0, 10), phase="learning", samples_total=0, gauges={}, problem="no space"
+    )
+    shown.show(problem)
+    shown.close()
+    last = output(console)[output(console).rindex("╭") :]
+    assert "no space" in last
+    rows = last.partition(SHOW_CURSOR)[0].splitlines()
+    assert len(rows) == 11
+    assert rows[-1].startswith("╰")

@@ -10,7 +10,7 @@ from rich.console import Console
 from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.figures import BLOCKS
-from border_cli.recorder.panel import line, panel
+from border_cli.recorder.panel import MIN_HEIGHT, line, panel
 from border_cli.recorder.view import RunView
 
 MEMORY = "412 MB of 8.2 GB"
@@ -151,3 +151,42 @@ def test_what_is_not_known_yet_is_a_dash_in_the_line() -> None:
         "- updates/s  - samples/s  - samples/update  queue -  buffer -  lag -  "
         "412 MB of 8.2 GB  time 0:01  left -"
     )
+
+
+PROBLEM = "the checkpoint of update 12,000 could not be written: No space left on device: '/a/b/c'"
+
+
+def in_trouble(message: str) -> RunView:
+    run = midway()
+    run.take_progress(
+        Progress(
+            step=at(12.0, 12_300), phase="learning", samples_total=0, gauges=GAUGES, problem=message
+        )
+    )
+    return run
+
+
+def test_what_goes_wrong_takes_one_line_of_the_panel_while_it_does() -> None:
+    run = in_trouble(f"{PROBLEM}\nand more")
+    for width in (60, 80):
+        rows = drawn(run, width)
+        assert len(rows) == 11 == MIN_HEIGHT
+        assert {len(row) for row in rows} == {width}
+        assert rows[1].startswith("│ the checkpoint of update 12,000 could not be written")
+        assert rows[1].endswith("… │")
+    run.take_progress(progress(at(12.5, 12_400), GAUGES))
+    assert len(drawn(run)) == 10
+
+
+def test_what_goes_wrong_is_red() -> None:
+    console = Console(
+        file=io.StringIO(), width=80, force_terminal=True, color_system="standard", _environ={}
+    )
+    console.print(panel(in_trouble("no space"), MEMORY, BLOCKS))
+    assert isinstance(console.file, io.StringIO)
+    assert "\x1b[1;31mno space" in console.file.getvalue()
+
+
+def test_what_goes_wrong_is_a_part_of_the_line() -> None:
+    shown = line(in_trouble(f"{PROBLEM}\nand more"), MEMORY)
+    assert shown.startswith(f"learning  PROBLEM: {PROBLEM}  opt 12,300/20,000")

@@ -96,3 +96,37 @@ def test_rates_of_actors_come_in_the_order_of_their_ids() -> None:
     rates = {f"actor/{each}/samples_per_sec": float(each) for each in (10, 2, 0)}
     run.take_progress(progress(step(0, 0, 0.0), {**rates, "actor/restarts": 1.0, "actor/x/y": 3.0}))
     assert run.actor_rates() == [0.0, 2.0, 10.0]
+
+
+def test_a_resumed_run_counts_its_pace_from_where_it_goes_on() -> None:
+    run = view(max_opt_steps=1_000)
+    run.take_progress(progress(step(500, 700, 90.0)))
+    run.take_progress(progress(step(600, 800, 92.0)))  # 100 in 2 s: the last 400 take 8 s
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert (nearest.fraction, nearest.left_s) == (0.6, 8.0)
+
+
+def test_the_pace_of_a_resumed_run_leaves_out_that_it_fills_its_buffer_again() -> None:
+    run = view(max_opt_steps=1_000)
+    for at in (step(500, 700, 90.0), step(500, 900, 100.0)):
+        filling = Progress(step=at, phase="warm-up", samples_total=0, gauges={})
+        run.take_progress(filling)
+    run.take_progress(progress(step(510, 900, 100.0)))
+    run.take_progress(progress(step(610, 900, 102.0)))  # 100 in 2 s: the last 390 take 7.8 s
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert nearest.left_s == pytest.approx(7.8)
+
+
+def test_the_best_score_of_the_attempts_before_counts() -> None:
+    before = RunInfo(
+        name="test", run_dir=Path("somewhere"), max_opt_steps=1_000, max_env_steps=None,
+        max_time_s=None, best=(9.0, 40),
+    )  # fmt: skip
+    run = RunView(before)
+    assert run.best == (9.0, 40)
+    run.take_row(step(60, 0, 1.0), {"eval/return": 8.0})
+    assert run.best == (9.0, 40)
+    run.take_row(step(70, 0, 1.0), {"eval/return": 9.5})
+    assert run.best == (9.5, 70)
