@@ -1,8 +1,8 @@
 """The whole table, one line of JSON per row, progress on standard error.
 
     pip install -e ".[bench]"       Stable-Baselines3, for the rows that compare with it
-    python -m benchmarks            25 minutes on two quiet cores
-    python -m benchmarks --quick    three minutes: one small repetition of everything
+    python -m benchmarks            45 minutes on two quiet cores
+    python -m benchmarks --quick    five minutes: one small repetition of everything
 
 Its parts run alone as well, with settings of their own (`--help`):
 
@@ -12,6 +12,8 @@ Its parts run alone as well, with settings of their own (`--help`):
     python -m benchmarks.scaling      samples/s of slow environments, by the number of actors
     python -m benchmarks.ratio        samples per update, asked for and got
     python -m benchmarks.start        seconds from Enter to the first update, and to the shell again
+    python -m benchmarks.saving       updates/s with checkpoints every 30 s, against none
+    python -m benchmarks.kills        a run that is killed 100 times, and what that loses
     python -m benchmarks.prioritized  microseconds of prioritized replay, against a binary tree
 
 Within a part all contenders take turns, and every ratio is of neighbours in time. Each measurement
@@ -35,6 +37,8 @@ PARTS: dict[str, list[str]] = {  # module -> its arguments under --quick
     "scaling": ["--repetitions", "1", "--seconds", "1", "--actors", "1", "8", "32"],
     "ratio": ["--ratios", "1", "16"],
     "start": ["--repetitions", "1"],
+    "saving": ["--pairs", "1", "--block-s", "5"],
+    "kills": ["--kills", "6"],
     "prioritized": ["--repeats", "1000"],
 }
 

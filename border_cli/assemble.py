@@ -128,7 +128,8 @@ def rehearse(config: RunConfig) -> tuple[EnvSpec, Agent] | None:
         spec = env_factory(config).spec
         _rehearse_evaluation(config)
         agent = build_agent(config, spec)
-        load_first_weights(config, agent)
+        if config.resume is None:  # else they may be long gone, and are not needed
+            load_first_weights(config, agent)
         for actor_id in range(config.actor_manager.num_actors):
             agent.policy_factory(
                 generator(config.seed), config.actor_manager.exploration_of(actor_id)

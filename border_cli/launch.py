@@ -35,6 +35,7 @@ from border_cli.parts import (
 from border_cli.restore import newest_whole, restore, restored_line
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.lock import RunLock
+from border_cli.run.reading import best_score
 from border_cli.run.record import RunRecord, derived_seeds
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.stats import TrainerStats
@@ -132,7 +133,8 @@ class _Run:
         found = newest_whole(run_dir) if options.resume else None
         recorders = options.recorders
         if recorders is None:
-            recorders = build_recorders(config, run_dir, options.console)
+            best = best_score(run_dir) if found else None
+            recorders = build_recorders(config, run_dir, options.console, best)
         recording = Recording(recorders, options.clock)
         cleanup.callback(recording.close)
         evaluator = options.evaluator

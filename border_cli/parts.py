@@ -113,8 +113,13 @@ def _evaluator_recipe(
     )
 
 
-def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders:
-    """The recorders in the order of the config."""
+def build_recorders(
+    config: RunConfig,
+    run_dir: Path,
+    console: Any,
+    best: tuple[float, int] | None = None,
+) -> Recorders:
+    """The recorders in the order of the config; `best` is the score of earlier attempts."""
     trainer = config.trainer
     info = RunInfo(
         name=config.name,
@@ -123,6 +128,7 @@ def build_recorders(config: RunConfig, run_dir: Path, console: Any) -> Recorders
         max_env_steps=trainer.max_env_steps,
         max_time_s=trainer.max_time_s,
         quiet=config.quiet,
+        best=best,
     )
     built: list[Recorder] = []
     try:

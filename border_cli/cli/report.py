@@ -43,6 +43,7 @@ def print_tables(
         stats.seconds,
         summed(each.seconds for each in actor_stats),
         in_turn=ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name == "serial",
+        beside={f"writing {stats.saves:,} checkpoints": stats.save_seconds},
     )
 
 
@@ -61,6 +62,7 @@ def print_closing(
         f"{facts[key]} {what}"
         for key, what in (
             ("save_failures", "times a checkpoint could not be written"),
+            ("saves_skipped", "checkpoints left out, because another was still being written"),
             ("recorder_failures", "times a recorder could not write"),
         )
         if facts.get(key)

@@ -119,11 +119,13 @@ def time_tree(
     actors: Mapping[str, float],
     *,
     in_turn: bool,
+    beside: Mapping[str, float] | None = None,
 ) -> None:
     """Where the learner's and the actors' time went; both in seconds per section.
 
     Those of the actors are estimates, so only their shares are shown. `in_turn`: the actors step
-    in the learner's thread, which therefore never waits for them.
+    in the learner's thread, which therefore never waits for them. `beside`: seconds of what other
+    threads did while the learner learned, shown as shares of its time.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("time", no_wrap=True)
@@ -142,6 +144,10 @@ def time_tree(
                     f"{spent_s:,.2f}" if known else "",
                     f"{100 * spent_s / total_s:.1f} %",
                 )
+    whole_s = sum(learner.values())
+    for name, spent_s in (beside or {}).items():
+        if spent_s > 0 and whole_s > 0:
+            table.add_row(name, f"{spent_s:,.2f}", f"{100 * spent_s / whole_s:.1f} %")
     if table.row_count:
         console.print(table)
 

@@ -26,6 +26,7 @@ class Recording:
         self._last_shown_s = -SHOW_EVERY_S
         self.newest: dict[str, float] = {}  # of every metric ever written
         self._failures: Counter[int] = Counter()  # id(recorder) -> how often
+        self._of_others: dict[str, Any] = {}  # positions of recorders that this attempt lacks
         self._problems: dict[int, str] = {}  # id(recorder) -> why it cannot write just now
 
     @property
@@ -41,10 +42,13 @@ class Recording:
     def positions(self) -> State:
         """How far every recorder's rows reach, by its class, for a checkpoint."""
         found = {type(each).__name__: each.position() for each in self._recorders}
-        return {name: position for name, position in found.items() if position is not None}
+        known = {name: position for name, position in found.items() if position is not None}
+        return {**self._of_others, **known}
 
     def rewind(self, positions: Mapping[str, Any]) -> None:
         """Drops what was recorded after a checkpoint; a recorder it does not know keeps all."""
+        ours = {type(each).__name__ for each in self._recorders}
+        self._of_others = {name: at for name, at in positions.items() if name not in ours}
         for recorder in self._recorders:
             position = positions.get(type(recorder).__name__)
             if position is not None:

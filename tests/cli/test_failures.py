@@ -147,7 +147,8 @@ def test_a_nan_observation_is_named_with_its_actor_and_sample(
     assert facts["exit_reason"].startswith("NotFinite: next observation of actor 0")
     # its messages have 10 rows and the tenth is refused; the first update comes with sample 50
     assert (facts["samples_total"], facts["opt_steps"]) == (90, 41)
-    assert steps_saved(folder / "run")[-1] == 35
+    # one that falls due while another is being written is left out
+    assert steps_saved(folder / "run")[-1] in range(7, 36, 7)
 
 
 def test_a_loss_that_is_not_finite_is_never_saved(folder: Path, capsys: Capture) -> None:

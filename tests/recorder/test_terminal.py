@@ -115,6 +115,14 @@ def test_actors_in_turn_do_not_keep_the_learner_waiting() -> None:
     assert not any("actors" in row for row in rows)  # nobody measured them
 
 
+def test_what_was_done_beside_the_learner_is_a_share_of_its_time() -> None:
+    console = pipe()
+    time_tree(console, {"update": 4.0}, {}, in_turn=False, beside={"writing 3 checkpoints": 0.5})
+    assert [line.rstrip() for line in lines(console) if line.strip()][-1] == (
+        " writing 3 checkpoints    0.50   12.5 %"
+    )
+
+
 def test_a_run_without_time_has_no_tree() -> None:
     console = pipe()
     time_tree(console, {"wait": 0.0}, {}, in_turn=False)
