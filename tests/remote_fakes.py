@@ -89,22 +89,6 @@ class Life:
     at_note: Callable[[int], Any] | None = None
 
 
-class NumberedEnv(CountingEnv):
-    """Observes how many steps were made since its first reset, over all resumes."""
-
-    def state_dict(self) -> State:
-        return {"count": self._count}
-
-    def resume(
-        self,
-        seed: int,
-        state: Mapping[str, Any],
-        beat: Beat = lambda: True,  # noqa: ARG002
-    ) -> tuple[Array, list[int]]:
-        self._count = state["count"]
-        return self.reset(seed), []
-
-
 class Delayed(StepProcessor):
     """Gives the rows of each step two steps later, as a window of three steps would."""
 
@@ -137,7 +121,7 @@ class Delayed(StepProcessor):
 REPLAYING = -2  # for `Life.at`: to come back to where it stood takes for ever
 
 
-class ScriptedEnv(NumberedEnv):
+class ScriptedEnv(CountingEnv):
     """Counts, does what its life says, and notes what a test wants to know in a folder."""
 
     def __init__(self, life: Life, *, number: int, folder: Path, num_envs: int = 1) -> None:
@@ -238,7 +222,7 @@ class CalmEnvFactory(EnvFactory):
 
     def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
         del training, render, first
-        return NumberedEnv(num_envs=self.num_envs, episode=self.episode)
+        return CountingEnv(num_envs=self.num_envs, episode=self.episode)
 
     def translator(self) -> Translator:
         raise AssertionError("no test steps an environment of its own here")

@@ -246,12 +246,13 @@ def test_a_full_disk_does_not_end_a_run(folder: Path, capsys: Capture) -> None:
     assert "error: JsonlRecorder could not write ([Errno 27] File too large)" in first
     facts = facts_of(folder / "run")
     assert (facts["status"], facts["opt_steps"]) == ("done", 100)
-    # at 20, 40, …, 100, the best model of the only evaluation, and once more at the end
-    assert facts["save_failures"] == 7
+    # the best model of the only evaluation and the last checkpoint, and those of 20, 40, …, 100
+    # that were not left out because another was being tried
+    assert 2 <= facts["save_failures"] <= 2 + 2 * 5
     assert facts["recorder_failures"] > 20
     warned = [line for line in first.splitlines() if line.startswith("warning: ")]
-    assert warned == [
-        "warning: 7 times a checkpoint could not be written",
+    assert [line for line in warned if "left out" not in line] == [
+        f"warning: {facts['save_failures']} times a checkpoint could not be written",
         f"warning: {facts['recorder_failures']} times a recorder could not write",
     ]
     assert "border-eval" not in last  # there is no model to evaluate

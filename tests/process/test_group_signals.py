@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -31,6 +33,13 @@ def tell_whether_it_lives(line: Line) -> None:
 
 
 def test_neither_actors_nor_what_they_come_from_end_by_it() -> None:
+    """In a process of its own, where no other test has started a fork server its own way."""
+    folders = [str(Path(__file__).parent), str(Path(leftovers.__file__).parent)]
+    code = f"import sys; sys.path[:0] = {folders!r}; import test_group_signals as t; t.look()"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def look() -> None:
     tracker = resource_tracker._resource_tracker._pid  # type: ignore[attr-defined]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     context = start_context(StartMethod.forkserver, [])

@@ -119,7 +119,7 @@ def test_what_was_done_beside_the_learner_is_a_share_of_its_time() -> None:
     console = pipe()
     time_tree(console, {"update": 4.0}, {}, in_turn=False, beside={"writing 3 checkpoints": 0.5})
     assert [line.rstrip() for line in lines(console) if line.strip()][-1] == (
-        " writing 3 checkpoints    0.50   12.5 %"
+        " writing 3 checkpoints      0.50    12.5 %"
     )
 
 
