@@ -130,7 +130,8 @@ class _Run:
 
     def _build(self, heartbeat: Heartbeat, cleanup: ExitStack) -> Assembly:
         config, run_dir, options = self._config, self._run_dir, self._options
-        found = newest_whole(run_dir) if options.resume else None
+        rows = config.checkpoint.replay_buffer
+        found = newest_whole(run_dir, rows=rows) if options.resume else None
         recorders = options.recorders
         if recorders is None:
             best = best_score(run_dir) if found else None

@@ -17,11 +17,11 @@ from border_cli.trainer.base import Trainer
 log = logging.getLogger(__name__)
 
 
-def newest_whole(run_dir: Path) -> Saved:
+def newest_whole(run_dir: Path, *, rows: bool) -> Saved:
     """The checkpoint that a resume takes, as far as its small files tell; raises CheckpointError
     with what is wrong where there is none."""
     damaged: list[CheckpointError] = []
-    for saved in _readable(run_dir, damaged):
+    for saved in _readable(run_dir, damaged, rows=rows):
         return saved
     raise _nothing(run_dir, damaged)
 
@@ -33,7 +33,7 @@ def restore(run_dir: Path, trainer: Trainer, store: CheckpointStore, *, rows: bo
     was saved. Raises CheckpointError where none is whole.
     """
     damaged: list[CheckpointError] = []
-    for saved in _readable(run_dir, damaged):
+    for saved in _readable(run_dir, damaged, rows=rows):
         try:
             trainer.resume(
                 Resumption(
@@ -68,11 +68,11 @@ def restored_line(config: RunConfig, saved: Saved) -> str:
     return f"weights, optimiser, {rows:,} rows of the replay buffer, episodes under way"
 
 
-def _readable(run_dir: Path, damaged: list[CheckpointError]) -> Iterator[Saved]:
+def _readable(run_dir: Path, damaged: list[CheckpointError], *, rows: bool) -> Iterator[Saved]:
     """The checkpoints whose small files are whole, the newest first; notes the others."""
     for folder in resumable(run_dir):
         try:
-            yield read_checkpoint(folder)
+            yield read_checkpoint(folder, rows=rows)
         except CheckpointError as error:
             damaged.append(error)
 

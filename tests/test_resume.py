@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,6 +32,8 @@ from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import REPLAY_BUFFERS, register_builtin
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig, UniformConfig
+from border_cli.run.files import checksum
+from border_cli.run.manifest import read_manifest, write_manifest
 from border_cli.run.reading import Saved, read_checkpoint, resumable
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
@@ -314,6 +317,35 @@ def test_where_none_is_whole_nothing_is_touched(tmp_path: Path) -> None:
     after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert {path.name for path in after.keys() ^ before.keys()} <= {"run.lock"}
     assert all(after[path] == content for path, content in before.items())
+
+
+def test_rows_that_are_gone_are_named_and_need_not_be_there(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run(config_of(updates=200), folder)
+    for each in (folder / "checkpoints" / "replay").iterdir():
+        each.unlink()
+    with pytest.raises(CheckpointError, match=r"(?s)\.npy is missing.*replay_buffer=false"):
+        run(config_of(), folder, resume=True)
+    config = config_of(updates=220, checkpoint=CheckpointConfig(replay_buffer=False))
+    assert run(config, folder, resume=True).trainer_stats.opt_steps == 220
+
+
+def test_a_state_without_its_parts_is_refused_though_its_checksums_are_right(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run"
+    run(config_of(updates=200), folder)
+    rows = (folder / "metrics.jsonl").read_bytes()
+    for each in resumable(folder):
+        state = json.loads((each / "state.json").read_text())
+        del state["run"]["weights"]
+        (each / "state.json").write_text(json.dumps(state))
+        manifest = read_manifest(each)
+        sums = manifest.sha256 | {"state.json": checksum(each / "state.json")}
+        write_manifest(each, replace(manifest, sha256=sums))
+    with pytest.raises(CheckpointError, match=r"does not fit this version: KeyError\('weights'\)"):
+        run(config_of(), folder, resume=True)
+    assert (folder / "metrics.jsonl").read_bytes() == rows
 
 
 def test_the_best_score_of_a_lost_stretch_stays_the_best(tmp_path: Path) -> None:

@@ -80,10 +80,11 @@ def resumable(run_dir: Path) -> list[Path]:
     ]
 
 
-def read_checkpoint(folder: Path) -> Saved:
+def read_checkpoint(folder: Path, *, rows: bool = True) -> Saved:
     """Verifies a checkpoint and reads all but its tensors and rows.
 
-    Raises `CheckpointError` naming the file and what is wrong.
+    Raises `CheckpointError` naming the file and what is wrong. Without `rows` it does not matter
+    whether those are there.
     """
     manifest = read_manifest(folder)
     if manifest.format != FORMAT:
@@ -95,7 +96,7 @@ def read_checkpoint(folder: Path) -> Saved:
     if missing:
         raise CheckpointError(f"{folder} cannot be resumed: it has no {', no '.join(missing)}")
     _verify_files(folder, manifest)
-    for chunk in manifest.replay.chunks if manifest.replay else ():
+    for chunk in manifest.replay.chunks if manifest.replay and rows else ():
         for name in chunk.files:
             if not (_replay_folder(folder) / name).is_file():
                 raise CheckpointError(f"{_replay_folder(folder) / name} is missing")

@@ -113,7 +113,7 @@ class Trainer(ABC):
         own = self._checkpointing.resume(saved)
         opt_steps = self.counters.opt_steps
         self._warm = opt_steps > 0
-        self.pacing = replace(self.pacing, refill=int(own["refill"]))
+        self.pacing = replace(self.pacing, refill=own["refill"])
         if saved.load_rows is None and self._warm:
             self.pacing = self.pacing.refilled(opt_steps, self.counters.samples_total)
         self._needed = self.pacing.needed(opt_steps)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from border_cli.core.actors import ActorManager
+from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent
 from border_cli.core.output import Resumption, RunState
 from border_cli.core.replay import ReplayBuffer
@@ -94,16 +95,21 @@ class Checkpointing:
         Raises CheckpointError where it does not fit; then nothing that was recorded is touched.
         """
         run = saved.run
-        self._agent.load_state_dict(saved.agent)
-        self._replay_buffer.load_state_dict(run["replay_buffer"])
-        if saved.load_rows is not None:
-            saved.load_rows(self._replay_buffer)
-        self._actors.load_state_dict(run["actors"])
-        self._post_step.load_state_dict(run, saved.counters)
-        self._intake.load_state_dict(run["intake"])
+        try:
+            own: State = {"refill": int(run["trainer"]["refill"])}
+            self._agent.load_state_dict(saved.agent)
+            self._replay_buffer.load_state_dict(run["replay_buffer"])
+            if saved.load_rows is not None:
+                saved.load_rows(self._replay_buffer)
+            self._actors.load_state_dict(run["actors"])
+            self._intake.load_state_dict(run["intake"])
+            self._post_step.load_state_dict(run, saved.counters)  # rewinds what was recorded
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"the saved state of the run does not fit this version: {error!r}"
+            ) from error
         if saved.candidate is not None:
             self._pending = (run["evaluating"], saved.candidate)
-        own: State = run["trainer"]
         return own
 
     def begin(self) -> None:
