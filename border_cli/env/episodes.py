@@ -114,8 +114,10 @@ class Episodes:
         for count, action in enumerate(self._read(actions), start=1):
             observation, reward, terminated, truncated, _ = env.step(action)
             score += float(reward)
-            if terminated or truncated or not beat():
+            if terminated or truncated:
                 raise Strayed(f"it ended after {count} of {len(actions)} steps")
+            if not beat():
+                raise Strayed("the run ends")
         if np.float64(score).tobytes() != np.float64(self.score[i]).tobytes():  # NaN equals NaN
             raise Strayed(f"its score is {score!r}, it was {self.score[i]!r}")
         return observation
