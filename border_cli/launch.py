@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from border_cli.assemble import Assembly, assemble
 from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import Stalled
+from border_cli.core.errors import NotFinite, Stalled
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
@@ -37,6 +40,7 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.lock import RunLock
 from border_cli.run.reading import best_score
 from border_cli.run.record import RunRecord, derived_seeds
+from border_cli.trainer.finite import BATCH_FILE
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.stats import TrainerStats
 from border_cli.trainer.watchdog import Watchdog
@@ -116,6 +120,8 @@ class _Run:
                 assembly = self._assembly = self._build(heartbeat, cleanup)
                 actor_stats = self._train(assembly, cleanup)
         except BaseException as error:
+            if isinstance(error, NotFinite) and error.rows is not None:
+                self._keep_batch(error.rows)
             self._end(*status_of(error), traceback="".join(traceback.format_exception(error)))
             raise
         stats = assembly.trainer.stats()
@@ -212,6 +218,13 @@ class _Run:
         except KeyboardInterrupt:
             options.stop.check()  # what the watchdog found, where it interrupted a hung learner
             raise
+
+    def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
+        """For whoever looks for the cause of a NaN."""
+        try:
+            np.savez(self._run_dir / BATCH_FILE, **rows)  # type: ignore[arg-type]
+        except OSError as error:
+            log.error("%s could not be written: %s", BATCH_FILE, error)
 
     def _progress(self, counters: Mapping[str, float]) -> None:
         try:

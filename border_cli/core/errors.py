@@ -15,7 +15,7 @@ BorderError
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -74,12 +74,16 @@ class Stalled(RunFailed):
 class NotFinite(RunFailed):
     """A NaN or an infinity; the message names the quantity and its step.
 
-    `index` are the slots of the replay buffer whose rows the update had, where it is known. [B]
+    `index` are the slots of the replay buffer whose rows the update had, where they are known, and
+    `rows` these rows by column. [B], [B, …]
     """
 
-    def __init__(self, message: str, index: Any = None) -> None:
+    def __init__(
+        self, message: str, index: Any = None, rows: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.index = index
+        self.rows = rows
 
 
 class Interrupted(BorderError):

@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 LEFTOVERS = (
     *("run.json", "metrics.jsonl", "superseded.jsonl", "tensorboard", "checkpoints", "best"),
-    ".hydra/resolved.yaml",
+    *("not_finite.npz", ".hydra/resolved.yaml"),
 )
 
 

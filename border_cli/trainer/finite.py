@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from border_cli.core.errors import NotFinite
 from border_cli.core.interfaces import Agent
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.rows import columns_of
 from border_cli.trainer.update_log import UpdateLog
+
+BATCH_FILE = "not_finite.npz"  # in the run directory
 
 
 def check_losses(updates: UpdateLog, replay_buffer: ReplayBuffer) -> None:
@@ -18,8 +24,9 @@ def check_losses(updates: UpdateLog, replay_buffer: ReplayBuffer) -> None:
     except NotFinite as error:
         if error.index is None:
             raise
-        message = f"{error}. Its batch: {_described(replay_buffer, error)}"
-        raise NotFinite(message, error.index) from None
+        rows = columns_of(replay_buffer.rows(error.index))
+        message = f"{error}. Its batch, which {BATCH_FILE} has: {_ranges(rows)}"
+        raise NotFinite(message, error.index, {"slot": error.index, **rows}) from None
 
 
 def check_weights(agent: Agent) -> None:
@@ -33,12 +40,10 @@ def check_weights(agent: Agent) -> None:
         )
 
 
-def _described(replay_buffer: ReplayBuffer, error: NotFinite) -> str:
-    """The ranges of what the update learned from, and where it lies."""
-    rows = columns_of(replay_buffer.rows(error.index))
-    ranges = [
+def _ranges(rows: Mapping[str, NDArray[Any]]) -> str:
+    """The smallest and the largest of each column."""
+    return ", ".join(
         f"{name} {np.min(column):g} to {np.max(column):g}"
         for name, column in rows.items()
         if column.size
-    ]
-    return f"{', '.join(ranges)}; slots {error.index.tolist()} of the replay buffer"
+    )

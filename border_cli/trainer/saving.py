@@ -71,7 +71,7 @@ class Saving:
     def _skip(self, opt_steps: int) -> None:
         self.skipped += 1
         log.log(
-            logging.WARNING if self.skipped == 1 else logging.INFO,
+            logging.WARNING if self.skipped == 1 else logging.DEBUG,
             "the checkpoint of update %d is left out: the one before is still being written "
             "(a larger trainer.save_interval or a smaller replay buffer would mend that)",
             opt_steps,

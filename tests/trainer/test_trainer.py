@@ -291,6 +291,17 @@ def test_a_loss_that_is_not_finite_ends_the_run_unsaved_with_its_step(bad_at: in
     assert built.checkpoints.saved == list(range(40, bad_at, 40))
 
 
+def test_weights_that_are_not_finite_are_never_saved_though_the_losses_are_fine() -> None:
+    class Spoilt(FakeAgent):
+        def first_not_finite(self) -> str | None:
+            return "online.bias" if self.opt_steps > 25 else None
+
+    built = BuiltTrainer(agent=Spoilt(), max_opt_steps=50, save_interval=10, eval_interval=0)
+    with pytest.raises(NotFinite, match=r"^online\.bias of the agent .* optimisation step 30;"):
+        built.train()
+    assert built.checkpoints.saved == [10, 20]
+
+
 def test_an_observation_that_is_not_finite_is_named_with_its_actor_and_sample() -> None:
     class Broken(CountingEnv):
         def step(self, action):  # type: ignore[no-untyped-def]
