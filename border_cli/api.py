@@ -30,7 +30,7 @@ from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.attempts import set_aside
 from border_cli.run.reading import find_checkpoint, resumable, verify
-from border_cli.run.record import read_run
+from border_cli.run.record import import_paths
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def resume(
     """Goes on with a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`."""
     place = Path(run_dir).expanduser().absolute()
     refuse_no_run(place)
-    add_to_path(_import_paths(place))
+    add_to_path(import_paths(place))
     config = saved_composer(place, overrides, user_folders()).job(list(overrides)).config
     config = replace(config, run_dir=None, resume=str(place))
     return train(config, recorders=recorders, evaluator=evaluator)
@@ -185,10 +185,4 @@ def read_config(run_dir: Path) -> RunConfig:
     """The saved settings of a run; its own modules are imported again."""
     if not run_dir.is_dir():
         raise CheckpointError(f"{run_dir} is no folder")
-    return load_resolved(run_dir, _import_paths(run_dir))
-
-
-def _import_paths(run_dir: Path) -> list[str]:
-    """Where the modules of a run are found again."""
-    # The folder of today comes last: a module of the same name there is another one.
-    return [*read_run(run_dir).get("import_paths", []), str(Path.cwd())]
+    return load_resolved(run_dir, import_paths(run_dir))

@@ -35,7 +35,7 @@ from border_cli.parts import (
     evaluates_in_background,
     load_first_weights,
 )
-from border_cli.restore import newest_whole, restore, restored_line
+from border_cli.restore import Found, restore, restored_line
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.lock import RunLock
 from border_cli.run.reading import best_score
@@ -137,7 +137,7 @@ class _Run:
     def _build(self, heartbeat: Heartbeat, cleanup: ExitStack) -> Assembly:
         config, run_dir, options = self._config, self._run_dir, self._options
         rows = config.checkpoint.replay_buffer
-        found = newest_whole(run_dir, rows=rows) if options.resume else None
+        found = Found(run_dir, rows=rows) if options.resume else None
         recorders = options.recorders
         if recorders is None:
             best = best_score(run_dir) if found else None
@@ -162,8 +162,8 @@ class _Run:
                     spec=factory.spec,
                     device_name=agent.device_name,
                     evaluation=_evaluation_line(config, evaluator),
-                    resumed_opt_steps=found.opt_steps if found else None,
-                    restored=restored_line(config, found) if found else "",
+                    resumed_opt_steps=found.newest.opt_steps if found else None,
+                    restored=restored_line(config, found.newest) if found else "",
                 )
             )
         store = build_checkpoints(config, run_dir, options.settings)
@@ -181,14 +181,13 @@ class _Run:
             on_saved=self._progress,
         )
         if found is not None:
-            self._restore(assembly, store)
+            self._restore(found, assembly, store)
         return assembly
 
-    def _restore(self, assembly: Assembly, store: CheckpointStore) -> None:
-        config, run_dir = self._config, self._run_dir
-        opt_steps = restore(run_dir, assembly.trainer, store, rows=config.checkpoint.replay_buffer)
+    def _restore(self, found: Found, assembly: Assembly, store: CheckpointStore) -> None:
+        opt_steps = restore(found, assembly.trainer, store)
         self._options.on_restored()
-        self._record = RunRecord.resumed(run_dir, opt_steps, **self._options.facts)
+        self._record = RunRecord.resumed(self._run_dir, opt_steps, **self._options.facts)
         self._record.write()
 
     def _train(self, assembly: Assembly, cleanup: ExitStack) -> list[ActorStats]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 from border_cli.core.config import RunConfig
@@ -17,45 +16,61 @@ from border_cli.trainer.base import Trainer
 log = logging.getLogger(__name__)
 
 
-def newest_whole(run_dir: Path, *, rows: bool) -> Saved:
-    """The checkpoint that a resume takes, as far as its small files tell; raises CheckpointError
-    with what is wrong where there is none."""
-    damaged: list[CheckpointError] = []
-    for saved in _readable(run_dir, damaged, rows=rows):
-        return saved
-    raise _nothing(run_dir, damaged)
+class Found:
+    """The checkpoints of a run directory, the newest first; each is read once, when it is its turn.
 
-
-def restore(run_dir: Path, trainer: Trainer, store: CheckpointStore, *, rows: bool) -> int:
-    """Brings everything to where the newest whole checkpoint was taken; returns its opt steps.
-
-    A damaged one is named and left for the one before it. `rows`: with the replay buffer, where it
-    was saved. Raises CheckpointError where none is whole.
+    `rows`: with the replay buffer, where it was saved. A checkpoint that is not whole is noted and
+    left for the one before it. Raises CheckpointError where none is left.
     """
-    damaged: list[CheckpointError] = []
-    for saved in _readable(run_dir, damaged, rows=rows):
-        try:
-            trainer.resume(
-                Resumption(
-                    counters=saved.counters,
-                    run=saved.run,
-                    agent=load_state(saved.agent),
-                    load_rows=saved.load_rows if rows and saved.has_rows else None,
-                    candidate=load_state(saved.candidate) if saved.candidate else None,
-                )
-            )
-        except CheckpointError as error:
-            damaged.append(error)
-            continue
-        for each in damaged:
-            log.error("%s; going on from the checkpoint before it", each)
-        store.resumed(saved)
-        best = best_score(run_dir)
-        if best is not None:  # it may be newer than the checkpoint
-            trainer.scores.know_best(*best)
-        log.info("goes on from %s", saved.folder)
-        return saved.opt_steps
-    raise _nothing(run_dir, damaged)
+
+    def __init__(self, run_dir: Path, *, rows: bool) -> None:
+        self.run_dir = run_dir
+        self._rows = rows
+        self._left = iter(resumable(run_dir))
+        self._damaged: list[CheckpointError] = []
+        self.newest = self._next()  # whole, as far as its small files tell
+
+    def _next(self) -> Saved:
+        for folder in self._left:
+            try:
+                return read_checkpoint(folder, rows=self._rows)
+            except CheckpointError as error:
+                self._damaged.append(error)
+        raise _nothing(self.run_dir, self._damaged)
+
+    def resume(self, trainer: Trainer) -> Saved:
+        """Brings everything to where the newest whole checkpoint was taken; names the others."""
+        while True:
+            saved = self.newest
+            try:
+                trainer.resume(self._resumption(saved))
+            except CheckpointError as error:
+                self._damaged.append(error)
+                self.newest = self._next()
+                continue
+            for each in self._damaged:
+                log.error("%s; going on from the checkpoint before it", each)
+            return saved
+
+    def _resumption(self, saved: Saved) -> Resumption:
+        return Resumption(
+            counters=saved.counters,
+            run=saved.run,
+            agent=load_state(saved.agent),
+            load_rows=saved.load_rows if self._rows and saved.has_rows else None,
+            candidate=load_state(saved.candidate) if saved.candidate else None,
+        )
+
+
+def restore(found: Found, trainer: Trainer, store: CheckpointStore) -> int:
+    """Goes on from what was found; returns its opt steps."""
+    saved = found.resume(trainer)
+    store.resumed(saved)
+    best = best_score(found.run_dir)
+    if best is not None:  # it may be newer than the checkpoint
+        trainer.scores.know_best(*best)
+    log.info("goes on from %s", saved.folder)
+    return saved.opt_steps
 
 
 def restored_line(config: RunConfig, saved: Saved) -> str:
@@ -66,15 +81,6 @@ def restored_line(config: RunConfig, saved: Saved) -> str:
         return f"without its replay buffer, so {samples:,} samples are made first"
     rows = min(rows, config.replay_buffer.capacity)
     return f"weights, optimiser, {rows:,} rows of the replay buffer, episodes under way"
-
-
-def _readable(run_dir: Path, damaged: list[CheckpointError], *, rows: bool) -> Iterator[Saved]:
-    """The checkpoints whose small files are whole, the newest first; notes the others."""
-    for folder in resumable(run_dir):
-        try:
-            yield read_checkpoint(folder, rows=rows)
-        except CheckpointError as error:
-            damaged.append(error)
 
 
 def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:

@@ -20,8 +20,8 @@ def composer_of(arguments: Arguments, overrides: list[str]) -> Composer:
     if run_dir is None:
         add_to_path([str(Path.cwd())])
         return Composer(user_folders(arguments.config_dirs), arguments.config_name)
-    from border_cli.cli.resume import import_paths
     from border_cli.config.saved import saved_composer
+    from border_cli.run.record import import_paths
 
     refuse_beside_resume(
         run_dir,

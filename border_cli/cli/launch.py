@@ -15,7 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.cli.resume import continuation_of, import_paths
+from border_cli.cli.resume import continuation_of
 from border_cli.config.compose import Composer, Job, as_typed
 from border_cli.config.frozen import FILE, resolved_yaml
 from border_cli.config.job import Continuation, JobContext
@@ -23,6 +23,7 @@ from border_cli.config.loader import VERSION_BASE, Loader
 from border_cli.config.provenance import tuned_file
 from border_cli.config.search_path import OURS, user_first
 from border_cli.core.config import RunConfig
+from border_cli.run.record import import_paths
 
 RunJob = Callable[[RunConfig, JobContext], float]
 

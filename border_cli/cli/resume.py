@@ -24,12 +24,6 @@ FINISHED = "done"
 _LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
 
 
-def import_paths(run_dir: Path) -> list[str]:
-    """The folders in which the run found its modules, and last that of today."""
-    paths = read_run(run_dir).get("import_paths", [])
-    return list(dict.fromkeys([*paths, str(Path.cwd())]))
-
-
 def has_checkpoint(run_dir: Path) -> bool:
     """Whether a checkpoint stands there that looks complete."""
     return bool(resumable(run_dir))

@@ -127,6 +127,12 @@ def read_run(run_dir: Path) -> dict[str, Any]:
         return facts
 
 
+def import_paths(run_dir: Path) -> list[str]:
+    """The folders in which a run found its modules."""
+    # The folder of today comes last: a module of the same name there is another one.
+    return list(dict.fromkeys([*read_run(run_dir).get("import_paths", []), str(Path.cwd())]))
+
+
 def _read(run_dir: Path) -> dict[str, Any]:
     try:
         facts = json.loads((run_dir / NAME).read_text(encoding="utf-8"))
