@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from border_cli.agent.config import LearnerConfig
 from border_cli.core import threads
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
@@ -26,6 +25,7 @@ from border_cli.parts import (
     evaluation_env_config,
     load_first_weights,
     slack,
+    torch_threads,
 )
 from border_cli.registry import (
     ACTOR_MANAGERS,
@@ -57,7 +57,7 @@ def thread_budget(config: RunConfig) -> str:
     """Who computes with how many threads, as it is in effect now."""
     actors = actor_manager_config(config)
     return threads.thread_budget(
-        torch=config.agent.num_threads if isinstance(config.agent, LearnerConfig) else 1,
+        torch=torch_threads(config),
         blas=threads.blas_threads(),
         actors=actors.num_actors,
         actor_manager=ACTOR_MANAGERS.entry_of(actors).name,

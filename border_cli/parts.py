@@ -12,7 +12,7 @@ from typing import Any
 
 from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.shared_weights import forms_of
-from border_cli.agent.config import LearnerConfig
+from border_cli.agent.settings import LearnerConfig, NetworkConfig
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
@@ -30,6 +30,7 @@ from border_cli.core.output import Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.threads import available_cores
 from border_cli.evaluator.background import BackgroundJudge
 from border_cli.evaluator.inline import InlineJudge
 from border_cli.nn.saving import load_state, save_state
@@ -65,8 +66,10 @@ def evaluation_env_config(config: RunConfig) -> EnvConfig:
 def build_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Agent:
     """The agent with its first weights; one that only acts needs no compiler."""
     settings = config.agent
-    if isinstance(settings, LearnerConfig) and not learns:
-        settings = replace(settings, compile=False)
+    if isinstance(settings, LearnerConfig):
+        settings = replace(settings, num_threads=torch_threads(config))
+        if not learns:
+            settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
         settings,
         spec=spec,
@@ -74,6 +77,22 @@ def build_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Age
         seed=derived_seed(config.seed, Branch.LEARNER),
     )
     return agent
+
+
+def torch_threads(config: RunConfig) -> int:
+    """How many threads an update has: as set, else one, or where its arithmetic can be shared
+    every core that no actor keeps busy."""
+    agent = config.agent
+    if not isinstance(agent, LearnerConfig):
+        return 1
+    if agent.num_threads is not None:
+        return agent.num_threads
+    if not isinstance(agent, NetworkConfig) or not agent.bound_by_arithmetic:
+        return 1
+    # Actors that keep to a pace mostly wait for such a learner.
+    free = config.trainer.samples_per_opt_step is None
+    busy = config.actor_manager.num_actors if free else 0
+    return max(1, available_cores() - busy)
 
 
 def load_first_weights(config: RunConfig, agent: Agent) -> None:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import (
     BoxSpace,
@@ -31,3 +38,54 @@ def num_discrete_actions(spec: EnvSpec, agent: str) -> int:
             f"env.id={spec.id} has {name_of(spec.action)}"
         )
     return spec.action.n
+
+
+@dataclass(frozen=True, slots=True)
+class ActionBounds:
+    """Between the environment's own actions and numbers from -1 to 1, with which agents compute.
+
+    Densities, entropies and noise are those of the numbers: what the environment's units would add
+    to a log-density is constant.
+    """
+
+    space: BoxSpace
+    middle: NDArray[np.float32]  # [A]
+    half: NDArray[np.float32]  # [A]
+
+    @property
+    def size(self) -> int:
+        """A: numbers per action."""
+        return len(self.middle)
+
+    def to_env(self, action: NDArray[np.float32]) -> NDArray[Any]:
+        """From -1 … 1 to the environment's units, never beyond its bounds. [N, A] -> [N, …]"""
+        shape = (len(action), *self.space.shape)
+        scaled: NDArray[np.float32] = (self.middle + self.half * action).reshape(shape)
+        np.clip(scaled, self.space.low, self.space.high, out=scaled)
+        return scaled
+
+
+def action_bounds(space: LeafSpace) -> ActionBounds | None:
+    """Those of a Box of real numbers with finite bounds; None of all else."""
+    if not isinstance(space, BoxSpace) or space.dtype != "float32":
+        return None
+    low = space.low.reshape(prod(space.shape)).astype(np.float64)
+    high = space.high.reshape(prod(space.shape)).astype(np.float64)
+    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+        return None
+    return ActionBounds(
+        space=space,
+        middle=((low + high) / 2).astype(np.float32),
+        half=((high - low) / 2).astype(np.float32),
+    )
+
+
+def bounded_actions(spec: EnvSpec, agent: str) -> ActionBounds:
+    """The bounds of continuous actions; refuses an environment that has none."""
+    bounds = action_bounds(spec.action)
+    if bounds is None:
+        raise ConfigError(
+            f"agent={agent} needs a Box action space of real numbers with finite bounds; "
+            f"env.id={spec.id} has {name_of(spec.action)}"
+        )
+    return bounds

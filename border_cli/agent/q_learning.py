@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from border_cli.agent.config import Loss
 from border_cli.nn.backprop import Gradient, Layer, backward, forward
@@ -56,17 +56,17 @@ def weighted_loss(error: Tensor, weight: Tensor, kind: Loss) -> tuple[Tensor, Te
 def descent(
     online: Sequence[Layer],
     target: Sequence[Layer],
-    encoder: nn.Module,
     batch: TensorBatch,
     *,
     double: bool,
     loss: Loss,
 ) -> Descent:
     """The loss of one batch and its gradient; changes nothing."""
-    given = forward(online, encoder(batch.obs))
-    next_rows = encoder(batch.next_obs)
-    q_next = forward(target, next_rows)[-1]  # [B, num_actions]
-    chooser = forward(online, next_rows)[-1] if double else None
+    assert isinstance(batch.obs, Tensor)
+    assert isinstance(batch.next_obs, Tensor)
+    given = forward(online, batch.obs)
+    q_next = forward(target, batch.next_obs)[-1]  # [B, num_actions]
+    chooser = forward(online, batch.next_obs)[-1] if double else None
 
     q = given[-1]  # [B, num_actions]
     q_sa = q.gather(1, batch.action)  # [B, 1]

@@ -38,6 +38,7 @@ class ActorManager(ABC):
     # Actors step only within `receive`, so that two runs with one seed are the same to the bit.
     # What they have gathered at a `stop` is part of `state_dict`, beside being returned.
     repeats: ClassVar[bool] = False
+    idle: ClassVar[bool] = False  # there are no actors: nobody needs weights
 
     @abstractmethod
     def __enter__(self) -> Self: ...

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ClassVar
 
-from border_cli.core.errors import did_you_mean
+from border_cli.core.errors import ConfigError, did_you_mean
 from border_cli.core.settings import Settings, setting
 
 
@@ -32,6 +32,8 @@ class Objective(StrEnum):
 @dataclass(kw_only=True)
 class AgentConfig(Settings, path="agent"):
     """What the trainer and the step processor must know of any agent."""
+
+    gives_priorities: ClassVar[bool] = True  # whether its errors can drive prioritized replay
 
     gamma: float = setting(0.99, "discount per env step", low=0, high=1)
     batch_size: int = setting(64, "sampled rows per optimisation step", low=1)
@@ -56,6 +58,8 @@ class StepProcessorConfig(Settings, path="step_processor"):
 @dataclass(kw_only=True)
 class ReplayBufferConfig(Settings, path="replay_buffer"):
     """What every replay buffer has."""
+
+    prioritizes: ClassVar[bool] = False  # whether it lives on the errors of the agent
 
     capacity: int = setting(100_000, "rows kept; the oldest make room", low=1)
 
@@ -157,8 +161,32 @@ class EvaluatorConfig(Settings, path="evaluator"):
     background: bool = setting(
         False,
         "evaluates in a process of its own while training goes on; in line where runs repeat to "
-        "the bit (trainer=sync, actor_manager=serial)",
+        "the bit (trainer=sync, trainer=offline, actor_manager=serial)",
     )
+    ref_min_score: float | None = setting(
+        None,
+        "return that counts as 0 in eval/normalized_score, such as that of random actions; null: "
+        "that of the data set, where there is one that says it",
+    )
+    ref_max_score: float | None = setting(None, "return that counts as 100; see ref_min_score")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = self.ref_min_score, self.ref_max_score
+        if (low is None) != (high is None):
+            given, other = ("max", "min") if low is None else ("min", "max")
+            self.refuse(f"ref_{other}_score", None, f"must be given beside ref_{given}_score")
+        if low is not None and high is not None and high <= low:
+            self.refuse("ref_max_score", high, f"must be above ref_min_score ({low:g})")
+
+    def normalized(self, score: float) -> float | None:
+        """The score on a scale where the references are 0 and 100 (Fu et al. 2020, "D4RL").
+
+        None where there are no references.
+        """
+        if self.ref_min_score is None or self.ref_max_score is None:
+            return None
+        return 100 * (score - self.ref_min_score) / (self.ref_max_score - self.ref_min_score)
 
 
 @dataclass(kw_only=True)
@@ -225,6 +253,11 @@ class RunConfig(Settings):
             self.refuse("init_from", self.init_from, "must be null, or a run directory")
         if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:
             self.refuse("name", self.name, "must be a plain folder name")
+        if self.replay_buffer.prioritizes and not self.agent.gives_priorities:
+            raise ConfigError(
+                "replay_buffer must be one that does not prioritize (such as uniform): the agent "
+                f"({type(self.agent).__name__}) has no TD errors to rank rows by"
+            )
         capacity = self.replay_buffer.capacity
         if self.trainer.warmup_period > capacity:
             self.trainer.refuse(

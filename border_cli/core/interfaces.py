@@ -68,6 +68,9 @@ class Agent(ABC):
     def update(self, batch: Batch) -> Update:
         """One optimisation step on one batch."""
 
+    def observe(self, transitions: Transitions) -> None:  # noqa: B027 - most keep no statistics
+        """Sees each row once, as it comes into the replay buffer: for running statistics. [M]"""
+
     @property
     @abstractmethod
     def opt_steps(self) -> int:

@@ -112,6 +112,7 @@ class RunInfo:
     max_time_s: float | None
     quiet: bool = False
     best: tuple[float, int] | None = None  # score and opt steps, of the attempts before
+    samples: bool = True  # actors make samples; a run that learns from a data set alone has none
 
 
 class Recorder(ABC):

@@ -69,7 +69,13 @@ class ReplayBuffer(ABC):
     @property
     @abstractmethod
     def rows_pushed(self) -> int:
-        """Rows ever pushed; the newest `len` of them are stored."""
+        """Rows ever pushed; those from `first_pushed` on are stored."""
+
+    @property
+    def first_pushed(self) -> int:
+        """The number of the oldest row that is stored. Rows that were there from the start, as
+        those of a data set, have no number, and no checkpoint holds them."""
+        return self.rows_pushed - len(self)
 
     @abstractmethod
     def freeze(self, first: int) -> FrozenRows:

@@ -14,6 +14,7 @@ from border_cli.core.errors import ConfigError, MissingPackage
 
 PACKAGES = {  # module -> what pip calls it
     "Box2D": "gymnasium[box2d]",
+    "mujoco": "gymnasium[mujoco]",
     "pygame": "gymnasium[classic-control]",
     "ale_py": "ale-py",
     "cv2": "opencv-python",

@@ -69,17 +69,26 @@ class EpisodesEvaluator(Evaluator):
     def describe(self) -> str:
         steps, who = self.limit
         said = "the env has none: set evaluator.max_episode_steps" if who == "default" else who
-        return f"{self.config.num_episodes} episodes, cut at {steps:,} env steps ({said})"
+        config = self.config
+        line = f"{config.num_episodes} episodes, cut at {steps:,} env steps ({said})"
+        if config.ref_min_score is None:
+            return line
+        return f"{line}; returns of {config.ref_min_score:g} and {config.ref_max_score:g} are 0 and 100"
 
     def evaluate(self, policy: Policy) -> Evaluation:
         """The episodes of this seed, with the greedy actions of `policy`."""
         with self._heartbeat.working():
             returns, lengths = self._play(policy, self._opened())
+        score = float(returns.mean())
+        metrics = dict(return_metrics(returns, lengths))
+        normalized = self.config.normalized(score)
+        if normalized is not None:
+            metrics["eval/normalized_score"] = normalized
         return Evaluation(
-            score=float(returns.mean()),
+            score=score,
             returns=tuple(returns.tolist()),
             lengths=tuple(lengths.tolist()),
-            metrics=return_metrics(returns, lengths),
+            metrics=metrics,
         )
 
     def _play(self, policy: Policy, env: Env) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

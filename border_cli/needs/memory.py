@@ -9,14 +9,13 @@ from __future__ import annotations
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.process import RING_SHARES
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
-from border_cli.agent.config import LearnerConfig
 from border_cli.core.config import RunConfig
 from border_cli.core.machine import thread_nbytes
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec, row_nbytes, transition_nbytes
 from border_cli.needs.disk import rows_per_save
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, encoded_nbytes, size
-from border_cli.parts import actor_manager_config, evaluates_in_background
+from border_cli.parts import actor_manager_config, evaluates_in_background, torch_threads
 from border_cli.process.start import StartMethod
 from border_cli.registry import ACTOR_MANAGERS
 from border_cli.replay_buffer.frozen import ASIDE_NBYTES
@@ -181,7 +180,7 @@ def _program(config: RunConfig, cores: int) -> Need:
     kind = ACTOR_MANAGERS.entry_of(actors).name
     # One supervisor for all processes; users' own managers are taken to be like `thread`.
     acting = {"serial": 0, "process": 1}.get(kind, actors.num_actors)
-    torch = config.agent.num_threads if isinstance(config.agent, LearnerConfig) else 1
+    torch = torch_threads(config)
     threads = OWN_THREADS + acting + torch - 1
     return Need(
         what=f"the program and {threads} threads",

@@ -37,15 +37,27 @@ class Adam:
         *,
         learning_rate: float,
         max_grad_norm: float | None = None,
+        beta_1: float = BETA_1,
+        epsilon: float = EPSILON,
     ) -> None:
         self._learning_rate = learning_rate
         self._max_grad_norm = max_grad_norm
-        self._parameters = [each.detach() for each in parameters]  # same memory, no autograd
+        self._beta_1 = beta_1
+        self._epsilon = epsilon
+        self._leaves = list(parameters)
+        self._parameters = [each.detach() for each in self._leaves]  # same memory, no autograd
         self._means = [torch.zeros_like(each) for each in self._parameters]
         self._squares = [torch.zeros_like(each) for each in self._parameters]
         # The kernel wants a counter per parameter, float32 on its device: the same for all.
         self._count = torch.zeros((), device=self._parameters[0].device)
         self._steps = [self._count] * len(self._parameters)
+
+    def descend(self, loss: Tensor) -> Tensor | None:
+        """One step along the gradient of `loss`, which is asked for by these parameters alone.
+
+        Returns what `step` does.
+        """
+        return self.step(torch.autograd.grad(loss, self._leaves))
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         """One step along `gradient`, one tensor per parameter, overwritten where it is clipped.
@@ -65,10 +77,10 @@ class Adam:
             _NO_MAXIMA,
             self._steps,
             lr=self._learning_rate,
-            beta1=BETA_1,
+            beta1=self._beta_1,
             beta2=BETA_2,
             weight_decay=0.0,
-            eps=EPSILON,
+            eps=self._epsilon,
             amsgrad=False,
             maximize=False,
             grad_scale=divisor,

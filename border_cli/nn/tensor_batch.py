@@ -60,6 +60,13 @@ class TensorBatches:
         return TensorBatch(*(empty_obs(each) for each in shared))  # type: ignore[arg-type]
 
 
+def tensor_obs(obs: Array) -> TensorObs:
+    """Tensors that are the arrays of an observation."""
+    if isinstance(obs, dict):
+        return {key: torch.from_numpy(part) for key, part in obs.items()}
+    return torch.from_numpy(obs)
+
+
 def empty_batch(spec: EnvSpec, rows: int) -> Batch:
     """Zeros in the shapes of every batch of so many rows, to try something out on."""
     obs = map_array(np.zeros_like, allocate(spec.observation, rows))
@@ -86,11 +93,6 @@ def _shared(batch: Batch) -> TensorBatch:
     def column(values: NDArray[Any]) -> Tensor:
         """As values of Q-functions come, so that no update needs to change a shape."""
         return tensor(values[:, None] if values.ndim == 1 else values)
-
-    def tensor_obs(obs: Array) -> TensorObs:
-        if isinstance(obs, dict):
-            return {key: tensor(part) for key, part in obs.items()}
-        return tensor(obs)
 
     return TensorBatch(
         obs=tensor_obs(batch.obs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from border_cli.core.config import ReplayBufferConfig
 from border_cli.core.settings import setting
@@ -26,6 +27,8 @@ class UniformConfig(ReplayBufferConfig):
 class PrioritizedConfig(ReplayBufferConfig):
     """Rows by their TD error (Schaul et al. 2016)."""
 
+    prioritizes: ClassVar[bool] = True
+
     alpha: float = setting(0.6, "exponent of the priorities; 0 is uniform", low=0, high=1)
     beta_0: float = setting(0.4, "first exponent of the importance weights", low=0, high=1)
     beta_final: float = setting(1.0, "last exponent of the importance weights", low=0, high=1)
@@ -37,8 +40,26 @@ class PrioritizedConfig(ReplayBufferConfig):
     )
 
 
+@dataclass(kw_only=True)
+class DatasetConfig(ReplayBufferConfig):
+    """Rows of a Minari data set, and what actors add to them; every row equally likely."""
+
+    dataset: str | None = setting(
+        None, "which data set, such as my/cartpole-medium-v0; border-record makes one of a run"
+    )
+    capacity: int = setting(
+        100_000,
+        "rows of actors that fit beside those of the data set, which stay; the oldest make room. "
+        "With trainer=offline there are none",
+        low=1,
+    )
+
+
 REPLAY_BUFFERS.register(
     "uniform", UniformConfig, "border_cli.replay_buffer.uniform:UniformReplayBuffer"
+)
+REPLAY_BUFFERS.register(
+    "dataset", DatasetConfig, "border_cli.replay_buffer.dataset:DatasetReplayBuffer"
 )
 REPLAY_BUFFERS.register(
     "prioritized", PrioritizedConfig, "border_cli.replay_buffer.prioritized:PrioritizedReplayBuffer"

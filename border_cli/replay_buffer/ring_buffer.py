@@ -23,8 +23,10 @@ class RingReplayBuffer(ReplayBuffer):
     A state without its rows gives an empty buffer that goes on counting and drawing from there.
     """
 
-    def __init__(self, capacity: int, *, spec: EnvSpec, rng: np.random.Generator) -> None:
-        self.ring = Ring(spec, capacity)
+    def __init__(
+        self, capacity: int, *, spec: EnvSpec, rng: np.random.Generator, most_fixed: int = 0
+    ) -> None:
+        self.ring = Ring(spec, capacity, most_fixed=most_fixed)
         self._rng = rng
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
@@ -32,11 +34,11 @@ class RingReplayBuffer(ReplayBuffer):
         return self.ring.read(index)
 
     def __len__(self) -> int:
-        return self.ring.size
+        return self.ring.stored
 
     @property
     def capacity(self) -> int:
-        return self.ring.capacity
+        return self.ring.fixed + self.ring.capacity
 
     @property
     def nbytes(self) -> int:
@@ -45,6 +47,10 @@ class RingReplayBuffer(ReplayBuffer):
     @property
     def rows_pushed(self) -> int:
         return self.ring.pushed
+
+    @property
+    def first_pushed(self) -> int:
+        return self.ring.pushed - self.ring.size
 
     def freeze(self, first: int) -> FrozenRows:
         return self.ring.freeze(first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,15 @@ class _ReusedBatch:
 
 
 class Ring:
-    """The newest `capacity` rows; the learner's thread owns it."""
+    """The newest `capacity` rows, and in front of them those that `fix` was given, which stay; the
+    learner's thread owns it.
 
-    def __init__(self, spec: EnvSpec, capacity: int) -> None:
+    `gather` and `read` count fixed rows first. All else is about the others alone.
+    """
+
+    def __init__(self, spec: EnvSpec, capacity: int, *, most_fixed: int = 0) -> None:
         self.capacity = capacity
+        self.fixed = 0  # rows that stay
         self.position = 0  # where the next row goes
         self.size = 0  # rows stored
         self.pushed = 0  # rows ever pushed
@@ -41,19 +46,45 @@ class Ring:
         self._awaited: RingState | None = None  # what a resumed run had, until its rows are back
         self._back = 0  # rows of it before this number are
         try:
-            self._rows = Rows(spec, capacity)
+            self._all = Rows(spec, most_fixed + capacity)
         except (MemoryError, ValueError, OverflowError) as error:  # the last two: past addressing
-            needed = storage_nbytes(spec, capacity) / 2**30
+            needed = storage_nbytes(spec, most_fixed + capacity) / 2**30
             raise ConfigError(
-                f"replay_buffer.capacity must fit in memory: {capacity} rows of {spec.id} "
-                f"need {needed:,.1f} GiB"
+                f"replay_buffer.capacity must fit in memory: {most_fixed + capacity} rows of "
+                f"{spec.id} need {needed:,.1f} GiB"
             ) from error
+        self._rows = self._behind_fixed()
         self._reused = _ReusedBatch(spec, 0)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored rows."""
-        return sum(block.nbytes for block in self._rows.blocks)
+        """Bytes of all rows."""
+        return sum(block.nbytes for block in self._all.blocks)
+
+    @property
+    def stored(self) -> int:
+        """Rows that can be drawn, those that stay among them."""
+        return self.fixed + self.size
+
+    def _behind_fixed(self) -> Rows:
+        """The part of the storage that is a ring, in the same memory."""
+        start, end = self.fixed, self.fixed + self.capacity
+        if end == start + len(self._all.blocks[0]):
+            return self._all
+        parts = iter([block[start:end] for block in self._all.blocks])
+        return Rows(self._spec, self.capacity, lambda count, dtype: next(parts))  # noqa: ARG005
+
+    def fix(self, parts: Iterable[Transitions]) -> None:
+        """Copies rows in that stay; before any is pushed, and `most_fixed` at most."""
+        most = len(self._all.blocks[0]) - self.capacity
+        for rows in parts:
+            end = self.fixed + len(rows)
+            if end > most:
+                raise ValueError(f"there is room for {most} rows that stay, got {end}")
+            for name, source in self._checked(rows).items():
+                np.copyto(self._all.columns[name][self.fixed : end], source, casting="same_kind")
+            self.fixed = end
+        self._rows = self._behind_fixed()
 
     def push(self, transitions: Transitions) -> list[tuple[int, int]]:
         """Copies M rows in; returns the ranges of slots written, start and end.
@@ -99,7 +130,7 @@ class Ring:
 
     def require_rows(self, batch_size: int) -> None:
         """Refuses to sample from nothing."""
-        if self.size == 0:
+        if self.stored == 0:
             raise RunFailed(
                 f"cannot sample {batch_size} rows: the replay buffer is empty "
                 "(trainer.warmup_period is what fills it first)"
@@ -111,17 +142,17 @@ class Ring:
             self._reused = _ReusedBatch(self._spec, len(index))
         reused = self._reused
         reused.batch.index[:] = index
-        for block, sampled in zip(self._rows.blocks, reused.rows.blocks, strict=True):
+        for block, sampled in zip(self._all.blocks, reused.rows.blocks, strict=True):
             # The index is ours and valid; `clip` only spares numpy a copy of the output.
             block.take(index, out=sampled, mode="clip")
         return reused.batch
 
     def read(self, index: NDArray[np.integer[Any]]) -> Transitions:
         """Copies of the rows in these slots. [M]; raises IndexError where nothing is stored."""
-        if index.size and not (index.min() >= 0 and index.max() < self.size):
-            raise IndexError(f"slots 0 to {self.size - 1} are filled, got {index}")
+        if index.size and not (index.min() >= 0 and index.max() < self.stored):
+            raise IndexError(f"slots 0 to {self.stored - 1} are filled, got {index}")
         copy = Rows(self._spec, len(index))
-        for block, chosen in zip(self._rows.blocks, copy.blocks, strict=True):
+        for block, chosen in zip(self._all.blocks, copy.blocks, strict=True):
             chosen[:] = block[index]
         return Transitions(**copy.parts())
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.config import ReplayBufferConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
-from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
 
 BLOCK = 32  # batches whose chances are drawn at once: one call of the generator for all
@@ -20,8 +20,15 @@ BLOCK = 32  # batches whose chances are drawn at once: one call of the generator
 class UniformReplayBuffer(RingReplayBuffer):
     """Owns its rows and its generator; only the learner's thread calls it."""
 
-    def __init__(self, config: UniformConfig, *, spec: EnvSpec, rng: np.random.Generator) -> None:
-        super().__init__(config.capacity, spec=spec, rng=rng)
+    def __init__(
+        self,
+        config: ReplayBufferConfig,
+        *,
+        spec: EnvSpec,
+        rng: np.random.Generator,
+        most_fixed: int = 0,
+    ) -> None:
+        super().__init__(config.capacity, spec=spec, rng=rng, most_fixed=most_fixed)
         self._chances: Iterator[NDArray[np.float64]] = iter(())  # each [B]
         self._index = np.empty(0, np.int64)  # [B]
 
@@ -39,7 +46,7 @@ class UniformReplayBuffer(RingReplayBuffer):
             chance = next(self._chances)
         # The size is the one of now, so what was pushed since the draw is as likely as all else. A
         # product never rounds up to the size, and no slot is off its share by more than 2**-53.
-        np.multiply(chance, self.ring.size, out=self._index, casting="unsafe")
+        np.multiply(chance, self.ring.stored, out=self._index, casting="unsafe")
         return self.ring.gather(self._index)
 
     def state_dict(self) -> State:

@@ -100,7 +100,7 @@ class CheckpointStore:
         end = self._chunks[-1].end if self._chunks else 0
         before = self._chunks if end <= buffer.rows_pushed else ()  # else they are of another run
         frozen = buffer.freeze(end if before else 0)
-        oldest = frozen.end - len(buffer)
+        oldest = buffer.first_pushed
         return HandedRows(
             frozen=frozen,
             oldest=oldest,

@@ -34,6 +34,7 @@ class Trainer(ABC):
     """
 
     actors_in_turn: ClassVar[bool] = False  # needs actors that step only within `receive`
+    offline: ClassVar[bool] = False  # needs no actors: all rows are in the replay buffer
 
     def __init__(
         self,

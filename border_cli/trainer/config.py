@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from border_cli.core.config import TrainerConfig
+from border_cli.core.settings import setting
 from border_cli.registry import TRAINERS
 
 
@@ -18,5 +19,32 @@ class SyncConfig(TrainerConfig):
     """Actors and learner take turns in one thread, always with the newest weights."""
 
 
+@dataclass(kw_only=True)
+class OfflineConfig(TrainerConfig):
+    """Learns from a data set alone; no actor runs and no sample is made."""
+
+    max_env_steps: int | None = setting(
+        None, "does not apply: no env step is made; another limit ends the run", low=1
+    )
+    warmup_period: int = setting(
+        1_000, "does not apply: all rows are there before the first optimisation step", low=0
+    )
+    samples_per_opt_step: float | None = setting(
+        1.0, "does not apply: updates wait for no samples", above=0
+    )
+    sync_interval: int = setting(100, "does not apply: nobody acts with the weights", low=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        others = (self.max_opt_steps, self.max_time_s, self.stop_at_score)
+        if self.max_env_steps is not None and all(limit is None for limit in others):
+            self.refuse(
+                "max_env_steps",
+                self.max_env_steps,
+                "ends no run with trainer=offline, which makes no env steps: give max_opt_steps",
+            )
+
+
 TRAINERS.register("async", AsyncConfig, "border_cli.trainer.async_:AsyncTrainer")
+TRAINERS.register("offline", OfflineConfig, "border_cli.trainer.offline:OfflineTrainer")
 TRAINERS.register("sync", SyncConfig, "border_cli.trainer.sync:SyncTrainer")

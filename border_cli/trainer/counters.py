@@ -78,10 +78,14 @@ class Window:
         span_s = max(now_s - self._since_s, 1e-9)
         samples = counters.samples_total - self._samples
         opt_steps = counters.opt_steps - self._opt_steps
-        metrics = {"async/samples_total": float(counters.samples_total)}
+        metrics: dict[str, float] = {}
+        if actors:  # a run that learns from a data set alone makes no samples
+            metrics["async/samples_total"] = float(counters.samples_total)
+            metrics["actor/restarts"] = float(sum(each.restarts for each in actors))
         if opt_steps:  # else the window is the moment between two rows, and has no rates
-            metrics["async/samples_per_sec"] = samples / span_s
             metrics["async/opt_steps_per_sec"] = opt_steps / span_s
+        if opt_steps and actors:
+            metrics["async/samples_per_sec"] = samples / span_s
             metrics["async/samples_per_opt_steps"] = samples / opt_steps
         if self._lags:
             metrics["async/weight_lag"] = float(np.mean(self._lags))
@@ -96,7 +100,6 @@ class Window:
         times = self._time_shares(actors, seconds)
         if opt_steps:
             metrics.update(times)
-        metrics["actor/restarts"] = float(sum(each.restarts for each in actors))
         self._clear(now_s)
         return metrics
 

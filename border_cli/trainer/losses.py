@@ -51,7 +51,9 @@ class Facts:
         self.cores = cores
         self.actor_manager = ACTOR_MANAGERS.entry_of(config.actor_manager).name
         self.sync: bool = TRAINERS.load(config.trainer).actors_in_turn
-        self.in_turn = self.sync or self.actor_manager == "serial"  # in the learner's own thread
+        self.offline: bool = TRAINERS.load(config.trainer).offline
+        alone = self.offline or self.actor_manager == "serial"
+        self.in_turn = self.sync or alone  # nobody acts but the learner's own thread
         self.blocked = actors.get("blocked", 0.0)
         running = (1 - self.blocked) * config.actor_manager.num_actors  # threads at a time
         free = config.trainer.samples_per_opt_step is None and not self.in_turn
@@ -130,7 +132,7 @@ def _faster_updates(facts: Facts, *, idle_cores: bool) -> list[str]:
     if not facts.on_cpu:
         compiles = getattr(agent, "compile", None)
         return [*remedies, "agent.compile=true"] if compiles is False else remedies
-    if idle_cores and facts.cores > 1 and getattr(agent, "num_threads", None) == 1:
+    if idle_cores and facts.cores > 1 and getattr(agent, "num_threads", 0) in (1, None):
         remedies.append(f"agent.num_threads={facts.cores}")
     if facts.config.device == "cpu":  # auto would have found a GPU
         remedies.append("device=cuda")
@@ -140,8 +142,8 @@ def _faster_updates(facts: Facts, *, idle_cores: bool) -> list[str]:
 def drawing(facts: Facts, share: str) -> Loss:
     """The replay buffer was slow to give batches or to take priorities."""
     smaller = f"a smaller agent.batch_size ({facts.config.agent.batch_size:,})"
-    uniform = REPLAY_BUFFERS.entry_of(facts.config.replay_buffer).name == "uniform"
-    remedies = [smaller] if uniform else [smaller, "replay_buffer=uniform"]
+    slow = REPLAY_BUFFERS.entry_of(facts.config.replay_buffer).name == "prioritized"
+    remedies = [smaller, "replay_buffer=uniform"] if slow else [smaller]
     return Loss(f"the learner drew batches from the replay buffer {share}", remedies)
 
 

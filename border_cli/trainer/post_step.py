@@ -58,6 +58,7 @@ class PostStep:
         self._next_due = 0.0  # opt steps; no interval ends before
         self._unfinished = False  # what is due at this step is being done
         self._published: Snapshot | None = None  # the newest weights of the actors
+        self._begins_trained = False  # then nobody acts at random in the warm-up
         self.heartbeat = Heartbeat("learner")
         self.saving = saving
         self.evaluating = Evaluating(
@@ -141,7 +142,10 @@ class PostStep:
         self.reporting.write(self.reporting.close_window())
 
     def sync(self, *, warm_up: bool = False) -> None:
-        """Publishes the newest weights to the actors (Border's SyncModel)."""
+        """Publishes the newest weights to the actors (Border's SyncModel), where there are any."""
+        if self._actors.idle:
+            return
+        warm_up = warm_up and not self._begins_trained
         with self.timing.section("sync"):
             self._published = self._agent.snapshot(
                 env_steps=self.counters.env_steps, warm_up=warm_up
@@ -154,6 +158,10 @@ class PostStep:
             self.sync(warm_up=True)
         else:
             self._actors.publish(self._published)
+
+    def begin_trained(self) -> None:
+        """The agent has the weights of another run: actors use them in the warm-up, too."""
+        self._begins_trained = True
 
     def check(self) -> None:
         """Raises `NotFinite`: what follows from a NaN is not worth keeping."""

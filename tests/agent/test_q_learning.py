@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+from networks import q_network
 
 from border_cli.agent.config import Loss
 from border_cli.agent.q_learning import Descent, descent, td_target, weighted_loss
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
-from border_cli.nn.q_network import QNetwork
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.features import Features
+from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -20,9 +23,9 @@ def box(size: int) -> BoxSpace:
     return BoxSpace(shape=(size,), dtype="float32", low=np.zeros(size), high=np.ones(size))
 
 
-def network(weight: list[float], bias: list[float]) -> QNetwork:
+def network(weight: list[float], bias: list[float]) -> Network:
     """Q(s, a) = weight[a] s + bias[a]."""
-    q = QNetwork(box(1), [], 2, seed=0)
+    q = q_network(box(1), [], 2, seed=0)
     q.load_state_dict(
         {
             "mlp.layers.0.weight": torch.tensor(weight)[:, None],
@@ -36,8 +39,8 @@ def column(*values: float) -> torch.Tensor:
     return torch.tensor(values)[:, None]
 
 
-def descend(q: QNetwork, q_target: QNetwork, batch: TensorBatch, **settings: Any) -> Descent:
-    return descent(q.mlp.memory(), q_target.mlp.memory(), q.encoder, batch, **settings)
+def descend(q: Network, q_target: Network, batch: TensorBatch, **settings: Any) -> Descent:
+    return descent(q.mlp.memory(), q_target.mlp.memory(), batch, **settings)
 
 
 ONLINE = ([2.0, -1.0], [1.0, 3.0])  # Q(1) = (3, 2); Q(2) = (5, 1)
@@ -120,7 +123,7 @@ def random_batch(space: Space, rows: int = 16) -> TensorBatch:
     )
 
 
-def by_autograd(q: QNetwork, q_target: QNetwork, batch: TensorBatch, double: bool, loss: Loss):
+def by_autograd(q: Network, q_target: Network, batch: TensorBatch, double: bool, loss: Loss):
     q_sa = q(batch.obs).gather(1, batch.action)
     with torch.no_grad():
         q_next = q_target(batch.next_obs)
@@ -136,8 +139,10 @@ def by_autograd(q: QNetwork, q_target: QNetwork, batch: TensorBatch, double: boo
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("loss", list(Loss))
 def test_loss_and_gradient_are_those_of_autograd(space, hidden, double: bool, loss: Loss):
-    q, q_target = (QNetwork(space, hidden, 2, seed) for seed in (1, 2))
+    q, q_target = (q_network(space, hidden, 2, seed) for seed in (1, 2))
     batch = random_batch(space)
+    features = Features(Architecture(space), normalize=False)
+    batch = batch._replace(obs=features(batch.obs), next_obs=features(batch.next_obs))
     expected_loss, expected = by_autograd(q, q_target, batch, double, loss)
     found = descend(q, q_target, batch, double=double, loss=loss)
     torch.testing.assert_close(found.loss, expected_loss.detach(), rtol=1e-6, atol=1e-6)

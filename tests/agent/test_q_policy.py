@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from networks import q_network
 
 from border_cli.agent.config import DqnConfig
 from border_cli.agent.dqn import Dqn
@@ -17,7 +18,6 @@ from border_cli.agent.q_policy import QPolicy
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
-from border_cli.nn.q_network import QNetwork
 
 ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
 OBS = np.ones((4_000, 1), np.float32)  # shares are then within 0.04
@@ -119,9 +119,12 @@ def test_the_same_weights_take_the_same_actions_in_numpy_and_in_torch(spec):
         acting = agent.policy_factory(np.random.default_rng(0))
         acting.load_snapshot(agent.snapshot())
         action = acting.act(obs, explore=False)
-        network = QNetwork(spec.observation, [64, 32], spec.action.n, seed=0)
+        network = q_network(spec.observation, [64, 32], spec.action.n, seed=0)
         network.load_state_dict(
-            {name: torch.tensor(each) for name, each in agent.snapshot().arrays.items()}
+            {
+                name.removeprefix("network."): torch.tensor(each)
+                for name, each in agent.snapshot().arrays.items()
+            }
         )
         q = network(torch.from_numpy(obs)).detach().numpy()  # [500, num_actions]
         taken = q[np.arange(500), action]

@@ -55,7 +55,8 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     (folder / "own" / "env" / "maze.yaml").write_text("defaults: [gym, _self_]\n")
     main(["--help", "-cd", "own"])
     text = capsys.readouterr().out
-    assert "env             acrobot, cartpole, gym*, lunarlander, maze, mountaincar\n" in text
+    envs = "acrobot, ant, cartpole, gym*, halfcheetah, hopper, lunarlander, lunarlander_continuous,"
+    assert f"env             {envs} maze,\n{' ' * 18}mountaincar, pendulum, walker2d\n" in text
     assert "recorder        console*, jsonl*, none, tensorboard*\n" in text
     assert "  seed       the one seed" in text
     assert text.count("\n  border-train ") == 6

@@ -138,7 +138,7 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "one of acrobot, cartpole, lunarlander, mountaincar, or any Gymnasium id"),
+        ([], "one of acrobot, ant, cartpole, halfcheetah, hopper, lunarlander, lunarlander_con"),
         (["env=cartpol"], "did you mean 'cartpole'?"),
         (["env=cartpole", "+agent.gama=1"], "agent.gama: there is no such setting; did you mean"),
         (["env=cartpole", "resume=auto"], "resume=auto needs run_dir=FOLDER"),

@@ -37,7 +37,8 @@ def test_every_registered_component_has_its_file_and_is_what_the_file_gives() ->
 def test_every_file_that_is_no_component_is_a_preset() -> None:
     components = {(group, name) for group, registry in GROUPS.items() for name in registry.names()}
     others = {(group, name) for group, name in FILES if group != "experiment"} - components
-    presets = {"cartpole", "acrobot", "mountaincar", "lunarlander"}
+    presets = {"cartpole", "acrobot", "mountaincar", "lunarlander", "lunarlander_continuous"}
+    presets |= {"pendulum", "hopper", "halfcheetah", "walker2d", "ant"}
     assert others == {("env", name) for name in presets} | {("recorder", "none")}
 
 

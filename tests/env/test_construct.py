@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
@@ -111,6 +112,7 @@ def dependency(message: str, cause: Exception | None) -> Exception:
     ("module", "line"),
     [
         ("Box2D", r'pip install "gymnasium\[box2d\]"$'),
+        ("mujoco", r'pip install "gymnasium\[mujoco\]"$'),
         ("pygame", r'pip install "gymnasium\[classic-control\]"$'),
         ("no_such_engine", r"pip install no_such_engine$"),
     ],
@@ -135,7 +137,8 @@ def test_a_dependency_that_is_there_but_broken_is_not_called_missing(raising):
 
 @pytest.mark.skipif(importlib.util.find_spec("mujoco") is not None, reason="mujoco is installed")
 def test_mujoco_that_is_not_installed_is_named():
-    assert isinstance(refused(r"pip install mujoco$", id="HalfCheetah-v5"), MissingPackage)
+    line = r'pip install "gymnasium\[mujoco\]"$'
+    assert isinstance(refused(line, id="HalfCheetah-v5"), MissingPackage)
 
 
 def test_an_argument_that_the_constructor_does_not_take_is_refused():
@@ -200,6 +203,29 @@ def test_a_wrapper_with_no_arguments_below_its_name_is_fine():
 def test_a_wrapper_that_cannot_be_meant_is_refused(counting, wrapper, message):
     refused(message, wrappers=[wrapper])
     assert [env.closed for env in counting.made] == [1]
+
+
+@pytest.mark.parametrize(
+    ("preset", "package", "obs_shape", "bound"),
+    [
+        ("pendulum", "gymnasium", (3,), [2.0]),
+        ("lunarlander_continuous", "Box2D", (8,), [1.0] * 2),
+        ("hopper", "mujoco", (11,), [1.0] * 3),
+        ("halfcheetah", "mujoco", (17,), [1.0] * 6),
+        ("walker2d", "mujoco", (17,), [1.0] * 6),
+        ("ant", "mujoco", (105,), [1.0] * 8),
+    ],
+)
+def test_a_preset_of_continuous_control_gives_its_spaces(
+    preset, package, obs_shape, bound, tmp_path, monkeypatch
+):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}")
+    monkeypatch.chdir(tmp_path)  # MuJoCo 4 writes its warnings into the current folder
+    spec = GymEnvFactory(compose(f"env={preset}").env).spec
+    assert spec.obs_space.shape == obs_shape
+    np.testing.assert_array_equal(spec.action_space.high, np.float32(bound))
+    np.testing.assert_array_equal(spec.action_space.low, -np.float32(bound))
 
 
 def test_a_wrapper_that_tells_the_time_knows_the_limit_of_the_settings():

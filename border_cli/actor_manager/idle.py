@@ -1,0 +1,60 @@
+"""No actors at all, for a learner that needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from border_cli.actor_manager.actor_record import ManagerRecord
+from border_cli.core.actors import ActorManager, ActorStats
+from border_cli.core.stop import Pulse
+from border_cli.core.types import Experience, Metrics, Snapshot, State
+
+
+class IdleActorManager(ActorManager):
+    """Starts nothing and makes no sample."""
+
+    repeats = True
+    idle = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    def publish(self, snapshot: Snapshot) -> None:
+        pass
+
+    def permit(self, samples_total: float) -> None:
+        pass
+
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002
+        return []
+
+    def stop(self) -> list[Experience]:
+        return []
+
+    def settle(self, timeout_s: float) -> list[Experience]:  # noqa: ARG002
+        return []
+
+    def state_dict(self) -> State:
+        return ManagerRecord.fresh(0).state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+    def stats(self) -> list[ActorStats]:
+        return []
+
+    def heartbeats(self) -> Sequence[Pulse]:
+        return []
+
+    def gauges(self) -> Metrics:
+        return {}

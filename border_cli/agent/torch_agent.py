@@ -1,0 +1,208 @@
+"""What every agent that learns with torch has, so that its own file holds its algorithm alone."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from border_cli.agent.action_space import action_bounds
+from border_cli.agent.settings import NetworkConfig
+from border_cli.core.errors import CheckpointError
+from border_cli.core.interfaces import Agent
+from border_cli.core.seeding import derived_seed
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Batch, Snapshot, Transitions, Update
+from border_cli.nn.compile import Compiled
+from border_cli.nn.device import learner_thread, resolve_device
+from border_cli.nn.features import Features
+from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
+from border_cli.nn.statistics import RunningStatistics
+from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch, tensor_obs
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Part(Protocol):
+    """What a checkpoint holds of an agent: a module or an optimiser."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Itself and not copies."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> object:
+        """Restores what `state_dict` gave."""
+
+
+class TorchAgent(Agent):
+    """Owns the weights, what follows from them, and the generators that draw for them.
+
+    A subclass names in its constructor what a checkpoint holds (`keeps`) and what acting needs
+    (`acts_with`), and learns in `learn`. The learner's thread calls everything.
+    """
+
+    name: ClassVar[str]  # as `agent=…` has it
+    targets: ClassVar[Mapping[str, str]] = {}  # part: the part that it follows
+
+    def __init__(self, config: NetworkConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        self._settings = config
+        self._spec = spec
+        self._device = resolve_device(device)
+        self.architecture = config.architecture(spec.observation)
+        # Both draw on the CPU, so that a seed means the same on every device.
+        self.first_weights = torch.Generator().manual_seed(seed)
+        self.noise = torch.Generator().manual_seed(derived_seed(seed, 1))
+        self.features = Features(self.architecture, normalize=config.normalize_obs)
+        self.features.to(self._device)
+        self._statistics: dict[str, RunningStatistics] = {}
+        if self.features.normalizes:
+            self._statistics["obs"] = RunningStatistics(self.architecture.row_size)
+        if config.normalize_reward:
+            self._statistics["reward"] = RunningStatistics(1)
+        self._reward_std = 1.0
+        self._bounds = self._tensor_bounds()
+        self._opt_steps = 0
+        self._parts: dict[str, Part] = {}
+        if self._statistics:
+            self.keeps(statistics=nn.ModuleDict(self._statistics))
+        self._acting = nn.ModuleDict({"features": self.features})
+        self._batches = TensorBatches(self._device, apart=config.compile)
+
+    def keeps(self, **parts: Part) -> None:
+        """Names what a checkpoint holds: modules and optimisers."""
+        self._parts |= parts
+
+    def acts_with(self, **modules: nn.Module) -> None:
+        """Names what snapshots hold, beside how observations are normalised."""
+        self._acting.update(modules)
+
+    def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, by torch.compile where `agent.compile` asks for it."""
+        return Compiled(function, self._device) if self._settings.compile else function
+
+    def normal(self, *shape: int) -> Tensor:
+        """Standard normal noise, from the generator that a checkpoint holds."""
+        return torch.randn(shape, generator=self.noise).to(self._device)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Uniform noise between 0 and 1, from the generator that a checkpoint holds."""
+        return torch.rand(shape, generator=self.noise).to(self._device)
+
+    @abstractmethod
+    def learn(self, batch: TensorBatch) -> Update:
+        """One optimisation step; `opt_steps` counts it already.
+
+        Observations are features, rewards normalised where the settings ask for it, and actions of
+        a bounded Box lie between -1 and 1.
+        """
+
+    def update(self, batch: Batch) -> Update:
+        self._opt_steps += 1
+        return self.learn(self._prepared(self._batches.of(batch)))
+
+    def _prepared(self, batch: TensorBatch) -> TensorBatch:
+        batch = batch._replace(obs=self.features(batch.obs), next_obs=self.features(batch.next_obs))
+        if "reward" in self._statistics:
+            batch = batch._replace(reward=batch.reward / self._reward_std)
+        if self._bounds is not None:
+            middle, half = self._bounds
+            batch = batch._replace(action=(batch.action.flatten(1) - middle) / half)
+        return batch
+
+    def _tensor_bounds(self) -> tuple[Tensor, Tensor] | None:
+        bounds = action_bounds(self._spec.action)
+        if bounds is None:
+            return None
+        middle, half = torch.from_numpy(bounds.middle), torch.from_numpy(bounds.half)
+        return middle.to(self._device), half.to(self._device)
+
+    def observe(self, transitions: Transitions) -> None:
+        if "obs" in self._statistics:
+            rows = self.features.encoded(tensor_obs(transitions.obs))
+            self._statistics["obs"].see(rows)
+        if "reward" in self._statistics:
+            self._statistics["reward"].see(torch.from_numpy(transitions.reward)[:, None])
+        if self._statistics:
+            self._follow_statistics()
+
+    def _follow_statistics(self) -> None:
+        for name, each in self._statistics.items():
+            if name == "obs":
+                self.features.follow(each)
+            else:
+                self._reward_std = float(each.std)
+
+    @property
+    def opt_steps(self) -> int:
+        return self._opt_steps
+
+    @property
+    def device(self) -> torch.device:
+        """Where the updates run."""
+        return self._device
+
+    @property
+    def device_name(self) -> str:
+        """Where the updates run: cpu, cuda or cuda:1."""
+        return str(self._device)
+
+    @contextmanager
+    def learner_thread(self) -> Iterator[None]:
+        settings = self._settings
+        with learner_thread(settings.num_threads or 1, settings.matmul_precision):
+            if settings.compile:  # now, not within the first update
+                before = self.state_dict()
+                self.update(empty_batch(self._spec, settings.batch_size))
+                self.load_state_dict(before)
+            yield
+
+    def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
+        return Snapshot(
+            opt_steps=self._opt_steps,
+            env_steps=env_steps,
+            warm_up=warm_up,
+            arrays=copied_arrays(self._acting),
+        )
+
+    def _tensors(self) -> dict[str, Any]:
+        """All that updates change, itself and not copies."""
+        return {name: part.state_dict() for name, part in self._parts.items()}
+
+    def first_not_finite(self) -> str | None:
+        return first_not_finite(self._tensors())
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = copied_state(self._tensors())
+        return {**state, "noise": self.noise.get_state(), "opt_steps": self._opt_steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        with self._fitting("the saved state"):
+            for name, part in self._parts.items():
+                part.load_state_dict(state[name])
+            self.noise.set_state(state["noise"])
+            self._opt_steps = int(state["opt_steps"])
+            self._follow_statistics()
+
+    def load_weights(self, state: Mapping[str, Any]) -> None:
+        with self._fitting("the network to begin with (init_from)"):
+            for name, part in self._parts.items():
+                if isinstance(part, nn.Module):
+                    # As in the constructor, targets begin equal to what they follow: a saved one
+                    # lags behind, and the new run counts its intervals from 0.
+                    part.load_state_dict(state[self.targets.get(name, name)])
+            self._follow_statistics()
+
+    @contextmanager
+    def _fitting(self, what: str) -> Iterator[None]:
+        """Says what does not fit of a state that is being loaded."""
+        try:
+            yield
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            raise CheckpointError(
+                f"{what} does not fit agent={self.name} with "
+                f"agent.hidden={list(self._settings.hidden)}: {' '.join(str(error).split())}"
+            ) from error

@@ -1,0 +1,74 @@
+"""Replay of a data set, and of what actors add to it; every row equally likely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import State, Transitions
+from border_cli.replay_buffer.config import DatasetConfig
+from border_cli.replay_buffer.uniform import UniformReplayBuffer
+
+
+class DatasetReplayBuffer(UniformReplayBuffer):
+    """Owns the rows of the data set, which stay, the newest rows of actors, and its generator; only
+    the learner's thread calls it.
+
+    A state says which data set it is, by a checksum of it, and holds none of its rows: they are
+    read again. The rows of actors are numbered and saved as in any replay buffer.
+    """
+
+    def __init__(
+        self,
+        config: DatasetConfig,
+        *,
+        spec: EnvSpec,
+        rng: np.random.Generator,
+        rows: Iterable[Transitions],
+        steps: int,
+        checksum: object,
+        grows: bool,
+    ) -> None:
+        """`steps` are as many as `rows` can have at most. What `checksum` says is asked once all
+        rows are read. `grows`: actors will add rows."""
+        # Without actors a ring of a single row stays empty: no other code need know of none.
+        beside = config if grows else replace(config, capacity=1)
+        super().__init__(beside, spec=spec, rng=rng, most_fixed=steps)
+        self.config = config
+        self._grows = grows
+        try:
+            self.ring.fix(rows)
+        except ValueError as error:
+            raise ConfigError(f"data set {config.dataset} is not what it says: {error}") from error
+        if not self.ring.fixed:
+            raise ConfigError(f"data set {config.dataset} gives no rows")
+        self._fingerprint: State = {
+            "id": config.dataset,
+            "rows": self.ring.fixed,
+            "checksum": str(checksum),
+        }
+
+    @property
+    def capacity(self) -> int:
+        return super().capacity if self._grows else self.ring.fixed
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "dataset": dict(self._fingerprint)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raises `CheckpointError` where the data set is another one than it was."""
+        saved = state.get("dataset")
+        if not isinstance(saved, Mapping):
+            raise CheckpointError("the saved replay buffer has no data set")
+        for name, now in self._fingerprint.items():
+            if saved.get(name) != now:
+                raise CheckpointError(
+                    f"data set {self._fingerprint['id']} is not the one that the run learned from: "
+                    f"its {name} is {now}, it was {saved.get(name)}"
+                )
+        super().load_state_dict(state)
