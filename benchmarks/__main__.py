@@ -7,7 +7,9 @@
 Its parts run alone as well, with settings of their own (`--help`):
 
     python -m benchmarks.learner      updates/s inside a full run, against a bare torch loop
+    python -m benchmarks.updates      updates/s of each kind of agent, against a bare torch loop
     python -m benchmarks.matched      the same DQN by us, a bare loop and Stable-Baselines3
+    python -m benchmarks.matched_sac  the same SAC by us and Stable-Baselines3, on 1 and 2 threads
     python -m benchmarks.solve        seconds from Enter to CartPole solved
     python -m benchmarks.scaling      samples/s of slow environments, by the number of actors
     python -m benchmarks.ratio        samples per update, asked for and got
@@ -15,6 +17,8 @@ Its parts run alone as well, with settings of their own (`--help`):
     python -m benchmarks.saving       updates/s with checkpoints every 30 s, against none
     python -m benchmarks.kills        a run that is killed 100 times, and what that loses
     python -m benchmarks.prioritized  microseconds of prioritized replay, against a binary tree
+
+What the agents learn is another table, which takes hours: `python -m benchmarks.results --help`.
 
 Within a part all contenders take turns, and every ratio is of neighbours in time. Each measurement
 is a process of its own. Leave the machine alone meanwhile: `other_cores` of each row says how many
@@ -32,7 +36,9 @@ from benchmarks.table import say
 
 PARTS: dict[str, list[str]] = {  # module -> its arguments under --quick
     "learner": ["--repetitions", "1", "--updates", "500"],
+    "updates": ["--repetitions", "1", "--seconds", "1"],
     "matched": ["--repetitions", "1", "--updates", "1000"],
+    "matched_sac": ["--repetitions", "1", "--updates", "500"],
     "solve": ["--repetitions", "1"],
     "scaling": ["--repetitions", "1", "--seconds", "1", "--actors", "1", "8", "32"],
     "ratio": ["--ratios", "1", "16"],

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.bare import BATCH_SIZE, LEARNING_RATE, TARGET_INTERVAL
 from benchmarks.window import Over, Span, Window
 from border_cli.agent.config import DqnConfig
-from border_cli.core.config import RunConfig
+from border_cli.core.config import AgentConfig, RunConfig
 from border_cli.core.stop import StopFlag
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
@@ -29,7 +29,7 @@ OFF: Mapping[str, Any] = {"eval_interval": 0, "save_interval": 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """One way to run matched DQN; what is not named has its default."""
+    """One way to run matched DQN, or another agent; what is not named has its default."""
 
     meaning: str = ""
     manager: str = "thread"  # or serial, process; sync is trainer=sync
@@ -39,6 +39,7 @@ class Setup:
     env_id: str = "CartPole-v1"
     capacity: int = 100_000
     max_grad_norm: float | None = None
+    agent: AgentConfig | None = None  # in place of matched DQN
     trainer: Mapping[str, Any] = field(default_factory=dict)
 
     def run_config(self, seed: int) -> RunConfig:
@@ -48,13 +49,7 @@ class Setup:
         settings = {**OFF, "max_opt_steps": None, "max_time_s": 600.0, **self.trainer}
         return RunConfig(
             seed=seed,
-            agent=DqnConfig(
-                hidden=[256, 256],
-                batch_size=BATCH_SIZE,
-                learning_rate=LEARNING_RATE,
-                target_interval=TARGET_INTERVAL,
-                max_grad_norm=self.max_grad_norm,
-            ),
+            agent=self.agent or self._matched_dqn(),
             env=GymConfig(id=self.env_id, num_envs=self.num_envs),
             step_processor=NStepConfig(),
             replay_buffer=UniformConfig(capacity=self.capacity),
@@ -62,6 +57,15 @@ class Setup:
             trainer=(SyncConfig if sync else AsyncConfig)(**settings),
             evaluator=EpisodesConfig(),
             recorder={"jsonl": JsonlConfig()},
+        )
+
+    def _matched_dqn(self) -> DqnConfig:
+        return DqnConfig(
+            hidden=[256, 256],
+            batch_size=BATCH_SIZE,
+            learning_rate=LEARNING_RATE,
+            target_interval=TARGET_INTERVAL,
+            max_grad_norm=self.max_grad_norm,
         )
 
 

@@ -20,6 +20,7 @@ def one_thread_for_blas() -> None:
     """Must come before numpy is loaded; `border-train` does the same."""
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def facts() -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Stable-Baselines3 as it comes, timed: matched DQN, a first update, and CartPole solved.
+"""Stable-Baselines3 as it comes, timed: matched DQN and SAC, a first update, and CartPole solved.
 
-Needs `pip install "border-cli[bench]"`. One torch thread; its denormals are not flushed.
+Needs `pip install "border-cli[bench]"`. One torch thread where nothing else is said; its denormals
+are not flushed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from stable_baselines3 import DQN, PPO
+from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -90,6 +91,31 @@ def matched(seed: int, warm_up: int, settled: int, updates: int) -> Reading:
     wall_s = time.perf_counter() - began_s
     made = {"updates": model._n_updates, "samples": model.num_timesteps}
     return {**speed._asdict(), "wall_s": wall_s, **made}
+
+
+def matched_sac(seed: int, warm_up: int, settled: int, updates: int, threads: int) -> Reading:
+    """One update per env step of Pendulum-v1 after a random warm-up, as `matched`."""
+    torch.set_num_threads(threads)
+    model = SAC(
+        "MlpPolicy",
+        "Pendulum-v1",
+        learning_starts=warm_up,
+        buffer_size=CAPACITY,
+        policy_kwargs={"net_arch": [256, 256]},
+        seed=seed,
+        device="cpu",
+    )  # all else is matched by its defaults
+    began: list[tuple[float, float]] = []
+
+    def note(model: BaseAlgorithm) -> bool:
+        if model._n_updates >= settled and not began:
+            began.append(now())
+        return True
+
+    model.learn(warm_up + settled + updates, callback=Rounds(note))
+    speed = speed_between(began[0], now(), updates)
+    episodes = [each["r"] for each in model.ep_info_buffer or ()][-10:]
+    return {**speed._asdict(), "return": float(np.mean(episodes))}
 
 
 def first_update(seed: int, warm_up: int) -> Reading:

@@ -51,10 +51,13 @@ class Window(Recorder):
         self._began: Moment | None = None
         self._ended: Moment | None = None
         self.trace: list[tuple[int, float, float]] = []  # (updates, samples, seconds), every row
+        self.returns: list[float] = []  # of training episodes, every row that has some
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         if final or self._ended is not None or "async/samples_total" not in metrics:
             return
+        if "episode/return" in metrics:
+            self.returns.append(metrics["episode/return"])
         samples = metrics["async/samples_total"]
         self.trace.append((step.opt_steps, samples, time.perf_counter()))
         if self._began is None:

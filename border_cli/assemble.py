@@ -14,9 +14,10 @@ from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.interfaces import Agent, EnvFactory
 from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints
-from border_cli.core.seeding import Branch, generator
+from border_cli.core.seeding import generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.offline import build_replay_buffer, observe_stored, rehearse_dataset
 from border_cli.parts import (
     actor_manager_config,
     build_actors,
@@ -24,13 +25,13 @@ from border_cli.parts import (
     env_factory,
     evaluation_env_config,
     load_first_weights,
+    num_actors,
     slack,
     torch_threads,
 )
 from border_cli.registry import (
     ACTOR_MANAGERS,
     ENVS,
-    REPLAY_BUFFERS,
     TRAINERS,
 )
 from border_cli.trainer.base import Trainer
@@ -59,7 +60,7 @@ def thread_budget(config: RunConfig) -> str:
     return threads.thread_budget(
         torch=torch_threads(config),
         blas=threads.blas_threads(),
-        actors=actors.num_actors,
+        actors=num_actors(config),
         actor_manager=ACTOR_MANAGERS.entry_of(actors).name,
         cores=threads.available_cores(),
     )
@@ -79,9 +80,8 @@ def assemble(
     on_saved: Callable[[Mapping[str, float]], None],
 ) -> Assembly:
     """Builds the rest; nothing runs yet. Large memory is allocated here."""
-    replay_buffer = REPLAY_BUFFERS.build(
-        config.replay_buffer, spec=factory.spec, rng=generator(config.seed, Branch.REPLAY_BUFFER)
-    )
+    replay_buffer = build_replay_buffer(config, factory.spec)
+    observe_stored(agent, replay_buffer)
     actors = build_actors(config, agent, factory, clock)
     post_step = PostStep(
         config.trainer,
@@ -94,6 +94,8 @@ def assemble(
         recording=recording,
         clock=clock,
     )
+    if config.init_from is not None:
+        post_step.begin_trained()
     trainer: Trainer = TRAINERS.build(
         config.trainer,
         agent=agent,
@@ -126,11 +128,12 @@ def rehearse(config: RunConfig) -> tuple[EnvSpec, Agent] | None:
     """
     try:
         spec = env_factory(config).spec
+        rehearse_dataset(config, spec)
         _rehearse_evaluation(config)
         agent = build_agent(config, spec)
         if config.resume is None:  # else they may be long gone, and are not needed
             load_first_weights(config, agent)
-        for actor_id in range(config.actor_manager.num_actors):
+        for actor_id in range(num_actors(config)):
             agent.policy_factory(
                 generator(config.seed), config.actor_manager.exploration_of(actor_id)
             )

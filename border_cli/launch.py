@@ -34,6 +34,7 @@ from border_cli.parts import (
     env_factory,
     evaluates_in_background,
     load_first_weights,
+    num_actors,
 )
 from border_cli.restore import Found, restore, restored_line
 from border_cli.run.checkpoint import CheckpointStore
@@ -111,7 +112,7 @@ class _Run:
     def run(self) -> Result:
         """Builds, trains and tells how it ended."""
         if not self._options.resume:
-            seeds = derived_seeds(self._config.seed, self._config.actor_manager.num_actors)
+            seeds = derived_seeds(self._config.seed, num_actors(self._config))
             self._record = RunRecord(self._run_dir, seeds=seeds, **self._options.facts)
             self._record.write()
         try:

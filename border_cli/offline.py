@@ -7,30 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from border_cli.core.config import EvaluatorConfig, RunConfig
 from border_cli.core.errors import BorderError, CheckpointError, ConfigError
-from border_cli.core.interfaces import StepProcessor
+from border_cli.core.interfaces import Agent, StepProcessor
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.seeding import Branch, generator
-from border_cli.core.spaces import (
-    BoxSpace,
-    DictSpace,
-    DiscreteSpace,
-    EnvSpec,
-    LeafSpace,
-    MultiDiscreteSpace,
-    Space,
-)
-from border_cli.core.types import Array, Transitions, leaves
+from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
+from border_cli.core.types import Transitions
+from border_cli.dataset.checks import refuse_damaged, refuse_other_spaces
 from border_cli.dataset.episodes import Checksum, RecordedEpisode, grouped, side_by_side
 from border_cli.dataset.local import counts_of, reference_scores, refuse_unknown
-from border_cli.dataset.reading import RawEpisode, Recording
+from border_cli.dataset.reading import Recording
 from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS, TRAINERS
 from border_cli.replay_buffer.config import DatasetConfig
 
 SETTING = "replay_buffer.dataset"
+OBSERVED = 4096  # rows that an agent is shown at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,63 +68,38 @@ def rehearse_dataset(config: RunConfig, spec: EnvSpec) -> None:
     try:
         dataset = refuse_unknown(SETTING, config.replay_buffer.dataset)
         counts_of(dataset)
-        refuse_other_spaces(Recording(dataset), spec)
+        recording = Recording(dataset)
+        theirs = _spaces_of(recording)
+        refuse_other_spaces(SETTING, dataset, *theirs, spec)
+        next(_episodes(recording, spec), None)  # whether there is data at all
     except ConfigError as error:
         if config.resume is None or config.replay_buffer.dataset is None:
             raise
         raise CheckpointError(f"the run cannot go on without its data set: {error}") from error
 
 
-def refuse_other_spaces(recording: Recording, spec: EnvSpec) -> None:
-    """Raises ConfigError where observations or actions are not those of the environment."""
-    # Not at the top: Gymnasium takes its time, and other runs need none of this.
-    from border_cli.env.recorded import spaces_of
-
-    name = f"the data set {recording.id}"
-    observation, action = spaces_of(recording.observation_space, recording.action_space, name)
-    for what, theirs, ours in (
-        ("observations", observation, spec.observation),
-        ("actions", action, spec.action),
-    ):
-        if _form(theirs) != _form(ours):
-            raise ConfigError(
-                f"{SETTING}={recording.id} has {what} {_form(theirs)}, those of "
-                f"env.id={spec.id} are {_form(ours)}"
-            )
-
-
-def _form(space: Space) -> str:
-    """What must be equal of two spaces; bounds may differ, which nobody stores."""
-    match space:
-        case DictSpace(spaces=parts):
-            return "{" + ", ".join(f"{key}: {_form(parts[key])}" for key in sorted(parts)) + "}"
-        case BoxSpace(shape=shape, dtype=dtype):
-            return f"{dtype} {list(shape)}"
-        case DiscreteSpace(n=n):
-            return f"one of {n}"
-        case MultiDiscreteSpace(nvec=nvec):
-            return f"one each of {list(nvec)}"
-
-
 def build_replay_buffer(config: RunConfig, spec: EnvSpec) -> ReplayBuffer:
     """The replay buffer, with the rows of its data set if it has one; large memory."""
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
     settings = config.replay_buffer
-    if not isinstance(settings, DatasetConfig):
-        buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng)
-        return buffer
-    dataset = refuse_unknown(SETTING, settings.dataset)
-    checksum = Checksum()
-    buffer = REPLAY_BUFFERS.build(
-        settings,
-        spec=spec,
-        rng=rng,
-        steps=counts_of(dataset)[1],
-        rows=_rows(config, Recording(dataset), spec, checksum),
-        checksum=checksum,
-        grows=not is_offline(config),
-    )
+    more: dict[str, Any] = {}
+    if isinstance(settings, DatasetConfig):
+        dataset, checksum = refuse_unknown(SETTING, settings.dataset), Checksum()
+        more = {
+            "steps": counts_of(dataset)[1],
+            "rows": _rows(config, Recording(dataset), spec, checksum),
+            "checksum": checksum,
+            "grows": not is_offline(config),
+        }
+    buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)
     return buffer
+
+
+def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
+    """Shows the agent the rows that are there from the start, for its statistics."""
+    for first in range(0, len(replay_buffer), OBSERVED):
+        index = np.arange(first, min(first + OBSERVED, len(replay_buffer)))
+        agent.observe(replay_buffer.rows(index))
 
 
 def _rows(
@@ -148,6 +116,14 @@ def _rows(
             rows = processor.process(step)
             if len(rows):
                 yield rows
+
+
+def _spaces_of(recording: Recording) -> tuple[Space, LeafSpace]:
+    # Not at the top: Gymnasium takes its time, and other runs need none of this.
+    from border_cli.env.recorded import spaces_of
+
+    name = f"data set {recording.id}"
+    return spaces_of(recording.observation_space, recording.action_space, name)
 
 
 def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
@@ -167,48 +143,8 @@ def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
             terminated=np.asarray(raw.terminations, np.bool_),
             truncated=np.asarray(raw.truncations, np.bool_),
         )
-        _refuse_damaged(recording.id, raw, episode, spec)
+        refuse_damaged(f"data set {recording.id}, episode {raw.number}", episode, spec)
         yield episode
-
-
-def _refuse_damaged(dataset: str, raw: RawEpisode, episode: RecordedEpisode, spec: EnvSpec) -> None:
-    where = f"data set {dataset}, episode {raw.number}"
-    steps = len(episode)
-    columns = {
-        "observations": (episode.obs, steps + 1),
-        "actions": (episode.action, steps),
-        "terminations": (episode.terminated, steps),
-        "truncations": (episode.truncated, steps),
-        "rewards": (episode.reward, steps),
-    }
-    for name, (column, expected) in columns.items():
-        for leaf in leaves(column):
-            if len(leaf) != expected:
-                raise ConfigError(f"{where} has {len(leaf)} {name} for {steps} rewards")
-            _refuse_not_finite(f"{where}, {name}", leaf)
-    _refuse_outside(f"{where}, actions", episode.action, spec.action)
-
-
-def _refuse_not_finite(where: str, leaf: NDArray[Any]) -> None:
-    if leaf.dtype.kind != "f":
-        return
-    bad = ~np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)  # [T]
-    if bad.any():
-        step = int(bad.argmax())
-        raise ConfigError(f"{where}: step {step} is not finite: {leaf[step].tolist()}")
-
-
-def _refuse_outside(where: str, action: Array, space: LeafSpace) -> None:
-    """Choices that do not exist would be found by torch alone, in words of its own."""
-    if isinstance(space, BoxSpace):
-        return
-    most = np.array(space.n if isinstance(space, DiscreteSpace) else space.nvec)
-    assert isinstance(action, np.ndarray)
-    if (action < 0).any() or (action >= most).any():
-        raise ConfigError(
-            f"{where} lie between {action.min()} and {action.max()}, allowed are 0 to "
-            f"{(most - 1).tolist()}"
-        )
 
 
 def evaluator_config(config: RunConfig) -> EvaluatorConfig:

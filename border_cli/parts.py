@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.actor_manager.factory import ActorFactory
+from border_cli.actor_manager.idle import IdleActorManager
 from border_cli.actor_manager.shared_weights import forms_of
 from border_cli.agent.settings import LearnerConfig, NetworkConfig
 from border_cli.core.actors import ActorManager
@@ -34,6 +35,7 @@ from border_cli.core.threads import available_cores
 from border_cli.evaluator.background import BackgroundJudge
 from border_cli.evaluator.inline import InlineJudge
 from border_cli.nn.saving import load_state, save_state
+from border_cli.offline import evaluator_config, is_offline
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -91,7 +93,7 @@ def torch_threads(config: RunConfig) -> int:
         return 1
     # Actors that keep to a pace mostly wait for such a learner.
     free = config.trainer.samples_per_opt_step is None
-    busy = config.actor_manager.num_actors if free else 0
+    busy = num_actors(config) if free else 0
     return max(1, available_cores() - busy)
 
 
@@ -126,7 +128,7 @@ def _evaluator_recipe(
     evaluator: Callable[..., Evaluator] = EVALUATORS.load(config.evaluator)
     return partial(
         evaluator,
-        config.evaluator,
+        evaluator_config(config),
         factory=factory or ENVS.build(evaluation_env_config(config)),
         seed=derived_seed(config.seed if seed is None else seed, Branch.EVALUATION),
     )
@@ -148,6 +150,7 @@ def build_recorders(
         max_time_s=trainer.max_time_s,
         quiet=config.quiet,
         best=best,
+        samples=not is_offline(config),
     )
     built: list[Recorder] = []
     try:
@@ -208,8 +211,11 @@ def _policy(factory: PolicyFactory, seed: int) -> Policy:
 
 
 def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
-    """The actors' settings as they are in effect: `trainer=sync` runs them in turn."""
-    if not TRAINERS.load(config.trainer).actors_in_turn:
+    """The actors' settings as they are in effect: `trainer=sync` runs them in turn.
+
+    So would a run that has none (see `num_actors`): like that one it repeats to the bit.
+    """
+    if not TRAINERS.load(config.trainer).actors_in_turn and not is_offline(config):
         return config.actor_manager
     shared = {
         each.name: getattr(config.actor_manager, each.name) for each in fields(ActorManagerConfig)
@@ -218,6 +224,11 @@ def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
         **shared | {"n_buffer": 1}
     )
     return serial
+
+
+def num_actors(config: RunConfig) -> int:
+    """How many actors there are: none where the run learns from a data set alone."""
+    return 0 if is_offline(config) else config.actor_manager.num_actors
 
 
 def slack(config: RunConfig) -> int:
@@ -232,6 +243,9 @@ def slack(config: RunConfig) -> int:
 def build_actors(
     config: RunConfig, agent: Agent, factory: EnvFactory, clock: Clock
 ) -> ActorManager:
+    """Those of the run; nobody where it learns from a data set alone."""
+    if is_offline(config):
+        return IdleActorManager()
     # The class itself and not its registry, which is empty in another process.
     step_processor: Callable[..., StepProcessor] = STEP_PROCESSORS.load(config.step_processor)
     make_actor = ActorFactory(

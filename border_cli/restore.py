@@ -12,6 +12,7 @@ from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.reading import Saved, best_score, read_checkpoint, resumable
 from border_cli.trainer.base import Trainer
+from border_cli.trainer.config import OfflineConfig
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,8 @@ def restore(found: Found, trainer: Trainer, store: CheckpointStore) -> int:
 
 def restored_line(config: RunConfig, saved: Saved) -> str:
     """What comes back with a checkpoint, in a few words."""
+    if isinstance(config.trainer, OfflineConfig):
+        return "weights, optimiser, generators; the data set is read again"
     rows = sum(each.end - each.first for each in saved.chunks)
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = config.trainer.warmup_period
@@ -86,7 +89,7 @@ def restored_line(config: RunConfig, saved: Saved) -> str:
 def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
     if not damaged:
         return CheckpointError(f"{run_dir} holds no checkpoint to go on from")
-    listed = "".join(f"\n  {each}" for each in damaged)
+    listed = "".join(f"\n  {each}" for each in dict.fromkeys(map(str, damaged)))
     return CheckpointError(
         f"{run_dir} holds no whole checkpoint to go on from:{listed}\n"
         "Where only files of checkpoints/replay are damaged, checkpoint.replay_buffer=false goes "

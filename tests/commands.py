@@ -21,6 +21,7 @@ import pytest
 import torch
 
 from border_cli.cli import eval as eval_command
+from border_cli.cli import record as record_command
 from border_cli.cli.train import main
 from border_cli.recorder.read import read_metrics
 
@@ -44,6 +45,11 @@ def train_status(*argv: str) -> int:
 def eval_status(*argv: str) -> int:
     """The same for `border-eval`."""
     return _status(eval_command.main, argv)
+
+
+def record_status(*argv: str) -> int:
+    """The same for `border-record`."""
+    return _status(record_command.main, argv)
 
 
 def _status(command: Callable[[tuple[str, ...]], None], argv: tuple[str, ...]) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,31 +13,52 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
-from border_cli.agent.config import DqnConfig, Exploration, RandomConfig
+from border_cli.agent.config import (
+    AwacConfig,
+    BcConfig,
+    CqlConfig,
+    DqnConfig,
+    Exploration,
+    IqlConfig,
+    IqnConfig,
+    QrdqnConfig,
+    RandomConfig,
+    SacConfig,
+    Td3BcConfig,
+    Td3Config,
+    TqcConfig,
+)
+from border_cli.agent.deterministic_settings import Noise
 from border_cli.core.actors import ActorStats
 from border_cli.core.config import CheckpointConfig, RunConfig
 from border_cli.core.errors import CheckpointError, Interrupted
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.replay import ReplayBuffer
-from border_cli.core.seeding import generator
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch import Launch, Result, launch
 from border_cli.nn.saving import load_state
-from border_cli.parts import build_recorders, env_factory
+from border_cli.offline import build_replay_buffer
+from border_cli.parts import build_agent, build_recorders, env_factory, evaluation_policy
 from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
-from border_cli.registry import REPLAY_BUFFERS, register_builtin
-from border_cli.replay_buffer.config import Normalize, PrioritizedConfig, UniformConfig
+from border_cli.registry import register_builtin
+from border_cli.replay_buffer.config import (
+    DatasetConfig,
+    Normalize,
+    PrioritizedConfig,
+    UniformConfig,
+)
 from border_cli.run.files import checksum
 from border_cli.run.manifest import read_manifest, write_manifest
 from border_cli.run.reading import Saved, read_checkpoint, resumable
 from border_cli.step_processor.config import NStepConfig
-from border_cli.trainer.config import AsyncConfig, SyncConfig
+from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
 
 PACE = {
     "warmup_period": 100,
@@ -66,9 +88,9 @@ def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> Ru
         "replay_buffer": UniformConfig(capacity=300),
         "actor_manager": {
             "sync": ThreadConfig, "serial": SerialConfig, "thread": ThreadConfig,
-            "process": ProcessConfig,
+            "process": ProcessConfig, "offline": ThreadConfig,
         }[kind](num_actors=2, n_buffer=7),
-        "trainer": (SyncConfig if kind == "sync" else AsyncConfig)(**trainer),
+        "trainer": {"sync": SyncConfig, "offline": OfflineConfig}.get(kind, AsyncConfig)(**trainer),
         "evaluator": EpisodesConfig(num_episodes=3),
         "recorder": {"jsonl": JsonlConfig(), "tensorboard": TensorboardConfig()},
     }  # fmt: skip
@@ -113,9 +135,7 @@ def newest(folder: Path) -> Saved:
 
 
 def rows_of(config: RunConfig, saved: Saved) -> ReplayBuffer:
-    buffer: ReplayBuffer = REPLAY_BUFFERS.build(
-        config.replay_buffer, spec=env_factory(config).spec, rng=generator(0)
-    )
+    buffer = build_replay_buffer(config, env_factory(config).spec)
     buffer.load_state_dict(saved.run["replay_buffer"])
     saved.load_rows(buffer)
     return buffer
@@ -161,6 +181,23 @@ def assert_equal(config: RunConfig, one: Path, other: Path) -> None:
     assert len(metrics_of(one)) >= WHOLE // 50
 
 
+@pytest.fixture(autouse=True, scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("datasets")
+    with datasets_in(folder):
+        write_cartpole(CARTPOLE)
+        yield folder
+
+
+RAINBOW = DqnConfig(
+    hidden=[8],
+    batch_size=8,
+    double=True,
+    dueling=True,
+    noisy=True,
+    exploration=Exploration.greedy,
+    num_atoms=5,
+)
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sync": ("sync", {}),
     "sync, one step, prioritized": (
@@ -192,7 +229,112 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"actor_manager": SerialConfig(num_actors=3, n_buffer=40, exploration="ape_x")},
     ),
     "random": ("serial", {"agent": RandomConfig(batch_size=8)}),
+    "sync, rainbow": (
+        "sync",
+        {"agent": RAINBOW, "replay_buffer": PrioritizedConfig(capacity=300)},
+    ),
+    "serial, noisy and epsilon": ("serial", {"agent": DqnConfig(hidden=[8], noisy=True)}),
+    "sync, iqn, prioritized": (
+        "sync",
+        {
+            "agent": IqnConfig(hidden=[8, 8], batch_size=8, num_quantiles_acting=4),
+            "replay_buffer": PrioritizedConfig(capacity=300),
+        },
+    ),
+    "serial, qrdqn": (
+        "serial",
+        {"agent": QrdqnConfig(hidden=[8], batch_size=8, num_quantiles=5, risk_high=0.5)},
+    ),
+    "offline": ("offline", {"replay_buffer": DatasetConfig(dataset=CARTPOLE)}),
+    "offline, one step": (
+        "offline",
+        {"step_processor": NStepConfig(), "replay_buffer": DatasetConfig(dataset=CARTPOLE)},
+    ),
+    "sync, a data set and rows of actors": (
+        "sync",
+        {"replay_buffer": DatasetConfig(dataset=CARTPOLE, capacity=150)},
+    ),
+    "serial, a data set and rows of actors": (
+        "serial",
+        {"replay_buffer": DatasetConfig(dataset=CARTPOLE, capacity=1_000)},
+    ),
     "a large buffer": ("sync", {"replay_buffer": UniformConfig(capacity=5_000)}),
+    "td3, noise that lasts": (
+        "serial",
+        {
+            "agent": Td3Config(hidden=[16], batch_size=16, noise=Noise.ornstein_uhlenbeck),
+            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
+        },
+    ),
+    "td3_bc, normalised": (
+        "sync",
+        {
+            "agent": Td3BcConfig(
+                hidden=[16], batch_size=16, normalize_obs=True, normalize_reward=True
+            ),
+            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
+        },
+    ),
+    "sac, prioritized": (
+        "serial",
+        {
+            "agent": SacConfig(hidden=[16], batch_size=16),
+            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
+            "replay_buffer": PrioritizedConfig(capacity=300),
+        },
+    ),
+    "redq and droq in one": (
+        "sync",
+        {
+            "agent": SacConfig(
+                hidden=[16],
+                batch_size=16,
+                num_critics=3,
+                subset=2,
+                dropout=0.1,
+                critic_layer_norm=True,
+                policy_delay=4,
+                normalize_obs=True,
+            ),
+            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
+        },
+    ),
+    "tqc": (
+        "serial",
+        {
+            "agent": TqcConfig(hidden=[16], batch_size=16, num_critics=2, num_quantiles=5),
+            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
+        },
+    ),
+    "awac": (
+        "serial",
+        {
+            "agent": AwacConfig(hidden=[16], batch_size=16),
+            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
+        },
+    ),
+    "iql, a data set": (
+        "offline",
+        {
+            "agent": IqlConfig(hidden=[16], batch_size=16, normalize_obs=True),
+            "replay_buffer": DatasetConfig(dataset=CARTPOLE),
+        },
+    ),
+    "iql, prioritized": (
+        "sync",
+        {
+            "agent": IqlConfig(hidden=[16], batch_size=16, adv_softmax=True),
+            "replay_buffer": PrioritizedConfig(capacity=300),
+        },
+    ),
+    "cql, a gap": (
+        "sync",
+        {
+            "agent": CqlConfig(hidden=[16], batch_size=16, conservative_gap=1.0),
+            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
+        },
+    ),
+    "bc": ("serial", {"agent": BcConfig(hidden=[16], batch_size=16)}),
 }
 
 
@@ -219,6 +361,61 @@ def test_to_be_interrupted_and_to_go_on_changes_nothing(
     assert newest(tmp_path / "cut").opt_steps < WHOLE
     run(config, tmp_path / "cut", resume=True)
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize("phase", [None, "evaluating"])
+def test_to_interrupt_learning_from_a_data_set_changes_nothing(
+    phase: str | None, tmp_path: Path
+) -> None:
+    config = config_of("offline", replay_buffer=DatasetConfig(dataset=CARTPOLE))
+    run(config, tmp_path / "whole")
+    interrupt(config, tmp_path / "cut", 190, phase)
+    assert newest(tmp_path / "cut").opt_steps < WHOLE
+    assert list((tmp_path / "cut" / "checkpoints" / "replay").iterdir()) == []
+    run(config, tmp_path / "cut", resume=True)
+    assert_equal(config, tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_data_set_that_changed_is_no_data_set_to_go_on_with(
+    datasets: Path, tmp_path: Path
+) -> None:
+    write_cartpole("test/changing-v0", episodes=3)
+    config = config_of(
+        "offline", updates=20, replay_buffer=DatasetConfig(dataset="test/changing-v0")
+    )
+    run(config, tmp_path / "run")
+    shutil.rmtree(datasets / "test" / "changing-v0")
+    write_cartpole("test/changing-v0", episodes=3, seed=1)
+    longer = replace(config, trainer=replace(config.trainer, max_opt_steps=40))
+    with pytest.raises(CheckpointError, match="data set test/changing-v0 is not the one that the"):
+        run(longer, tmp_path / "run", resume=True)
+    assert newest(tmp_path / "run").opt_steps == 20
+
+
+def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> None:
+    offline = config_of("offline", updates=20, replay_buffer=DatasetConfig(dataset=CARTPOLE))
+    run(offline, tmp_path / "offline")
+    calm = DqnConfig(hidden=[16], batch_size=16, epsilon_start=0.0, epsilon_final=0.0)
+    config = config_of(
+        "serial", updates=1, agent=calm, replay_buffer=DatasetConfig(dataset=CARTPOLE)
+    )
+
+    def greedy_share(folder: str, **begins: str) -> float:
+        """Of the warm-up: how often actors did what the best action of these weights is."""
+        begun = replace(config, **begins)
+        run(begun, tmp_path / folder)
+        buffer = rows_of(begun, newest(tmp_path / folder))
+        first = len(buffer) - buffer.rows_pushed  # the rows of the data set come before
+        rows = buffer.rows(np.arange(first, first + 100))
+        return float(np.mean(policy.act(rows.obs, explore=False) == rows.action))
+
+    agent = build_agent(offline, env_factory(offline).spec)
+    latest = tmp_path / "offline" / "checkpoints" / "latest"
+    agent.load_state_dict(load_state(latest / "agent.pt"))
+    policy = evaluation_policy(offline, agent)
+    policy.load_snapshot(agent.snapshot())
+    assert greedy_share("trained", init_from=str(latest)) == 1.0
+    assert greedy_share("untrained") < 0.9
 
 
 def test_saving_never_changes_training(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ GROUPS = (
     "evaluator",
     "recorder",
 )
-PARTS = {"core", "registry", "nn", "process", "run", "trainer", *GROUPS}
+PARTS = {"core", "registry", "nn", "process", "run", "trainer", "dataset", *GROUPS}
 
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
@@ -33,18 +33,21 @@ ALLOWED: dict[str, set[str]] = {
     "process": {"core"},
     "actor_manager": {"core", "registry", "process"},
     "evaluator": {"core", "registry", "process"},
+    "dataset": {"core"},
     # What puts the parts together may know all of them; each knows those above it.
-    "parts": PARTS,
-    "assemble": PARTS | {"parts"},
-    "needs": PARTS | {"parts"},
+    "offline": PARTS,
+    "parts": PARTS | {"offline"},
+    "assemble": PARTS | {"offline", "parts"},
+    "needs": PARTS | {"offline", "parts"},
     "facts": {"core", "trainer", "assemble"},
     "restore": {"core", "nn", "run", "trainer"},
     "launch": PARTS | {"parts", "assemble", "facts", "restore"},
     "api": PARTS | {"parts", "assemble", "needs", "launch", "config", ""},
+    "record": PARTS | {"offline", "parts", "api", ""},
     # The terminal is shared with the panel, and the statistics of a run are shown as tables.
     "cli": {
         *("core", "registry", "run", "config", "parts", "assemble", "needs", "launch", "api", ""),
-        *("recorder", "trainer"),
+        *("recorder", "trainer", "offline", "record", "dataset"),
     },
     "__main__": {"cli"},
     "__init__": {"core", "config", "api"},
@@ -54,6 +57,7 @@ FOREIGN = {
     "torch": {"agent", "nn"},
     "multiprocessing": {"process", "actor_manager", "evaluator"},
     "gymnasium": {"env"},
+    "minari": {"dataset"},
     "hydra": {"config", "cli"},
     "omegaconf": {"config", "cli"},
     "yaml": {"config"},

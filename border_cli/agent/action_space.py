@@ -80,12 +80,15 @@ def action_bounds(space: LeafSpace) -> ActionBounds | None:
     )
 
 
-def bounded_actions(spec: EnvSpec, agent: str) -> ActionBounds:
-    """The bounds of continuous actions; refuses an environment that has none."""
+def bounded_actions(spec: EnvSpec, agent: str, *, also: str = "") -> ActionBounds:
+    """The bounds of continuous actions; refuses an environment that has none.
+
+    `also` says in the refusal what else the agent takes, such as "a Discrete or ".
+    """
     bounds = action_bounds(spec.action)
     if bounds is None:
         raise ConfigError(
-            f"agent={agent} needs a Box action space of real numbers with finite bounds; "
+            f"agent={agent} needs {also}a Box action space of real numbers with finite bounds; "
             f"env.id={spec.id} has {name_of(spec.action)}"
         )
     return bounds

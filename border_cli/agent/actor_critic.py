@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
@@ -25,7 +26,7 @@ class ActorCriticAgent(TorchAgent):
     `critic_fixed` is the critics in the same memory, through which gradients reach actions only.
     """
 
-    targets: Mapping[str, str] = {"critic_target": "critic"}  # type: ignore[misc]
+    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
 
     def __init__(
         self,
@@ -38,19 +39,22 @@ class ActorCriticAgent(TorchAgent):
         final_bound: float | None = None,
         critic_outputs: int = 1,
         dropout: float = 0.0,
+        actor_network: type[Network] = Network,
     ) -> None:
         """`actor_outputs` numbers per observation, `critic_outputs` per critic and action."""
         super().__init__(config, spec=spec, device=device, seed=seed)
         draw = self.first_weights
-        self.actor = Network(self.architecture, actor_outputs, draw, final_bound=final_bound)
+        self.actor = actor_network(self.architecture, actor_outputs, draw, final_bound=final_bound)
         self.actor.to(self.device)
+        critics_norm = config.layer_norm or config.critic_layer_norm
         self.critic = Critics(
-            self.architecture,
+            replace(self.architecture, layer_norm=critics_norm),
             action_size(spec),
             config.num_critics,
             draw,
             outputs=critic_outputs,
             dropout=dropout,
+            final_bound=final_bound,
         ).to(self.device)
         self.critic_target = target_of(self.critic)
         self.critic_fixed = without_gradient(self.critic)

@@ -23,3 +23,11 @@ class ActorCriticConfig(NetworkConfig):
     tau: float = setting(
         0.005, "target := tau * online + (1 - tau) * target; 1 copies", above=0, high=1
     )
+    critic_layer_norm: bool = setting(
+        False, "normalises hidden layers of the critics, where layer_norm does not do so for all"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.critic_layer_norm and self.layer_norm:
+            self.refuse("critic_layer_norm", True, "adds nothing to agent.layer_norm=true")

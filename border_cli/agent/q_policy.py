@@ -40,6 +40,11 @@ class QPolicy(NetworkPolicy):
         self._constant = exploration
         self._hot = config.exploration == Exploration.softmax
         self._epsilon_greedy = EpsilonGreedy(rng)
+        if exploration is not None and config.exploration == Exploration.greedy:
+            raise ConfigError(
+                "actor_manager.exploration must be null where agent.exploration is greedy: there "
+                f"is neither epsilon nor temperature, got {exploration!r}"
+            )
         if exploration is not None and exploration > 1 and not self._hot:
             raise ConfigError(
                 "actor_manager.exploration must be at most 1 where agent.exploration is "
@@ -57,7 +62,7 @@ class QPolicy(NetworkPolicy):
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
         q = self.values(outputs)  # [N, num_actions]
-        if not explore:
+        if not explore or self._config.exploration == Exploration.greedy:
             return greedy(q)
         if self._hot:
             return softmax(q, self._amount, self.rng)

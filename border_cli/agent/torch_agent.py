@@ -84,6 +84,11 @@ class TorchAgent(Agent):
         """The function, by torch.compile where `agent.compile` asks for it."""
         return Compiled(function, self._device) if self._settings.compile else function
 
+    @property
+    def different_updates(self) -> int:
+        """After how many updates all that an update may do was done once."""
+        return 1
+
     def normal(self, *shape: int) -> Tensor:
         """Standard normal noise, from the generator that a checkpoint holds."""
         return torch.randn(shape, generator=self.noise).to(self._device)
@@ -105,7 +110,9 @@ class TorchAgent(Agent):
         return self.learn(self._prepared(self._batches.of(batch)))
 
     def _prepared(self, batch: TensorBatch) -> TensorBatch:
-        batch = batch._replace(obs=self.features(batch.obs), next_obs=self.features(batch.next_obs))
+        if not self.features.changes_nothing:
+            obs, next_obs = self.features(batch.obs), self.features(batch.next_obs)
+            batch = batch._replace(obs=obs, next_obs=next_obs)
         if "reward" in self._statistics:
             batch = batch._replace(reward=batch.reward / self._reward_std)
         if self._bounds is not None:
@@ -156,7 +163,8 @@ class TorchAgent(Agent):
         with learner_thread(settings.num_threads or 1, settings.matmul_precision):
             if settings.compile:  # now, not within the first update
                 before = self.state_dict()
-                self.update(empty_batch(self._spec, settings.batch_size))
+                for _ in range(self.different_updates):
+                    self.update(empty_batch(self._spec, settings.batch_size))
                 self.load_state_dict(before)
             yield
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from border_cli import __version__
-from border_cli.cli.blas import one_thread_for_blas
-from border_cli.core.errors import BorderError, CheckpointError, ConfigError, did_you_mean
+from border_cli.cli.pairs import best_or_latest, read_pairs, whole_number
+from border_cli.cli.thread_settings import set_up_threads
+from border_cli.core.errors import BorderError, CheckpointError, ConfigError
 
 HELP = """\
 border-eval: evaluates a saved model of a run.
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if "--version" in typed:
         sys.stdout.write(f"border_cli {__version__}\n")
         return
-    one_thread_for_blas()
+    set_up_threads()
     path = list(sys.path)
     try:
         _evaluate(read_request(typed))
@@ -71,73 +72,42 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def read_request(typed: Sequence[str]) -> Request:
     """Reads the arguments in any order; raises ConfigError naming what is not understood."""
-    folders = [each for each in typed if "=" not in each and not each.startswith("-")]
-    for each in (each for each in typed if each.startswith("-") and each != "--json"):
-        raise ConfigError(f"{each} is no option; allowed: --json, --help, --version")
-    if len(folders) != 1:
-        raise ConfigError(f"give one run directory, got {len(folders)}: {' '.join(folders)}")
-    values: dict[str, str] = {}
-    for each in typed:
-        key, equals, value = each.partition("=")
-        if not equals or each.startswith("-"):
-            continue
-        if key not in KEYS:
-            raise ConfigError(f"{key} is no setting{did_you_mean(key, KEYS)} ({', '.join(KEYS)})")
-        values[key] = value
+    run_dir, values = read_pairs(typed, KEYS)
     if values.get("render") not in (None, "human"):
         raise ConfigError(f"render must be human, got {values['render']!r}")
     return Request(
-        run_dir=Path(folders[0]),
+        run_dir=run_dir,
         checkpoint=values.get("checkpoint"),
-        episodes=_integer(values, "episodes", 1),
-        seed=_integer(values, "seed", 0),
+        episodes=whole_number(values, "episodes", 1),
+        seed=whole_number(values, "seed", 0),
         render=values.get("render"),
         as_json="--json" in typed,
     )
 
 
-def _integer(values: dict[str, str], key: str, low: int) -> int | None:
-    if key not in values:
-        return None
-    try:
-        number = int(values[key])
-    except ValueError:
-        number = low - 1
-    if number < low:
-        raise ConfigError(f"{key} must be a whole number of at least {low}, got {values[key]!r}")
-    return number
-
-
 def _evaluate(request: Request) -> None:
     from border_cli.api import load_agent
     from border_cli.cli.playing import play
+    from border_cli.offline import evaluator_config
     from border_cli.parts import evaluation_policy
 
     if not request.run_dir.is_dir():
         raise CheckpointError(f"{request.run_dir} is no folder")
-    checkpoint = request.checkpoint or _best_or_latest(request.run_dir)
+    checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
     config, agent = load_agent(request.run_dir, checkpoint)
     if request.episodes is not None:
         config = replace(config, evaluator=replace(config.evaluator, num_episodes=request.episodes))
     policy = evaluation_policy(config, agent)
     policy.load_snapshot(agent.snapshot())
     returns, lengths = play(config, policy, seed=request.seed, render=request.render)
+    figures = summary(returns)
+    normalized = evaluator_config(config).normalized(figures["mean"])
+    if normalized is not None:
+        figures["normalized_score"] = normalized
     if request.as_json:
-        _print_json(request, checkpoint, returns, lengths)
+        _print_json(request, checkpoint, figures, returns, lengths)
     else:
-        _print_table(request, checkpoint, agent.opt_steps, returns, lengths)
-
-
-def _best_or_latest(run_dir: Path) -> str:
-    from border_cli.run.reading import find_checkpoint
-
-    try:
-        find_checkpoint(run_dir, "best")
-    except CheckpointError:
-        find_checkpoint(run_dir, "latest")
-        sys.stderr.write(f"border-eval: {run_dir} has no best model; taking the latest\n")
-        return "latest"
-    return "best"
+        _print_table(request, checkpoint, agent.opt_steps, figures, returns, lengths)
 
 
 def summary(returns: Sequence[float]) -> dict[str, Any]:
@@ -155,10 +125,14 @@ def summary(returns: Sequence[float]) -> dict[str, Any]:
 
 
 def _print_json(
-    request: Request, checkpoint: str, returns: Sequence[float], lengths: Sequence[int]
+    request: Request,
+    checkpoint: str,
+    figures: dict[str, Any],
+    returns: Sequence[float],
+    lengths: Sequence[int],
 ) -> None:
     document = {
-        **summary(returns),
+        **figures,
         "checkpoint": checkpoint,
         "seed": request.seed,
         "returns": list(returns),
@@ -171,6 +145,7 @@ def _print_table(
     request: Request,
     checkpoint: str,
     opt_steps: int,
+    figures: dict[str, Any],
     returns: Sequence[float],
     lengths: Sequence[int],
 ) -> None:
@@ -188,11 +163,12 @@ def _print_table(
     for i, (score, length) in enumerate(zip(returns, lengths, strict=True)):
         table.add_row(str(i), f"{score:,.2f}", f"{length:,}")
     console.print(table)
-    figures = summary(returns)
+    normalized = figures.get("normalized_score")
     terminal.say(
         console,
         f"mean {figures['mean']:.2f} std {figures['std']:.2f} min {figures['min']:g} "
-        f"max {figures['max']:g} episodes {figures['episodes']}",
+        f"max {figures['max']:g} episodes {figures['episodes']}"
+        + (f" normalized {normalized:.2f}" if normalized is not None else ""),
     )
 
 

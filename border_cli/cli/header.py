@@ -16,6 +16,7 @@ from border_cli.config.job import JobContext, Source
 from border_cli.core.config import RunConfig
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.launch import Started
+from border_cli.offline import dataset_size, is_offline
 from border_cli.parts import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS, TRAINERS
@@ -36,6 +37,7 @@ def print_header(
         ("actors", actors_line(config)),
         ("device", started.device_name),
         ("threads", thread_budget(config)),
+        *dataset_lines(config),
         ("memory", _memory_line(config, started.spec)),
         ("evaluation", started.evaluation),
         ("run directory", str(context.run_dir)),
@@ -89,6 +91,14 @@ def _is_ours(file: str) -> bool:
     return Path(file).is_relative_to(CONF)
 
 
+def dataset_lines(config: RunConfig) -> list[tuple[str, str]]:
+    """What is learned from, where that is a data set."""
+    found = dataset_size(config)
+    if found is None:
+        return []
+    return [("data set", f"{found.id}, {found.episodes:,} episodes, {found.steps:,} steps")]
+
+
 def trainer_line(config: RunConfig) -> str:
     """How it learns, at which pace, and until when."""
     trainer = config.trainer
@@ -103,14 +113,18 @@ def trainer_line(config: RunConfig) -> str:
     ]
     if trainer.stop_at_score is not None:
         limits.append(f"score {trainer.stop_at_score:g} in {trainer.stop_evals} evaluations")
+    name, until = TRAINERS.entry_of(trainer).name, f"until {' or '.join(limits)}"
+    if is_offline(config):
+        return f"{name}, from the data set alone, {until}"
     ratio = trainer.samples_per_opt_step
     pace = f"{ratio:g} samples per update" if ratio is not None else "free-running"
-    name = TRAINERS.entry_of(trainer).name
-    return f"{name}, {pace}, until {' or '.join(limits)}"
+    return f"{name}, {pace}, {until}"
 
 
 def actors_line(config: RunConfig) -> str:
     """Who acts, and whether the run repeats to the bit."""
+    if is_offline(config):
+        return "none; the run repeats to the bit on a CPU"
     actors = actor_manager_config(config)
     name = ACTOR_MANAGERS.entry_of(actors).name
     text = f"{actors.num_actors} x {config.env.num_envs} env, {name}"
@@ -121,10 +135,16 @@ def actors_line(config: RunConfig) -> str:
 
 
 def _memory_line(config: RunConfig, spec: EnvSpec) -> str:
-    row = transition_nbytes(spec)
+    row, learned = transition_nbytes(spec), dataset_size(config)
+    known = ""
+    if learned is not None:
+        known = f"data set {learned.steps:,} rows, {_size(learned.steps * row)}"
+    if is_offline(config):
+        return known
     actors = actor_manager_config(config)
     under_way = 3 * actors.num_actors * max(actors.n_buffer, config.env.num_envs)  # in rows
     return (
+        f"{known}{'; ' if known else ''}"
         f"replay buffer {config.replay_buffer.capacity:,} rows, "
         f"{_size(config.replay_buffer.capacity * row)}; "
         f"under way at most {under_way:,} rows, {_size(under_way * row)}"

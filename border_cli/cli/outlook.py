@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from border_cli import __version__
 from border_cli.assemble import thread_budget
-from border_cli.cli.header import actors_line, choice_lines, trainer_line
+from border_cli.cli.header import actors_line, choice_lines, dataset_lines, trainer_line
 from border_cli.config.compose import Job
 from border_cli.config.provenance import tuned_file
 from border_cli.core.config import RunConfig
@@ -14,6 +14,7 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.needs.disk import checkpoints_made, evaluations, metric_rows, most_rows, opt_steps
 from border_cli.needs.plan import Plan
 from border_cli.needs.sizes import size
+from border_cli.offline import is_offline
 from border_cli.parts import build_evaluator, evaluates_in_background
 from border_cli.registry import AGENTS, RECORDERS
 
@@ -28,6 +29,7 @@ def outlook(job: Job, plan: Plan, agent: Agent) -> list[tuple[str, str]]:
         ("agent", f"{kind}, {plan.agent.parameters:,} parameters, batch {config.agent.batch_size}"),
         ("trainer", trainer_line(config)),
         ("actors", actors_line(config)),
+        *dataset_lines(config),
         ("device", agent.device_name),
         ("threads", thread_budget(config)),
         ("budget", _budget_line(config)),
@@ -63,9 +65,10 @@ def _budget_line(config: RunConfig) -> str:
     updates, samples = opt_steps(config), most_rows(config)
     parts = [
         f"{updates:,} updates" if updates is not None else "updates without a limit",
-        f"at most {samples:,} samples" if samples is not None else "samples without a limit",
     ]
-    if config.trainer.max_env_steps is not None:
+    if not is_offline(config):
+        parts.append(f"at most {samples:,} samples" if samples else "samples without a limit")
+    if not is_offline(config) and config.trainer.max_env_steps is not None:
         parts.append(f"{config.trainer.max_env_steps:,} env steps")
     if config.trainer.max_time_s is not None:
         parts.append(f"{config.trainer.max_time_s:,g} s")
@@ -90,10 +93,12 @@ def _checkpoints_line(config: RunConfig) -> str:
     made = _times(checkpoints_made(config), config.trainer.save_interval)
     if config.trainer.save_every_s is not None:
         made += f", and every {config.trainer.save_every_s:g} s"
-    rows = "with" if config.checkpoint.replay_buffer else "without"
+    rows = f"{'with' if config.checkpoint.replay_buffer else 'without'} the replay buffer"
+    if is_offline(config):
+        rows = "without the data set"
     interval = config.checkpoint.milestone_interval
     also = f", and one each {interval:,} updates for good" if interval else ""
-    return f"{made}; the newest {config.checkpoint.keep} kept{also}, {rows} the replay buffer"
+    return f"{made}; the newest {config.checkpoint.keep} kept{also}, {rows}"
 
 
 def _times(count: int | None, interval: int) -> str:

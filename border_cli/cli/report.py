@@ -30,10 +30,10 @@ def print_tables(
     console: Console, config: RunConfig, actor_stats: list[ActorStats], stats: TrainerStats
 ) -> None:
     """The final statistics of actors and trainer, and where their time went."""
+    samples = {"samples": stats.samples_total, "samples/s": stats.samples_per_sec}
     figures = {
         "opt steps": stats.opt_steps,
-        "samples": stats.samples_total,
-        "samples/s": stats.samples_per_sec,
+        **(samples if actor_stats else {}),  # there are no actors where a data set is all
         "opt/s": stats.opt_per_sec,
         "duration s": stats.duration_s,
     }

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 
 from border_cli import __version__
 from border_cli.cli.arguments import Arguments, read_arguments
-from border_cli.cli.blas import one_thread_for_blas
 from border_cli.cli.garbage import collect_from_here, not_collecting
 from border_cli.cli.signals import early_signals
+from border_cli.cli.thread_settings import set_up_threads
 from border_cli.core.errors import BorderError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
     imported only where an answer needs them, torch and gymnasium by the job alone.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
-    one_thread_for_blas()
+    set_up_threads()
     path = list(sys.path)
     with early_signals() as early:
         try:

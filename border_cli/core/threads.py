@@ -64,9 +64,12 @@ def thread_budget(
     ours = f"BLAS {blas}" if blas is not None else "BLAS as its library likes"
     each = {"serial": "in the learner's thread", "thread": f"{ours} each"}
     at_once = torch + (0 if actor_manager == "serial" else actors)
+    acting = (
+        f"{actors} {'actor' if actors == 1 else 'actors'}: {each.get(actor_manager, '1 each')}; "
+    )
     crowded = f", fewer than the {at_once} that may compute at once" if at_once > cores else ""
     return (
         f"learner: torch {torch}, {ours}; "
-        f"{actors} {'actor' if actors == 1 else 'actors'}: {each.get(actor_manager, '1 each')}; "
+        f"{acting if actors else ''}"
         f"{cores} {'core' if cores == 1 else 'cores'}{crowded}"
     )

@@ -73,7 +73,8 @@ class EpisodesEvaluator(Evaluator):
         line = f"{config.num_episodes} episodes, cut at {steps:,} env steps ({said})"
         if config.ref_min_score is None:
             return line
-        return f"{line}; returns of {config.ref_min_score:g} and {config.ref_max_score:g} are 0 and 100"
+        low, high = config.ref_min_score, config.ref_max_score
+        return f"{line}; normalized: 0 is a return of {low:g}, 100 one of {high:g}"
 
     def evaluate(self, policy: Policy) -> Evaluation:
         """The episodes of this seed, with the greedy actions of `policy`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from border_cli.core.config import RunConfig
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, size
+from border_cli.offline import is_offline
 from border_cli.parts import evaluates_in_background, slack
 
 STATE_NBYTES = 128 * 1024  # counters, generators, actors and manifest of a checkpoint
@@ -22,7 +23,7 @@ def disk_needs(config: RunConfig, *, agent: AgentSizes, replay: ReplaySizes) -> 
     # While one is written, the oldest is not yet gone.
     checkpoints = config.checkpoint.keep + 1
     needs = []
-    if config.checkpoint.replay_buffer and replay.row:
+    if config.checkpoint.replay_buffer and replay.row and replay.capacity:
         rows = rows_on_disk(config, replay.capacity)
         needs.append(
             Need(
@@ -59,6 +60,8 @@ def disk_needs(config: RunConfig, *, agent: AgentSizes, replay: ReplaySizes) -> 
 
 def most_rows(config: RunConfig) -> int | None:
     """Rows that the whole run can push; None where nothing limits them."""
+    if is_offline(config):
+        return 0
     trainer, limits = config.trainer, []
     if trainer.max_env_steps is not None:
         limits.append(trainer.max_env_steps)
@@ -111,9 +114,10 @@ def opt_steps(config: RunConfig) -> int | None:
     trainer, limits = config.trainer, []
     if trainer.max_opt_steps is not None:
         limits.append(trainer.max_opt_steps)
-    if trainer.max_env_steps is not None and trainer.samples_per_opt_step is not None:
+    ratio = None if is_offline(config) else trainer.samples_per_opt_step
+    if trainer.max_env_steps is not None and ratio is not None:
         learned = max(0, trainer.max_env_steps - trainer.warmup_period)
-        limits.append(int(learned / trainer.samples_per_opt_step))
+        limits.append(int(learned / ratio))
     return min(limits, default=None)
 
 

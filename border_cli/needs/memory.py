@@ -13,9 +13,16 @@ from border_cli.core.config import RunConfig
 from border_cli.core.machine import thread_nbytes
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec, row_nbytes, transition_nbytes
+from border_cli.dataset.episodes import GROUP, GROUP_NBYTES
 from border_cli.needs.disk import rows_per_save
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, encoded_nbytes, size
-from border_cli.parts import actor_manager_config, evaluates_in_background, torch_threads
+from border_cli.offline import SETTING, dataset_of
+from border_cli.parts import (
+    actor_manager_config,
+    evaluates_in_background,
+    num_actors,
+    torch_threads,
+)
 from border_cli.process.start import StartMethod
 from border_cli.registry import ACTOR_MANAGERS
 from border_cli.replay_buffer.frozen import ASIDE_NBYTES
@@ -47,23 +54,36 @@ def memory_needs(
     config: RunConfig, spec: EnvSpec, *, agent: AgentSizes, replay: ReplaySizes, cores: int
 ) -> list[Need]:
     """Everything that is allocated from the start of the run on."""
+    acting = [_under_way(config, spec), _actors(config, spec, agent)]
     passing = [
-        _under_way(config, spec),
-        _actors(config, spec, agent),
+        *(acting if num_actors(config) else []),
         _agent(config, spec, agent),
         _evaluation(config, spec, agent),
         _saving(config, agent, replay),
     ]
     kept = int(KEPT_FREE * sum(min(each.nbytes, each.reserved) for each in passing))
     held = Need(what="freed and kept by malloc", nbytes=kept, reserved=kept)
-    return [_replay_buffer(replay), *passing, held, _program(config, cores)]
+    rows = [*_dataset(config, replay), *([_replay_buffer(replay)] if replay.capacity else [])]
+    return [*rows, *passing, held, _program(config, cores)]
+
+
+def _dataset(config: RunConfig, replay: ReplaySizes) -> list[Need]:
+    """The rows of a data set, and what reading them takes."""
+    dataset = dataset_of(config)
+    if dataset is None:
+        return []
+    rows = replay.dataset * replay.row
+    nbytes = rows + 2 * min(GROUP_NBYTES, GROUP * rows)  # the episodes read last, and these padded
+    settings = {SETTING: f"{dataset}, {replay.dataset} rows of {size(replay.row)}"}
+    return [Need(what="data set", nbytes=nbytes, reserved=nbytes, settings=settings)]
 
 
 def _replay_buffer(replay: ReplaySizes) -> Need:
+    nbytes = replay.capacity * replay.row + replay.trees
     return Need(
         what="replay buffer" if replay.row else "replay buffer (of a size that is not known)",
-        nbytes=replay.nbytes,
-        reserved=replay.nbytes,
+        nbytes=nbytes,
+        reserved=nbytes,
         settings={"replay_buffer.capacity": f"{replay.capacity} rows of {size(replay.row)}"},
     )
 
@@ -179,7 +199,7 @@ def _program(config: RunConfig, cores: int) -> Need:
     actors = actor_manager_config(config)
     kind = ACTOR_MANAGERS.entry_of(actors).name
     # One supervisor for all processes; users' own managers are taken to be like `thread`.
-    acting = {"serial": 0, "process": 1}.get(kind, actors.num_actors)
+    acting = {"serial": 0, "process": 1}.get(kind, num_actors(config))
     torch = torch_threads(config)
     threads = OWN_THREADS + acting + torch - 1
     return Need(

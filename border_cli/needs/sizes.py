@@ -11,6 +11,7 @@ from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
+from border_cli.offline import dataset_size, is_offline
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
@@ -80,14 +81,15 @@ def _nbytes(state: Any) -> int:
 class ReplaySizes:
     """How large the replay buffer is; all 0 where it is of a kind that nobody can tell of."""
 
-    capacity: int
+    capacity: int  # rows that actors can add
+    dataset: int = 0  # rows of a data set, which stay
     row: int  # bytes of one row as it is stored
     trees: int  # bytes of the priorities and the sums over them
     priorities: int  # bytes of the priorities alone, as a checkpoint holds them
 
     @property
     def nbytes(self) -> int:
-        return self.capacity * self.row + self.trees
+        return (self.dataset + self.capacity) * self.row + self.trees
 
 
 def replay_sizes(config: RunConfig, spec: EnvSpec) -> ReplaySizes:
@@ -97,8 +99,10 @@ def replay_sizes(config: RunConfig, spec: EnvSpec) -> ReplaySizes:
     trees = 0
     if known and isinstance(settings, PrioritizedConfig):
         trees = tree_nbytes(settings.capacity) * (1 + (settings.normalize == Normalize.buffer))
+    learned = dataset_size(config)
     return ReplaySizes(
-        capacity=settings.capacity,
+        capacity=0 if is_offline(config) else settings.capacity,
+        dataset=learned.steps if learned else 0,
         row=storage_nbytes(spec, 1) if known else 0,
         trees=trees,
         priorities=settings.capacity * PRIORITY_NBYTES if trees else 0,

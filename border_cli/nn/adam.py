@@ -57,7 +57,9 @@ class Adam:
 
         Returns what `step` does.
         """
-        return self.step(torch.autograd.grad(loss, self._leaves))
+        gradient = torch.autograd.grad(loss, self._leaves)
+        # The kernel walks through gradients as its parameters lie, whatever their strides say.
+        return self.step(tuple(each.contiguous() for each in gradient))
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         """One step along `gradient`, one tensor per parameter, overwritten where it is clipped.

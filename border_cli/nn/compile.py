@@ -64,9 +64,10 @@ class Compiled(Generic[P, R]):
         log.info("agent.compile: torch compiles the update, which may take half a minute")
         began_s = time.perf_counter()
         try:
-            # More would be processes and threads of torch's own that outlive the run.
-            with inductor.patch(compile_threads=1):
-                result = compiled(*args, **kwargs)
+            # More would be processes and threads of torch's own that outlive the run. For good,
+            # because a backward pass is compiled later, when it is first asked for.
+            inductor.compile_threads = 1
+            result = compiled(*args, **kwargs)
         except Exception as error:
             reason = (str(error).strip().splitlines() or [""])[0]
             raise RunFailed(

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
+from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import Architecture, NetworkKind
 from border_cli.nn.encoder import TensorObs, encoder_for
 from border_cli.nn.images import ImpalaResNet, NatureCnn
@@ -41,6 +42,10 @@ class Features(nn.Module):
             key: first_axis_holds_channels(architecture.observation, key)
             for key in architecture.images
         }
+        # Vectors of numbers are features already: nothing needs to be called.
+        self.changes_nothing = isinstance(space, BoxSpace) and (
+            (len(space.shape), space.dtype, normalize) == (1, "float32", False)
+        )
         self.normalizes = normalize and space is not None and architecture.row_size > 0
         if self.normalizes:
             assert space is not None

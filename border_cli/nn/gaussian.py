@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor
 
-LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # of the paper's code
+from border_cli.nn.gaussian_range import LOG_STD_MAX, LOG_STD_MIN
+
 BOUND = 1 - 1e-6  # an action of a data set at its very bound has an infinite pre-image
 
 
@@ -31,7 +32,7 @@ def sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor
 
 
 def log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
-    """The log-density of an action between -1 and 1, for instance of a data set. [B, A] -> [B, 1]"""
+    """The log-density of an action between -1 and 1, as of a data set. [B, A] -> [B, 1]"""
     before = torch.atanh(action.clamp(-BOUND, BOUND))  # [B, A]
     density = _normal((before - mean) * torch.exp(-log_std), log_std) - _log_slope(before)
     return density.sum(dim=1, keepdim=True)

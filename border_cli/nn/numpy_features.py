@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import BoxSpace, DictSpace, Space
+from border_cli.nn import numpy_images
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.numpy_encoder import encoded_size, encoder
-from border_cli.nn.numpy_images import numpy_torso as numpy_image_network
 
 LIMIT = 10.0  # deviations beyond which a normalised number is cut off
 
@@ -53,7 +53,7 @@ def numpy_torso(
         (
             key,
             first_axis_holds_channels(architecture.observation, key),
-            numpy_image_network(
+            numpy_images.numpy_torso(
                 architecture.image_network, arrays, f"{prefix}torso.images.{i}.", shape
             ),
         )

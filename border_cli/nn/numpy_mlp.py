@@ -85,12 +85,13 @@ class NumpyMlp:
             rows = rows.dot(weight)
             rows += bias
             if self._norms:
-                _normalise(rows, *self._norms[i])
+                normalise(rows, *self._norms[i])
             self._activate(rows)
         return rows
 
 
-def _normalise(rows: Rows, weight: Rows, bias: Rows) -> None:
+def normalise(rows: Rows, weight: Rows, bias: Rows) -> None:
+    """Layer norm, in place. [N, size]"""
     rows -= rows.mean(axis=1, keepdims=True)
     rows /= np.sqrt(np.square(rows).mean(axis=1, keepdims=True) + NORM_EPSILON)
     rows *= weight

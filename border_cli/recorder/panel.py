@@ -39,18 +39,21 @@ def line(view: RunView, memory: str) -> str:
     nearest = view.nearest_budget()
     left = figures.duration(nearest.left_s if nearest else None)
     best = figures.score(view.best[0] if view.best else None)
-    parts = [
-        view.phase,
-        f"PROBLEM: {_first_line(view.problem)}" if view.problem else "",
-        _done(view, "opt"),
-        _done(view, "env"),
-        f"eval {figures.score(view.value('eval/return'))} (best {best})",
-        f"{figures.rate(view.value('async/opt_steps_per_sec'))} updates/s",
+    samples = [
         f"{figures.rate(view.value('async/samples_per_sec'))} samples/s",
         f"{figures.ratio(view.value('async/samples_per_opt_steps'))} samples/update",
         f"queue {figures.percent(view.value('async/queue_fill'))}",
         f"buffer {figures.percent(view.value('async/buffer_fill'))}",
         f"lag {figures.count(view.value('async/weight_lag'))}",
+    ]
+    parts = [
+        view.phase,
+        f"PROBLEM: {_first_line(view.problem)}" if view.problem else "",
+        _done(view, "opt"),
+        _done(view, "env") if view.info.samples else "",
+        f"eval {figures.score(view.value('eval/return'))} (best {best})",
+        f"{figures.rate(view.value('async/opt_steps_per_sec'))} updates/s",
+        *(samples if view.info.samples else []),
         memory,
         _done(view, "time"),
         f"left {left}",
@@ -110,6 +113,12 @@ def _rows(view: RunView, memory: str, blocks: str) -> list[tuple[str, Text, str,
     lag = unit(figures.count(value("async/weight_lag")), " opt steps")
     episodes = unit(figures.score(value("episode/return")), " return")
     steps = [Text(_steps(view, each, " of ")) for each in ("opt", "env", "time")]
+    if not view.info.samples:
+        return [
+            ("opt steps", steps[0], "time", steps[2]),
+            ("eval best", _best(view), "eval last", _last(view, blocks)),
+            ("updates", updates, "memory", Text(memory)),
+        ]
     return [
         ("opt steps", steps[0], "env steps", steps[1]),
         ("eval best", _best(view), "eval last", _last(view, blocks)),

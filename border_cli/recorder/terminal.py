@@ -95,6 +95,14 @@ def stats_tables(
     console: Console, actor_stats: Sequence[ActorStats], trainer_stats: Mapping[str, float]
 ) -> None:
     """The statistics of the actors and of the trainer at the end of a run."""
+    if actor_stats:
+        _actor_table(console, actor_stats)
+    trainer = _table(["trainer", *trainer_stats])
+    trainer.add_row("", *(_figure(value) for value in trainer_stats.values()))
+    console.print(trainer)
+
+
+def _actor_table(console: Console, actor_stats: Sequence[ActorStats]) -> None:
     names = ("actor", "env steps", "samples", "samples/s", "duration", "restarts", "lost samples")
     actors = _table(names)
     for each in actor_stats:
@@ -108,9 +116,6 @@ def stats_tables(
             f"{each.lost_samples:,}",
         )
     console.print(actors)
-    trainer = _table(["trainer", *trainer_stats])
-    trainer.add_row("", *(_figure(value) for value in trainer_stats.values()))
-    console.print(trainer)
 
 
 def time_tree(

@@ -69,6 +69,6 @@ class DatasetReplayBuffer(UniformReplayBuffer):
             if saved.get(name) != now:
                 raise CheckpointError(
                     f"data set {self._fingerprint['id']} is not the one that the run learned from: "
-                    f"its {name} is {now}, it was {saved.get(name)}"
+                    f"{name} {now}, then {saved.get(name)}"
                 )
         super().load_state_dict(state)

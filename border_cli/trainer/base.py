@@ -67,7 +67,9 @@ class Trainer(ABC):
             max_env_steps=config.max_env_steps,
         )
         self._needed = self.pacing.needed(0)  # samples in all, for the next optimisation step
-        self._intake = Intake(replay_buffer, self.counters, post_step.reporting.window)
+        self._intake = Intake(
+            agent, replay_buffer, counters=self.counters, window=post_step.reporting.window
+        )
         self._checkpointing = Checkpointing(
             agent=agent,
             replay_buffer=replay_buffer,

@@ -9,18 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import NotFinite
+from border_cli.core.interfaces import Agent
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.types import Array, Experience, State, leaves
 from border_cli.trainer.counters import Counters, Window
 
 
 class Intake:
-    """Pushes rows, counts them, and refuses a NaN or an infinity with its name and step.
+    """Pushes rows, shows them to the agent, counts them, and refuses a NaN or an infinity with its
+    name and step.
 
     Owned by the learner's thread.
     """
 
-    def __init__(self, replay_buffer: ReplayBuffer, counters: Counters, window: Window) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        replay_buffer: ReplayBuffer,
+        *,
+        counters: Counters,
+        window: Window,
+    ) -> None:
+        self._agent = agent
         self._replay_buffer = replay_buffer
         self._counters = counters
         self._window = window
@@ -41,6 +51,7 @@ class Intake:
             if len(rows):
                 self._check(message)
                 self._replay_buffer.push(rows)
+                self._agent.observe(rows)
             before = self._samples_of.get(message.actor_id, 0)
             self._samples_of[message.actor_id] = before + len(rows)
             self._counters.samples_total += len(rows)

@@ -36,12 +36,21 @@ def bits(state: Any, name: str = "") -> dict[str, Any]:
     return {name: state}
 
 
-@pytest.mark.parametrize("loss", ["huber", "mse"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"loss": "huber"},
+        {"loss": "mse"},
+        {"num_atoms": 5, "dueling": True},
+        {"noisy": True, "dueling": True, "num_atoms": 5},
+        {"conservative_weight": 0.5, "layer_norm": True},
+    ],
+)
 @pytest.mark.parametrize("tau", [1.0, 0.3])
 def test_fifty_updates_saved_and_fifty_more_are_a_hundred(
-    spec, make_batch, tmp_path: Path, tau: float, loss: str
+    spec, make_batch, tmp_path: Path, tau: float, form: dict[str, Any]
 ):
-    settings = {"target_interval": 7, "tau": tau, "double": True, "loss": loss}
+    settings = {"target_interval": 7, "tau": tau, "double": True, **form}
     agent, restored = dqn(spec, 1, **settings), dqn(spec, 2, **settings)
     for seed in range(50):
         agent.update(make_batch(seed))
@@ -74,9 +83,8 @@ def test_weights_alone_begin_a_new_training(spec, make_batch):
     assert bits(state["online"]) == bits(state["target"]) == bits(saved["online"])
     assert new.opt_steps == 0
     assert bits(state["optimizer"]) == untouched
-    fresh.load_state_dict(
-        {**fresh.state_dict(), "online": saved["online"], "target": saved["online"]}
-    )
+    drawn = {"online": saved["online"], "target": saved["online"], "noise": state["noise"]}
+    fresh.load_state_dict({**fresh.state_dict(), **drawn})
     for seed in range(8):
         assert float(new.update(make_batch(seed)).metrics["loss"]) == float(
             fresh.update(make_batch(seed)).metrics["loss"]

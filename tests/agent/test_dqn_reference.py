@@ -114,7 +114,7 @@ def test_five_updates_agree_with_plain_python(
         tau=tau,
     )
     agent = Dqn(config, spec=spec, device="cpu", seed=6)
-    plain = PlainDqn(config, dict(agent.snapshot().arrays))
+    plain = PlainDqn(config, agent.state_dict()["online"])
     for seed in range(5):
         batch = make_batch(seed)
         update = agent.update(batch)

@@ -30,8 +30,8 @@ def q_policy(exploration: str, seed: int, warm_up: bool) -> QPolicy:
     policy = QPolicy(config, np.random.default_rng(seed), 0.6, observation=BOX, num_actions=3)
     rng = np.random.default_rng(9)
     arrays = {
-        "mlp.layers.0.weight": rng.normal(size=(3, 2)).astype(np.float32),
-        "mlp.layers.0.bias": rng.normal(size=3).astype(np.float32),
+        "network.mlp.layers.0.weight": rng.normal(size=(3, 2)).astype(np.float32),
+        "network.mlp.layers.0.bias": rng.normal(size=3).astype(np.float32),
     }
     policy.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays))
     return policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,17 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from networks import q_network
 
 from border_cli.agent.config import Loss
-from border_cli.agent.q_learning import Descent, descent, td_target, weighted_loss
+from border_cli.agent.q_learning import (
+    Found,
+    descent,
+    descent_by_autograd,
+    learned,
+    td_target,
+    weighted_loss,
+)
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.backprop import Gradient
 from border_cli.nn.features import Features
 from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch
@@ -39,8 +48,11 @@ def column(*values: float) -> torch.Tensor:
     return torch.tensor(values)[:, None]
 
 
-def descend(q: Network, q_target: Network, batch: TensorBatch, **settings: Any) -> Descent:
-    return descent(q.mlp.memory(), q_target.mlp.memory(), batch, **settings)
+def descend(
+    q: Network, q_target: Network, batch: TensorBatch, *, double: bool, **settings: Any
+) -> tuple[Gradient, Found]:
+    formula = partial(learned, **settings)
+    return descent(q.mlp.memory(), q_target.mlp.memory(), batch, formula=formula, double=double)
 
 
 ONLINE = ([2.0, -1.0], [1.0, 3.0])  # Q(1) = (3, 2); Q(2) = (5, 1)
@@ -69,11 +81,13 @@ def test_double_lets_the_online_network_choose_what_the_target_network_values():
 
 @pytest.mark.parametrize(("double", "first_error"), [(False, 3 - 3.5), (True, 3 - 2)])
 def test_the_gradient_is_that_of_the_taken_action_alone(double: bool, first_error: float):
-    found = descend(network(*ONLINE), network(*TARGET), BATCH, double=double, loss=Loss.mse)
-    assert found.error.tolist() == [[first_error], [1 + 1]]
+    gradient, found = descend(
+        network(*ONLINE), network(*TARGET), BATCH, double=double, loss=Loss.mse
+    )
+    assert found.error.tolist() == [[-first_error], [-(1 + 1)]]
     assert float(found.q_mean) == (3 + 1) / 2
     assert float(found.loss) == (first_error**2 + 4) / 2
-    weight, bias = found.gradient  # of the mean of two squares: the error, times what it came from
+    weight, bias = gradient  # of the mean of two squares: the error, times what it came from
     assert weight.tolist() == [[first_error * 1], [2 * 2]]
     assert bias.tolist() == [first_error, 2]
 
@@ -123,30 +137,47 @@ def random_batch(space: Space, rows: int = 16) -> TensorBatch:
     )
 
 
-def by_autograd(q: Network, q_target: Network, batch: TensorBatch, double: bool, loss: Loss):
-    q_sa = q(batch.obs).gather(1, batch.action)
+def by_autograd(
+    q: Network, q_target: Network, batch: TensorBatch, double: bool, loss: Loss, alpha: float
+):
+    q_all = q(batch.obs)
+    q_sa = q_all.gather(1, batch.action)
     with torch.no_grad():
         q_next = q_target(batch.next_obs)
         best = (q(batch.next_obs) if double else q_next).argmax(1, keepdim=True)
         y = batch.reward + batch.discount * q_next.gather(1, best)
     of_row = F.huber_loss if loss == Loss.huber else F.mse_loss
     mean = (batch.weight * of_row(q_sa, y, reduction="none")).mean()
-    return mean, torch.autograd.grad(mean, list(q.parameters()))
+    gap = (batch.weight * (torch.logsumexp(q_all, 1, keepdim=True) - q_sa)).mean()
+    return mean.detach(), torch.autograd.grad(mean + alpha * gap, list(q.parameters()))
 
 
 @pytest.mark.parametrize("space", [box(3), MIXED], ids=["vector", "dict"])
 @pytest.mark.parametrize("hidden", [[], [8], [32, 16]])
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("loss", list(Loss))
-def test_loss_and_gradient_are_those_of_autograd(space, hidden, double: bool, loss: Loss):
+@pytest.mark.parametrize("alpha", [0.0, 0.7])
+def test_loss_and_gradient_are_those_of_autograd(space, hidden, double, loss, alpha: float):
     q, q_target = (q_network(space, hidden, 2, seed) for seed in (1, 2))
     batch = random_batch(space)
     features = Features(Architecture(space), normalize=False)
     batch = batch._replace(obs=features(batch.obs), next_obs=features(batch.next_obs))
-    expected_loss, expected = by_autograd(q, q_target, batch, double, loss)
-    found = descend(q, q_target, batch, double=double, loss=loss)
-    torch.testing.assert_close(found.loss, expected_loss.detach(), rtol=1e-6, atol=1e-6)
-    assert len(found.gradient) == len(expected)
-    for ours, theirs in zip(found.gradient, expected, strict=True):
+    expected_loss, expected = by_autograd(q, q_target, batch, double, loss, alpha)
+    settings = {"loss": loss, "conservative_weight": alpha}
+    gradient, found = descend(q, q_target, batch, double=double, **settings)
+    assert len(gradient) == len(expected)
+    assert not any(each is not None and each.requires_grad for each in (*gradient, *found))
+    outputs, again = descent_by_autograd(
+        q, q_target, batch, None, formula=partial(learned, **settings), double=double
+    )
+    by_slope = torch.autograd.grad(outputs, list(q.parameters()), again.slope)
+    for each in (found, again):
+        torch.testing.assert_close(each.loss, expected_loss, rtol=1e-6, atol=1e-6)
+    for ours, ours_again, theirs in zip(gradient, by_slope, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
-    assert not any(each.requires_grad for each in (*found.gradient, *found[1:]))
+        torch.testing.assert_close(ours_again, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_without_conservatism_there_is_no_gap():
+    _, found = descend(network(*ONLINE), network(*TARGET), BATCH, double=False, loss=Loss.mse)
+    assert found.gap is None

@@ -26,8 +26,8 @@ OBS = np.ones((4_000, 1), np.float32)  # shares are then within 0.04
 def snapshot(q: list[float], env_steps: int = 0, warm_up: bool = False) -> Snapshot:
     """Weights with these values for every observation."""
     arrays = {
-        "mlp.layers.0.weight": np.zeros((2, 1), np.float32),
-        "mlp.layers.0.bias": np.array(q, np.float32),
+        "network.mlp.layers.0.weight": np.zeros((2, 1), np.float32),
+        "network.mlp.layers.0.bias": np.array(q, np.float32),
     }
     return Snapshot(opt_steps=0, env_steps=env_steps, warm_up=warm_up, arrays=arrays)
 

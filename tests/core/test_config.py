@@ -123,3 +123,24 @@ def test_what_a_run_begins_with_is_not_named_by_nothing(key: str) -> None:
 def test_a_negative_seed_is_refused_without_a_group_in_front() -> None:
     with pytest.raises(ConfigError, match=r"^seed must be at least 0, got -1$"):
         run_config(seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1.0, None, r"evaluator\.ref_max_score must be given beside ref_min_score, got None"),
+        (None, 1.0, r"evaluator\.ref_min_score must be given beside ref_max_score, got None"),
+        (2.0, 2.0, r"evaluator\.ref_max_score must be above ref_min_score \(2\), got 2.0"),
+    ],
+)
+def test_reference_scores_come_in_pairs_and_in_order(
+    low: float | None, high: float | None, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        EvaluatorConfig(ref_min_score=low, ref_max_score=high)
+
+
+def test_a_score_is_normalized_between_its_references() -> None:
+    config = EvaluatorConfig(ref_min_score=-200.0, ref_max_score=0.0)
+    assert [config.normalized(each) for each in (-200.0, -150.0, 0.0, 20.0)] == [0, 25, 100, 110]
+    assert EvaluatorConfig().normalized(3.0) is None

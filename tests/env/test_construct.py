@@ -223,9 +223,9 @@ def test_a_preset_of_continuous_control_gives_its_spaces(
         pytest.skip(f"needs {package}")
     monkeypatch.chdir(tmp_path)  # MuJoCo 4 writes its warnings into the current folder
     spec = GymEnvFactory(compose(f"env={preset}").env).spec
-    assert spec.obs_space.shape == obs_shape
-    np.testing.assert_array_equal(spec.action_space.high, np.float32(bound))
-    np.testing.assert_array_equal(spec.action_space.low, -np.float32(bound))
+    assert spec.observation.shape == obs_shape
+    np.testing.assert_array_equal(spec.action.high, np.float32(bound))
+    np.testing.assert_array_equal(spec.action.low, -np.float32(bound))
 
 
 def test_a_wrapper_that_tells_the_time_knows_the_limit_of_the_settings():

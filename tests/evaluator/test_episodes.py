@@ -96,13 +96,20 @@ class Case:
         lengths: list[int],
         cut: int | None = None,
         env_limit: int | None = None,
+        references: tuple[float, float] | None = None,
     ) -> None:
+        low, high = references or (None, None)
         self.env = Scripted(rewards, lengths)
         self.factory = ScriptedFactory(self.env, env_limit)
         self.stop, self.heartbeat = StopFlag(), Heartbeat("learner")
         self.policy = Recording()
         self.evaluator = EpisodesEvaluator(
-            EpisodesConfig(num_episodes=len(rewards), max_episode_steps=cut),
+            EpisodesConfig(
+                num_episodes=len(rewards),
+                max_episode_steps=cut,
+                ref_min_score=low,
+                ref_max_score=high,
+            ),
             factory=self.factory,
             seed=11,
             stop=self.stop,
@@ -124,6 +131,14 @@ def test_the_score_is_the_mean_return_and_the_metrics_follow_from_the_episodes()
         "eval/return_max": 10.0,
         "eval/length": 3.0,
     }
+
+
+def test_with_references_the_score_is_recorded_on_their_scale_too():
+    case = Case(rewards=[1.0, 2.0, -1.0], lengths=[3, 5, 1], references=(-4.0, 12.0))
+    evaluation = case.evaluator.evaluate(case.policy)
+    assert evaluation.score == evaluation.metrics["eval/return"] == 4.0
+    assert evaluation.metrics["eval/normalized_score"] == 50.0
+    assert case.evaluator.describe().endswith("normalized: 0 is a return of -4, 100 one of 12")
 
 
 def test_it_acts_greedily_on_all_episodes_at_once_until_the_last_one_ends():

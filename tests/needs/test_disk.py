@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli.config.compose import compose
 from border_cli.core.config import RunConfig
@@ -19,7 +20,8 @@ from border_cli.needs.disk import (
     rows_on_disk,
     rows_per_save,
 )
-from border_cli.needs.sizes import AgentSizes, ReplaySizes
+from border_cli.needs.sizes import AgentSizes, ReplaySizes, replay_sizes
+from border_cli.parts import env_factory
 
 MIB = 2**20
 AGENT = AgentSizes(parameters=250_000, weights=MIB, state=4 * MIB, units=512, on_host=True)
@@ -106,3 +108,13 @@ def test_what_an_earlier_attempt_left_is_counted_without_following_links(tmp_pat
     (run_dir / "checkpoints/latest").symlink_to(tmp_path)
     assert 1_020 <= on_disk(run_dir) < 1_220  # a link is as large as its text
     assert on_disk(tmp_path / "missing") == 0
+
+
+def test_no_row_of_a_data_set_is_written(tmp_path: Path) -> None:
+    with datasets_in(tmp_path):
+        write_cartpole(CARTPOLE)
+        offline = config("trainer=offline", f"replay_buffer.dataset={CARTPOLE}")
+        replay = replay_sizes(offline, env_factory(offline).spec)
+    assert most_rows(offline) == 0
+    whats = [each.what for each in disk_needs(offline, agent=AGENT, replay=replay)]
+    assert whats == ["the agent", "metrics and logs"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from datasets import CARTPOLE, datasets_in, write_cartpole
+
 from border_cli.config.compose import compose
 from border_cli.needs.memory import memory_needs
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, replay_sizes
@@ -103,3 +107,28 @@ def test_threads_reserve_address_space() -> None:
     serial = needs("actor_manager=serial", "actor_manager.num_actors=3")["program"]
     assert thread.reserved - serial.reserved >= 3 * 64 * MIB
     assert needs("trainer=sync")["program"].reserved == serial.reserved
+
+
+def test_a_data_set_counts_with_its_rows_and_what_reading_them_takes(tmp_path: Path) -> None:
+    def named(*overrides: str) -> dict[str, Need]:
+        config = compose(
+            "env=cartpole", f"replay_buffer.dataset={CARTPOLE}", "replay_buffer.capacity=1000",
+            *overrides,
+        )  # fmt: skip
+        spec = env_factory(config).spec
+        replay = replay_sizes(config, spec)
+        found = memory_needs(config, spec, agent=AGENT, replay=replay, cores=2)
+        return {each.what: each for each in found}
+
+    with datasets_in(tmp_path):
+        rows = 48 * write_cartpole(CARTPOLE)
+        offline, both = named("trainer=offline"), named("replay_buffer=dataset")
+    assert offline["data set"].nbytes == both["data set"].nbytes == rows + 2 * 64 * rows
+    assert (
+        offline["data set"].because
+        == f"replay_buffer.dataset={CARTPOLE}, {rows // 48} rows of 48 B"
+    )
+    assert both["replay buffer"].nbytes == 48_000
+    gone = {"replay buffer", "rows under way", "2 actors, thread"}
+    assert both.keys() - offline.keys() >= gone
+    assert "the program and 2 threads" in offline

@@ -65,3 +65,16 @@ def test_a_restored_optimiser_goes_on_as_the_saved_one():
     adam.step((gradient * 3,))
     restored.step((gradient * 3,))
     assert torch.equal(first, second)
+
+
+def test_a_gradient_that_lies_otherwise_in_memory_moves_the_right_weights():
+    weight = torch.zeros(2, 3, requires_grad=True)
+    slope = torch.tensor([[1.0, -1.0, 1.0], [-1.0, -1.0, -1.0]])
+
+    def loss() -> torch.Tensor:
+        return (weight.t() * slope.t().contiguous()).sum()
+
+    assert not torch.autograd.grad(loss(), weight)[0].is_contiguous()
+    Adam([weight], learning_rate=0.5).descend(loss())
+    # The first step of Adam is the learning rate against the sign of each entry.
+    torch.testing.assert_close(weight.detach(), -0.5 * slope)

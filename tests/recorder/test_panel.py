@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -105,6 +106,18 @@ def test_what_is_not_known_yet_is_a_dash_in_the_panel() -> None:
         "episodes - ",
     ):
         assert expected in shown
+
+
+def test_a_run_without_samples_shows_nothing_of_them() -> None:
+    run = midway()
+    run.info = replace(run.info, samples=False)
+    shown = words(drawn(run))
+    for expected in ("opt steps 12,300 of 20,000", "eval best 487.2", "updates 1,210/s", "memory"):
+        assert expected in shown
+    plain = line(run, MEMORY)
+    for absent in ("samples", "actor", "queue", "buffer", "lag", "env", "episodes"):
+        assert absent not in shown
+        assert absent not in plain
 
 
 def test_a_run_without_a_limit_has_no_bar() -> None:

@@ -1,0 +1,169 @@
+"""How a cell is made: the commands as a user types them, and what is kept of what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.isolated import command
+from benchmarks.machine import Others, facts
+from benchmarks.results.cells import Content, commit, read, write
+from benchmarks.results.children import Children
+from benchmarks.results.kinds import Cell, Peer, Recording, Row, Run
+from benchmarks.results.rows import ROWS, recording_of
+from benchmarks.results.settings import (
+    composed,
+    judging_seed,
+    peer_task,
+    settings_of,
+    values,
+)
+from border_cli.recorder.read import read_metrics
+
+COMMANDS = Path(sys.executable).parent
+ROOT = Path(__file__).parents[2]
+EPISODES = 100  # fresh ones, by which a model is judged
+NEEDED = {row.needs for row in ROWS.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where runs and data sets are written; any number of threads may make cells here."""
+
+    folder: Path
+    keep: bool  # also what no other row needs
+    jobs: int
+    children: Children
+
+    def product_of(self, row: Row, seed: int = 0) -> Path:
+        """The run directory or data set that a row leaves for others."""
+        if isinstance(row, Recording):
+            return self.folder / "datasets" / row.dataset
+        return self.folder / row.name / str(seed)
+
+    def make(self, cell: Cell) -> Content:
+        """Makes a cell and keeps it; raises Failed where a command fails, Stopped when told to."""
+        row = cell.row
+        now = values(settings_of(row))  # as they are at the start
+        made_of = commit()
+        shutil.rmtree(self.product_of(row, cell.seed), ignore_errors=True)
+        with Others() as others:
+            content = self._made(cell)
+        machine = {"jobs": self.jobs, "other_cores": round(others.cores, 2), **facts()}
+        about = {"row": row.name, "seed": cell.seed}
+        content = about | content | {"commit": made_of, "machine": machine, "settings": now}
+        write(cell, content)
+        if not self.keep and row.name not in NEEDED:
+            shutil.rmtree(self.product_of(row, cell.seed), ignore_errors=True)
+        return content
+
+    def _made(self, cell: Cell) -> Content:
+        match cell.row:
+            case Run() as row:
+                return self._run(row, cell.seed)
+            case Recording() as row:
+                return self._recording(row)
+            case Peer() as row:
+                return self._peer(row, cell.seed)
+        raise TypeError(f"there are no rows of {type(cell.row)}")
+
+    def _run(self, row: Run, seed: int) -> Content:
+        folder = self.product_of(row, seed)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        began_s = time.monotonic()
+        self._call(row, seed, "border-train", *row.typed, f"seed={seed}", f"run_dir={folder}")
+        wall_s = time.monotonic() - began_s
+        source = read(Cell(recording_of(row.recording), 0)) if row.recording else None
+        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        return {
+            "command": f"border-train {' '.join(row.typed)} seed={seed}",
+            "tuned": composed(row.typed).tuned,
+            **({"data": {"checksum": source["checksum"]}} if source else {}),
+            "judging_seed": judging_seed(seed),
+            "best": self._judged(row, seed, "best"),
+            "last": self._judged(row, seed, "latest"),
+            **{name: run[name] for name in ("exit_reason", "best_opt_steps")},
+            **{name: run[name] for name in ("env_steps", "opt_steps")},
+            "wall_s": round(wall_s, 1),
+            "curve": _curve(folder),
+        }
+
+    def _judged(self, row: Run, seed: int, checkpoint: str) -> Content:
+        """What `border-eval` says of fresh episodes."""
+        arguments = (f"checkpoint={checkpoint}", f"seed={judging_seed(seed)}")
+        run_dir = str(self.product_of(row, seed))
+        words = (run_dir, *arguments, f"episodes={EPISODES}", "--json")
+        answer = json.loads(self._call(row, seed, "border-eval", *words).splitlines()[-1])
+        return _spread(answer["returns"])
+
+    def _recording(self, row: Recording) -> Content:
+        words = (str(self.product_of(ROWS[row.run])), f"dataset={row.dataset}", *row.typed)
+        began_s = time.monotonic()
+        self._call(row, 0, "border-record", *words)
+        wall_s = time.monotonic() - began_s
+        found = self._asked(
+            row, 0, command("benchmarks.results.recordings:facts", dataset=row.dataset)
+        )
+        return {
+            "command": f"border-record RUN_DIR dataset={row.dataset} {' '.join(row.typed)}",
+            "recorded": _spread(found.pop("returns")),
+            **found,
+            "wall_s": round(wall_s, 1),
+        }
+
+    def _peer(self, row: Peer, seed: int) -> Content:
+        words = command(
+            "benchmarks.results.peers:train",
+            algorithm=row.algorithm,
+            settings=dict(row.settings),
+            **peer_task(row, seed),
+            judging_episodes=EPISODES,
+            began_at_s=time.time(),
+        )
+        found = self._asked(row, seed, words)
+        judged = {name: _spread(found.pop(name)) for name in ("best", "last")}
+        curve = _rounded(found.pop("curve"))
+        return judged | found | {"wall_s": round(found["wall_s"], 1), "curve": curve}
+
+    def _asked(self, row: Row, seed: int, words: Sequence[str]) -> Content:
+        answer: Content = json.loads(self._started(row, seed, words).splitlines()[-1])
+        return answer
+
+    def _call(self, row: Row, seed: int, name: str, *arguments: str) -> str:
+        return self._started(row, seed, [str(COMMANDS / name), *arguments])
+
+    def _started(self, row: Row, seed: int, words: Sequence[str]) -> str:
+        paths = {"MINARI_DATASETS_PATH": str(self.folder / "datasets"), "PYTHONPATH": str(ROOT)}
+        log = self.folder / f"{row.name}-{seed}.log"
+        variables = {**os.environ, **paths}
+        return self.children.run(words, folder=self.folder, log=log, variables=variables)
+
+
+def _spread(returns: Sequence[float]) -> Content:
+    """Of episodes; the deviation is that of the population, as `border-eval` has it."""
+    found: dict[str, float] = {
+        "mean": statistics.fmean(returns),
+        "std": statistics.pstdev(returns),
+        "min": min(returns),
+        "max": max(returns),
+    }
+    return {name: round(value, 3) for name, value in found.items()} | {"episodes": len(returns)}
+
+
+def _curve(run_dir: Path) -> dict[str, list[Any]]:
+    """The evaluations of a run, in order."""
+    rows = [row for row in read_metrics(run_dir / "metrics.jsonl") if "eval/return" in row]
+    names = {"env_steps": "env_steps", "opt_steps": "opt_steps", "returns": "eval/return"}
+    return _rounded({name: [row[key] for row in rows] for name, key in names.items()})
+
+
+def _rounded(curve: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    return {**curve, "returns": [round(each, 2) for each in curve["returns"]]}

@@ -1,0 +1,111 @@
+"""Stable-Baselines3 on the budget, evaluations and episodes of one of our rows.
+
+Needs `pip install "border-cli[bench]"`. One torch thread.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3 import DQN, SAC
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from benchmarks.stable_baselines import Rounds
+from border_cli.core.seeding import derived_seed
+
+ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"dqn": DQN, "sac": SAC}
+
+
+class Episodes:
+    """Greedy episodes side by side, seeded as those of `border-eval` are."""
+
+    def __init__(self, env_id: str, env_kwargs: dict[str, Any], count: int, seed: int) -> None:
+        self._envs = [gymnasium.make(env_id, **env_kwargs) for _ in range(count)]
+        self._seed = seed
+
+    def play(self, model: BaseAlgorithm) -> NDArray[np.float64]:
+        """The return of each.  [E]"""
+        returns = np.zeros(len(self._envs))  # [E]
+        seeds = [derived_seed(self._seed, i, 0) for i in range(len(self._envs))]
+        first = [env.reset(seed=seed)[0] for env, seed in zip(self._envs, seeds, strict=True)]
+        obs = dict(enumerate(first))  # of the episodes that go on
+        while obs:
+            actions = model.predict(np.stack(list(obs.values())), deterministic=True)[0]
+            for i, action in zip(list(obs), actions, strict=True):
+                obs[i], reward, terminated, truncated, _ = self._envs[i].step(action)
+                returns[i] += float(reward)
+                if terminated or truncated:
+                    del obs[i]
+        return returns
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+
+@dataclass(slots=True)
+class Judge:
+    """Evaluates every so many env steps, and keeps the weights of the best evaluation."""
+
+    episodes: Episodes
+    every: int
+    env_steps: list[int] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+    best: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, model: BaseAlgorithm) -> bool:
+        if model.num_timesteps >= self.every * (len(self.env_steps) + 1):
+            self.evaluate(model)
+        return True
+
+    def evaluate(self, model: BaseAlgorithm) -> None:
+        mean = float(self.episodes.play(model).mean())
+        if not self.returns or mean > max(self.returns):
+            self.best = copy.deepcopy(model.policy.state_dict())
+        self.env_steps.append(model.num_timesteps)
+        self.returns.append(mean)
+
+
+def train(
+    algorithm: str,
+    settings: dict[str, Any],
+    *,
+    env_id: str,
+    env_kwargs: dict[str, Any],
+    env_steps: int,
+    eval_every: int,
+    eval_episodes: int,
+    seed: int,
+    evaluation_seed: int,
+    judging_seed: int,
+    judging_episodes: int,
+    began_at_s: float,
+) -> dict[str, Any]:
+    """One seed: what the cell needs of it. `began_at_s` is when the process was started."""
+    torch.set_num_threads(1)
+    env = gymnasium.make(env_id, **env_kwargs)
+    make = ALGORITHMS[algorithm]
+    model = make("MlpPolicy", env, seed=seed, device="cpu", **settings)
+    episodes = Episodes(env_id, env_kwargs, eval_episodes, evaluation_seed)
+    judge = Judge(episodes, eval_every)
+    model.learn(env_steps, callback=Rounds(judge))
+    judge.evaluate(model)
+    wall_s = time.time() - began_at_s
+    fresh = Episodes(env_id, env_kwargs, judging_episodes, judging_seed)
+    last = fresh.play(model).tolist()
+    model.policy.load_state_dict(judge.best)
+    return {
+        "best": fresh.play(model).tolist(),
+        "last": last,
+        "env_steps": model.num_timesteps,
+        "opt_steps": getattr(model, "_n_updates", 0),
+        "wall_s": wall_s,
+        "curve": {"env_steps": judge.env_steps, "returns": judge.returns},
+    }

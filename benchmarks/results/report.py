@@ -1,0 +1,170 @@
+"""docs/results.md and its curves, from the finished cells alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from string import Template
+
+from benchmarks.results.cells import ROOT, Content, changes, finished
+from benchmarks.results.judging import Finished, Spread, over_seeds, spread, verdict
+from benchmarks.results.kinds import Cell, Peer, Recording, Row, Run
+from benchmarks.results.rows import EPISODES, ROWS
+from border_cli.core.errors import BorderError
+
+PAGE = ROOT / "docs" / "results.md"
+TEMPLATE = Path(__file__).with_name("page.md")
+CURVES = ROOT / "docs" / "results"
+MET = {True: "yes", False: "**no**", None: ""}
+NOTHING = "–"
+MEASURED = ["row", "seeds", "best", "worst seed", "last", "env steps", "updates", "wall"]
+
+
+def write_report() -> None:
+    """Writes the page, and a picture for each row that has a finished cell."""
+    from benchmarks.results.curves import draw
+
+    done = {name: finished(row) for name, row in ROWS.items()}
+    for name, row in ROWS.items():
+        if isinstance(row, Run) and done[name]:
+            mine = {name: done[name]} | {
+                f"Stable-Baselines3 {each.algorithm}": done[each.name] for each in _peers(name)
+            }
+            draw(CURVES / f"{name}.svg", name, mine, "opt_steps" if row.recording else "env_steps")
+    PAGE.write_text(page(done), encoding="utf-8")
+
+
+def page(done: Finished) -> str:
+    """The whole page."""
+    rows = list(ROWS.values())
+    runs = [row for row in rows if isinstance(row, Run) and row.seeds > 1]
+    drawn = (f"![{row.name}](results/{row.name}.svg)" for row in runs if done[row.name])
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        online=_online([row for row in runs if not row.recording], done),
+        peers=_peer_table([row for row in rows if isinstance(row, Peer)], done),
+        episodes=EPISODES,
+        recordings=_recordings([row for row in rows if isinstance(row, Recording)], done),
+        offline=_offline([row for row in runs if row.recording], done),
+        curves="\n".join(drawn),
+        machines=_machines(done),
+    )
+
+
+def _online(rows: Sequence[Run], done: Finished) -> str:
+    def line(row: Run) -> list[str]:
+        beside = [
+            f"{_pm(over_seeds(done[each.name]))} ({_pm(over_seeds(done[each.name], 'last'))})"
+            for each in _peers(row.name)
+            if done[each.name]
+        ]
+        return [*_measured(row, done[row.name]), *_reached(row, done), row.published, *beside]
+
+    head = [*MEASURED, "must reach", "reached", "published", "SB3 best (last)"]
+    return _table(head, map(line, rows))
+
+
+def _offline(rows: Sequence[Run], done: Finished) -> str:
+    def line(row: Run) -> list[str]:
+        own = _measured(row, done[row.name])
+        del own[MEASURED.index("env steps")]
+        return [*own, _normalized(row, done), *_reached(row, done)]
+
+    head = [each for each in MEASURED if each != "env steps"]
+    return _table([*head, "normalised best (last)", "must reach", "reached"], map(line, rows))
+
+
+def _normalized(row: Run, done: Finished) -> str:
+    """0 is the random policy, 100 the best score of the behaviour run, as the data set has them."""
+    data = done[row.recording or ""].get(0)
+    models = [over_seeds(done[row.name], model) for model in ("best", "last")]
+    if data is None or data["ref_min_score"] is None:
+        return NOTHING
+    low, high = data["ref_min_score"], data["ref_max_score"]
+    scores = [f"{100 * (each.mean - low) / (high - low):.1f}" for each in models if each]
+    return f"{scores[0]} ({scores[1]})" if scores else NOTHING
+
+
+def _reached(row: Run, done: Finished) -> list[str]:
+    found = verdict(row.name, row.bar, row.seeds, done)
+    return [found.asked, MET[found.met]]
+
+
+def _measured(row: Row, cells: Mapping[int, Content]) -> list[str]:
+    best = over_seeds(cells)
+    return [
+        row.name + (" †" if _stale(row, cells) else ""),
+        f"{len(cells)} of {row.seeds}" if len(cells) < row.seeds else str(len(cells)),
+        *(_pm(best), f"{best.worst:.1f}" if best else NOTHING, _pm(over_seeds(cells, "last"))),
+        *(_mean(cells, name) for name in ("env_steps", "opt_steps")),
+        _duration([cell["wall_s"] for cell in cells.values()]),
+    ]
+
+
+def _peer_table(rows: Sequence[Peer], done: Finished) -> str:
+    return _table(MEASURED, (_measured(row, done[row.name]) for row in rows))
+
+
+def _recordings(rows: Sequence[Recording], done: Finished) -> str:
+    head = ["data set", "recorded by", "episodes", "steps", "return", "random", "expert"]
+
+    def line(row: Recording) -> list[str]:
+        cell = done[row.name].get(0)
+        if cell is None:
+            return [row.dataset, f"`{' '.join(row.typed)}`", *[NOTHING] * 5]
+        made = cell["recorded"]
+        scores = (cell["ref_min_score"], cell["ref_max_score"])
+        return [
+            *(row.dataset, f"`{' '.join(row.typed)}`", str(made["episodes"]), f"{cell['steps']:,}"),
+            f"{made['mean']:.1f} ± {made['std']:.1f}",
+            *(NOTHING if score is None else f"{score:.1f}" for score in scores),
+        ]
+
+    return _table(head, map(line, rows))
+
+
+def _machines(done: Finished) -> str:
+    """Which machines and versions the cells are of."""
+    lines: dict[str, int] = {}
+    for cells in done.values():
+        for cell in cells.values():
+            machine = cell["machine"]
+            packages = ("python", "torch", "numpy", "gymnasium", "stable-baselines3")
+            versions = ", ".join(f"{each} {machine[each]}" for each in packages)
+            jobs = f"{machine['jobs']} at once"
+            line = f"{machine['cpu']}, {machine['cores']} cores, {jobs}; {versions}"
+            lines[line] = lines.get(line, 0) + 1
+    listed = [f"- {count} cells: {line}" for line, count in sorted(lines.items())]
+    return "\n".join(listed)
+
+
+def _peers(name: str) -> list[Peer]:
+    return [row for row in ROWS.values() if isinstance(row, Peer) and row.of == name]
+
+
+def _stale(row: Row, cells: Mapping[int, Content]) -> bool:
+    try:
+        return any(changes(Cell(row, seed)) for seed in cells)
+    except BorderError:  # the row cannot be composed any more
+        return True
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    padded = ([*row, *[""] * (len(head) - len(row))] for row in rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in padded)
+
+
+def _pm(found: Spread | None) -> str:
+    return f"{found.mean:.1f} ± {found.std:.1f}" if found else NOTHING
+
+
+def _mean(cells: Mapping[int, Content], name: str) -> str:
+    values = [cell[name] for cell in cells.values()]
+    return f"{spread(values).mean:,.0f}" if values else NOTHING
+
+
+def _duration(seconds: Sequence[float]) -> str:
+    if not seconds:
+        return NOTHING
+    mean_s = spread(seconds).mean
+    return f"{mean_s:.1f} s" if mean_s < 100 else f"{mean_s / 60:.0f} min"

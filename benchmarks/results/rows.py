@@ -1,0 +1,190 @@
+"""The rows of the table: what is typed, the budget, what must be reached, what is published.
+
+Published figures and the settings of Stable-Baselines3 are those of the RL Zoo (`benchmark.md` and
+`hyperparams/` of https://github.com/DLR-RM/rl-baselines3-zoo).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.results.kinds import Bar, Peer, Recording, Row, Run
+
+OFFLINE_UPDATES = 10_000
+EPISODES = 200  # of every data set
+WHOLE = "trainer.stop_at_score=null"  # where the tuned file ends the run before its best
+
+
+def online(
+    agent: str,
+    env: str,
+    env_steps: int,
+    *more: str,
+    seeds: int = 5,
+    bar: Bar | None = None,
+    published: str = "",
+) -> Run:
+    """A pair whose budget is counted in env steps; `more` is typed besides."""
+    budget = (f"trainer.max_env_steps={env_steps}", "trainer.max_opt_steps=null")
+    typed = (f"agent={agent}", f"env={env}", *budget, *more)
+    bar = bar or Bar()
+    return Run(name=f"{agent}_{env}", seeds=seeds, typed=typed, bar=bar, published=published)
+
+
+def offline(agent: str, env: str, data: str, *, bar: Bar | None = None) -> Run:
+    """A pair that learns from a data set alone; its budget is counted in updates."""
+    recording = f"{env}_{data}"
+    return Run(
+        name=f"{agent}_{recording}",
+        seeds=5,
+        typed=(
+            *(f"agent={agent}", f"env={env}", "trainer=offline"),
+            f"replay_buffer.dataset={dataset(env, data)}",
+            f"trainer.max_opt_steps={OFFLINE_UPDATES}",
+        ),
+        bar=bar or Bar(),
+        recording=recording,
+    )
+
+
+def dataset(env: str, data: str) -> str:
+    """The id of a data set."""
+    return f"results/{env}-{data}-v0"
+
+
+def recording(env: str, data: str, run: Run, *settings: str) -> Recording:
+    """A data set of what the models of a run do."""
+    typed = (f"episodes={EPISODES}", "seed=1", *settings)
+    return Recording(name=f"{env}_{data}", run=run.name, dataset=dataset(env, data), typed=typed)
+
+
+def behaviour(agent: str, env: str, env_steps: int, *stop: str, name: str = "behaviour") -> Run:
+    """A run to record; it repeats to the bit, so that its data sets can be made again."""
+    typed = online(agent, env, env_steps, "trainer=sync", *stop).typed
+    return Run(name=f"{agent}_{env}_{name}", typed=typed)
+
+
+def cartpole_data() -> list[Row]:
+    """Expert: the best model of a run as tuned."""
+    run = behaviour("dqn", "cartpole", 50_000)
+    return [run, recording("cartpole", "expert", run, "policy=best")]
+
+
+def pendulum_data() -> list[Row]:
+    """Medium: a model that has just come halfway, with its noise. Mixed: mostly random."""
+    run = behaviour("sac", "pendulum", 20_000)
+    stop = ("trainer.stop_at_score=-700", "trainer.stop_evals=1", "trainer.eval_interval=250")
+    medium = behaviour("sac", "pendulum", 20_000, *stop, name="behaviour_medium")
+    return [
+        *(run, medium),
+        recording("pendulum", "medium", medium, "policy=best", "explore=true"),
+        recording("pendulum", "expert", run, "policy=best"),
+        recording("pendulum", "mixed", run, "policy=[best:0.2,random:0.8]"),
+    ]
+
+
+def peer(of: str, algorithm: str, **settings: Any) -> Peer:
+    """Three seeds of Stable-Baselines3 beside a row of ours."""
+    return Peer(name=f"{of}_sb3", seeds=3, of=of, algorithm=algorithm, settings=settings)
+
+
+ZOO_DQN: dict[str, Any] = {  # of LunarLander-v2 and of Acrobot-v1 alike
+    "learning_rate": 6.3e-4,
+    "batch_size": 128,
+    "buffer_size": 50_000,
+    "learning_starts": 0,
+    "gamma": 0.99,
+    "target_update_interval": 250,
+    "train_freq": 4,
+    "gradient_steps": -1,
+    "exploration_fraction": 0.12,
+    "exploration_final_eps": 0.1,
+    "policy_kwargs": {"net_arch": [256, 256]},
+}
+SOLVED = Bar(mean=490, every_seed=475)
+
+ONLINE: list[Row] = [
+    online("dqn", "cartpole", 50_000, bar=SOLVED, published="500"),
+    online("iqn", "cartpole", 50_000, bar=SOLVED, published="500 (qrdqn)"),
+    online("qrdqn", "cartpole", 50_000, bar=SOLVED, published="500"),
+    online("rainbow", "cartpole", 50_000, bar=SOLVED, published="500 (dqn)"),
+    online("dqn", "acrobot", 100_000, WHOLE, bar=Bar(mean=-80), published="-77"),
+    online(
+        "dqn",
+        "mountaincar",
+        120_000,
+        bar=Bar(mean=-110, or_else="qrdqn_mountaincar"),
+        published="-101",
+    ),
+    online(
+        "qrdqn",
+        "mountaincar",
+        120_000,
+        bar=Bar(mean=-110, or_else="dqn_mountaincar"),
+        published="-106",
+    ),
+    online("dqn", "lunarlander", 100_000, seeds=3, bar=Bar(mean=200), published="154 (v2)"),
+    online("sac", "pendulum", 20_000, bar=Bar(mean=-160), published="-157"),
+    online("td3", "pendulum", 20_000, bar=Bar(mean=-160), published="-152"),
+    online(
+        "sac",
+        "lunarlander_continuous",
+        150_000,
+        seeds=3,
+        bar=Bar(mean=200),
+        published="260 at 500k (v2)",
+    ),
+    online(
+        "sac",
+        "hopper",
+        100_000,
+        seeds=3,
+        bar=Bar(not_below="sac_hopper_sb3"),
+        published="2,326 at 1M (v3)",
+    ),
+    online(
+        "sac",
+        "halfcheetah",
+        100_000,
+        seeds=3,
+        bar=Bar(not_below="sac_halfcheetah_sb3"),
+        published="9,535 at 1M (v3)",
+    ),
+]
+
+PEERS: list[Row] = [
+    peer("dqn_acrobot", "dqn", **ZOO_DQN),
+    peer("dqn_lunarlander", "dqn", **ZOO_DQN),
+    peer("sac_pendulum", "sac", learning_rate=1e-3),
+    peer("sac_hopper", "sac", learning_starts=10_000),
+    peer("sac_halfcheetah", "sac", learning_starts=10_000),
+]
+
+OFFLINE: list[Row] = [
+    *cartpole_data(),
+    *pendulum_data(),
+    offline("bc", "cartpole", "expert", bar=Bar(near="cartpole_expert")),
+    offline("bc", "pendulum", "expert", bar=Bar(near="pendulum_expert")),
+    *(offline(agent, "pendulum", "medium") for agent in ("bc", "awac", "iql", "cql", "td3_bc")),
+    *(offline(agent, "pendulum", "mixed") for agent in ("bc", "awac")),
+    *(
+        offline(agent, "pendulum", "mixed", bar=Bar(above="bc_pendulum_mixed"))
+        for agent in ("iql", "cql", "td3_bc")
+    ),
+]
+
+ROWS: dict[str, Row] = {row.name: row for row in [*ONLINE, *PEERS, *OFFLINE]}
+
+
+def run_of(name: str) -> Run:
+    """A row that is a run of ours."""
+    row = ROWS[name]
+    assert isinstance(row, Run)
+    return row
+
+
+def recording_of(name: str) -> Recording:
+    """A row that is a recording."""
+    row = ROWS[name]
+    assert isinstance(row, Recording)
+    return row

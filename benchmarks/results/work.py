@@ -1,0 +1,115 @@
+"""Which cells are made, in which order, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Protocol
+
+from benchmarks.results.cells import Content, changes, read
+from benchmarks.results.children import Children, Failed, Stopped
+from benchmarks.results.kinds import Cell
+from benchmarks.results.making import Workshop
+from benchmarks.results.rows import ROWS
+from benchmarks.table import say
+
+
+class Maker(Protocol):
+    """What makes cells, in any number of threads."""
+
+    @property
+    def jobs(self) -> int:
+        """How many at once."""
+        ...
+
+    @property
+    def children(self) -> Children:
+        """What must end where making is stopped."""
+        ...
+
+    def make(self, cell: Cell) -> Content:
+        """Makes a cell and keeps it; raises Failed, or Stopped."""
+        ...
+
+
+def to_make(cells: Iterable[Cell], workshop: Workshop, *, keep_stale: bool) -> list[Cell]:
+    """The cells that are not finished, each behind the one whose product it needs."""
+
+    def lacking(cell: Cell) -> bool:
+        return read(cell) is None or (not keep_stale and bool(changes(cell)))
+
+    plan: dict[Cell, None] = {}
+
+    def add(cell: Cell) -> None:
+        source = source_of(cell)
+        if source and (lacking(source) or not workshop.product_of(source.row).exists()):
+            add(source)
+        plan[cell] = None
+
+    for cell in cells:
+        if lacking(cell):
+            add(cell)
+    return list(plan)
+
+
+def source_of(cell: Cell) -> Cell | None:
+    """The cell whose run or data set this one needs."""
+    return Cell(ROWS[cell.row.needs], 0) if cell.row.needs else None
+
+
+def make_all(plan: list[Cell], workshop: Maker) -> list[Cell]:
+    """Makes the cells, `workshop.jobs` at once; those that could not be made are returned.
+
+    A Ctrl-C ends the processes that run, and loses the cells they were at.
+    """
+    waiting = list(plan)
+    failed: list[Cell] = []
+    running: dict[Future[None], Cell] = {}
+    with ThreadPoolExecutor(workshop.jobs) as pool:
+        try:
+            while waiting or running:
+                failed += _drop_orphans(waiting, failed)
+                for cell in _ready(waiting, list(running.values()))[: workshop.jobs - len(running)]:
+                    waiting.remove(cell)
+                    running[pool.submit(_make, cell, workshop)] = cell
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    cell = running.pop(future)
+                    failed += [cell] if _complaint(cell, future.exception()) else []
+        except BaseException:
+            workshop.children.stop()
+            raise
+    return failed
+
+
+def _make(cell: Cell, workshop: Maker) -> None:
+    say(f"{cell}: begins")
+    content = workshop.make(cell)
+    judged = content.get("best") or content["recorded"]
+    say(f"{cell}: {judged['mean']:.1f} on average, {content['wall_s']:.0f} s")
+
+
+def _ready(waiting: list[Cell], running: list[Cell]) -> list[Cell]:
+    """Those whose source is neither under way nor still to be made."""
+    unfinished = [*waiting, *running]
+    return [cell for cell in waiting if source_of(cell) not in unfinished]
+
+
+def _drop_orphans(waiting: list[Cell], failed: list[Cell]) -> list[Cell]:
+    """Takes out of `waiting` the cells whose source failed."""
+    orphans: list[Cell] = []
+    while found := [cell for cell in waiting if source_of(cell) in [*failed, *orphans]]:
+        for cell in found:
+            waiting.remove(cell)
+            say(f"{cell}: not made, for {source_of(cell)} failed")
+        orphans += found
+    return orphans
+
+
+def _complaint(cell: Cell, error: BaseException | None) -> bool:
+    """Says what went wrong; raises what is no failure of a command."""
+    if error is None:
+        return False
+    if not isinstance(error, Failed):
+        raise error if not isinstance(error, Stopped) else KeyboardInterrupt
+    say(f"{cell}: failed, {error}")
+    return True

@@ -1,0 +1,113 @@
+"""Behaviour cloning: what the data does, as a matter of classification or regression.
+
+Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network"; the losses are those of
+maximum likelihood: cross entropy of Discrete actions, and of continuous ones the squared error
+(a Gaussian of constant deviation), or with `stochastic` that of a Gaussian squashed by tanh.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+from torch import Tensor
+
+from border_cli.agent.action_space import bounded_actions, name_of
+from border_cli.agent.categorical_policy import CategoricalPolicy
+from border_cli.agent.config import BcConfig
+from border_cli.agent.deterministic_policy import DeterministicPolicy
+from border_cli.agent.gaussian_policy import GaussianPolicy
+from border_cli.agent.torch_agent import TorchAgent
+from border_cli.core.errors import ConfigError
+from border_cli.core.interfaces import PolicyFactory
+from border_cli.core.spaces import DiscreteSpace, EnvSpec
+from border_cli.core.types import Update
+from border_cli.nn import gaussian
+from border_cli.nn.adam import Adam
+from border_cli.nn.network import Network
+from border_cli.nn.tensor_batch import TensorBatch
+
+
+def choice_loss(outputs: Tensor, action: Tensor) -> Tensor:
+    """-log softmax(logits)[a]. [B, num_actions], [B, 1] -> []"""
+    return F.cross_entropy(outputs, action.squeeze(1))
+
+
+def square_loss(outputs: Tensor, action: Tensor) -> Tensor:
+    """(tanh(x) - a)^2, over rows and dimensions. [B, A], [B, A] -> []"""
+    return F.mse_loss(torch.tanh(outputs), action)
+
+
+def likelihood_loss(outputs: Tensor, action: Tensor) -> Tensor:
+    """-log pi(a|s) of a squashed Gaussian. [B, 2 A], [B, A] -> []"""
+    return -gaussian.log_prob(*gaussian.split(outputs), action).mean()
+
+
+class Bc(TorchAgent):
+    """Owns a network of actions and its optimiser; the learner's thread calls it."""
+
+    name: ClassVar[str] = "bc"
+
+    def __init__(self, config: BcConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        self.config = config
+        discrete = isinstance(spec.action, DiscreteSpace)
+        if discrete and config.stochastic:
+            raise ConfigError(
+                "agent.stochastic must be false where actions are counted: the probability of "
+                f"each is learned anyway (env.id={spec.id} has {name_of(spec.action)})"
+            )
+        self._bounds_of_actions = (
+            None if discrete else bounded_actions(spec, self.name, also="a Discrete or ")
+        )
+        super().__init__(config, spec=spec, device=device, seed=seed)
+        self.actor = Network(self.architecture, self._outputs(), self.first_weights)
+        self.actor.to(self.device)
+        self.optimizer = Adam(
+            self.actor.parameters(),
+            learning_rate=config.learning_rate,
+            max_grad_norm=config.max_grad_norm,
+        )
+        self.keeps(actor=self.actor, optimizer=self.optimizer)
+        self.acts_with(network=self.actor)
+        continuous_loss = likelihood_loss if config.stochastic else square_loss
+        self._loss_of = choice_loss if discrete else continuous_loss
+        self._loss = self.compiled(self.loss)
+
+    def _outputs(self) -> int:
+        """Numbers that the network puts out per observation."""
+        if self._bounds_of_actions is None:
+            assert isinstance(self._spec.action, DiscreteSpace)
+            return self._spec.action.n
+        return self._bounds_of_actions.size * (2 if self.config.stochastic else 1)
+
+    @property
+    def policy_factory(self) -> PolicyFactory:
+        bounds = self._bounds_of_actions
+        if bounds is None:
+            return partial(
+                CategoricalPolicy,
+                architecture=self.architecture,
+                num_actions=self._outputs(),
+                agent=self.name,
+            )
+        if self.config.stochastic:
+            return partial(
+                GaussianPolicy, architecture=self.architecture, bounds=bounds, agent=self.name
+            )
+        return partial(DeterministicPolicy, architecture=self.architecture, bounds=bounds)
+
+    def loss(self, batch: TensorBatch) -> Tensor:
+        """How far the network is from what was done. []"""
+        return self._loss_of(self.actor(batch.obs), batch.action)
+
+    def learn(self, batch: TensorBatch) -> Update:
+        loss = self._loss(batch)
+        metrics = {"loss": loss.detach().clone()}
+        norm = self.optimizer.descend(loss)
+        if norm is not None:
+            metrics["grad_norm"] = norm
+        rows = len(batch.reward)
+        return Update(metrics=metrics, td_error=lambda: np.zeros(rows, np.float32))

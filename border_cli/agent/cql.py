@@ -1,0 +1,159 @@
+"""Conservative Q-learning for continuous actions.
+
+Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-learning for offline reinforcement learning",
+CQL(H), equation 4, on soft actor-critic; Appendix F: the integral over actions by importance
+sampling, and a learned weight (`conservative_gap`, Lagrange). As in the authors' code, a third of
+the actions is the actor's in s', valued in s, and targets leave out the entropy of s'.
+Deviations: the estimate is a mean over actions, so that it is the integral and not a multiple of
+it; the actor does not begin with cloning; a learned weight begins at `conservative_weight`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from border_cli.agent.actor_critic import weighted_square
+from border_cli.agent.config import CqlConfig
+from border_cli.agent.sac import soft_target
+from border_cli.agent.soft_agent import CriticLoss, SoftAgent
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Update
+from border_cli.nn.adam import Adam
+from border_cli.nn.features import FeatureTensors
+from border_cli.nn.tensor_batch import TensorBatch
+
+LARGEST_LOG_WEIGHT = math.log(1e6)  # of a learned weight, as in the authors' code
+
+
+class Draws(NamedTuple):
+    """The random numbers of one `critic_loss`; N actions of each kind for each row."""
+
+    target: Tensor  # [B, A] normal
+    any_action: Tensor  # [N, B, A] uniform between 0 and 1
+    here: Tensor  # [N B, A] normal
+    there: Tensor  # [N B, A] normal
+
+
+def soft_maximum(q: Tensor, log_density: Tensor) -> Tensor:
+    """log of the integral of exp Q(s, a) over a, from actions of these densities.
+
+    q: [E, N, B, 1], log_density: [N, B, 1] -> [E, B, 1]
+    """
+    return torch.logsumexp(q - log_density, dim=1) - math.log(q.shape[1])
+
+
+def conservative_gaps(soft_maxima: Tensor, q: Tensor, weight: Tensor) -> Tensor:
+    """How far any action stands above those of the data, for each critic.
+
+    [E, B, 1], [E, B, 1], [B, 1] -> [E]
+    """
+    return (weight * (soft_maxima - q)).mean(dim=(1, 2))
+
+
+class ConservativeWeight(nn.Module):
+    """The weight of the gaps; learned, it moves so that they keep what they may be.
+
+    The gradient is that of log(weight) times the excess, as with `EntropyCoefficient`.
+    """
+
+    log: Tensor  # []
+
+    def __init__(self, config: CqlConfig, device: torch.device) -> None:
+        super().__init__()
+        self._gap = config.conservative_gap
+        weight = config.conservative_weight
+        log = math.log(weight) if weight > 0 else -math.inf
+        self.register_buffer("log", torch.tensor(log), persistent=self._gap is not None)
+        self.to(device)
+        rate = config.critic_learning_rate or config.learning_rate
+        self.optimizer = Adam([self.log], learning_rate=rate)
+
+    def forward(self) -> Tensor:
+        """Above 0, or 0 where the settings say so. []"""
+        return self.log.exp()
+
+    def follow(self, gap: Tensor) -> None:
+        """One step: the weight grows where the gap is wider than it may be. []"""
+        if self._gap is not None:
+            self.optimizer.step((self._gap - gap,))
+            self.log.clamp_(max=LARGEST_LOG_WEIGHT)
+
+
+class Cql(SoftAgent):
+    """Soft actor-critic whose critics value what the data does not show lower."""
+
+    name: ClassVar[str] = "cql"
+
+    def __init__(self, config: CqlConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        self.config = config
+        super().__init__(config, spec=spec, device=device, seed=seed)
+        self.conservative = ConservativeWeight(config, self.device)
+        self.keeps(
+            conservative=self.conservative, conservative_optimizer=self.conservative.optimizer
+        )
+
+    def draws(self, batch: TensorBatch) -> Draws:
+        rows, size = batch.action.shape
+        count = self.config.sampled_actions
+        return Draws(
+            target=self.normal(rows, size),
+            any_action=self.uniform(count, rows, size),
+            here=self.normal(count * rows, size),
+            there=self.normal(count * rows, size),
+        )
+
+    def learn(self, batch: TensorBatch) -> Update:
+        update = super().learn(batch)
+        gap = update.metrics["conservative_gap"]
+        assert isinstance(gap, Tensor)
+        self.conservative.follow(gap)
+        return update
+
+    def critic_loss(self, batch: TensorBatch, draws: Draws, ent_coef: Tensor) -> CriticLoss:
+        with torch.no_grad():
+            action, log_prob = self.sampled(batch.next_obs, draws.target)
+            counts = ent_coef if self.config.backup_entropy else torch.zeros_like(ent_coef)
+            y = soft_target(
+                batch, self.critic_target(batch.next_obs, action), log_prob, counts
+            )  # [B, 1]
+            weight = self.conservative()
+        q = self.critic(batch.obs, batch.action)  # [E, B, 1]
+        error = q - y
+        gaps = conservative_gaps(self.soft_maxima(batch, draws), q, batch.weight)  # [E]
+        loss = weighted_square(error, batch.weight) + weight * gaps.sum()
+        metrics = {
+            "q_mean": q.detach().mean(),
+            "conservative_gap": gaps.detach().mean(),
+            "conservative_weight": weight,
+        }
+        return CriticLoss(loss, error.detach(), metrics)
+
+    def soft_maxima(self, batch: TensorBatch, draws: Draws) -> Tensor:
+        """log of the integral of exp Q_i(s, a) over all actions. [E, B, 1]"""
+        count, rows, size = draws.any_action.shape
+        with torch.no_grad():
+            here, log_here = self.sampled(repeated(batch.obs, count), draws.here)
+            there, log_there = self.sampled(repeated(batch.next_obs, count), draws.there)
+            action = torch.cat((2 * draws.any_action.flatten(0, 1) - 1, here, there))
+            anywhere = torch.full_like(log_here, -size * math.log(2))  # from -1 to 1
+            log_density = torch.cat((anywhere, log_here, log_there)).view(3 * count, rows, 1)
+        q = self.critic(repeated(batch.obs, 3 * count), action)  # [E, 3 N B, 1]
+        return soft_maximum(q.view(len(q), 3 * count, rows, 1), log_density)
+
+    def climbed(self, features: FeatureTensors, action: Tensor) -> Tensor:
+        return self.critic_fixed(features, action).amin(dim=0)  # type: ignore[no-any-return]
+
+
+def repeated(features: FeatureTensors, times: int) -> FeatureTensors:
+    """All rows once, and once more, so many times. [B, …] -> [times * B, …]"""
+    if isinstance(features, dict):
+        return {key: _repeated(each, times) for key, each in features.items()}
+    return _repeated(features, times)
+
+
+def _repeated(rows: Tensor, times: int) -> Tensor:
+    return rows.expand(times, *rows.shape).flatten(0, 1)

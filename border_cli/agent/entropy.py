@@ -1,0 +1,44 @@
+"""How much entropy counts beside reward, fixed or learned."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from border_cli.agent.sac_settings import EntropyConfig
+from border_cli.nn.adam import Adam
+
+
+class EntropyCoefficient(nn.Module):
+    """The coefficient alpha, which the learner's thread moves so that entropy keeps its target.
+
+    Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", Section 5. Deviation:
+    the gradient is that of log alpha times the shortfall, as in the authors' code, and not of alpha
+    times it, so that a small alpha is no slower to grow.
+    """
+
+    log: Tensor  # []
+
+    def __init__(self, config: EntropyConfig, action_size: int, device: torch.device) -> None:
+        super().__init__()
+        self.learned = config.ent_coef is None
+        first = config.ent_coef_init if config.ent_coef is None else config.ent_coef
+        log = math.log(first) if first > 0 else -math.inf
+        self.register_buffer("log", torch.tensor(log), persistent=self.learned)
+        self.to(device)
+        target = config.target_entropy
+        self.target = -float(action_size) if target is None else target
+        rate = config.ent_coef_learning_rate or config.learning_rate
+        self.optimizer = Adam([self.log], learning_rate=rate)
+
+    def forward(self) -> Tensor:
+        """alpha. []"""
+        return self.log.exp()
+
+    def follow(self, log_prob: Tensor, weight: Tensor) -> None:
+        """One step towards the target: alpha grows where entropy falls short. [B, 1], [B, 1]"""
+        if self.learned:
+            shortfall = (weight * (log_prob + self.target)).mean()
+            self.optimizer.step((-shortfall,))

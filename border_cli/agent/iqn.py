@@ -1,0 +1,125 @@
+"""Implicit quantile networks.
+
+Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for distributional
+reinforcement learning", Algorithm 1, with the risk measures of Section 3.1 that average over a
+range of fractions (CVaR). `double`: van Hasselt, Guez and Silver 2016, "Deep reinforcement learning
+with double Q-learning".
+Deviations: the fractions whose mean chooses an action, here and when acting, are spread evenly over
+the range and not drawn; and a soft update of the target network where `tau` is below 1.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from border_cli.agent.config import IqnConfig
+from border_cli.agent.quantile import Regression, distance, kept, quantile_target, regression
+from border_cli.agent.quantile_policy import IqnPolicy
+from border_cli.agent.value_agent import ValueAgent
+from border_cli.core.interfaces import PolicyFactory
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Update
+from border_cli.nn.quantile_network import QuantileNetwork
+from border_cli.nn.tensor_batch import TensorBatch
+
+
+def target_quantiles(
+    online: QuantileNetwork,
+    target: QuantileNetwork,
+    batch: TensorBatch,
+    fractions: Tensor,
+    acting: Tensor,
+    *,
+    double: bool,
+) -> Tensor:
+    """Quantiles of r + d Z_target(s', a') at `fractions` [B, N']. [B, N']
+
+    a' has the highest mean over the fractions `acting` [1, K] of Z_target(s', ·), or with `double`
+    of Z(s', ·).
+    """
+    rows = target.embedded(batch.next_obs)  # [B, size]
+    chooser, its_rows = (online, online.embedded(batch.next_obs)) if double else (target, rows)
+    best = chooser.means(its_rows, acting).argmax(dim=1)  # [B]
+    return quantile_target(batch, of_action(target.quantiles(rows, fractions), best[:, None]))
+
+
+def of_action(quantiles: Tensor, action: Tensor) -> Tensor:
+    """[B, N, num_actions], [B, 1] -> [B, N]"""
+    index = action[:, :, None].expand(-1, quantiles.shape[1], 1)
+    return quantiles.gather(2, index).squeeze(2)
+
+
+def descent(
+    online: QuantileNetwork,
+    target: QuantileNetwork,
+    batch: TensorBatch,
+    drawn: Tensor,
+    drawn_for_target: Tensor,
+    acting: Tensor,
+    *,
+    double: bool,
+    kappa: float,
+) -> tuple[Tensor, Regression]:
+    """Quantiles of Z(s, a) with gradient [B, N], and what the batch says about them."""
+    given = of_action(online(batch.obs, drawn), batch.action)  # [B, N]
+    with torch.no_grad():
+        y = target_quantiles(online, target, batch, drawn_for_target, acting, double=double)
+        return given, regression(given.detach(), drawn, y, batch.weight, kappa)
+
+
+class Iqn(ValueAgent):
+    """Learns quantiles of the return at fractions that are drawn anew for every row."""
+
+    name: ClassVar[str] = "iqn"
+    online: QuantileNetwork
+    target: QuantileNetwork
+
+    def __init__(self, config: IqnConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        self.config = config
+        super().__init__(
+            config,
+            spec=spec,
+            device=device,
+            seed=seed,
+            make=partial(
+                QuantileNetwork, config.architecture(spec.observation), config.embedding_size
+            ),
+            adam_epsilon=config.adam_epsilon,
+        )
+        self._leaves = list(self.online.parameters())
+        self._acting_on = torch.tensor([config.fractions], device=self.device)  # [1, K]
+        self._descent = self.compiled(descent)
+
+    @property
+    def policy_factory(self) -> PolicyFactory:
+        return partial(
+            IqnPolicy,
+            self.config,
+            observation=self._spec.observation,
+            num_actions=self.num_actions,
+        )
+
+    def learn(self, batch: TensorBatch) -> Update:
+        config, rows = self.config, len(batch.reward)
+        given, found = self._descent(
+            self.online,
+            self.target,
+            batch,
+            self.uniform(rows, config.num_quantiles_online),
+            self.uniform(rows, config.num_quantiles_target),
+            self._acting_on,
+            double=config.double,
+            kappa=config.kappa,
+        )
+        norm = self.optimizer.step(torch.autograd.grad(given, self._leaves, found.slope))
+        if config.compile:
+            found = kept(found)
+        return self.finished(
+            norm,
+            {"loss": found.loss, "q_mean": found.q_mean},
+            lambda: distance(found).cpu().numpy(),
+        )

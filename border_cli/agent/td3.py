@@ -1,0 +1,134 @@
+"""Twin delayed deep deterministic policy gradient.
+
+Fujimoto, van Hoof and Meger 2018, "Addressing function approximation error in actor-critic
+methods", Algorithm 1. conf/agent/ddpg.yaml makes it Lillicrap et al. 2016, "Continuous control
+with deep reinforcement learning", Algorithm 1: one critic, no delay, no noise on target actions.
+Deviations: half the squared error, which leaves Adam's steps as they are; of DDPG also that the
+critic has the action from its first layer on, and neither batch norm nor weight decay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from border_cli.agent.action_space import bounded_actions
+from border_cli.agent.actor_critic import ActorCriticAgent, priority_of, weighted_square
+from border_cli.agent.config import Td3Config
+from border_cli.agent.deterministic_policy import DeterministicPolicy
+from border_cli.core.interfaces import PolicyFactory
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Update
+from border_cli.nn.features import FeatureTensors
+from border_cli.nn.network import Network, follow, target_of
+from border_cli.nn.tensor_batch import TensorBatch
+
+
+class CriticLoss(NamedTuple):
+    """What one batch says about the critics."""
+
+    loss: Tensor  # []
+    q_mean: Tensor  # []  mean of Q_i(s, a)
+    error: Tensor  # [E, B, 1]  Q_i(s, a) - y
+
+
+def smoothed(action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:
+    """clip(a + clip(std * noise, -c, c), -1, 1): close actions shall have close values. [B, A]"""
+    return (action + (std * noise).clamp(-clip, clip)).clamp(-1, 1)
+
+
+def td_target(batch: TensorBatch, q_next: Tensor) -> Tensor:
+    """y = r + d min_i Q_target_i(s', a'), where d is 0 at the end. [E, B, 1] -> [B, 1]"""
+    return torch.addcmul(batch.reward, batch.discount, q_next.amin(dim=0))
+
+
+def chosen(actor: Network, features: FeatureTensors) -> Tensor:
+    """pi(s) = tanh of what the network puts out. [B, A]"""
+    return torch.tanh(actor(features))
+
+
+class Td3(ActorCriticAgent):
+    """Owns, beside what every actor-critic does, a target actor; the learner's thread calls it."""
+
+    name: ClassVar[str] = "td3"
+    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic", "actor_target": "actor"}
+
+    def __init__(self, config: Td3Config, *, spec: EnvSpec, device: str, seed: int) -> None:
+        self.config = config
+        self._action_bounds = bounded_actions(spec, self.name)
+        super().__init__(
+            config,
+            spec=spec,
+            device=device,
+            seed=seed,
+            actor_outputs=self._action_bounds.size,
+            final_bound=config.final_bound,
+        )
+        self.actor_target = target_of(self.actor)
+        self.first_critic = self.critic.first()
+        self.keeps(actor_target=self.actor_target)
+        self._actor_follows = list(self.actor_target.parameters()), list(self.actor.parameters())
+        self._critic_loss = self.compiled(self.critic_loss)
+        self._actor_loss = self.compiled(self.actor_loss)
+
+    @property
+    def policy_factory(self) -> PolicyFactory:
+        return partial(
+            DeterministicPolicy,
+            architecture=self.architecture,
+            bounds=self._action_bounds,
+            noise=self.config.noise,
+            noise_std=self.config.noise_std,
+        )
+
+    @property
+    def different_updates(self) -> int:
+        return self.config.policy_delay
+
+    def learn(self, batch: TensorBatch) -> Update:
+        noise = self.normal(*batch.action.shape) if self.config.target_noise else None
+        found = self._critic_loss(batch, noise)
+        # Copies, because what is compiled for a GPU writes to the same memory at its next call.
+        metrics = {"loss_critic": found.loss.detach().clone(), "q_mean": found.q_mean.clone()}
+        td_error = priority_of(found.error.clone())
+        norm = self.critic_optimizer.descend(found.loss)
+        if norm is not None:
+            metrics["grad_norm_critic"] = norm
+        if self.opt_steps % self.config.policy_delay == 0:
+            metrics |= self._improve(batch)
+        return Update(metrics=metrics, td_error=td_error)
+
+    def critic_loss(self, batch: TensorBatch, noise: Tensor | None) -> CriticLoss:
+        """The squared TD errors of all critics; `noise` is standard normal. [B, A]"""
+        with torch.no_grad():
+            next_action = chosen(self.actor_target, batch.next_obs)
+            if noise is not None:
+                settings = self.config
+                next_action = smoothed(
+                    next_action, noise, std=settings.target_noise, clip=settings.target_noise_clip
+                )
+            y = td_target(batch, self.critic_target(batch.next_obs, next_action))  # [B, 1]
+        q = self.critic(batch.obs, batch.action)  # [E, B, 1]
+        error = q - y
+        return CriticLoss(weighted_square(error, batch.weight), q.detach().mean(), error.detach())
+
+    def actor_loss(self, batch: TensorBatch) -> Tensor:
+        """-Q_1(s, pi(s)), whose gradient is the deterministic policy gradient. []"""
+        q: Tensor = self.first_critic(batch.obs, chosen(self.actor, batch.obs))  # [1, B, 1]
+        return -(batch.weight * q).mean()
+
+    def _improve(self, batch: TensorBatch) -> dict[str, Tensor]:
+        """The delayed half of an update: the actor climbs, and all targets follow."""
+        loss = self._actor_loss(batch)
+        metrics = {"loss_actor": loss.detach().clone()}
+        norm = self.actor_optimizer.descend(loss)
+        if norm is not None:
+            metrics["grad_norm_actor"] = norm
+        self.follow_critic()
+        with torch.no_grad():
+            follow(*self._actor_follows, self.config.tau)
+        return metrics

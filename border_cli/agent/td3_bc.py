@@ -1,0 +1,46 @@
+"""TD3 with behaviour cloning, for data that was collected before.
+
+Fujimoto and Gu 2021, "A minimalist approach to offline reinforcement learning", equations 4 and 5.
+Observations are normalised by conf/agent/td3_bc.yaml, as in the paper.
+Deviation, as in the authors' own code: the size of Q by which it is divided is that of the actor's
+actions, not of those in the data.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from border_cli.agent.config import Td3BcConfig
+from border_cli.agent.td3 import Td3, chosen
+from border_cli.core.spaces import EnvSpec
+from border_cli.nn.tensor_batch import TensorBatch
+
+SMALLEST_SIZE = 1e-8  # of Q, where it is 0 everywhere
+
+
+def imitating_loss(q: Tensor, action: Tensor, batch: TensorBatch, alpha: float) -> Tensor:
+    """Mean of (pi(s) - a)^2 - lambda Q(s, pi(s)), where lambda = alpha / mean |Q|.
+
+    q is Q(s, pi(s)) [B, 1], and action pi(s) [B, A].
+    """
+    size = q.detach().abs().mean().clamp(min=SMALLEST_SIZE)
+    off = torch.square(action - batch.action).mean(dim=1, keepdim=True)  # [B, 1]
+    return (batch.weight * (off - alpha / size * q)).mean()
+
+
+class Td3Bc(Td3):
+    """TD3 whose actor also imitates the data."""
+
+    name: ClassVar[str] = "td3_bc"
+
+    def __init__(self, config: Td3BcConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        self._alpha = config.alpha
+        super().__init__(config, spec=spec, device=device, seed=seed)
+
+    def actor_loss(self, batch: TensorBatch) -> Tensor:
+        action = chosen(self.actor, batch.obs)
+        q = self.first_critic(batch.obs, action).squeeze(0)  # [B, 1]
+        return imitating_loss(q, action, batch, self._alpha)

@@ -1,0 +1,82 @@
+"""Truncated quantile critics.
+
+Kuznetsov, Shvechikov, Grishin and Vetrov 2020, "Controlling overestimation bias with truncated
+mixture of continuous distributional quantile critics", Algorithm 1: soft actor-critic whose
+critics give quantiles of the return, of which targets leave the largest out.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from border_cli.agent.config import TqcConfig
+from border_cli.agent.quantile import regression
+from border_cli.agent.soft_agent import CriticLoss, SoftAgent
+from border_cli.core.spaces import EnvSpec
+from border_cli.nn.features import FeatureTensors
+from border_cli.nn.tensor_batch import TensorBatch
+
+
+def truncated(quantiles: Tensor, dropped: int) -> Tensor:
+    """All quantiles of all critics but the largest, `dropped` for each critic.
+
+    [E, B, M] -> [B, E (M - dropped)], in order
+    """
+    members, rows, count = quantiles.shape
+    pooled = quantiles.transpose(0, 1).reshape(rows, members * count)
+    return pooled.sort(dim=1).values[:, : members * (count - dropped)]
+
+
+def soft_quantiles(
+    batch: TensorBatch, next_quantiles: Tensor, log_prob: Tensor, ent_coef: Tensor
+) -> Tensor:
+    """y_k = r + d (z_k(s', a') - alpha log pi(a'|s')), where d is 0 at the end (equation 11).
+
+    [B, K], [B, 1], [] -> [B, K]
+    """
+    return torch.addcmul(batch.reward, batch.discount, next_quantiles - ent_coef * log_prob)
+
+
+def quantile_loss(quantiles: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Sum over critics of the mean quantile Huber loss of all pairs, its threshold 1 (equation 13).
+
+    quantiles: [E, B, M] at (2 m - 1) / (2 M), target: [B, K], weight: [B, 1] -> []
+    """
+    count = quantiles.shape[2]
+    fractions = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
+    with torch.no_grad():  # its slope is written out: autograd would keep several [B, M, K] each
+        found = [regression(each, fractions, target, weight, kappa=1.0) for each in quantiles]
+        slope = torch.stack([each.slope for each in found])  # [E, B, M]
+        loss = torch.stack([each.loss for each in found]).sum()
+    return (loss + (slope * (quantiles - quantiles.detach())).sum()) / count
+
+
+class Tqc(SoftAgent):
+    """Soft actor-critic on quantiles; the learner's thread calls it."""
+
+    name: ClassVar[str] = "tqc"
+
+    def __init__(self, config: TqcConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        self.config = config
+        super().__init__(
+            config, spec=spec, device=device, seed=seed, critic_outputs=config.num_quantiles
+        )
+
+    def critic_loss(self, batch: TensorBatch, draws: Tensor, ent_coef: Tensor) -> CriticLoss:
+        with torch.no_grad():
+            action, log_prob = self.sampled(batch.next_obs, draws)
+            q_next = self.critic_target(batch.next_obs, action)  # [E, B, M]
+            kept = truncated(q_next, self.config.dropped_quantiles)  # [B, K]
+            y = soft_quantiles(batch, kept, log_prob, ent_coef)  # [B, K]
+        q = self.critic(batch.obs, batch.action)  # [E, B, M]
+        error = q.detach().mean(dim=2, keepdim=True) - y.mean(dim=1, keepdim=True)
+        loss = quantile_loss(q, y, batch.weight)
+        return CriticLoss(loss, error, {"q_mean": q.detach().mean()})
+
+    def climbed(self, features: FeatureTensors, action: Tensor) -> Tensor:
+        """The mean of all quantiles of all critics, none left out (equation 14)."""
+        q: Tensor = self.critic_fixed(features, action)  # [E, B, M]
+        return q.mean(dim=(0, 2)).unsqueeze(1)

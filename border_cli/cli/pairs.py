@@ -1,0 +1,64 @@
+"""`RUN_DIR key=value … --flag`: how the commands beside `border-train` are typed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from border_cli.core.errors import CheckpointError, ConfigError, did_you_mean
+
+FLAGS = ("--json",)
+
+
+def read_pairs(typed: Sequence[str], keys: Sequence[str]) -> tuple[Path, dict[str, str]]:
+    """The run directory and the values, in any order; raises ConfigError naming what is not
+    understood."""
+    folders = [each for each in typed if "=" not in each and not each.startswith("-")]
+    for each in (each for each in typed if each.startswith("-") and each not in FLAGS):
+        raise ConfigError(f"{each} is no option; allowed: {', '.join(FLAGS)}, --help, --version")
+    if len(folders) != 1:
+        raise ConfigError(f"give one run directory, got {len(folders)}: {' '.join(folders)}")
+    values: dict[str, str] = {}
+    for each in typed:
+        key, equals, value = each.partition("=")
+        if not equals or each.startswith("-"):
+            continue
+        if key not in keys:
+            raise ConfigError(f"{key} is no setting{did_you_mean(key, keys)} ({', '.join(keys)})")
+        values[key] = value
+    return Path(folders[0]), values
+
+
+def whole_number(values: dict[str, str], key: str, low: int) -> int | None:
+    """A number of at least `low`; None where it was not given."""
+    if key not in values:
+        return None
+    try:
+        number = int(values[key])
+    except ValueError:
+        number = low - 1
+    if number < low:
+        raise ConfigError(f"{key} must be a whole number of at least {low}, got {values[key]!r}")
+    return number
+
+
+def truth(values: dict[str, str], key: str) -> bool:
+    """Whether it was given as true; false where it was not given."""
+    value = values.get(key, "false")
+    if value not in ("true", "false"):
+        raise ConfigError(f"{key} must be true or false, got {value!r}")
+    return value == "true"
+
+
+def best_or_latest(command: str, run_dir: Path) -> str:
+    """The best model, or the latest where there is no best one yet, which is said."""
+    from border_cli.run.reading import find_checkpoint
+
+    try:
+        find_checkpoint(run_dir, "best")
+    except CheckpointError:
+        find_checkpoint(run_dir, "latest")
+        sys.stderr.write(f"{command}: {run_dir} has no best model; taking the latest\n")
+        return "latest"
+    return "best"

@@ -1,0 +1,174 @@
+"""`border-record`: plays the models of a run and keeps the episodes as a Minari data set."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from border_cli import __version__
+from border_cli.cli.pairs import best_or_latest, read_pairs, truth, whole_number
+from border_cli.cli.thread_settings import set_up_threads
+from border_cli.core.errors import BorderError, CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from border_cli.record import Player
+
+HELP = """\
+border-record: plays a saved model of a run and keeps its episodes as a data set of Minari.
+
+  border-record RUN_DIR dataset=ID [key=value …] [--json]
+
+  RUN_DIR                          a run directory of border-train
+  dataset=ID                       its new name, [namespace/]name-v0; it is written to
+                                   $MINARI_DATASETS_PATH, else to ~/.minari/datasets
+  episodes=N                       how many episodes; 100 when not given
+  policy=best|latest|STEP|random   who plays; best, else the latest (and it says so). A list shares
+                                   the episodes evenly, [best,random], or by weight,
+                                   [best:0.3,random:0.7]
+  explore=true                     acts as while training, not greedily
+  seed=N                           other episodes; those of the run's own seed when not given
+  overwrite=true                   replaces a data set of that name
+  --json                           prints one JSON object instead of the table
+  --version, --help
+
+Examples
+  border-record RUN_DIR dataset=my/cartpole-expert-v0 episodes=200
+  border-record RUN_DIR dataset=my/cartpole-mixed-v0 episodes=500 'policy=[best,5000,random]'
+  border-train agent=dqn env=cartpole trainer=offline replay_buffer.dataset=my/cartpole-expert-v0
+"""
+KEYS = ("dataset", "episodes", "policy", "explore", "seed", "overwrite")
+EPISODES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for, checked as far as it can be without the run."""
+
+    run_dir: Path
+    dataset: str | None = None
+    episodes: int = EPISODES
+    policies: tuple[tuple[str, float], ...] = ()  # names and weights; none: best, else latest
+    explore: bool = False
+    seed: int | None = None
+    overwrite: bool = False
+    as_json: bool = False
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; status 2 for what was refused, 1 for what failed."""
+    typed = list(sys.argv[1:] if argv is None else argv)
+    if not typed or {"-h", "--help"} & set(typed):
+        sys.stdout.write(HELP)
+        sys.exit(0 if typed else 2)
+    if "--version" in typed:
+        sys.stdout.write(f"border_cli {__version__}\n")
+        return
+    set_up_threads()
+    path = list(sys.path)
+    try:
+        _record(read_request(typed))
+    except BorderError as error:
+        sys.stderr.write(f"border-record: {error}\n")
+        sys.exit(error.exit_status)
+    except OSError as error:  # a full disk, a folder that cannot be written
+        sys.stderr.write(f"border-record: the data set could not be written: {error}\n")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.stderr.write("border-record: interrupted; nothing was written\n")
+        sys.exit(130)
+    finally:
+        sys.path[:] = path  # without the folders of the run's own modules
+
+
+def read_request(typed: Sequence[str]) -> Request:
+    """Reads the arguments in any order; raises ConfigError naming what is not understood."""
+    run_dir, values = read_pairs(typed, KEYS)
+    episodes = whole_number(values, "episodes", 1) or EPISODES
+    policies = _policies(values["policy"]) if "policy" in values else ()
+    if len(policies) > episodes:
+        raise ConfigError(f"episodes={episodes} are too few for {len(policies)} policies")
+    return Request(
+        run_dir=run_dir,
+        dataset=values.get("dataset"),
+        episodes=episodes,
+        policies=policies,
+        explore=truth(values, "explore"),
+        seed=whole_number(values, "seed", 0),
+        overwrite=truth(values, "overwrite"),
+        as_json="--json" in typed,
+    )
+
+
+def _policies(text: str) -> tuple[tuple[str, float], ...]:
+    """`best`, `[best,random]` or `[best:0.3,random:0.7]` as names and weights."""
+    listed = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    parts = [each.strip().partition(":") for each in listed.split(",")]
+    names = [name for name, _, _ in parts]
+    if len(set(names)) < len(names) or not all(names):
+        raise ConfigError(f"policy must name each policy once, got {text!r}")
+    weighted = [colon for _, colon, _ in parts]
+    if any(weighted) and not all(weighted):
+        raise ConfigError(f"policy must have a weight for every policy or for none, got {text!r}")
+    return tuple((name, _weight(text, weight) if colon else 1.0) for name, colon, weight in parts)
+
+
+def _weight(text: str, weight: str) -> float:
+    try:
+        number = float(weight)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ConfigError(f"policy must have weights above 0, got {weight!r} in {text!r}")
+    return number
+
+
+def _record(request: Request) -> None:
+    from border_cli.cli.recorded import document, print_recorded
+    from border_cli.dataset.writing import refuse_name
+    from border_cli.record import Order, record
+
+    dataset = refuse_name(request.dataset, overwrite=request.overwrite)
+    if not request.run_dir.is_dir():
+        raise CheckpointError(f"{request.run_dir} is no folder")
+    recorded = record(
+        Order(
+            run_dir=request.run_dir,
+            dataset=dataset,
+            players=_players(request),
+            seed=request.seed,
+            explore=request.explore,
+        )
+    )
+    if request.as_json:
+        sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
+    else:
+        print_recorded(request.run_dir, dataset, recorded)
+
+
+def _players(request: Request) -> list[Player]:
+    """Who plays how many episodes; refuses policies that the run does not have."""
+    from border_cli.record import RANDOM, Player, shared_out
+    from border_cli.run.reading import find_checkpoint
+
+    policies = request.policies or ((best_or_latest("border-record", request.run_dir), 1.0),)
+    for name, _ in policies:
+        if name not in ("best", "latest", RANDOM) and not name.isdecimal():
+            raise ConfigError(f"policy must be best, latest, random or a step, got {name!r}")
+        if name != RANDOM:
+            find_checkpoint(request.run_dir, name)
+    counts = shared_out(request.episodes, [weight for _, weight in policies])
+    players = [
+        Player(name=name, episodes=count) for (name, _), count in zip(policies, counts, strict=True)
+    ]
+    none = [each.name for each in players if not each.episodes]
+    if none:
+        raise ConfigError(f"episodes={request.episodes} leave none for {', '.join(none)}")
+    return players
+
+
+if __name__ == "__main__":
+    main()

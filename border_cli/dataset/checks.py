@@ -1,0 +1,88 @@
+"""What makes a data set unfit for a run, said before anything is learned from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import (
+    BoxSpace,
+    DictSpace,
+    DiscreteSpace,
+    EnvSpec,
+    LeafSpace,
+    MultiDiscreteSpace,
+    Space,
+)
+from border_cli.core.types import leaves
+from border_cli.dataset.episodes import RecordedEpisode
+
+
+def refuse_other_spaces(
+    setting: str, dataset: str, observation: Space, action: Space, spec: EnvSpec
+) -> None:
+    """Raises ConfigError where observations or actions are not those of the environment."""
+    for what, theirs, ours in (
+        ("observations", observation, spec.observation),
+        ("actions", action, spec.action),
+    ):
+        if form(theirs) != form(ours):
+            raise ConfigError(
+                f"{setting}={dataset} has {what} {form(theirs)}, those of env.id={spec.id} are "
+                f"{form(ours)}"
+            )
+
+
+def form(space: Space) -> str:
+    """What must be equal of two spaces; bounds may differ, which nobody stores."""
+    match space:
+        case DictSpace(spaces=parts):
+            return "{" + ", ".join(f"{key}: {form(parts[key])}" for key in sorted(parts)) + "}"
+        case BoxSpace(shape=shape, dtype=dtype):
+            return f"{dtype} {list(shape)}"
+        case DiscreteSpace(n=n):
+            return f"one of {n}"
+        case MultiDiscreteSpace(nvec=nvec):
+            return f"one each of {list(nvec)}"
+
+
+def refuse_damaged(where: str, episode: RecordedEpisode, spec: EnvSpec) -> None:
+    """Raises ConfigError where an episode has holes, a NaN, or actions that do not exist."""
+    steps = len(episode)
+    columns = {
+        "observations": (episode.obs, steps + 1),
+        "actions": (episode.action, steps),
+        "terminations": (episode.terminated, steps),
+        "truncations": (episode.truncated, steps),
+        "rewards": (episode.reward, steps),
+    }
+    for name, (column, expected) in columns.items():
+        for leaf in leaves(column):
+            if len(leaf) != expected:
+                raise ConfigError(f"{where} has {len(leaf)} {name} for {steps} rewards")
+            _refuse_not_finite(f"{where}, {name}", leaf)
+    _refuse_outside(f"{where}, actions", episode.action, spec.action)
+
+
+def _refuse_not_finite(where: str, leaf: NDArray[Any]) -> None:
+    if leaf.dtype.kind != "f":
+        return
+    bad = ~np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)  # [T]
+    if bad.any():
+        step = int(bad.argmax())
+        raise ConfigError(f"{where}: step {step} is not finite: {leaf[step].tolist()}")
+
+
+def _refuse_outside(where: str, action: NDArray[Any], space: LeafSpace) -> None:
+    """Choices that do not exist would be found by torch alone, in words of its own."""
+    if isinstance(space, BoxSpace):
+        return
+    most = np.array(space.n if isinstance(space, DiscreteSpace) else space.nvec) - 1
+    if (action < 0).any() or (action > most).any():
+        raise ConfigError(
+            f"{where} lie between {action.min()} and {action.max()}, allowed are 0 to "
+            f"{most.tolist()}"
+        )

@@ -1,0 +1,138 @@
+"""A new Minari data set: complete or not there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from types import TracebackType
+from typing import Any, Self
+
+from border_cli.core.errors import ConfigError
+from border_cli.dataset.local import is_id, known_ids, missing_minari, root
+from border_cli.dataset.reading import RawEpisode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvParts:
+    """What a data set says of its environment, as Gymnasium has it."""
+
+    observation_space: Any
+    action_space: Any
+    spec: Any  # None where the environment is not registered
+
+
+def refuse_name(dataset: str | None, *, overwrite: bool) -> str:
+    """A name that a new data set can have; raises ConfigError for any other."""
+    example = "such as my/cartpole-medium-v0"
+    if dataset is None:
+        raise ConfigError(f"give dataset=ID, {example}")
+    if not is_id(dataset):
+        raise ConfigError(f"dataset must be [namespace/]name-v<number>, {example}, got {dataset!r}")
+    if (root() / dataset).exists() and not overwrite:
+        listed = ", ".join(known_ids()) or "none"
+        raise ConfigError(
+            f"dataset={dataset} exists already in {root()}: overwrite=true replaces it. There: "
+            f"{listed}"
+        )
+    return dataset
+
+
+class DatasetWriter:
+    """Writes under a hidden name, which nobody reads, until `finish` gives the data set its own.
+
+    Leaves nothing behind where its `with` block ends without `finish`.
+    """
+
+    def __init__(self, dataset: str, env: EnvParts) -> None:
+        self._id = dataset
+        self._env = env
+        self._final = root() / dataset
+        self._folder = self._final.with_name(f".{self._final.name}-{token_hex(4)}")
+        self._storage: Any = None
+        self._made: list[Path] = []  # folders above it that were not there
+        self._episodes = 0
+
+    def __enter__(self) -> Self:
+        self._made = [each for each in self._folder.parents if not each.exists()]
+        try:
+            self._storage = self._begin()
+        except BaseException:
+            self._clean()
+            raise
+        return self
+
+    def _begin(self) -> Any:
+        try:
+            from minari.dataset.minari_storage import MinariStorage
+
+            (self._folder / "data").mkdir(parents=True)
+            return MinariStorage.new(
+                self._folder / "data",
+                observation_space=self._env.observation_space,
+                action_space=self._env.action_space,
+                env_spec=_serializable(self._env.spec),
+                jpeg_encoding=False,  # which would not give the same pixels again
+            )
+        except ImportError as error:  # Minari itself, or the library of its file format
+            raise missing_minari(f"dataset={self._id}") from error
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._clean()
+
+    def _clean(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        for folder in self._made:  # empty ones, of a data set that came to nothing
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+    def add(self, episodes: Sequence[tuple[RawEpisode, int]], *, policy: str) -> None:
+        """Appends episodes with the seeds they were reset with, and says who played them."""
+        from minari.data_collector import EpisodeBuffer
+
+        self._storage.update_episodes(
+            EpisodeBuffer(
+                seed=seed,
+                observations=each.observations,
+                actions=each.actions,
+                rewards=each.rewards,
+                terminations=each.terminations,
+                truncations=each.truncations,
+            )
+            for each, seed in episodes
+        )
+        numbers = range(self._episodes, self._episodes + len(episodes))
+        self._storage.update_episode_metadata([{"policy": policy} for _ in numbers], numbers)
+        self._episodes += len(episodes)
+
+    def finish(self, metadata: Mapping[str, Any]) -> None:
+        """Gives the data set its name, in place of one that may have had it."""
+        from minari import __version__
+        from minari.namespace import create_namespace, list_local_namespaces
+
+        own = {"dataset_id": self._id, "minari_version": __version__}
+        self._storage.update_metadata({**own, **metadata})
+        namespace = self._id.rpartition("/")[0]
+        if namespace and namespace not in list_local_namespaces():
+            create_namespace(namespace)
+        before = self._final.with_name(f".{self._final.name}-{token_hex(4)}")
+        if self._final.exists():
+            self._final.rename(before)
+        self._folder.rename(self._final)
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def _serializable(spec: Any) -> Any:
+    """Gymnasium's specification; None where it holds what no file can, such as a class."""
+    try:
+        spec.to_json()
+    except Exception:  # of somebody else's environment: it may be anything
+        return None
+    return spec

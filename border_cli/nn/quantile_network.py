@@ -1,0 +1,84 @@
+"""Implicit quantile networks: from features and fractions to the quantiles of every action.
+
+Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for distributional
+reinforcement learning", equation 4 and the text below it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.features import FeatureTensors, Torso
+from border_cli.nn.mlp import ACTIVATIONS, Dense, Mlp
+
+
+class QuantileNetwork(nn.Module):
+    """f(psi(s) * phi(tau)); `NumpyQuantileNetwork` is its twin.
+
+    The last hidden layer is f's, and all before it are psi's, as the paper has it with
+    convolutions. One that stands alone is psi's where there are none.
+    """
+
+    _waves: Tensor  # [embedding_size]  pi i
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        embedding_size: int,
+        num_actions: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.torso = Torso(architecture, generator)
+        hidden = architecture.hidden
+        split = len(hidden) - 1 if len(hidden) > 1 or architecture.images else len(hidden)
+        sizes = [self.torso.size, *hidden[: max(split, 0)]]
+        activation, layer_norm = architecture.activation, architecture.layer_norm
+        self._activate = ACTIVATIONS[activation]
+        self.psi = self.norm = None
+        if len(sizes) > 1:
+            self.psi = Mlp(sizes, generator, activation=activation, layer_norm=layer_norm)
+            self.norm = nn.LayerNorm(sizes[-1]) if layer_norm else None
+        self.phi = Dense(embedding_size, sizes[-1], generator)
+        self.f = Mlp(
+            [sizes[-1], *hidden[max(split, 0) :], num_actions],
+            generator,
+            activation=activation,
+            layer_norm=layer_norm,
+        )
+        waves = math.pi * torch.arange(embedding_size)
+        self.register_buffer("_waves", waves, persistent=False)
+
+    def forward(self, features: FeatureTensors, fractions: Tensor) -> Tensor:
+        """Quantiles at these fractions, [B, N] or [1, N]. [B, N, num_actions]"""
+        return self.quantiles(self.embedded(features), fractions)
+
+    def embedded(self, features: FeatureTensors) -> Tensor:
+        """psi(s). [B, size]"""
+        rows: Tensor = self.torso(features)
+        if self.psi is None:
+            return rows
+        rows = self.psi(rows)
+        return self._activate(rows if self.norm is None else self.norm(rows))
+
+    def quantiles(self, rows: Tensor, fractions: Tensor) -> Tensor:
+        """psi(s) [B, size], fractions [B, N] or [1, N] -> [B, N, num_actions]"""
+        result: Tensor = self.f(self._beside(rows, fractions))
+        return result
+
+    def means(self, rows: Tensor, fractions: Tensor) -> Tensor:
+        """The mean over the fractions, psi(s) [B, size], [1, N] -> [B, num_actions].
+
+        It is taken before the last layer, which is linear.
+        """
+        result: Tensor = self.f.layers[-1](self.f.trunk(self._beside(rows, fractions)).mean(1))
+        return result
+
+    def _beside(self, rows: Tensor, fractions: Tensor) -> Tensor:
+        """psi(s) * phi(tau). [B, N, size]"""
+        cosines = torch.cos(fractions[:, :, None] * self._waves)  # [B or 1, N, embedding_size]
+        return rows[:, None, :] * torch.relu_(self.phi(cosines))

@@ -1,0 +1,204 @@
+"""Plays the models of a run and keeps what happened as a Minari data set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli import __version__
+from border_cli.api import load_agent, read_config
+from border_cli.core.config import RunConfig
+from border_cli.core.interfaces import Agent, EnvFactory, Policy
+from border_cli.core.seeding import Branch, derived_seed, generator
+from border_cli.core.spaces import row_nbytes
+from border_cli.dataset.playing import PlayedEpisode, play_round
+from border_cli.dataset.reading import RawEpisode
+from border_cli.dataset.writing import DatasetWriter, EnvParts
+from border_cli.env.config import GymConfig
+from border_cli.env.recorded import raw_parts, recorded_rows
+from border_cli.evaluator.episodes import DEFAULT_LIMIT
+from border_cli.parts import build_agent, env_factory
+from border_cli.registry import AGENTS, ENVS
+from border_cli.run.manifest import read_json
+from border_cli.run.reading import best_score, find_checkpoint
+
+RANDOM = "random"
+RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own
+SIDE_BY_SIDE = 16  # episodes
+SIDE_NBYTES = 512 * 2**20  # of observations that are kept until the longest of them is over
+REFERENCE_EPISODES = 100  # of random actions, whose mean return counts as 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Player:
+    """A policy, and how many episodes it plays."""
+
+    name: str  # best, latest, an optimisation step, or random
+    episodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What shall be recorded."""
+
+    run_dir: Path
+    dataset: str
+    players: Sequence[Player]
+    seed: int | None = None  # None: that of the run
+    explore: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of one player."""
+
+    name: str
+    opt_steps: int | None  # of its weights; None for random
+    returns: NDArray[np.float64]  # [E]
+    lengths: NDArray[np.int64]  # [E]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What was recorded; the references are missing where the run is no better than chance."""
+
+    config: RunConfig
+    played: Sequence[Played]
+    references: tuple[float, float] | None
+
+
+def shared_out(episodes: int, weights: Sequence[float]) -> list[int]:
+    """So many episodes in these shares; what is left over goes to the largest remainders."""
+    exact = [episodes * weight / math.fsum(weights) for weight in weights]
+    counts = [int(each) for each in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
+    for i in by_remainder[: episodes - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def record(order: Order) -> Recorded:
+    """Plays all episodes and writes the data set, which is there at the end or not at all."""
+    config = read_config(order.run_dir)
+    seed = config.seed if order.seed is None else order.seed
+    loaded = [_load(order.run_dir, config, each.name) for each in order.players]
+    assert isinstance(config.env, GymConfig)
+    observation_space, action_space, spec = raw_parts(config.env)
+    env = EnvParts(observation_space=observation_space, action_space=action_space, spec=spec)
+    with DatasetWriter(order.dataset, env) as writer:
+        played = []
+        for number, player in enumerate(order.players):
+            agent, env_steps = loaded[number]
+            policy = agent.policy_factory(generator(seed, Branch.EVALUATION, EXPLORING, number))
+            policy.load_snapshot(agent.snapshot(env_steps=env_steps))
+            place = derived_seed(seed, Branch.EVALUATION, RECORDING, number)
+            rounds = _play(config, policy, player.episodes, place, explore=order.explore)
+            opt_steps = None if player.name == RANDOM else agent.opt_steps
+            played.append(_write(writer, env, player.name, opt_steps, rounds))
+        references = _references(order.run_dir, config, played)
+        writer.finish(_metadata(config, played, references))
+    return Recorded(config=config, played=played, references=references)
+
+
+def _write(
+    writer: DatasetWriter,
+    env: EnvParts,
+    name: str,
+    opt_steps: int | None,
+    rounds: Iterable[list[PlayedEpisode]],
+) -> Played:
+    """Adds what one player plays, as it is played."""
+    returns: list[float] = []
+    lengths: list[int] = []
+    for episodes in rounds:
+        writer.add([(_raw(each, env), each.seed) for each in episodes], policy=name)
+        returns += [each.score for each in episodes]
+        lengths += [len(each) for each in episodes]
+    return Played(
+        name=name, opt_steps=opt_steps, returns=np.array(returns), lengths=np.array(lengths)
+    )
+
+
+def _load(run_dir: Path, config: RunConfig, name: str) -> tuple[Agent, int]:
+    """An agent, and the env steps at which it was saved: its exploration depends on them."""
+    if name == RANDOM:
+        random = AGENTS.entry(RANDOM).config_type(gamma=config.agent.gamma)
+        return build_agent(replace(config, agent=random), env_factory(config).spec), 0
+    agent = load_agent(run_dir, name)[1]
+    counters = read_json(find_checkpoint(run_dir, name) / "state.json")
+    return agent, int(counters["env_steps"])
+
+
+def _play(
+    config: RunConfig, policy: Policy, episodes: int, seed: int, *, explore: bool
+) -> Iterator[list[PlayedEpisode]]:
+    """All episodes, several side by side."""
+    spec = env_factory(config).spec
+    limit = spec.max_episode_steps or DEFAULT_LIMIT
+    most = max(1, min(SIDE_BY_SIDE, SIDE_NBYTES // (limit * row_nbytes(spec.observation))))
+    rounds = math.ceil(episodes / most)
+    beside = math.ceil(episodes / rounds)  # of the last round a few may be too many
+    factory: EnvFactory = ENVS.build(replace(config.env, num_envs=beside))
+    env = factory.make(training=False)
+    try:
+        for number in range(rounds):
+            place = derived_seed(seed, number)
+            played = play_round(env, policy, place, limit=limit, explore=explore)
+            yield played[: episodes - number * beside]
+    finally:
+        env.close()
+
+
+def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
+    """As a data set holds it."""
+    return RawEpisode(
+        number=0,
+        observations=recorded_rows(env.observation_space, episode.obs),
+        actions=recorded_rows(env.action_space, episode.action),
+        rewards=episode.reward.astype(np.float64),
+        terminations=episode.terminated,
+        truncations=episode.truncated,
+    )
+
+
+def _references(
+    run_dir: Path, config: RunConfig, played: Sequence[Played]
+) -> tuple[float, float] | None:
+    """Mean return of random actions, and the best score of the run as it was recorded; where there
+    is none, the best of the means that were just measured.
+
+    The same for every data set of a run, whatever its seed and its players.
+    """
+    agent = _load(run_dir, config, RANDOM)[0]
+    policy = agent.policy_factory(generator(config.seed, Branch.EVALUATION, REFERENCE, 1))
+    policy.load_snapshot(agent.snapshot())
+    place = derived_seed(config.seed, Branch.EVALUATION, REFERENCE)
+    rounds = _play(config, policy, REFERENCE_EPISODES, place, explore=False)
+    low = float(np.mean([each.score for batch in rounds for each in batch]))
+    best = best_score(run_dir)
+    high = best[0] if best else max(float(each.returns.mean()) for each in played)
+    return (low, high) if high > low else None
+
+
+def _metadata(
+    config: RunConfig, played: Sequence[Played], references: tuple[float, float] | None
+) -> dict[str, Any]:
+    """What Minari's conventions know, and who played."""
+    who = ", ".join(f"{len(each.returns)} by {each.name}" for each in played)
+    found = {
+        "algorithm_name": AGENTS.entry_of(config.agent).name,
+        "code_permalink": f"border-cli=={__version__}",
+        "description": f"Episodes of {config.env.id} from the run {config.name}: {who}",
+        "run_name": config.name,
+    }
+    if references is None:
+        return found
+    low, high = references
+    count = {"num_episodes_average_score": REFERENCE_EPISODES}
+    return found | {"ref_min_score": low, "ref_max_score": high, **count}

@@ -1,0 +1,167 @@
+"""Behaviour cloning: what is learned of a few known rows, for each kind of action."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from continuous import HALF, MIDDLE, batch, counted, spec
+from oracle import by_row, rlax
+from slopes import assert_slopes
+
+from border_cli.agent.bc import Bc, choice_loss, likelihood_loss, square_loss
+from border_cli.agent.categorical_policy import CategoricalPolicy
+from border_cli.agent.config import BcConfig
+from border_cli.agent.deterministic_policy import DeterministicPolicy
+from border_cli.agent.gaussian_policy import GaussianPolicy
+from border_cli.config.compose import compose
+from border_cli.core.errors import ConfigError
+from border_cli.core.interfaces import Policy
+from border_cli.core.spaces import EnvSpec, MultiDiscreteSpace
+from border_cli.core.types import Batch
+
+
+def bc(env: EnvSpec, seed: int = 0, **settings: Any) -> Bc:
+    small = {"hidden": [16], "learning_rate": 0.02, "batch_size": 8}
+    return Bc(BcConfig(**{**small, **settings}), spec=env, device="cpu", seed=seed)
+
+
+def numbers(seed: int, *shape: int) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=draw, dtype=torch.float64)
+
+
+@pytest.mark.filterwarnings("ignore:Rlax categorical_cross_entropy:PendingDeprecationWarning")
+def test_the_loss_of_choices_is_rlaxs_cross_entropy():
+    logits, action = numbers(0, 7, 4), torch.tensor([[0], [3], [2], [1], [0], [2], [3]])
+    labels = torch.nn.functional.one_hot(action.squeeze(1), 4).double()
+    expected = by_row(rlax.categorical_cross_entropy, labels, logits).mean()
+    assert float(choice_loss(logits, action)) == pytest.approx(expected, rel=1e-9)
+    even = choice_loss(torch.zeros(7, 4, dtype=torch.float64), action)
+    assert float(even) == pytest.approx(np.log(4), rel=1e-12)
+
+
+def test_the_loss_of_one_action_is_squared():
+    """tanh(atanh(0.5)) - 0.1 = 0.4 and 0 - 0.3: (0.16 + 0.09) / 2."""
+    outputs = torch.atanh(torch.tensor([[0.5, 0.0]], dtype=torch.float64))
+    action = torch.tensor([[0.1, 0.3]], dtype=torch.float64)
+    assert float(square_loss(outputs, action)) == pytest.approx(0.125, rel=1e-12)
+
+
+def test_the_loss_of_a_distribution_is_its_likelihood():
+    outputs, action = numbers(1, 6, 4) / 2, torch.tanh(numbers(2, 6, 2))
+    mean, log_std = outputs[:, :2], outputs[:, 2:]
+    squashed = torch.distributions.TransformedDistribution(
+        torch.distributions.Normal(mean, log_std.exp()), torch.distributions.TanhTransform()
+    )
+    expected = -squashed.log_prob(action).sum(dim=1).mean()
+    assert float(likelihood_loss(outputs, action)) == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_gradients_are_finite_differences():
+    logits, action = numbers(3, 5, 3).requires_grad_(), torch.tensor([[0], [2], [1], [1], [0]])
+    assert_slopes(lambda: choice_loss(logits, action), [logits])
+    outputs, aims = numbers(4, 5, 4).requires_grad_(), torch.tanh(numbers(5, 5, 2))
+    assert_slopes(lambda: square_loss(outputs[:, :2], aims), [outputs])
+    assert_slopes(lambda: likelihood_loss(outputs, aims), [outputs])
+
+
+def rows(obs: np.ndarray, action: np.ndarray) -> Batch:
+    size = len(obs)
+    zeros = np.zeros(size, np.float32)
+    return Batch(
+        obs=obs.astype(np.float32),
+        action=action,
+        reward=zeros,
+        discount=zeros,
+        next_obs=obs.astype(np.float32),
+        weight=np.ones(size, np.float32),
+        index=np.arange(size),
+    )
+
+
+def trained(env: EnvSpec, data: Batch, updates: int, **settings: Any) -> tuple[Bc, Policy]:
+    agent = bc(env, **settings)
+    for _ in range(updates):
+        agent.update(data)
+    policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(0))
+    policy.load_snapshot(agent.snapshot())
+    return agent, policy
+
+
+ONE, OTHER = np.array([1.0, 0, 0]), np.array([0, 1.0, 0])
+
+
+def test_choices_are_made_as_often_as_in_the_data():
+    """0 once and 2 three times where ONE is seen; always 1 where OTHER is."""
+    data = rows(np.stack([ONE] * 4 + [OTHER] * 4), np.array([0, 2, 2, 2, 1, 1, 1, 1]))
+    _, policy = trained(counted(), data, 400)
+    assert isinstance(policy, CategoricalPolicy)
+    seen = np.repeat(ONE[None].astype(np.float32), 20_000, axis=0)
+    drawn = policy.act(seen, explore=True)
+    shares = np.bincount(drawn, minlength=3) / len(drawn)
+    np.testing.assert_allclose(shares, [0.25, 0, 0.75], atol=0.015)
+    both = np.stack([ONE, OTHER]).astype(np.float32)
+    assert policy.act(both, explore=False).tolist() == [2, 1]
+
+
+AIMS = np.array([[0.5, -0.5], [0.7, -0.1], [-0.8, 0.2], [-0.8, 0.4]])
+SEEN = np.stack([ONE, ONE, OTHER, OTHER])
+CONTINUOUS = rows(SEEN, (MIDDLE + HALF * AIMS).astype(np.float32))
+MEANS = np.array([[0.6, -0.3], [-0.8, 0.3]])
+
+
+def test_one_action_is_the_mean_of_those_in_the_data():
+    _, policy = trained(spec(), CONTINUOUS, 400)
+    assert isinstance(policy, DeterministicPolicy)
+    obs = np.stack([ONE, OTHER]).astype(np.float32)
+    for explore in (False, True):
+        action = (policy.act(obs, explore=explore) - MIDDLE) / HALF
+        np.testing.assert_allclose(action, MEANS, atol=0.01)
+
+
+def test_a_distribution_has_the_mean_and_deviation_of_the_data():
+    """Before tanh: two actions of a kind, so that mean and deviation are half their sum and
+    half their difference."""
+    agent, policy = trained(spec(), CONTINUOUS, 1_500, stochastic=True, learning_rate=0.01)
+    assert isinstance(policy, GaussianPolicy)
+    before = np.arctanh(AIMS).reshape(2, 2, 2)  # [state, action, A]
+    with torch.no_grad():
+        outputs = agent.actor(torch.from_numpy(SEEN[::2]).float()).numpy()
+    np.testing.assert_allclose(outputs[:, :2], before.mean(axis=1), atol=0.01)
+    spread = np.exp(outputs[:, 2:])
+    np.testing.assert_allclose(spread[0], before[0].std(axis=0), atol=0.01)
+    np.testing.assert_allclose(spread[1, 1], before[1].std(axis=0)[1], atol=0.01)
+
+
+def test_norms_are_told_where_the_gradient_is_clipped():
+    metrics = bc(counted(), max_grad_norm=1e-3).update(batch(0, actions=3)).metrics
+    assert float(metrics["grad_norm"]) > 1e-3
+    assert set(bc(counted()).update(batch(0, actions=3)).metrics) == {"loss"}
+
+
+def test_it_has_no_errors_to_rank_rows_by():
+    update = bc(spec()).update(batch(0))
+    assert update.td_error().tolist() == [0] * 8
+    with pytest.raises(ConfigError, match=r"does not prioritize.*BcConfig"):
+        compose("agent=bc", "env.id=CartPole-v1", "replay_buffer=prioritized")
+
+
+@pytest.mark.parametrize(
+    ("env", "settings", "match"),
+    [
+        (counted(), {"stochastic": True}, r"agent\.stochastic must be false.*Discrete\(3\)"),
+        (spec(), {"normalize_reward": True}, r"agent\.normalize_reward must be false"),
+        (
+            EnvSpec("Many-v0", spec().observation, MultiDiscreteSpace((2, 3)), None),
+            {},
+            r"agent=bc needs a Discrete or a Box .*MultiDiscrete",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(env: EnvSpec, settings: dict[str, Any], match: str):
+    with pytest.raises(ConfigError, match=match):
+        bc(env, **settings)

@@ -1,0 +1,165 @@
+"""What the forms of the deep Q-network change around the formula: networks, noise, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from border_cli.agent.config import DqnConfig, Exploration, Loss
+from border_cli.agent.dqn import Dqn
+from border_cli.agent.q_learning import Found
+from border_cli.core.errors import ConfigError
+from border_cli.core.types import Batch
+
+RAINBOW: dict[str, Any] = {
+    **{"double": True, "dueling": True, "noisy": True, "exploration": Exploration.greedy},
+    **{"num_atoms": 11, "v_min": -3.0, "v_max": 3.0},
+}
+
+
+def dqn(spec: Any, seed: int = 1, **settings: Any) -> Dqn:
+    config = DqnConfig(**{"hidden": [6, 5], "learning_rate": 0.01, **settings})
+    return Dqn(config, spec=spec, device="cpu", seed=seed)
+
+
+def after(agent: Dqn, make_batch: Any, updates: int = 5) -> np.ndarray:
+    for seed in range(updates):
+        agent.update(make_batch(seed))
+    online = agent.state_dict()["online"]
+    return np.concatenate([each.numpy().ravel() for each in online.values()])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dueling": False},
+        {"noisy": False, "exploration": Exploration.softmax},
+        {"noisy_std": 0.2},
+        {"num_atoms": 12},
+        {"v_min": -4.0},
+        {"v_max": 4.0},
+        {"double": False},
+        {"conservative_weight": 0.5},
+        {"adam_epsilon": 0.01},
+    ],
+)
+def test_every_setting_changes_what_is_learned(spec, make_batch, change: dict[str, Any]):
+    one = after(dqn(spec, **RAINBOW), make_batch)
+    other = after(dqn(spec, **{**RAINBOW, **change}), make_batch)
+    assert one.shape != other.shape or (one != other).any()
+
+
+def test_a_plain_network_is_updated_without_autograd_and_a_dueling_one_with_it(
+    spec, make_batch, monkeypatch
+):
+    def refused(*_: Any) -> None:
+        raise AssertionError("autograd")
+
+    monkeypatch.setattr(torch.autograd, "grad", refused)
+    dqn(spec, num_atoms=5, conservative_weight=1.0).update(make_batch(0))
+    for settings in ({"dueling": True}, {"layer_norm": True}, {"activation": "tanh"}):
+        with pytest.raises(AssertionError, match="autograd"):
+            dqn(spec, **settings).update(make_batch(0))
+
+
+def test_each_update_draws_noise_for_each_of_its_passes(spec, make_batch):
+    """The same batch and weights, and another loss: only the noise has moved on."""
+    agent = dqn(spec, **RAINBOW)
+    state, batch = agent.state_dict(), make_batch(0)
+    first = float(agent.update(batch).metrics["loss"])
+    moved = agent.state_dict()["noise"]
+    agent.load_state_dict({**state, "noise": moved})
+    assert float(agent.update(batch).metrics["loss"]) != first
+    agent.load_state_dict(state)
+    assert float(agent.update(batch).metrics["loss"]) == first
+    noise = agent._draw()
+    assert noise is not None
+    assert noise.shape == (3, agent.online.draws)  # type: ignore[union-attr]
+    assert len({each.tobytes() for each in noise.numpy()}) == 3
+
+
+def test_three_draws_serve_three_passes(spec, make_batch, monkeypatch):
+    """s by the online network with the first, s' by the target with the second and by the online
+    network with the third."""
+    agent, batch = dqn(spec, **RAINBOW), make_batch(0)
+    fixed = agent.normal(3, agent.online.draws)  # type: ignore[arg-type]
+    monkeypatch.setattr(agent, "normal", lambda *_: fixed)
+    seen = {}
+
+    def formula(outputs: Any, next_outputs: Any, chooser: Any, _: Any) -> Found:
+        seen.update(outputs=outputs, next_outputs=next_outputs, chooser=chooser)
+        zero = torch.zeros(())
+        return Found(torch.zeros_like(outputs), zero, zero, torch.zeros(8, 1))
+
+    monkeypatch.setattr(agent, "_formula", formula)
+    obs, next_obs = (torch.from_numpy(each) for each in (batch.obs, batch.next_obs))
+    expected = {
+        "outputs": agent.online(obs, fixed[0]).detach(),
+        "next_outputs": agent.target(next_obs, fixed[1]).detach(),
+        "chooser": agent.online(next_obs, fixed[2]).detach(),
+    }
+    agent.update(batch)
+    for name, each in expected.items():
+        assert torch.equal(seen[name], each), name
+
+
+def test_the_priority_of_atoms_is_never_negative(spec, make_batch):
+    errors = dqn(spec, **RAINBOW).update(make_batch(0)).td_error()
+    assert errors.shape == (8,)
+    assert (errors >= -1e-6).all()
+    assert errors.max() > 0
+
+
+def test_the_weight_of_a_row_multiplies_its_loss_once(spec, make_batch):
+    batch = make_batch(0)
+    half = Batch(**{**vars_of(batch), "weight": batch.weight / 2})
+    losses = [float(dqn(spec, **RAINBOW).update(each).metrics["loss"]) for each in (batch, half)]
+    assert losses[1] == pytest.approx(losses[0] / 2, rel=1e-6)
+
+
+def vars_of(batch: Batch) -> dict[str, Any]:
+    names = ("obs", "action", "reward", "discount", "next_obs", "weight", "index")
+    return {name: getattr(batch, name) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"exploration": Exploration.greedy}, r"agent\.exploration .*agent\.noisy=true.*'greedy'"),
+        ({"num_atoms": 0}, r"agent\.num_atoms must be at least 1"),
+        ({"v_min": 2.0, "v_max": 2.0}, r"agent\.v_max must be above agent\.v_min \(2\), got 2"),
+        ({"num_atoms": 5, "loss": Loss.mse}, r"agent\.loss .*agent\.num_atoms=5, got 'mse'"),
+        ({"noisy_std": 0.0}, r"agent\.noisy_std must be above 0"),
+        ({"conservative_weight": -1.0}, r"agent\.conservative_weight must be at least 0"),
+        ({"adam_epsilon": 0.0}, r"agent\.adam_epsilon must be above 0"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], match: str):
+    with pytest.raises(ConfigError, match=match):
+        DqnConfig(**settings)
+
+
+needs_compiler = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(
+    "form", [{"num_atoms": 11}, {"conservative_weight": 0.5}, {"dueling": True}, RAINBOW]
+)
+def test_a_compiled_agent_learns_what_an_eager_one_learns(spec, make_batch, form: dict[str, Any]):
+    eager, compiled = dqn(spec, **form), dqn(spec, compile=True, batch_size=8, **form)
+    with compiled.learner_thread():
+        found = after(compiled, make_batch)
+    np.testing.assert_allclose(found, after(eager, make_batch), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", [{"dueling": True}, RAINBOW])
+def test_a_gpu_learns_what_the_cpu_learns(spec, make_batch, form: dict[str, Any]):
+    config = DqnConfig(hidden=[6, 5], **form)
+    cpu, gpu = (Dqn(config, spec=spec, device=each, seed=1) for each in ("cpu", "cuda"))
+    np.testing.assert_allclose(after(gpu, make_batch), after(cpu, make_batch), rtol=1e-3, atol=1e-5)

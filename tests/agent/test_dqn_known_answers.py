@@ -1,0 +1,121 @@
+"""Values that are known exactly, found by every form of the deep Q-network.
+
+A chain: action 1 moves on and ends behind the last of three states with reward 1, action 0 stays.
+With discount 0.9 the last state is worth 1, the one before 0.9 and the first 0.81.
+
+A risky choice: in state 0, action 0 ends with a sure 1, and action 1 leads to state 1, where any
+action ends with 0 or 3 by the toss of a coin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from border_cli.agent.config import DqnConfig, Loss
+from border_cli.agent.dqn import Dqn
+from border_cli.agent.dqn_policy import DqnPolicy
+from border_cli.core.spaces import DiscreteSpace, EnvSpec
+from border_cli.core.types import Batch
+
+
+def spec(states: int) -> EnvSpec:
+    return EnvSpec(
+        id="Known",
+        observation=DiscreteSpace(states),
+        action=DiscreteSpace(2),
+        max_episode_steps=None,
+    )
+
+
+def batch(rows: list[tuple[int, int, float, float, int]]) -> Batch:
+    """Of (state, action, reward, discount, next state)."""
+    obs, action, reward, discount, next_obs = zip(*rows, strict=True)
+    return Batch(
+        obs=np.array(obs),
+        action=np.array(action),
+        reward=np.array(reward, np.float32),
+        discount=np.array(discount, np.float32),
+        next_obs=np.array(next_obs),
+        weight=np.ones(len(rows), np.float32),
+        index=np.arange(len(rows)),
+    )
+
+
+CHAIN = batch(
+    [
+        *((0, 0, 0, 0.9, 0), (0, 1, 0, 0.9, 1), (1, 0, 0, 0.9, 1)),
+        *((1, 1, 0, 0.9, 2), (2, 0, 0, 0.9, 2), (2, 1, 1, 0, 2)),
+    ]
+)
+RISKY = batch(
+    [
+        *((0, 0, 1, 0, 0), (0, 0, 1, 0, 0), (0, 1, 0, 0.9, 1), (0, 1, 0, 0.9, 1)),
+        *((1, 0, 0, 0, 1), (1, 0, 3, 0, 1), (1, 1, 0, 0, 1), (1, 1, 3, 0, 1)),
+    ]
+)
+PROBLEMS = {
+    "chain": (CHAIN, [[0.729, 0.81], [0.81, 0.9], [0.9, 1.0]]),
+    "risky": (RISKY, [[1, 0.9 * 1.5], [1.5, 1.5]]),
+}
+# Where the noise of weights is most of a gradient, Adam would go on taking steps of full length.
+NOISY = {"noisy": True, "noisy_std": 0.05, "adam_epsilon": 0.1}
+ATOMS = {"num_atoms": 31, "v_min": 0.0, "v_max": 3.0}
+FORMS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "double": {"double": True},
+    "soft target": {"tau": 0.05, "target_interval": 1},
+    "dueling": {"dueling": True, "double": True},
+    "noisy": {"double": True, **NOISY},
+    "atoms": ATOMS,
+    "all": {"dueling": True, "double": True, **NOISY, **ATOMS},
+}
+
+
+def values(agent: Dqn, states: int) -> np.ndarray:
+    """What a policy acts on where it does not explore."""
+    policy = agent.policy_factory(np.random.default_rng(0))
+    assert isinstance(policy, DqnPolicy)
+    arrays = agent.snapshot().arrays
+    return policy.values(policy.make_network(arrays)(np.arange(states)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_known_values_are_found(problem: str, form: str):
+    rows, known = PROBLEMS[problem]
+    settings = {"hidden": [32], "learning_rate": 0.01, "target_interval": 20, **FORMS[form]}
+    # The Huber loss has its lowest point at the mean only where errors stay below 1.
+    loss = Loss.huber if problem == "chain" or "num_atoms" in settings else Loss.mse
+    agent = Dqn(DqnConfig(loss=loss, **settings), spec=spec(len(known)), device="cpu", seed=0)
+    for _ in range(1_500 if agent.config.noisy else 1_000):
+        agent.update(rows)
+    np.testing.assert_allclose(values(agent, len(known)), known, atol=0.01)
+
+    policy = agent.policy_factory(np.random.default_rng(0))
+    policy.load_snapshot(agent.snapshot())
+    best = np.argmax(known, axis=1)
+    assert policy.act(np.arange(1), explore=False)[0] == best[0]
+
+
+def test_a_conservative_agent_holds_what_is_not_in_the_data_for_less():
+    """One state, one of three actions ever taken, with reward 1: minimising
+    (Q_0 - 1)^2 / 2 + 0.5 (logsumexp Q - Q_0) drives the others down, without an end."""
+    rows = batch([(0, 0, 1, 0, 0)])
+    settings = {"hidden": [8], "learning_rate": 0.01}
+    one = EnvSpec(
+        id="One", observation=DiscreteSpace(1), action=DiscreteSpace(3), max_episode_steps=None
+    )
+    found = {}
+    for weight in (0.0, 0.5):
+        config = DqnConfig(conservative_weight=weight, **settings)
+        agent = Dqn(config, spec=one, device="cpu", seed=3)
+        for _ in range(500):
+            update = agent.update(rows)
+        assert ("conservative_gap" in update.metrics) == (weight > 0)
+        found[weight] = values(agent, 1)[0]
+    assert found[0.0][0] == pytest.approx(1, abs=0.01)
+    assert found[0.5][0] == pytest.approx(1, abs=0.1)
+    assert found[0.5][1:].max() < min(found[0.0][1:].min(), -1)

@@ -1,0 +1,182 @@
+"""Implicit quantile networks: the update against rlax and finite differences, known answers."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from oracle import by_row, rlax
+from quantiles import (
+    CHAIN,
+    CHAIN_VALUES,
+    LINKS,
+    RISKS,
+    RISKY,
+    drawn_rows,
+    numeric_gradient,
+    trained,
+    values_and_actions,
+)
+
+from border_cli.agent.config import IqnConfig
+from border_cli.agent.iqn import Iqn, descent
+from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.network import target_of
+from border_cli.nn.quantile_network import QuantileNetwork
+
+INPUTS, ACTIONS, ROWS = 2, 3, 6
+ACTING = torch.tensor([[0.1, 0.3, 0.5, 0.7, 0.9]], dtype=torch.float64)
+QUICK: dict[str, Any] = {
+    **{"hidden": [32, 32], "embedding_size": 32, "target_interval": 20},
+    **{"num_quantiles_online": 64, "num_quantiles_target": 16},
+}
+STAGES = [(1e-2, 300), (1e-3, 400), (1e-4, 300)]
+
+
+def network(seed: int) -> QuantileNetwork:
+    space = BoxSpace(shape=(INPUTS,), dtype="float32", low=np.zeros(2), high=np.ones(2))
+    architecture = Architecture(space, hidden=(4, 3))
+    return QuantileNetwork(architecture, 3, ACTIONS, torch.Generator().manual_seed(seed)).double()
+
+
+def drawn_fractions() -> tuple[torch.Tensor, torch.Tensor]:
+    rng = np.random.default_rng(5)
+    return torch.from_numpy(rng.random((ROWS, 4))), torch.from_numpy(rng.random((ROWS, 3)))
+
+
+def iqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Iqn:
+    return Iqn(IqnConfig(**{"hidden": [9, 4], **settings}), spec=spec, device="cpu", seed=seed)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("kappa", [0.2, 1.0])
+def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
+    batch, (drawn, for_target) = drawn_rows(0, ROWS, INPUTS, ACTIONS), drawn_fractions()
+    online, target = network(0), target_of(network(1))
+    given, found = descent(
+        online, target, batch, drawn, for_target, ACTING, double=double, kappa=kappa
+    )
+    chooser = (online if double else target)(batch.next_obs, ACTING)
+    rows = by_row(
+        rlax.quantile_q_learning,
+        *(online(batch.obs, drawn), drawn, batch.action[:, 0], batch.reward[:, 0]),
+        *(batch.discount[:, 0], chooser, target(batch.next_obs, for_target)),
+        huber_param=kappa,
+    )  # [B]
+    expected = np.mean(batch.weight[:, 0].numpy() * rows) / kappa
+    assert found.loss.item() == pytest.approx(expected, rel=1e-12)
+    assert torch.equal(given, found.quantiles)
+
+
+def test_the_gradient_is_that_of_finite_differences():
+    batch, (drawn, for_target) = drawn_rows(1, ROWS, INPUTS, ACTIONS), drawn_fractions()
+    online, target = network(2), target_of(network(3))
+
+    def found() -> Any:
+        return descent(online, target, batch, drawn, for_target, ACTING, double=False, kappa=0.7)
+
+    given, regression = found()
+    weights = list(online.parameters())
+    gradient = torch.autograd.grad(given, weights, regression.slope)
+    flat = torch.cat([each.reshape(-1) for each in gradient])
+    numeric = numeric_gradient(lambda: found()[1].loss, weights)
+    np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_the_values_of_a_chain_are_found(double: bool):
+    agent = trained(
+        lambda learning_rate: iqn(CHAIN, **QUICK, double=double, learning_rate=learning_rate),
+        LINKS,
+        [(3e-3, 500), (5e-4, 300)],
+    )
+    values, actions = values_and_actions(agent, 3)
+    np.testing.assert_allclose(values, CHAIN_VALUES, atol=0.01)
+    assert actions == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("risk_high", "values", "actions"),
+    [(1.0, [[0.2, 0.5], [0.4, 0.5]], [1, 1]), (0.25, [[0.2, 0.4], [0.4, 0]], [1, 0])],
+)
+def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, values, actions):
+    def make(learning_rate: float) -> Iqn:
+        settings = {"kappa": 0.0, "risk_high": risk_high, "learning_rate": learning_rate}
+        return iqn(RISKY, **QUICK | settings)
+
+    agent = trained(make, RISKS, STAGES)
+    found, taken = values_and_actions(agent, 2)
+    np.testing.assert_allclose(found, values, atol=0.01)
+    assert taken == actions
+    fractions = torch.tensor([[0.125, 0.25, 0.375, 0.625, 0.75, 0.875]])  # not where it jumps
+    with torch.no_grad():
+        quantiles = agent.online(torch.eye(2), fractions)  # [state, fraction, action]
+    np.testing.assert_allclose(quantiles[1, :, 1], [0, 0, 0, 1, 1, 1], atol=0.01)
+    # Going on is worth what the agent takes then.
+    expected = [0, 0, 0, 1, 1, 1] if actions[1] else [0.4] * 6
+    np.testing.assert_allclose(quantiles[0, :, 1], expected, atol=0.015)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.0, 0.25), (0.6, 0.7)])
+def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec, low, high):
+    settings = {"risk_low": low, "risk_high": high, "num_quantiles_acting": 5}
+    agent = iqn(spec, 3, **settings)
+    policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(0))
+    snapshot = agent.snapshot()
+    policy.load_snapshot(snapshot)
+    obs = np.random.default_rng(1).standard_normal((300, 3)).astype(np.float32)
+    fractions = low + (high - low) * torch.tensor([[0.1, 0.3, 0.5, 0.7, 0.9]])
+    with torch.no_grad():
+        q = agent.online(torch.from_numpy(obs), fractions).mean(1).numpy()  # [300, 2]
+    np.testing.assert_allclose(policy.make_network(snapshot.arrays)(obs), q, rtol=1e-4, atol=1e-5)
+    assert (policy.act(obs, explore=False) == q.argmax(1)).mean() > 0.98
+
+
+def test_every_update_draws_its_own_fractions_from_the_seed(spec, make_batch):
+    def losses(seed: int) -> list[float]:
+        agent = iqn(spec, seed, learning_rate=1e-9)
+        return [float(agent.update(make_batch(0)).metrics["loss"]) for _ in range(3)]
+
+    assert losses(1) == losses(1)
+    assert losses(1) != losses(2)
+    assert len(set(losses(1))) == 3
+
+
+def test_rows_without_weight_say_nothing(spec, make_batch):
+    agents = [iqn(spec) for _ in range(2)]
+    batches = [make_batch(1), make_batch(1)]
+    for batch in batches:
+        batch.weight[3] = 0
+    batches[1].obs[3], batches[1].reward[3] = 5.0, -70.0
+    updates = [agent.update(batch) for agent, batch in zip(agents, batches, strict=True)]
+    assert float(updates[0].metrics["loss"]) == float(updates[1].metrics["loss"])
+    errors = [update.td_error() for update in updates]
+    assert errors[1][3] > errors[0][3] + 10
+    assert errors[0].shape == (8,)
+
+
+def test_every_metric_has_its_name(spec, make_batch):
+    assert set(iqn(spec).update(make_batch(0)).metrics) == {"loss", "q_mean", "grad_norm"}
+    assert "grad_norm" not in iqn(spec, max_grad_norm=None).update(make_batch(0)).metrics
+
+
+def test_counts_of_fractions_are_those_of_the_settings(spec, make_batch, monkeypatch):
+    asked: list[tuple[int, ...]] = []
+    agent = iqn(spec, num_quantiles_online=3, num_quantiles_target=5, num_quantiles_acting=4)
+    draw = agent.uniform
+    monkeypatch.setattr(agent, "uniform", lambda *shape: asked.append(shape) or draw(*shape))
+    agent.update(make_batch(0, rows=6))
+    assert asked == [(6, 3), (6, 5)]
+    assert IqnConfig(num_quantiles_acting=4).fractions == [0.125, 0.375, 0.625, 0.875]
+    assert IqnConfig(num_quantiles_acting=1, risk_low=0.5).fractions == [0.75]
+    assert agent.state_dict()["online"]["phi.weight"].shape == (9, 64)
+
+
+def test_many_fractions_are_a_matter_for_several_threads():
+    small: dict[str, Any] = {"hidden": [64, 64], "batch_size": 64}
+    assert not IqnConfig(**small, num_quantiles_online=8).bound_by_arithmetic
+    assert IqnConfig(**small, num_quantiles_online=64).bound_by_arithmetic

@@ -1,0 +1,227 @@
+"""AWAC, IQL and CQL: what an update changes, what is refused, what comes out on small problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from continuous import HALF, LOW, MIDDLE, batch
+from offline_agents import AGENTS, awac, counted_awac, counted_iql, cql, iql
+
+from border_cli.agent.config import AwacConfig, CqlConfig, IqlConfig
+from border_cli.config.compose import compose
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec, MultiDiscreteSpace
+from border_cli.core.types import Batch
+
+each_agent = pytest.mark.parametrize(("make", "actions"), AGENTS.values(), ids=AGENTS)
+
+
+def rows(obs: Any, action: Any, reward: Any, discount: Any, next_obs: Any) -> Batch:
+    """A fixed data set, which is every batch."""
+    count = len(reward)
+    return Batch(
+        obs=np.asarray(obs, np.float32),
+        action=np.asarray(action),
+        reward=np.asarray(reward, np.float32),
+        discount=np.broadcast_to(np.asarray(discount, np.float32), count).copy(),
+        next_obs=np.asarray(next_obs, np.float32),
+        weight=np.ones(count, np.float32),
+        index=np.arange(count),
+    )
+
+
+@each_agent
+def test_an_update_tells_what_it_found(make, actions):
+    agent = make(max_grad_norm=1e-3)
+    update = agent.update(batch(0, actions=actions))
+    assert {"loss_critic", "loss_actor", "q_mean", "grad_norm_critic"} <= set(update.metrics)
+    assert all(np.isfinite(float(value)) for value in update.metrics.values())
+    td_error = update.td_error()
+    assert td_error.shape == (8,)
+    assert td_error.dtype == np.float32
+    before = td_error.copy()
+    agent.update(batch(1, actions=actions))
+    assert update.td_error().tobytes() == before.tobytes()
+
+
+@each_agent
+def test_rows_without_weight_say_nothing(make, actions):
+    agent, other = make(), make()
+    one, another = (batch(1, actions=actions) for _ in range(2))
+    one.weight[3] = another.weight[3] = 0
+    another.obs[3], another.reward[3] = 0.5, -70.0
+    agent.update(one)
+    other.update(another)
+    for name, array in agent.snapshot().arrays.items():
+        np.testing.assert_allclose(array, other.snapshot().arrays[name], rtol=1e-5, atol=1e-6)
+
+
+@each_agent
+def test_priorities_are_the_size_of_td_errors(make, actions):
+    """At an end with a reward of 1000 nothing else counts."""
+    agent, given = make(), batch(0, actions=actions)
+    given.discount[2], given.reward[2] = 0, 1000
+    assert agent.update(given).td_error()[2] == pytest.approx(1000, rel=0.01)
+
+
+@each_agent
+def test_target_critics_follow(make, actions):
+    agent = make(tau=0.25)
+    before = {name: each.clone() for name, each in agent.critic_target.state_dict().items()}
+    agent.update(batch(0, actions=actions))
+    online = agent.critic.state_dict()
+    for name, each in agent.critic_target.state_dict().items():
+        expected = 0.75 * before[name] + 0.25 * online[name]
+        torch.testing.assert_close(each, expected, rtol=1e-5, atol=1e-7)
+
+
+BOUNDLESS = BoxSpace(shape=(1,), dtype="float32", low=np.full(1, -np.inf), high=np.full(1, np.inf))
+COUNTS = MultiDiscreteSpace((2, 3))
+
+
+@pytest.mark.parametrize("make", [awac, iql], ids=["awac", "iql"])
+@pytest.mark.parametrize(("space", "has"), [(BOUNDLESS, r"Box\(1,\)"), (COUNTS, "MultiDiscrete")])
+def test_other_actions_are_refused(make, space, has):
+    env = EnvSpec(id="X-v0", observation=BOUNDLESS, action=space, max_episode_steps=None)
+    with pytest.raises(ConfigError, match=rf"needs a Discrete action space, or a Box.*has {has}"):
+        make(env=env)
+
+
+def test_cql_refuses_counted_actions():
+    env = EnvSpec(id="X-v0", observation=BOUNDLESS, action=DiscreteSpace(2), max_episode_steps=None)
+    with pytest.raises(ConfigError, match=r"agent=cql needs a Box action space.*Discrete\(2\)"):
+        cql(env=env)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: AwacConfig(adv_softmax=True, exp_adv_max=50.0), "agent.exp_adv_max must stay 100"),
+        (lambda: IqlConfig(expectile=1.0), "agent.expectile must be below 1"),
+        (
+            lambda: CqlConfig(conservative_gap=1.0, conservative_weight=0.0),
+            "agent.conservative_weight must be above 0 beside conservative_gap",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(make: Callable[[], Any], match: str):
+    with pytest.raises(ConfigError, match=match):
+        make()
+
+
+@pytest.mark.parametrize("name", ["awac", "iql", "cql"])
+def test_the_command_line_knows_them(name):
+    config = compose(f"agent={name}", "env.id=Pendulum-v1")
+    defaults = {"awac": AwacConfig, "iql": IqlConfig, "cql": CqlConfig}[name]()
+    assert config.agent == defaults
+
+
+def chain(actions: int = 3) -> Batch:
+    """Three states in a row, one-hot. Action 0 goes on, for 1 behind the last; action 1 ends it.
+
+    Ending brings 0.2, 0.5 and 0.1. Nobody ever took action 2.
+    """
+    here, end = np.eye(3), np.zeros(3)
+    go_on = [(here[0], 0, 0.0, 0.9, here[1]), (here[1], 0, 0.0, 0.9, here[2])]
+    go_on += [(here[2], 0, 1.0, 0.0, end)]
+    ending = [(here[i], 1, reward, 0.0, end) for i, reward in enumerate((0.2, 0.5, 0.1))]
+    assert actions == 3
+    return rows(*zip(*go_on, *ending, strict=True))
+
+
+@pytest.mark.parametrize("expectile", [0.5, 0.7, 0.95])
+def test_iql_finds_the_values_of_a_chain(expectile):
+    """V(s) = tau max + (1 - tau) min of the two values, both as often in the data."""
+    agent = counted_iql(hidden=[32], learning_rate=5e-3, tau=0.3, expectile=expectile)
+    given = chain()
+    for _ in range(1_000):
+        agent.update(given)
+    ends, v, following = [0.2, 0.5, 0.1], [0.0, 0.0, 0.0], 1.0
+    for i in (2, 1, 0):
+        high, low = max(following, ends[i]), min(following, ends[i])
+        v[i] = expectile * high + (1 - expectile) * low
+        following = 0.9 * v[i]
+    with torch.no_grad():
+        found = agent.value(torch.eye(3))[:, 0]
+        q = agent.critic(torch.eye(3), torch.eye(3)[[0, 0, 0]])[..., 0]
+    np.testing.assert_allclose(found, v, atol=0.01)
+    np.testing.assert_allclose(q, [[0.9 * v[1], 0.9 * v[2], 1.0]] * 2, atol=0.01)
+
+
+BANDIT = rows(np.ones((64, 3)), [0, 1] * 32, [0.0, 0.5] * 32, 0.0, np.zeros((64, 3)))
+
+
+@pytest.mark.parametrize("softmax", [False, True], ids=["exp", "softmax"])
+@pytest.mark.parametrize("make", [counted_awac, counted_iql], ids=["awac", "iql"])
+def test_better_actions_are_cloned_by_the_exponential_of_their_advantage(make, softmax):
+    """Of two actions, as often in the data, whose values differ by 0.5: 1 / (1 + exp(-4 * 0.5))."""
+    agent = make(hidden=[16], inv_lambda=4.0, adv_softmax=softmax, learning_rate=5e-3)
+    for _ in range(800):
+        agent.update(BANDIT)
+    with torch.no_grad():
+        shares = torch.softmax(agent.actor(torch.ones(1, 3)), dim=1)[0]
+    assert float(shares[1]) == pytest.approx(1 / (1 + np.exp(-2)), abs=0.01)
+
+
+def test_without_lambda_all_actions_are_cloned_alike():
+    agent = counted_awac(hidden=[16], inv_lambda=0.0, learning_rate=5e-3)
+    for _ in range(200):
+        agent.update(BANDIT)
+    with torch.no_grad():
+        shares = torch.softmax(agent.actor(torch.ones(1, 3)), dim=1)[0]
+    np.testing.assert_allclose(shares[:2], 0.5, atol=0.01)
+
+
+def bumps() -> Batch:
+    """Actions around two places, of which the second is worth 1 more."""
+    rng = np.random.default_rng(0)
+    place = np.repeat([[-0.5, 0.2], [0.5, -0.4]], 32, axis=0)
+    action = MIDDLE + HALF * (place + 0.05 * rng.standard_normal((64, 2)))
+    reward = np.repeat([0.0, 1.0], 32)
+    zeros = np.zeros((64, 3))
+    return rows(zeros + 1, action.astype(np.float32), reward, 0.0, zeros)
+
+
+@pytest.mark.parametrize("make", [awac, iql], ids=["awac", "iql"])
+def test_a_gaussian_settles_on_the_better_of_two_places(make):
+    """Rows count 1 : exp(8), so mean and deviation are those of the second place alone."""
+    settings = {"hidden": [32], "learning_rate": 1e-2}
+    agent, given = make(**settings, inv_lambda=8.0, exp_adv_max=10.0), bumps()
+    for _ in range(600):
+        agent.update(given)
+    with torch.no_grad():
+        mean = agent.actor(torch.ones(1, 3))[0].numpy()
+    action = (given.action[32:] - MIDDLE) / HALF
+    np.testing.assert_allclose(mean, action.mean(0), atol=0.02)
+    std = np.exp(agent.snapshot().arrays["network.log_std"])
+    np.testing.assert_allclose(std, action.std(0), atol=0.02)
+
+
+def test_actions_at_the_bounds_leave_everything_finite():
+    for make in (awac, iql, cql):
+        agent, given = make(), batch(0)
+        given.action[:4], given.action[4:] = LOW, LOW + 2 * HALF
+        for _ in range(20):
+            agent.update(given)
+        assert agent.first_not_finite() is None
+
+
+@pytest.mark.parametrize("make", [awac, iql], ids=["awac", "iql"])
+def test_data_without_any_noise_leaves_some_deviation(make):
+    """The likelihood of what is always the same would grow for ever as the deviation shrinks."""
+    agent, given = make(learning_rate=0.05, inv_lambda=0.0), batch(0)
+    given.obs[:], given.action[:] = 0, MIDDLE
+    for _ in range(250):
+        agent.update(given)
+    np.testing.assert_array_equal(agent.snapshot().arrays["network.log_std"], -5)
+
+
+def test_observations_and_rewards_are_normalised_where_asked():
+    agent = iql(normalize_obs=True, normalize_reward=True)
+    agent.observe(batch(0, rows=64))
+    agent.update(batch(1))
+    assert "features.mean" in agent.snapshot().arrays

@@ -1,0 +1,212 @@
+"""QR-DQN: its update against rlax and finite differences, and distributions that are known."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from oracle import by_row, rlax
+from quantiles import (
+    CHAIN,
+    CHAIN_VALUES,
+    LINKS,
+    RISKS,
+    RISKY,
+    drawn_rows,
+    numeric_gradient,
+    trained,
+    values_and_actions,
+)
+
+from border_cli.agent.config import QrdqnConfig
+from border_cli.agent.qrdqn import Qrdqn, descent, descent_by_autograd, learned
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.network import Network, target_of
+from border_cli.nn.tensor_batch import TensorBatch
+
+INPUTS, ACTIONS, QUANTILES = 2, 3, 4
+FRACTIONS = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
+EQUAL = torch.full((QUANTILES,), 0.25, dtype=torch.float64)
+# As often as the target network follows: it is exact at the end of each stage.
+QUICK: dict[str, Any] = {"hidden": [32], "num_quantiles": 8, "target_interval": 20}
+
+
+def network(seed: int) -> Network:
+    space = BoxSpace(shape=(INPUTS,), dtype="float32", low=np.zeros(2), high=np.ones(2))
+    generator = torch.Generator().manual_seed(seed)
+    return Network(Architecture(space, hidden=(3,)), ACTIONS * QUANTILES, generator).double()
+
+
+def qrdqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Qrdqn:
+    return Qrdqn(QrdqnConfig(**{"hidden": [9, 4], **settings}), spec=spec, device="cpu", seed=seed)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("kappa", [0.2, 1.0])
+def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
+    online, target, batch = network(0), target_of(network(1)), drawn_rows(0, 6, INPUTS, ACTIONS)
+    outputs, q_next = online(batch.obs), target(batch.next_obs)
+    chooser = online(batch.next_obs) if double else q_next
+    _, found = learned(outputs, q_next, chooser, batch, FRACTIONS, EQUAL, kappa)
+
+    def laid_out(rows: torch.Tensor) -> torch.Tensor:  # [B, N, num_actions], as rlax wants it
+        return rows.view(6, ACTIONS, QUANTILES).transpose(1, 2)
+
+    rows = by_row(
+        rlax.quantile_q_learning,
+        *(laid_out(outputs), FRACTIONS.expand(6, -1), batch.action[:, 0], batch.reward[:, 0]),
+        *(batch.discount[:, 0], laid_out(chooser), laid_out(q_next)),
+        huber_param=kappa,
+    )  # [B]
+    expected = np.mean(batch.weight[:, 0].numpy() * rows) / kappa
+    assert found.loss.item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_both_ways_back_give_the_gradient_of_finite_differences(double: bool):
+    online, target, batch = network(2), target_of(network(3)), drawn_rows(1, 6, INPUTS, ACTIONS)
+    known: Any = {"double": double, "kappa": 0.7}
+    memory = online.mlp.memory(), target.mlp.memory()
+    gradient, found = descent(*memory, batch, FRACTIONS, EQUAL, **known)
+    outputs, slope, same = descent_by_autograd(online, target, batch, FRACTIONS, EQUAL, **known)
+    weights = list(online.parameters())
+    by_autograd = torch.autograd.grad(outputs, weights, slope)
+    assert same.loss.item() == pytest.approx(found.loss.item(), rel=1e-12)
+    for one, other in zip(gradient, by_autograd, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+    # The target depends on no weight here: with `double` the choice would not move anyway.
+    numeric = numeric_gradient(
+        lambda: descent(*memory, batch, FRACTIONS, EQUAL, **known)[1].loss, weights
+    )
+    flat = torch.cat([each.reshape(-1) for each in gradient])
+    np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
+
+
+def test_the_next_action_is_chosen_by_the_range():
+    """Action 0 has quantiles 0 and 10, action 1 has 4 and 4."""
+    zero, one = torch.zeros(1, 1), torch.ones(1, 1)
+    batch = TensorBatch(zero, zero.long(), reward=zero, discount=one, next_obs=zero, weight=one)
+    q_next, fractions = torch.tensor([[0.0, 10, 4, 4]]), torch.tensor([0.25, 0.75])
+    for shares, expected in (([0.5, 0.5], [0, 10]), ([1.0, 0.0], [4, 4])):
+        given = torch.zeros(1, 4), q_next, q_next, batch, fractions, torch.tensor(shares), 1.0
+        assert learned(*given)[1].target.tolist() == [expected]
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("target_interval", "tau"), [(20, 1.0), (1, 0.05)])
+def test_the_values_of_a_chain_are_found(double: bool, target_interval: int, tau: float):
+    followed = {"target_interval": target_interval, "tau": tau}
+    agent = qrdqn(CHAIN, **QUICK | followed, double=double, learning_rate=0.01)
+    for _ in range(800):
+        agent.update(LINKS)
+    values, actions = values_and_actions(agent, 3)
+    np.testing.assert_allclose(values, CHAIN_VALUES, atol=0.01)
+    assert actions == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("risk_high", "values", "actions"),
+    [(1.0, [[0.2, 0.5], [0.4, 0.5]], [1, 1]), (0.25, [[0.2, 0.4], [0.4, 0]], [1, 0])],
+)
+def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, values, actions):
+    def make(learning_rate: float) -> Qrdqn:
+        settings = {"kappa": 0.0, "risk_high": risk_high, "learning_rate": learning_rate}
+        return qrdqn(RISKY, **QUICK | settings)
+
+    agent = trained(make, RISKS, [(3e-3, 400), (3e-4, 400), (3e-5, 200)])
+    found, taken = values_and_actions(agent, 2)
+    np.testing.assert_allclose(found, values, atol=0.01)
+    assert taken == actions
+    with torch.no_grad():
+        quantiles = agent.online(torch.eye(2)).view(2, 2, 8)
+    np.testing.assert_allclose(quantiles[1], [[0.4] * 8, [0] * 4 + [1] * 4], atol=0.01)
+    # Going on is worth what the agent takes then.
+    gamble = [0] * 4 + [1] * 4
+    np.testing.assert_allclose(quantiles[0, 1], gamble if actions[1] else [0.4] * 8, atol=0.01)
+
+
+def test_kappa_moves_the_quantiles_of_a_gamble_to_where_its_loss_is_lowest():
+    """Of 0 or 1 with kappa 1: tau (1 - q) = (1 - tau) q, so that q is tau, not 0 or 1."""
+    agent = qrdqn(RISKY, **QUICK, learning_rate=0.01)
+    for _ in range(800):
+        agent.update(RISKS)
+    with torch.no_grad():
+        quantiles = agent.online(torch.eye(2)).view(2, 2, 8)
+    np.testing.assert_allclose(quantiles[1, 1], (np.arange(8) + 0.5) / 8, atol=0.01)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.0, 0.25), (0.3, 0.7)])
+@pytest.mark.parametrize("hidden", [[], [7], [7, 6]])
+def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec, low, high, hidden):
+    settings = {"risk_low": low, "risk_high": high, "num_quantiles": 5, "hidden": hidden}
+    agent = qrdqn(spec, 3, **settings)
+    policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(0))
+    snapshot = agent.snapshot()
+    policy.load_snapshot(snapshot)
+    obs = np.random.default_rng(1).standard_normal((300, 3)).astype(np.float32)
+    with torch.no_grad():
+        quantiles = agent.online(torch.from_numpy(obs)).view(300, 2, 5).numpy()
+    # Each quantile stands for a fifth: 10,000 points of the range say how much of it.
+    points = low + (high - low) * (np.arange(10_000) + 0.5) / 10_000
+    q = quantiles[:, :, (points * 5).astype(int)].mean(2)  # [300, 2]
+    np.testing.assert_allclose(policy.make_network(snapshot.arrays)(obs), q, rtol=1e-3, atol=1e-4)
+    assert (policy.act(obs, explore=False) == q.argmax(1)).mean() > 0.98
+
+
+def test_shares_of_a_range_are_exact():
+    assert QrdqnConfig(num_quantiles=4).shares == [0.25] * 4
+    assert QrdqnConfig(num_quantiles=4, risk_high=0.25).shares == [1, 0, 0, 0]
+    found = QrdqnConfig(num_quantiles=2, risk_low=0.25, risk_high=0.75).shares
+    assert found == [0.5, 0.5]
+    assert QrdqnConfig(num_quantiles=2, risk_high=0.75).shares == pytest.approx([2 / 3, 1 / 3])
+    assert QrdqnConfig(num_quantiles=2).fractions == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("low", [0.5, 0.6])
+def test_a_range_without_width_is_refused(low: float):
+    with pytest.raises(
+        ConfigError, match=r"agent\.risk_high must be above agent\.risk_low=0\.[56]"
+    ):
+        QrdqnConfig(risk_low=low, risk_high=0.5)
+
+
+@pytest.mark.parametrize("settings", [{"activation": "tanh"}, {"layer_norm": True}])
+def test_networks_that_backprop_does_not_know_learn_too(settings: dict[str, Any]):
+    agent = qrdqn(CHAIN, **QUICK, **settings, learning_rate=0.01)
+    for _ in range(800):
+        agent.update(LINKS)
+    np.testing.assert_allclose(values_and_actions(agent, 3)[0], CHAIN_VALUES, atol=0.01)
+
+
+def test_rows_without_weight_say_nothing(spec, make_batch):
+    agents = [qrdqn(spec, num_quantiles=4) for _ in range(2)]
+    batches = [make_batch(1), make_batch(1)]
+    for batch in batches:
+        batch.weight[3] = 0
+    batches[1].obs[3], batches[1].reward[3] = 5.0, -70.0
+    updates = [agent.update(batch) for agent, batch in zip(agents, batches, strict=True)]
+    assert float(updates[0].metrics["loss"]) == float(updates[1].metrics["loss"])
+    errors = [update.td_error() for update in updates]
+    assert errors[1][3] > errors[0][3] + 10
+    assert errors[0].shape == (8,)
+
+
+def test_every_metric_has_its_name(spec, make_batch):
+    assert set(qrdqn(spec).update(make_batch(0)).metrics) == {"loss", "q_mean", "grad_norm"}
+    assert "grad_norm" not in qrdqn(spec, max_grad_norm=None).update(make_batch(0)).metrics
+
+
+def test_adam_epsilon_damps_small_steps(spec, make_batch):
+    weights = []
+    for epsilon in (1e-8, 1.0):
+        agent = qrdqn(spec, adam_epsilon=epsilon)
+        before = agent.snapshot().arrays["network.mlp.layers.0.weight"]
+        agent.update(make_batch(0))
+        weights.append(np.abs(agent.snapshot().arrays["network.mlp.layers.0.weight"] - before))
+    assert weights[1].max() < weights[0].max() / 5

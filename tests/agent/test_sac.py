@@ -1,0 +1,171 @@
+"""What the settings of soft actor-critic change, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from continuous import batch, counted, spec
+from soft_agents import KINDS, agent_of, sac
+from states import same
+from torch import Tensor
+
+from border_cli.agent.config import SacConfig, TqcConfig
+from border_cli.agent.sac import Sac
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import BoxSpace
+from border_cli.nn.tensor_batch import TensorBatches
+
+
+def weights(agent: Any, *parts: str) -> list[Any]:
+    state = agent.state_dict()
+    return [{name: each.numpy() for name, each in state[part].items()} for part in parts]
+
+
+def tensors(seed: int) -> Any:
+    given = TensorBatches(torch.device("cpu"), apart=False).of(batch(seed))
+    return given._replace(action=torch.zeros_like(given.action))
+
+
+def test_rewards_are_scaled():
+    one, other = sac(reward_scale=2.0), sac()
+    for seed in range(3):
+        given = batch(seed)
+        one.update(given)
+        other.update(replace(given, reward=2 * given.reward))
+    assert same(weights(one, "actor", "critic"), weights(other, "actor", "critic"))
+
+
+def test_actor_and_ent_coef_wait_for_their_turn():
+    agent = sac(policy_delay=3)
+    for step in range(1, 7):
+        before = weights(agent, "actor", "ent_coef"), weights(agent, "critic", "critic_target")
+        update = agent.update(batch(step))
+        after = weights(agent, "actor", "ent_coef"), weights(agent, "critic", "critic_target")
+        turn = step % 3 == 0
+        assert same(before[0], after[0]) != turn
+        assert not same(before[1], after[1])
+        assert ("loss_actor" in update.metrics) == ("entropy" in update.metrics) == turn
+
+
+def test_each_target_asks_two_critics_drawn_anew_and_no_critic_twice():
+    agent = sac(num_critics=4, subset=2, ent_coef=0.0)
+    with torch.no_grad():  # critic i says i, whatever it sees
+        for each in agent.critic_target.mlp.parameters():
+            each.zero_()
+        agent.critic_target.mlp.biases[-1].copy_(torch.arange(4.0)[:, None, None])
+        for each in agent.critic.mlp.parameters():
+            each.zero_()
+    given, seen = tensors(0), []
+    for _ in range(300):
+        draws = agent.draws(given)
+        assert draws.chosen is not None
+        seen.append(tuple(sorted(draws.chosen.tolist())))
+        error = agent.critic_loss(given, draws, agent.ent_coef()).error
+        expected = given.reward + given.discount * min(seen[-1])
+        torch.testing.assert_close(error, -expected.expand(4, 8, 1))
+    shares = {pair: seen.count(pair) / 300 for pair in combinations(range(4), 2)}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert all(share == pytest.approx(1 / 6, abs=0.07) for share in shares.values())
+
+
+@pytest.mark.parametrize(("what", "expected"), [("min", 0.0), ("mean", 1.5)])
+def test_the_actor_climbs_the_smallest_or_the_mean(what: str, expected: float):
+    agent = sac(num_critics=4, actor_critics=what)
+    with torch.no_grad():
+        for each in agent.critic.mlp.parameters():
+            each.zero_()
+        agent.critic.mlp.biases[-1].copy_(torch.arange(4.0)[:, None, None])
+    value: Tensor = agent.climbed(torch.zeros(5, 3), torch.zeros(5, 2))
+    assert value.squeeze(1).tolist() == [expected] * 5
+
+
+def test_dropout_leaves_out_units_of_critics_and_of_targets_but_never_acts():
+    agent = sac(dropout=0.5)
+    given = tensors(0)
+    one, other = agent.draws(given), agent.draws(given)
+    for masks in (one.kept, one.target_kept, other.kept, agent.actor_draws(given).kept):
+        assert masks is not None
+        assert {0.0, 2.0} == {value for each in masks for value in each.unique().tolist()}
+    ent_coef = agent.ent_coef()
+    first = agent.critic_loss(given, one, ent_coef).error
+    for name in ("kept", "target_kept"):
+        changed = agent.critic_loss(given, one._replace(**{name: getattr(other, name)}), ent_coef)
+        assert not torch.equal(changed.error, first)
+    values = [agent.climbed(given.obs, given.action) for _ in range(2)]
+    assert torch.equal(*values)
+    assert sac().draws(given).kept is None
+
+
+def test_layer_norm_of_critics_leaves_the_actor_as_it_is():
+    agent = sac(critic_layer_norm=True)
+    assert len(agent.critic.mlp.scales) == 2
+    assert not agent.actor.mlp.norms
+    assert len(sac(layer_norm=True).actor.mlp.norms) == 2
+
+
+def test_the_learning_rates_are_of_whom_they_name():
+    """Adam's first step is the learning rate, wherever the gradient is not tiny."""
+    agent = sac(learning_rate=0.01, critic_learning_rate=0.002, ent_coef_learning_rate=0.3)
+    before = weights(agent, "actor", "critic", "ent_coef")
+    agent.update(batch(0))
+    after = weights(agent, "actor", "critic", "ent_coef")
+    for old, new, rate in zip(before, after, (0.01, 0.002, 0.3), strict=True):
+        largest = max(np.abs(new[name] - old[name]).max() for name in old)
+        assert largest == pytest.approx(rate, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_priorities_are_the_mean_error_of_the_critics_of_each_row(kind: str):
+    agent = agent_of(kind)
+    given = batch(0)
+    found = agent.update(given).td_error()
+    assert found.shape == (8,)
+    assert (found > 0).all()
+    assert np.isfinite(found).all()
+
+
+def test_rows_without_weight_teach_nothing():
+    one, other = sac(), sac()
+    given = batch(0)
+    weight = np.where(np.arange(8) < 4, 1, 0).astype(np.float32)
+    strange = np.where(np.arange(8) < 4, given.reward, 99).astype(np.float32)
+    one.update(replace(given, weight=weight))
+    other.update(replace(given, weight=weight, reward=strange))
+    assert same(weights(one, "critic", "actor"), weights(other, "critic", "actor"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"subset": 3}, r"agent\.subset must be at most agent\.num_critics \(2\), got 3"),
+        ({"ent_coef": 0.1, "ent_coef_init": 2.0}, r"agent\.ent_coef_init needs a learned ent_coef"),
+        ({"ent_coef": 0.1, "target_entropy": -1.0}, r"target_entropy needs a learned ent_coef"),
+        ({"ent_coef": 0.1, "ent_coef_learning_rate": 1.0}, "learning_rate needs a learned"),
+        ({"layer_norm": True, "critic_layer_norm": True}, r"adds nothing to agent\.layer_norm"),
+        ({"dropout": 1.0}, r"agent\.dropout must be at least 0 and at most 0\.9, got 1\.0"),
+        ({"ent_coef": -0.1}, r"agent\.ent_coef must be at least 0"),
+        ({"reward_scale": 0.0}, r"agent\.reward_scale must be above 0"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], match: str):
+    with pytest.raises(ConfigError, match=match):
+        SacConfig(**settings)
+
+
+def test_quantiles_that_leave_none_are_refused():
+    with pytest.raises(ConfigError, match=r"dropped_quantiles must be below .* \(25\), got 25"):
+        TqcConfig(dropped_quantiles=25)
+
+
+def test_environments_without_bounded_real_actions_are_refused():
+    with pytest.raises(ConfigError, match=r"agent=sac needs a Box .* has Discrete\(3\)"):
+        sac(env=counted())
+    infinite = np.full(2, np.inf, np.float32)
+    box = BoxSpace(shape=(2,), dtype="float32", low=-infinite, high=infinite)
+    with pytest.raises(ConfigError, match=r"agent=sac needs .* finite bounds.*Box\(2,\)"):
+        Sac(SacConfig(), spec=replace(spec(), action=box), device="cpu", seed=0)

@@ -1,0 +1,167 @@
+"""TD3 and DDPG: when what is updated, what is learned, and how it acts."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from continuous import HALF, MIDDLE, batch, counted, spec
+
+from border_cli.agent.config import Td3Config
+from border_cli.agent.deterministic_settings import Noise
+from border_cli.agent.td3 import Td3
+from border_cli.config.compose import compose
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.core.types import Batch
+
+SMALL: dict[str, Any] = {"hidden": [8, 6], "learning_rate": 0.01, "batch_size": 8}
+
+
+def td3(seed: int = 0, env: EnvSpec | None = None, **settings: Any) -> Td3:
+    config = Td3Config(**{**SMALL, **settings})
+    return Td3(config, spec=env or spec(), device="cpu", seed=seed)
+
+
+def test_actor_and_targets_wait_for_their_turn():
+    agent = td3(policy_delay=3)
+
+    def bits() -> list[bytes]:
+        state = agent.state_dict()
+        parts = ("actor", "actor_target", "critic_target", "critic")
+        return [b"".join(x.numpy().tobytes() for x in state[part].values()) for part in parts]
+
+    for seed in range(6):
+        before = bits()
+        metrics = agent.update(batch(seed)).metrics
+        moved = [one != other for one, other in zip(before, bits(), strict=True)]
+        its_turn = agent.opt_steps % 3 == 0
+        assert moved == [its_turn, its_turn, its_turn, True]
+        assert ("loss_actor" in metrics) == its_turn
+
+
+def test_norms_are_told_where_gradients_are_clipped():
+    agent = td3(max_grad_norm=1e-3, policy_delay=1)
+    metrics = agent.update(batch(0)).metrics
+    assert float(metrics["grad_norm_critic"]) > 1e-3
+    assert float(metrics["grad_norm_actor"]) > 1e-3
+    assert "grad_norm_critic" not in td3(policy_delay=1).update(batch(0)).metrics
+
+
+def test_rows_without_weight_say_nothing():
+    agent, other = td3(policy_delay=1, target_noise=0.0), td3(policy_delay=1, target_noise=0.0)
+    one, another = batch(1), batch(1)
+    one.weight[3] = another.weight[3] = 0
+    another.obs[3], another.reward[3] = 5.0, -70.0
+    agent.update(one)
+    other.update(another)
+    for name, array in agent.snapshot().arrays.items():
+        np.testing.assert_allclose(array, other.snapshot().arrays[name], rtol=1e-5, atol=1e-7)
+
+
+PEAK = np.array([0.5, -0.25])  # in units of -1 to 1
+
+
+def test_the_value_and_the_best_action_of_a_loop_are_found():
+    """One state that goes on for ever: r = 1 - |a - peak|^2, so that Q(peak) = 1 / (1 - 0.5)."""
+    settings = {"hidden": [32, 32], "activation": "silu", "learning_rate": 3e-3, "tau": 0.05}
+    agent = td3(**settings, target_noise=0.01)
+    axis = np.linspace(-1, 1, 9)
+    action = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(81, 2)
+    everything = Batch(
+        obs=np.zeros((81, 3), np.float32),
+        action=(MIDDLE + HALF * action).astype(np.float32),
+        reward=(1 - np.square(action - PEAK).sum(axis=1)).astype(np.float32),
+        discount=np.full(81, 0.5, np.float32),
+        next_obs=np.zeros((81, 3), np.float32),
+        weight=np.ones(81, np.float32),
+        index=np.arange(81),
+    )
+    for _ in range(1_000):
+        agent.update(everything)
+    with torch.no_grad():
+        value = agent.critic(torch.zeros(1, 3), torch.tensor(PEAK[None], dtype=torch.float32))
+    np.testing.assert_allclose(value.flatten().numpy(), 2.0, atol=0.01)
+    policy = agent.policy_factory(np.random.default_rng(0))
+    policy.load_snapshot(agent.snapshot())
+    action = (policy.act(np.zeros((1, 3), np.float32), explore=False) - MIDDLE) / HALF
+    np.testing.assert_allclose(action, PEAK[None], atol=0.03)
+
+
+def test_the_policy_acts_as_the_actor_does_and_crosses_to_another_process():
+    agent = td3(3, activation="elu", layer_norm=True)
+    for seed in range(3):
+        agent.update(batch(seed))
+    obs = batch(9).obs
+    with torch.no_grad():
+        expected = MIDDLE + HALF * np.tanh(agent.actor(torch.from_numpy(obs)).numpy())
+    factory = pickle.loads(pickle.dumps(agent.policy_factory))
+    policy = factory(np.random.default_rng(0))
+    policy.load_snapshot(agent.snapshot())
+    np.testing.assert_allclose(policy.act(obs, explore=False), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_settings_of_noise_reach_the_policy():
+    def deviation(**settings: Any) -> float:
+        agent = td3(final_bound=1e-6, **settings)
+        policy = agent.policy_factory(np.random.default_rng(0))
+        policy.load_snapshot(agent.snapshot())
+        steps = [policy.act(np.zeros((50, 3), np.float32), explore=True) for _ in range(60)]
+        return float(np.std((np.stack(steps)[30:] - MIDDLE) / HALF))
+
+    assert deviation() == pytest.approx(0.1, rel=0.05)
+    assert deviation(noise_std=0.2) == pytest.approx(0.2, rel=0.05)
+    assert deviation(noise=Noise.ornstein_uhlenbeck) == pytest.approx(0.19, rel=0.1)
+
+
+def test_the_noise_of_targets_is_drawn_only_where_it_is_used():
+    quiet, loud = td3(target_noise=0.0), td3()
+    before = quiet.noise.get_state()
+    quiet.update(batch(0))
+    loud.update(batch(0))
+    assert torch.equal(quiet.noise.get_state(), before)
+    assert not torch.equal(loud.noise.get_state(), before)
+
+
+def test_last_layers_begin_within_their_bound():
+    def largest(agent: Td3) -> list[float]:
+        last = [agent.actor.mlp.layers[-1].weight, agent.critic.mlp.weights[-1]]
+        return [float(each.detach().abs().max()) for each in last]
+
+    assert max(largest(td3(final_bound=3e-3))) <= 3e-3
+    assert min(largest(td3(final_bound=3e-3))) > 1e-3
+    assert min(largest(td3())) > 0.1
+
+
+def test_the_first_critic_is_the_first_of_all_also_with_images():
+    seen = BoxSpace((36, 36, 1), "uint8", np.zeros((36, 36, 1)), np.full((36, 36, 1), 255))
+    env = EnvSpec(id="See", observation=seen, action=spec().action, max_episode_steps=9)
+    agent = td3(env=env, policy_delay=1)
+    rng = np.random.default_rng(0)
+    rows = batch(0, 4)
+    images = rng.integers(256, size=(2, 4, 36, 36, 1)).astype(np.uint8)
+    agent.update(Batch(**{**vars_of(rows), "obs": images[0], "next_obs": images[1]}))
+    features = agent.features(torch.from_numpy(images[0]))
+    action = torch.from_numpy(rows.action) / 10
+    with torch.no_grad():
+        alone, together = agent.first_critic(features, action), agent.critic(features, action)
+    torch.testing.assert_close(alone, together[:1])
+
+
+def vars_of(rows: Batch) -> dict[str, Any]:
+    return {name: getattr(rows, name) for name in Batch.__dataclass_fields__}
+
+
+def test_actions_that_are_counted_are_refused():
+    with pytest.raises(ConfigError, match=r"agent=td3 needs a Box .*Count-v0 has Discrete\(3\)"):
+        td3(env=counted())
+
+
+def test_ddpg_is_td3_with_other_values():
+    agent = compose("agent=ddpg", "env.id=Pendulum-v1").agent
+    assert isinstance(agent, Td3Config)
+    found = (agent.num_critics, agent.policy_delay, agent.target_noise, agent.noise)
+    assert found == (1, 1, 0.0, Noise.ornstein_uhlenbeck)

@@ -1,0 +1,128 @@
+"""TD3 beside imitation: the formula by hand, and what becomes of data in which Q says more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from continuous import HALF, MIDDLE, batch, spec
+from slopes import assert_slopes
+
+from border_cli.agent.config import Td3BcConfig
+from border_cli.agent.td3_bc import Td3Bc, imitating_loss
+from border_cli.config.compose import compose
+from border_cli.core.errors import ConfigError
+from border_cli.core.types import Batch
+from border_cli.nn.tensor_batch import TensorBatch
+
+
+def td3_bc(seed: int = 0, **settings: Any) -> Td3Bc:
+    small = {"hidden": [16], "learning_rate": 0.01, "batch_size": 8}
+    return Td3Bc(Td3BcConfig(**{**small, **settings}), spec=spec(), device="cpu", seed=seed)
+
+
+def tensor(*rows: list[float]) -> torch.Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+ROWS = TensorBatch(
+    obs=tensor([0.1, 0.2, 0.3], [-0.4, 0.5, -0.6]),
+    action=tensor([0.5, -0.5], [0.0, 1.0]),
+    reward=tensor([0.0], [0.0]),
+    discount=tensor([0.0], [0.0]),
+    next_obs=tensor([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]),
+    weight=tensor([1.0], [0.5]),
+)
+
+
+def test_the_loss_by_hand():
+    """mean |Q| = (3 + 1) / 2 = 2 and lambda = 2.5 / 2. Off by (0.04 + 0.16) / 2 = 0.1 and
+    (0.01 + 0.25) / 2 = 0.13, so (1 (0.1 - 3.75) + 0.5 (0.13 + 1.25)) / 2 = -1.48."""
+    loss = imitating_loss(tensor([3.0], [-1.0]), tensor([0.7, -0.1], [0.1, 0.5]), ROWS, 2.5)
+    assert float(loss) == pytest.approx(-1.48, rel=1e-12)
+
+
+def test_values_of_any_size_weigh_the_same():
+    action = tensor([0.7, -0.1], [0.1, 0.5])
+    losses = [
+        float(imitating_loss(size * tensor([3.0], [-1.0]), action, ROWS, 2.5))
+        for size in (1.0, 1e3, 1e-3)
+    ]
+    assert losses == pytest.approx([-1.48] * 3, rel=1e-9)
+    nothing = imitating_loss(tensor([0.0], [0.0]), action, ROWS, 2.5)
+    assert float(nothing) == pytest.approx((0.1 + 0.5 * 0.13) / 2)
+
+
+def test_gradients_are_finite_differences():
+    """With lambda held fixed, as a number that no gradient goes through."""
+    agent = td3_bc(1, hidden=[4], activation="tanh")
+    for module in (agent.actor, agent.critic):
+        module.double()
+    agent.first_critic = agent.critic.first()
+    with torch.no_grad():
+        q = agent.first_critic(ROWS.obs, torch.tanh(agent.actor(ROWS.obs)))
+    scale = 2.5 / float(q.abs().mean())
+    parameters = list(agent.actor.parameters())
+
+    def with_fixed_scale() -> torch.Tensor:
+        action = torch.tanh(agent.actor(ROWS.obs))
+        value = agent.first_critic(ROWS.obs, action).squeeze(0)
+        off = (action - ROWS.action).square().mean(dim=1, keepdim=True)
+        return (ROWS.weight * (off - scale * value)).mean()
+
+    assert_slopes(with_fixed_scale, parameters)
+    ours, theirs = (
+        torch.autograd.grad(loss, parameters)
+        for loss in (agent.actor_loss(ROWS), with_fixed_scale())
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def learned(alpha: float) -> np.ndarray:
+    """The action that is found where all actions are in the data and Q(a) = 1 + a_0 / 2."""
+    agent = td3_bc(policy_delay=1, alpha=alpha)
+    axis = np.linspace(-1, 1, 9)
+    action = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(81, 2)
+    everything = Batch(
+        obs=np.zeros((81, 3), np.float32),
+        action=(MIDDLE + HALF * action).astype(np.float32),
+        reward=(1 + action[:, 0] / 2).astype(np.float32),
+        discount=np.zeros(81, np.float32),
+        next_obs=np.zeros((81, 3), np.float32),
+        weight=np.ones(81, np.float32),
+        index=np.arange(81),
+    )
+    for _ in range(400):
+        agent.update(everything)
+    policy = agent.policy_factory(np.random.default_rng(0))
+    policy.load_snapshot(agent.snapshot())
+    found = (policy.act(np.zeros((1, 3), np.float32), explore=False) - MIDDLE) / HALF
+    return np.asarray(found[0])
+
+
+@pytest.mark.parametrize(("alpha", "first"), [(1e-3, 0.0), (0.5, 0.2247), (50.0, 1.0)])
+def test_alpha_says_how_far_the_actor_leaves_the_data(alpha: float, first: float):
+    """The slopes of imitation, a_0, and of Q, alpha / (1 + a_0 / 2) / 2, are equal at
+    a_0 = sqrt(1 + alpha) - 1, or at the bound."""
+    assert learned(alpha)[0] == pytest.approx(first, abs=0.02)
+
+
+def test_its_file_normalises_observations():
+    agent = compose("agent=td3_bc", "env.id=Pendulum-v1").agent
+    assert isinstance(agent, Td3BcConfig)
+    assert agent.normalize_obs
+    assert agent.alpha == 2.5
+
+
+def test_what_it_reports_is_finite_and_named():
+    agent = td3_bc(policy_delay=1)
+    metrics = agent.update(batch(0)).metrics
+    assert set(metrics) == {"loss_critic", "q_mean", "loss_actor"}
+    assert np.isfinite([float(each) for each in metrics.values()]).all()
+
+
+def test_an_alpha_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match=r"agent\.alpha must be above 0, got 0"):
+        td3_bc(alpha=0.0)

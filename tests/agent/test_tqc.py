@@ -1,0 +1,111 @@
+"""Truncated quantile critics: by hand, by brute force, and on returns that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from continuous import spec
+from offline_agents import double
+from slopes import assert_slopes
+from soft_agents import tqc
+from torch import Tensor
+
+from border_cli.agent.tqc import quantile_loss, soft_quantiles, truncated
+from border_cli.core.types import Batch
+from border_cli.nn.tensor_batch import TensorBatch
+
+
+def test_the_largest_quantiles_of_all_critics_together_are_left_out():
+    quantiles = double([[[1, 9, 2]], [[8, 3, 7]]])  # [2, 1, 3]
+    assert truncated(quantiles, 1).tolist() == [[1, 2, 3, 7]]
+    assert truncated(quantiles, 2).tolist() == [[1, 2]]
+    assert truncated(quantiles, 0).tolist() == [[1, 2, 3, 7, 8, 9]]
+    rows = double([[[1, 9], [5, 6]], [[8, 3], [0, 7]]])  # [2, 2, 2]
+    assert truncated(rows, 1).tolist() == [[1, 3], [0, 5]]
+
+
+def test_every_quantile_of_a_target_is_discounted_with_the_entropy():
+    nothing = torch.zeros(2, 1)
+    columns = double([[1], [2]]), double([[0.5], [0]])
+    rows = TensorBatch(nothing, nothing, *columns, nothing, nothing)
+    log_prob, ent_coef = double([[2], [1]]), double(0.25)
+    found = soft_quantiles(rows, double([[4, 6], [9, 9]]), log_prob, ent_coef)
+    assert found.tolist() == [[2.75, 3.75], [2, 2]]
+
+
+def brute_force(quantiles: np.ndarray, target: np.ndarray, weight: np.ndarray) -> float:
+    """Equation 13 pair by pair."""
+    members, rows, count = quantiles.shape
+    total = 0.0
+    for critic in range(members):
+        for row in range(rows):
+            for m in range(count):
+                fraction = (2 * m + 1) / (2 * count)
+                for y in target[row]:
+                    error = y - quantiles[critic, row, m]
+                    size = abs(error)
+                    huber = size**2 / 2 if size <= 1 else size - 0.5
+                    total += weight[row, 0] * abs(fraction - (error < 0)) * huber
+    return total / (rows * count * target.shape[1])
+
+
+def drawn(*shape: int, seed: int) -> Tensor:
+    return double(2 * np.random.default_rng(seed).normal(size=shape))
+
+
+def test_the_loss_is_that_of_all_pairs():
+    quantiles, target = drawn(3, 4, 5, seed=0), drawn(4, 6, seed=1)
+    weight = double([[0.2], [1], [0], [3]])
+    found = quantile_loss(quantiles, target, weight).item()
+    expected = brute_force(quantiles.numpy(), target.numpy(), weight.numpy())
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_loss_has_the_gradient_of_finite_differences():
+    quantiles, target, weight = drawn(3, 4, 5, seed=0), drawn(4, 6, seed=1), drawn(4, 1, seed=2)
+    quantiles.requires_grad_()
+    assert_slopes(lambda: quantile_loss(quantiles, target, weight), [quantiles])
+
+
+def test_the_actor_climbs_the_mean_of_all_quantiles():
+    agent = tqc()
+    obs, action = torch.randn(4, 3), torch.rand(4, 2)
+    expected = agent.critic(obs, action).mean(dim=(0, 2))
+    torch.testing.assert_close(agent.climbed(obs, action), expected[:, None])
+
+
+@pytest.mark.parametrize("dropped", [0, 1])
+def test_quantiles_of_a_return_that_is_known(dropped: int):
+    """Of an even chance of 0 or 4 at once, whatever was done; then that is over.
+
+    Five quantiles at 0.1, 0.3, … 0.9: the Huber threshold moves each by up to 1 from 0 or 4, to
+    q with 0.1 * 1 = 0.9 * q (0.111), 0.3 = 0.7 q (0.429), 0.5 * 1 = 0.5 * 1 (between), and so on.
+    Nothing is left out of a reward, only of what follows.
+    """
+    agent = tqc(num_critics=2, dropped_quantiles=dropped, tau=1.0, learning_rate=5e-3)
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        agent.update(gamble(rng))
+    with torch.no_grad():
+        found = agent.critic(torch.zeros(1, 3), torch.zeros(1, 2)).squeeze(1)  # [2, 5]
+    expected = [1 / 9, 3 / 7, 2, 4 - 3 / 7, 4 - 1 / 9]
+    for each in found.tolist():
+        assert each[:2] == pytest.approx(expected[:2], abs=0.1)
+        assert 0.9 < each[2] < 3.1
+        assert each[3:] == pytest.approx(expected[3:], abs=0.1)
+
+
+def gamble(rng: np.random.Generator, rows: int = 64) -> Batch:
+    half = (np.arange(rows) % 2 * 4).astype(np.float32)
+    nothing = np.zeros((rows, 3), np.float32)
+    low, high = spec().action.low, spec().action.high  # type: ignore[union-attr]
+    return Batch(
+        obs=nothing,
+        action=rng.uniform(low, high, (rows, 2)).astype(np.float32),
+        reward=rng.permutation(half),
+        discount=np.zeros(rows, np.float32),
+        next_obs=nothing,
+        weight=np.ones(rows, np.float32),
+        index=np.arange(rows),
+    )

@@ -1,0 +1,141 @@
+"""`trainer=offline` and `replay_buffer=dataset` as they are typed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import QUICK, eval_status, facts_of, rows_of, train_status
+from datasets import datasets_in, write_cartpole
+
+Capture = pytest.CaptureFixture[str]
+
+LEARNS = (
+    *("env=cartpole", "~tuned", "trainer=offline", "replay_buffer.dataset=my/pole-v0"),
+    *("agent.hidden=[4]", "agent.batch_size=4", "evaluator.num_episodes=2"),
+    *("trainer.max_opt_steps=20", "trainer.record_interval=10", "run_dir=run"),
+)
+
+
+@pytest.fixture(autouse=True)
+def datasets(folder: Path) -> Iterator[Path]:
+    with datasets_in(folder / "datasets"):
+        write_cartpole("my/pole-v0", episodes=5, ref_min_score=10.0, ref_max_score=110.0)
+        yield folder / "datasets"
+
+
+def steps_of(dataset: str, datasets: Path) -> int:
+    text = (datasets / dataset / "data" / "metadata.json").read_text()
+    return int(json.loads(text)["total_steps"])
+
+
+def test_what_is_said_fits_a_run_without_actors(datasets: Path, capsys: Capture) -> None:
+    assert train_status(*LEARNS) == 0
+    steps, said = steps_of("my/pole-v0", datasets), capsys.readouterr().out
+    for line in (
+        "trainer        offline, from the data set alone, until 20 opt steps\n",
+        "actors         none; the run repeats to the bit on a CPU\n",
+        f"data set       my/pole-v0, 5 episodes, {steps} steps\n",
+        f"memory         data set {steps} rows, ",
+        "normalized: 0 is a return of 10, 100 one of 110\n",
+        "ended: max_opt_steps reached\n",
+    ):
+        assert line in said
+    for word in ("samples", "queue", "lost"):
+        assert word not in said
+    assert "replay_buffer=dataset" in said
+    facts = facts_of(Path("run"))
+    assert (facts["opt_steps"], facts["env_steps"], facts["samples_total"]) == (20, 0, 0)
+    assert "waited" not in facts["bottleneck"]
+
+
+def test_the_normalized_score_stands_beside_the_return(capsys: Capture) -> None:
+    assert train_status(*LEARNS, "quiet=true") == 0
+    (row, *_) = [each for each in rows_of(Path("run")) if "eval/return" in each]
+    assert row["eval/normalized_score"] == pytest.approx(row["eval/return"] - 10)
+    score = json.loads(Path("run/best/score.json").read_text())
+    assert score["metrics"]["eval/normalized_score"] == pytest.approx(score["score"] - 10)
+    assert eval_status("run", "--json") == 0
+    judged = json.loads(capsys.readouterr().out)
+    assert judged["normalized_score"] == pytest.approx(judged["mean"] - 10)
+    assert eval_status("run") == 0
+    assert capsys.readouterr().out.endswith(f"normalized {judged['mean'] - 10:.2f}\n")
+
+
+def test_a_model_is_judged_without_its_data_set(datasets: Path, capsys: Capture) -> None:
+    assert train_status(*LEARNS, "quiet=true", "recorder=none") == 0
+    shutil.rmtree(datasets / "my")
+    assert eval_status("run", "--json") == 0
+    assert "normalized_score" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_dry_run_counts_the_data_set_and_no_actors(datasets: Path, capsys: Capture) -> None:
+    assert train_status(*LEARNS, "dry_run=true") == 0
+    said = capsys.readouterr().out
+    assert f"replay_buffer.dataset=my/pole-v0, {steps_of('my/pole-v0', datasets)}" in said
+    assert "budget         20 updates\n" in said
+    for word in ("actor_manager.num_actors", "replay_buffer.capacity", "samples"):
+        assert word not in said
+    assert not Path("run").exists()
+
+
+def test_a_run_goes_on_with_its_data_set_or_not_at_all(datasets: Path, capsys: Capture) -> None:
+    assert train_status(*LEARNS, "recorder=none", "quiet=true") == 0
+    assert train_status("resume=run", "trainer.max_opt_steps=30", "quiet=false") == 0
+    said = capsys.readouterr().out
+    assert "opt steps; weights, optimiser, generators; the data set is read again\n" in said
+    (datasets / "my").rename(datasets / "other")
+    assert train_status("resume=run", "trainer.max_opt_steps=40") == 2
+    said = capsys.readouterr().err
+    assert "border-train: the run cannot go on without its data set: " in said
+    assert facts_of(Path("run"))["opt_steps"] == 30
+
+
+def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Capture) -> None:
+    assert train_status(*LEARNS, "recorder=none", "quiet=true") == 0
+    online = (
+        *("env=cartpole", "~tuned", "trainer=async", "init_from=run", "run_dir=online", *QUICK),
+        *("replay_buffer=dataset", "replay_buffer.dataset=my/pole-v0", "recorder=none"),
+    )
+    assert train_status(*online) == 0
+    said = capsys.readouterr().out
+    steps = steps_of("my/pole-v0", datasets)
+    assert f"memory         data set {steps} rows, " in said
+    assert "; replay buffer 100,000 rows, " in said
+    assert facts_of(Path("online"))["samples_total"] >= 8
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["replay_buffer.dataset=null"], "replay_buffer.dataset must be given"),
+        (["replay_buffer.dataset=my/pol-v0"], "did you mean 'my/pole-v0'? In "),
+        (["env=acrobot"], "has observations float32 [4], those of env.id=Acrobot-v1 are"),
+        (["replay_buffer=uniform"], "needs replay_buffer=dataset"),
+        (["trainer.max_opt_steps=null", "trainer.max_env_steps=9"], "give max_opt_steps, got 9"),
+        (["evaluator.ref_min_score=1"], "evaluator.ref_max_score must be given beside ref_min"),
+        (["replay_buffer.datset=a-v0"], "replay_buffer.datset"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_written(
+    typed: list[str], said: str, capsys: Capture
+) -> None:
+    base = [each for each in LEARNS if not ("uniform" in typed[0] and "dataset=" in each)]
+    assert train_status(*base, *typed) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+def test_a_missing_package_is_said_with_the_line_that_installs_it(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in sys.modules if each.split(".")[0] == "minari"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "minari", None)
+    assert train_status(*LEARNS) == 2
+    assert 'pip install "border-cli[offline]"' in capsys.readouterr().err
+    assert not Path("run").exists()

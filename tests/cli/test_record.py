@@ -1,0 +1,270 @@
+"""`border-record`: data sets of Minari from the models of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import commands
+import gymnasium as gym
+import minari
+import numpy as np
+import pytest
+from commands import QUICK, eval_status, facts_of, record_status, train_status
+from datasets import datasets_in
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose best model is better than random actions, and which has earlier checkpoints."""
+    folder = tmp_path_factory.mktemp("record")
+    with commands.isolated(folder):
+        status = train_status(
+            "env=cartpole",
+            "env.max_episode_steps=60",
+            "actor_manager=serial",
+            "trainer.max_opt_steps=480",
+            "trainer.stop_at_score=null",
+            "trainer.warmup_period=50",
+            "trainer.eval_interval=40",
+            "trainer.save_interval=80",
+            "checkpoint.keep=9",
+            "agent.hidden=[64]",
+            "agent.epsilon_steps=300",
+            "evaluator.num_episodes=5",
+            "recorder=none",
+            "quiet=true",
+            "run_dir=run",
+        )
+    assert status == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def datasets(tmp_path: Path, folder: Path) -> Iterator[Path]:
+    assert folder
+    with datasets_in(tmp_path / "datasets"):
+        yield tmp_path / "datasets"
+
+
+def recorded(capsys: Capture, *argv: object) -> dict[str, Any]:
+    """Records, and returns the object that `--json` prints."""
+    assert record_status(*map(str, argv), "--json") == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_plain_minari_reads_it_and_every_episode_comes_again(
+    run_dir: Path, datasets: Path, capsys: Capture
+) -> None:
+    assert datasets
+    said = recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=20", "explore=true")
+    (policy,) = said["policies"]
+    dataset = minari.load_dataset("my/pole-v0")
+    assert (dataset.total_episodes, dataset.total_steps) == (20, said["steps"])
+    env = dataset.recover_environment()
+    seeds = [each["seed"] for each in dataset.storage.get_episode_metadata(range(20))]
+    assert len(set(seeds)) == 20
+    for episode, seed, score in zip(dataset, seeds, policy["returns"], strict=True):
+        obs, _ = env.reset(seed=seed)
+        np.testing.assert_array_equal(episode.observations[0], obs)
+        terminated = truncated = False
+        for t, action in enumerate(episode.actions):
+            obs, reward, terminated, truncated, _ = env.step(action)
+            np.testing.assert_array_equal(episode.observations[t + 1], obs)
+            assert reward == episode.rewards[t]
+        assert terminated == episode.terminations[-1]
+        assert truncated or terminated
+        assert not episode.terminations[:-1].any()
+        assert not episode.truncations[:-1].any()
+        assert episode.terminations[-1] != episode.truncations[-1]
+        assert episode.rewards.sum() == score
+        assert len(episode.observations) == len(episode.actions) + 1
+    env.close()
+
+
+def test_what_is_said_of_a_data_set_is_in_its_metadata(
+    run_dir: Path, datasets: Path, capsys: Capture
+) -> None:
+    said = recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=4")
+    metadata = json.loads((datasets / "my/pole-v0/data/metadata.json").read_text())
+    assert metadata["ref_max_score"] == said["ref_max_score"] == facts_of(run_dir)["best_score"]
+    assert 15 < metadata["ref_min_score"] == said["ref_min_score"] < 30  # 22 in the long run
+    assert metadata["algorithm_name"] == "dqn"
+    assert metadata["code_permalink"].startswith("border-cli==")
+    assert metadata["run_name"] == "dqn_cartpole"
+    assert metadata["description"].endswith("from the run dqn_cartpole: 4 by best")
+    assert not metadata["jpeg_encoding"]
+    other = recorded(capsys, run_dir, "dataset=my/pole-v1", "episodes=2", "seed=9")
+    assert other["ref_min_score"] == said["ref_min_score"]
+    assert minari.list_local_datasets().keys() == {"my/pole-v0", "my/pole-v1"}
+
+
+def test_a_mixture_is_shared_evenly_or_by_weight(
+    run_dir: Path, datasets: Path, capsys: Capture
+) -> None:
+    assert datasets
+    said = recorded(capsys, run_dir, "dataset=a-v0", "episodes=8", "policy=[best, 80,random]")
+    counts = [(each["policy"], len(each["returns"])) for each in said["policies"]]
+    assert counts == [("best", 3), ("80", 3), ("random", 2)]
+    assert [each["opt_steps"] for each in said["policies"]][1:] == [80, None]
+    dataset = minari.load_dataset("a-v0")
+    played = [each["policy"] for each in dataset.storage.get_episode_metadata(range(8))]
+    assert played == ["best"] * 3 + ["80"] * 3 + ["random"] * 2
+    said = recorded(capsys, run_dir, "dataset=b-v0", "episodes=10", "policy=[latest:3,random:1.0]")
+    assert [len(each["returns"]) for each in said["policies"]] == [8, 2]
+
+
+def test_a_seed_repeats_and_another_one_does_not(
+    run_dir: Path, datasets: Path, capsys: Capture
+) -> None:
+    assert datasets
+    found = [
+        recorded(
+            capsys, run_dir, f"dataset=x-v{i}", "episodes=18", "policy=random", f"seed={seed}"
+        )["policies"]
+        for i, seed in enumerate((3, 3, 4))
+    ]
+    assert found[0] == found[1] != found[2]
+
+
+def test_greedy_episodes_are_played_as_an_evaluation_plays_them(
+    run_dir: Path, datasets: Path, capsys: Capture
+) -> None:
+    assert datasets
+    said = recorded(capsys, run_dir, "dataset=x-v0", "episodes=200", "policy=80")
+    words = (str(run_dir), "checkpoint=80", "episodes=200", "seed=77", "--json")
+    assert eval_status(*words) == 0
+    judged = json.loads(capsys.readouterr().out)
+    deviation = judged["std"] / np.sqrt(100)  # of the difference of two means of 200
+    assert abs(np.mean(said["policies"][0]["returns"]) - judged["mean"]) < 5 * deviation
+
+
+def test_the_table_and_the_next_command(run_dir: Path, datasets: Path, capsys: Capture) -> None:
+    assert datasets
+    assert record_status(str(run_dir), "dataset=my/pole-v0", "episodes=3", "policy=random") == 0
+    said = capsys.readouterr().out
+    assert re.search(r"policy +opt steps +episodes +steps +mean return +std", said)
+    assert re.search(r"random +- +3 +\d+ +\d+\.\d\d +\d+\.\d\d", said)
+    assert "data set    my/pole-v0, 3 episodes" in said
+    command = said.splitlines()[-1].split()
+    assert command[0] == "next"
+    assert command[1].endswith("border-train")
+    assert command[3:] == [
+        *("env=cartpole", "env.max_episode_steps=60"),
+        *("trainer=offline", "replay_buffer.dataset=my/pole-v0"),
+    ]
+    quick = [each for each in QUICK if "warmup" not in each]
+    words = ["agent=dqn", *command[3:], *quick, "quiet=true", "recorder=none", "run_dir=next"]
+    assert train_status(*words) == 0
+    assert facts_of(Path("next"))["opt_steps"] == 2
+
+
+def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
+    run_dir: Path, datasets: Path, capsys: Capture
+) -> None:
+    recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=2")
+    assert record_status(str(run_dir), "dataset=my/pole-v0", "episodes=3") == 2
+    assert "dataset=my/pole-v0 exists already" in capsys.readouterr().err
+    assert minari.load_dataset("my/pole-v0").total_episodes == 2
+    recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=3", "overwrite=true")
+    assert minari.load_dataset("my/pole-v0").total_episodes == 3
+    assert [each.name for each in (datasets / "my").iterdir() if each.is_dir()] == ["pole-v0"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["nowhere", "dataset=a-v0"], "nowhere is no folder"),
+        ([".", "dataset=a-v0"], "has no checkpoint latest. There: none"),
+        (["RUN"], "give dataset=ID, such as my/cartpole-medium-v0"),
+        (["RUN", "dataset=cartpole"], "dataset must be [namespace/]name-v<number>, such as"),
+        (["RUN", "dataset=a-v0", "episods=3"], "episods is no setting; did you mean 'episodes'?"),
+        (["RUN", "dataset=a-v0", "episodes=0"], "episodes must be a whole number of at least 1"),
+        (["RUN", "dataset=a-v0", "policy=beast"], "must be best, latest, random or a step, got"),
+        (["RUN", "dataset=a-v0", "policy=70"], "has no checkpoint 70. There: best, 80,"),
+        (["RUN", "dataset=a-v0", "policy=[best,best]"], "must name each policy once"),
+        (["RUN", "dataset=a-v0", "policy=[best:1,80]"], "a weight for every policy or for none"),
+        (["RUN", "dataset=a-v0", "policy=[best:0]"], "must have weights above 0, got '0'"),
+        (["RUN", "dataset=a-v0", "policy=[best:1,80:999]"], "episodes=100 leave none for best"),
+        (["RUN", "dataset=a-v0", "episodes=1", "policy=best,80"], "episodes=1 are too few for 2"),
+        (["RUN", "dataset=a-v0", "explore=yes"], "explore must be true or false, got 'yes'"),
+        (["RUN", "dataset=a-v0", "--jsn"], "--jsn is no option"),
+        (["dataset=a-v0"], "give one run directory, got 0"),
+    ],
+)
+def test_what_is_not_understood_is_refused_and_nothing_is_written(
+    run_dir: Path, datasets: Path, capsys: Capture, argv: list[str], said: str
+) -> None:
+    assert record_status(*(str(run_dir) if each == "RUN" else each for each in argv)) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("border-record: ")
+    assert said in err
+    assert out == ""
+    assert not datasets.exists()
+
+
+def test_help_and_version_need_no_run(folder: Path, capsys: Capture) -> None:
+    assert folder
+    assert record_status("--help") == 0
+    assert "RUN_DIR dataset=ID" in capsys.readouterr().out
+    assert record_status("--version") == 0
+    assert capsys.readouterr().out.startswith("border_cli ")
+    assert record_status() == 2
+
+
+def test_an_environment_that_fails_leaves_no_half_data_set(folder: Path, datasets: Path) -> None:
+    """The environment of the run raises in its second round of episodes."""
+    (folder / "fragile.py").write_text(
+        "import gymnasium as gym, numpy as np\n"
+        "class Fragile(gym.Env):\n"
+        "    observation_space = gym.spaces.Box(0, 1, (1,))\n"
+        "    action_space = gym.spaces.Discrete(2)\n"
+        "    most = None\n"
+        "    def reset(self, seed=None, options=None):\n"
+        "        self.count = 0\n"
+        "        if Fragile.most is not None and seed % 7 == 3: raise RuntimeError('broken')\n"
+        "        return np.zeros(1, np.float32), {}\n"
+        "    def step(self, action):\n"
+        "        self.count += 1\n"
+        "        return np.zeros(1, np.float32), 1.0, self.count == 3, False, {}\n"
+        "gym.register('Fragile-v0', Fragile)\n"
+    )
+    own = ("imports=[fragile]", "env.id=Fragile-v0", "run_dir=own", "recorder=none")
+    assert train_status(*own, *QUICK, "quiet=true") == 0
+    sys.modules["fragile"].Fragile.most = 1  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="broken"):
+        record_status("own", "dataset=my/own-v0", "episodes=64")
+    assert not datasets.exists()
+    gym.registry.pop("Fragile-v0")
+    sys.modules.pop("fragile")
+
+
+def test_ctrl_c_leaves_no_half_data_set(run_dir: Path, datasets: Path) -> None:
+    command = [sys.executable, "-m", "border_cli.cli.record", str(run_dir)]
+    with subprocess.Popen(
+        [*command, "dataset=my/pole-v0", "episodes=1000000"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        end_s = monotonic() + commands.DEADLINE_S
+        while not list(datasets.rglob("main_data.hdf5")):
+            assert monotonic() < end_s
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == "border-record: interrupted; nothing was written\n"
+    assert not datasets.exists()

@@ -1,0 +1,139 @@
+"""Recorded episodes as steps, and as rows of an n-step processor, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
+from border_cli.dataset import episodes as module
+from border_cli.dataset.episodes import Checksum, RecordedEpisode, grouped, side_by_side
+from border_cli.step_processor.config import NStepConfig
+from border_cli.step_processor.n_step import NStep
+
+SPEC = EnvSpec(
+    id="numbers",
+    observation=BoxSpace((1,), "float32", np.zeros(1), np.full(1, 1e9)),
+    action=DiscreteSpace(100),
+    max_episode_steps=None,
+)
+
+
+def episode(
+    first: int, rewards: Sequence[float], *, terminated: bool = False, truncated: bool = False
+) -> RecordedEpisode:
+    """Observes first, first + 1, …; the actions are the same numbers."""
+    steps = len(rewards)
+    ends = np.zeros((2, steps), np.bool_)
+    ends[:, -1] = terminated, truncated
+    return RecordedEpisode(
+        obs=np.arange(first, first + steps + 1, dtype=np.float32)[:, None],
+        action=np.arange(first, first + steps),
+        reward=np.array(rewards, np.float32),
+        terminated=ends[0],
+        truncated=ends[1],
+    )
+
+
+def rows(*episodes: RecordedEpisode, n_steps: int = 1) -> list[tuple[int, int, float, float, int]]:
+    """obs, action, reward, discount and next_obs of every row, with gamma 0.5, by observation."""
+    group = list(episodes)
+    processor = NStep(NStepConfig(n_steps=n_steps), gamma=0.5, num_envs=len(group))
+    found = []
+    for step in side_by_side(group, SPEC):
+        made: Any = processor.process(step)
+        columns = (made.obs[:, 0], made.action, made.reward, made.discount, made.next_obs[:, 0])
+        found += list(zip(*(each.tolist() for each in columns), strict=True))
+    assert processor.pending == 0
+    return sorted(found)
+
+
+def test_termination_ends_the_return_and_a_cut_does_not() -> None:
+    died = episode(0, [1, 2], terminated=True)
+    cut = episode(10, [3], truncated=True)
+    assert rows(died, cut) == [(0, 0, 1, 0.5, 1), (1, 1, 2, 0, 2), (10, 10, 3, 0.5, 11)]
+
+
+def test_an_episode_without_an_end_was_cut_off() -> None:
+    assert rows(episode(0, [1, 2]), n_steps=3) == [(0, 0, 2, 0.25, 2), (1, 1, 2, 0.5, 2)]
+
+
+def test_an_end_that_is_both_is_a_termination() -> None:
+    assert rows(episode(0, [1], terminated=True, truncated=True)) == [(0, 0, 1, 0, 1)]
+
+
+def test_n_steps_stay_within_their_episode_whatever_the_lengths() -> None:
+    short = episode(0, [1], terminated=True)
+    long = episode(10, [1, 2, 4, 8], truncated=True)
+    assert rows(short, long, n_steps=2) == [
+        (0, 0, 1, 0, 1),
+        (10, 10, 2, 0.25, 12),  # 1 + 2 / 2
+        (11, 11, 4, 0.25, 13),
+        (12, 12, 8, 0.25, 14),
+        (13, 13, 8, 0.5, 14),
+    ]
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_side_by_side_is_one_after_another(n_steps: int) -> None:
+    rng = np.random.default_rng(0)
+    many = [
+        episode(100 * i, rng.normal(size=rng.integers(1, 9)).tolist(), terminated=bool(i % 2))
+        for i in range(20)
+    ]
+    apart = [row for each in many for row in rows(each, n_steps=n_steps)]
+    assert rows(*many, n_steps=n_steps) == sorted(apart)
+
+
+def test_a_dict_keeps_its_keys() -> None:
+    spec = EnvSpec(
+        id="dict",
+        observation=DictSpace({"b": SPEC.observation, "a": DiscreteSpace(9)}),  # type: ignore[dict-item]
+        action=DiscreteSpace(2),
+        max_episode_steps=None,
+    )
+    obs = {"b": np.array([[0.5], [1.5]], np.float32), "a": np.array([3, 4])}
+    one = RecordedEpisode(
+        obs=obs,
+        action=np.array([1]),
+        reward=np.ones(1, np.float32),
+        terminated=np.ones(1, np.bool_),
+        truncated=np.zeros(1, np.bool_),
+    )
+    (step,) = side_by_side([one], spec)
+    assert isinstance(step.obs, dict)
+    assert isinstance(step.next_obs, dict)
+    assert (step.obs["b"].item(), step.obs["a"].item()) == (0.5, 3)
+    assert (step.next_obs["b"].item(), step.next_obs["a"].item()) == (1.5, 4)
+
+
+def test_groups_are_bounded_in_number_and_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [episode(0, [0.0] * length) for length in (1, 1, 9, 1, 1, 1)]
+    monkeypatch.setattr(module, "GROUP", 3)
+    assert [len(each) for each in grouped(many, SPEC)] == [3, 3]
+    # an observation has 4 bytes: three episodes of up to 10 observations would take 120
+    monkeypatch.setattr(module, "GROUP_NBYTES", 100)
+    assert [len(each) for each in grouped(many, SPEC)] == [2, 2, 2]
+    monkeypatch.setattr(module, "GROUP_NBYTES", 1)
+    assert [len(each) for each in grouped(many, SPEC)] == [1] * 6
+
+
+def test_a_checksum_depends_on_every_value_and_on_nothing_else() -> None:
+    def of(*episodes: RecordedEpisode) -> str:
+        checksum = Checksum()
+        assert list(checksum.of_each(episodes)) == list(episodes)
+        return str(checksum)
+
+    one, other = episode(0, [1, 2]), episode(5, [3])
+    assert of(one, other) == of(episode(0, [1, 2]), episode(5, [3]))
+    changed = [
+        (other, one),
+        (one, episode(6, [3])),
+        (one, episode(5, [4])),
+        (one, episode(5, [3], terminated=True)),
+        (one, episode(5, [3], truncated=True)),
+    ]
+    assert len({of(one, other), *(of(*each) for each in changed)}) == 6

@@ -1,0 +1,173 @@
+"""Several networks at once: each is the network that it would be alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+from torch import Tensor, nn
+
+from border_cli.core.spaces import BoxSpace, DictSpace
+from border_cli.nn.architecture import Activation, Architecture
+from border_cli.nn.ensemble import Critics, EnsembleMlp
+from border_cli.nn.network import without_gradient
+
+ACTIVATION = {"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "silu": nn.SiLU}
+SIZES = (3, 7, 5, 2)
+
+
+def box(shape: tuple[int, ...], dtype: str = "float32") -> BoxSpace:
+    return BoxSpace(shape=shape, dtype=dtype, low=np.zeros(shape), high=np.full(shape, 255))
+
+
+def ensemble(members: int = 3, dropout: float = 0.0, seed: int = 0, **look: object) -> EnsembleMlp:
+    architecture = Architecture(box((3,)), **look)  # type: ignore[arg-type]
+    draw = torch.Generator().manual_seed(seed)
+    found = EnsembleMlp(members, SIZES, draw, architecture, dropout=dropout).double()
+    for each in (*found.scales, *found.shifts):
+        nn.init.normal_(each, generator=draw)
+    return found
+
+
+def alone(several: EnsembleMlp, member: int, activation: str) -> nn.Sequential:
+    """The same network of torch's own layers."""
+    layers: list[nn.Module] = []
+    last = len(several.weights) - 1
+    for i, (weight, bias) in enumerate(zip(several.weights, several.biases, strict=True)):
+        dense = nn.Linear(weight.shape[1], weight.shape[2]).double()
+        dense.weight.data, dense.bias.data = weight[member].T.clone(), bias[member, 0].clone()
+        layers.append(dense)
+        if i == last:
+            break
+        if several.scales:
+            norm = nn.LayerNorm(weight.shape[2]).double()
+            norm.weight.data = several.scales[i][member, 0].clone()
+            norm.bias.data = several.shifts[i][member, 0].clone()
+            layers.append(norm)
+        layers.append(ACTIVATION[activation]())
+    return nn.Sequential(*layers)
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(3).normal(size=shape))
+
+
+@pytest.mark.parametrize("layer_norm", [False, True], ids=["", "layer norm"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "silu"])
+def test_each_member_and_its_gradient_is_that_of_a_network_alone(activation, layer_norm):
+    several = ensemble(activation=Activation(activation), layer_norm=layer_norm)
+    rows, own = drawn(6, 3), drawn(3, 6, 3)
+    for given in (rows, own):
+        several.zero_grad()
+        given.requires_grad_(False)
+        outputs = several(given)  # [3, 6, 2]
+        assert outputs.shape == (3, 6, 2)
+        (outputs.square().sum()).backward()
+        for i in range(3):
+            network = alone(several, i, activation)
+            expected = network(given if given.dim() == 2 else given[i])
+            torch.testing.assert_close(outputs[i], expected, rtol=1e-12, atol=1e-12)
+            expected.square().sum().backward()
+            dense = [layer for layer in network if isinstance(layer, nn.Linear)]
+            for layer, weight, bias in zip(dense, several.weights, several.biases, strict=True):
+                torch.testing.assert_close(weight.grad[i].T, layer.weight.grad)
+                torch.testing.assert_close(bias.grad[i, 0], layer.bias.grad)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True], ids=["", "layer norm"])
+def test_chosen_members_answer_as_they_do_among_all(layer_norm):
+    several, rows = ensemble(members=5, layer_norm=layer_norm), drawn(6, 3)
+    chosen = torch.tensor([3, 1])
+    torch.testing.assert_close(several(rows, None, chosen), several(rows)[[3, 1]])
+
+
+def test_what_is_left_out_is_so_before_norm_and_activation():
+    """Figure 1 of the paper: weights, dropout, layer norm, activation."""
+    several, rows = ensemble(dropout=0.5, layer_norm=True), drawn(6, 3)
+    kept = several.dropout(6, torch.Generator().manual_seed(1))
+    assert kept is not None
+    assert [each.shape for each in kept] == [(3, 6, 7), (3, 6, 5)]
+    outputs = several(rows, [each.double() for each in kept])
+    for member in range(3):
+        hidden = rows
+        layers = list(alone(several, member, "relu"))
+        for i, mask in enumerate(kept):
+            dense, norm, activate = layers[3 * i : 3 * i + 3]
+            hidden = activate(norm(dense(hidden) * mask[member]))
+        torch.testing.assert_close(outputs[member], layers[-1](hidden))
+    chosen = torch.tensor([2, 0])
+    some = several(rows, [each.double() for each in kept], chosen)
+    torch.testing.assert_close(some, outputs[[2, 0]])
+
+
+def test_the_share_of_dropout_is_left_out_and_the_mean_stays():
+    architecture = Architecture(box((3,)))
+    several = EnsembleMlp(2, (3, 64, 1), torch.Generator(), architecture, dropout=0.3)
+    found = several.dropout(1_000, torch.Generator().manual_seed(0))
+    assert found is not None
+    (mask,) = found
+    assert mask.unique().tolist() == pytest.approx([0, 1 / 0.7])
+    assert (mask == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)  # 3.9 deviations
+    assert ensemble().dropout(6, torch.Generator()) is None
+
+
+def test_weights_begin_as_those_of_torchs_layers_and_follow_the_generator():
+    one, same, other = ensemble(seed=1), ensemble(seed=1), ensemble(seed=2)
+    for mine, its, others in zip(one.weights, same.weights, other.weights, strict=True):
+        bound = mine.shape[1] ** -0.5
+        assert 0.7 * bound < mine.abs().max().item() <= bound
+        assert torch.equal(mine, its)
+        assert not torch.equal(mine, others)
+        assert not torch.equal(mine[0], mine[1])
+
+
+def critics(seed: int = 0, **look: object) -> Critics:
+    space = look.pop("space", box((3,)))
+    architecture = Architecture(space, hidden=(6, 4), **look)  # type: ignore[arg-type]
+    return Critics(architecture, 2, 3, torch.Generator().manual_seed(seed))
+
+
+def test_critics_see_observation_and_action_side_by_side():
+    several = critics()
+    obs, action = torch.randn(5, 3), torch.randn(5, 2)
+    expected = several.mlp(torch.cat((obs, action), dim=1))
+    assert torch.equal(several(obs, action), expected)
+    assert expected.shape == (3, 5, 1)
+
+
+def test_each_critic_has_convolutions_of_its_own():
+    several = critics(space=DictSpace({"eye": box((1, 36, 36), "uint8"), "arm": box((3,))}))
+    draw = torch.Generator().manual_seed(0)
+    features = {
+        "eye": torch.randint(256, (4, 1, 36, 36), generator=draw, dtype=torch.uint8),
+        "": torch.randn(4, 3, generator=draw),
+    }
+    action = torch.randn(4, 2, generator=draw)
+    values = several(features, action)  # [3, 4, 1]
+    for i, torso in enumerate(several.torsos):
+        rows = torch.cat((torso(features), action), dim=1)
+        hidden = rows
+        layers = list(zip(several.mlp.weights, several.mlp.biases, strict=True))
+        for weight, bias in layers[:-1]:
+            hidden = F.relu(hidden @ weight[i] + bias[i])
+        expected = hidden @ layers[-1][0][i] + layers[-1][1][i]
+        torch.testing.assert_close(values[i], expected)
+    chosen = several(features, action, None, torch.tensor([2, 0]))
+    torch.testing.assert_close(chosen, values[[2, 0]])
+
+
+def test_through_fixed_critics_gradients_reach_actions_alone():
+    several = critics()
+    fixed, first = without_gradient(several), several.first()
+    obs, action = torch.randn(5, 3), torch.randn(5, 2, requires_grad=True)
+    assert torch.equal(fixed(obs, action), several(obs, action))
+    assert torch.equal(first(obs, action), several(obs, action)[:1])
+    (wanted,) = torch.autograd.grad(several(obs, action).sum(), action)
+    (found,) = torch.autograd.grad(fixed(obs, action).sum(), action)
+    assert torch.equal(wanted, found)
+    assert not any(each.requires_grad for each in (*fixed.parameters(), *first.parameters()))
+    with torch.no_grad():
+        several.mlp.weights[1].add_(1)
+    assert torch.equal(fixed(obs, action), several(obs, action))
+    assert torch.equal(first(obs, action), several(obs, action)[:1])

@@ -1,0 +1,208 @@
+"""Convolutional networks in torch, beside torch's own layers and sums worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from border_cli.nn.adam import Adam
+from border_cli.nn.images import Convolution, ImpalaResNet, NatureCnn, Residual, pooled
+
+NETWORKS = (NatureCnn, ImpalaResNet)
+
+Network = NatureCnn | ImpalaResNet
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def pixels(*shape: int) -> Tensor:
+    return torch.randint(256, shape, dtype=torch.uint8, generator=generator())
+
+
+def flat(network: nn.Module) -> Tensor:
+    return torch.cat([each.detach().flatten() for each in network.parameters()])
+
+
+@torch.no_grad()
+def with_biases(network: nn.Module) -> nn.Module:
+    """Biases other than 0, and all of it in double precision."""
+    for name, each in network.named_parameters():
+        if name.endswith("bias"):
+            each.uniform_(-0.1, 0.1, generator=generator(5))
+    return network.double()
+
+
+def plain_convolution(convolution: Convolution, stride: int, padding: int) -> nn.Conv2d:
+    outputs, inputs, side, _ = convolution.weight.shape
+    plain = nn.Conv2d(inputs, outputs, side, stride, padding, dtype=torch.float64)
+    plain.load_state_dict(convolution.state_dict())
+    return plain
+
+
+def padded_as_in_tensorflow(images: Tensor) -> Tensor:
+    """For windows of 3 at every second pixel, whose number is n / 2 rounded up."""
+    edges: list[int] = []
+    for size in (images.shape[3], images.shape[2]):  # F.pad begins with the last axis
+        missing = max((-(-size // 2) - 1) * 2 + 3 - size, 0)
+        edges += [missing // 2, missing - missing // 2]
+    return F.pad(images, edges, value=-torch.inf)
+
+
+def impala(network: ImpalaResNet, images: Tensor) -> Tensor:
+    """The network once more, out of torch's layers."""
+    for section in network.sections:
+        images = plain_convolution(section.convolution, 1, 1)(images)
+        images = F.max_pool2d(padded_as_in_tensorflow(images), 3, 2)
+        for block in section.blocks:
+            rest = plain_convolution(block.first, 1, 1)(images.relu())
+            images = images + plain_convolution(block.second, 1, 1)(rest.relu())
+    return images.relu().flatten(1)
+
+
+def test_the_nature_network_is_that_of_torchs_own_layers():
+    network = with_biases(NatureCnn((3, 50, 37), generator()))
+    first, second, third = network.convolutions
+    plain = nn.Sequential(
+        plain_convolution(first, 4, 0),
+        nn.ReLU(),
+        plain_convolution(second, 2, 0),
+        nn.ReLU(),
+        plain_convolution(third, 1, 0),
+        nn.ReLU(),
+        nn.Flatten(),
+    )
+    images = pixels(2, 3, 50, 37)
+    torch.testing.assert_close(network(images), plain(images.double() / 255), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("sides", [(40, 40), (37, 50), (41, 39)])
+def test_the_resnet_is_that_of_torchs_own_layers(sides: tuple[int, int]):
+    network = with_biases(ImpalaResNet((3, *sides), generator()))
+    images = pixels(2, 3, *sides)
+    rows = network(images)
+    torch.testing.assert_close(rows, impala(network, images.double() / 255), rtol=1e-9, atol=1e-9)
+    assert 0.2 < (rows > 0).double().mean() < 0.95  # so that the comparison says something
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "size"),
+    [
+        (NatureCnn, (4, 84, 84), 64 * 7 * 7),
+        (NatureCnn, (1, 36, 36), 64),
+        (NatureCnn, (3, 210, 160), 64 * 22 * 16),
+        (ImpalaResNet, (4, 84, 84), 32 * 11 * 11),
+        (ImpalaResNet, (3, 72, 96), 32 * 9 * 12),
+    ],
+)
+def test_the_size_is_that_of_the_rows(
+    network: type[Network], shape: tuple[int, int, int], size: int
+):
+    built = network(shape, generator())
+    rows = built(pixels(2, *shape))
+    assert (built.size, rows.shape, rows.dtype) == (size, (2, size), torch.float32)
+
+
+def test_sums_of_ones_worked_by_hand():
+    network = NatureCnn((1, 36, 36), generator())
+    with torch.no_grad():
+        for each in network.convolutions:
+            each.weight.fill_(1)
+            each.bias.zero_()
+    # White pixels count 1. 8 x 8 of them; 4 x 4 x 32 of these sums; 3 x 3 x 64 of those.
+    expected = 64 * (64 * 16 * 32) * 1.0 * 9
+    rows = network(torch.full((1, 1, 36, 36), 255, dtype=torch.uint8))
+    torch.testing.assert_close(rows, torch.full((1, 64), expected))
+
+
+def test_the_greatest_pixels_of_an_even_side_are_sought_from_its_first_pixel_on():
+    image = torch.arange(16.0).reshape(1, 1, 4, 4)
+    assert pooled(image).tolist() == [[[[10, 11], [14, 15]]]]
+
+
+def test_the_greatest_pixels_of_an_odd_side_are_sought_from_before_its_first_pixel_on():
+    image = torch.arange(9.0).reshape(1, 1, 3, 3)
+    assert pooled(image).tolist() == [[[[4, 5], [7, 8]]]]
+    assert pooled(-1 - image).tolist() == [[[[-1, -2], [-4, -5]]]]
+
+
+def test_height_and_width_are_pooled_each_in_its_own_way():
+    image = torch.arange(6.0).reshape(1, 1, 2, 3)
+    assert pooled(image).tolist() == [[[[4, 5]]]]
+
+
+def test_a_residual_block_worked_by_hand():
+    block = Residual(1)
+    with torch.no_grad():
+        for convolution, weight, bias in ((block.first, 2, 1), (block.second, 3, -1)):
+            convolution.weight.zero_()
+            convolution.weight[0, 0, 1, 1] = weight  # the pixel itself
+            convolution.bias.fill_(bias)
+    images = torch.tensor([4.0, -1.0, -9.0]).reshape(1, 1, 1, 3)
+    # relu(4) = 4, 2*4 + 1 = 9, 3*9 - 1 = 26, and 4;  relu(-1) = 0, 1, 2, and -1;  2 - 9
+    assert block(images).flatten().tolist() == [30, 1, -7]
+    assert images.flatten().tolist() == [4, -1, -9]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_layout_and_type_of_the_pixels_do_not_matter(network: type[Network]):
+    built = network((3, 40, 44), generator())
+    images = pixels(2, 40, 44, 3).permute(0, 3, 1, 2)  # channels last in memory
+    rows = built(images)
+    torch.testing.assert_close(built(images.contiguous()), rows)
+    real = images.float().contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(built(real), rows)
+    assert torch.equal(real, images.float())  # it is not scaled in place
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_weights_come_from_the_seed_alone_and_leave_the_global_generator_still(
+    network: type[Network],
+):
+    before = torch.get_rng_state()
+    first = flat(network((2, 36, 36), generator(1)))
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(7)
+    assert torch.equal(first, flat(network((2, 36, 36), generator(1))))
+    assert not torch.equal(first, flat(network((2, 36, 36), generator(2))))
+
+
+def test_first_weights_of_the_nature_network_fill_one_over_the_root_of_the_inputs():
+    first, second, third = NatureCnn((4, 84, 84), generator()).convolutions
+    # 4 * 8 * 8 = 256, 32 * 4 * 4 = 512, 64 * 3 * 3 = 576
+    for convolution, bound in ((first, 0.0625), (second, 0.0441942), (third, 0.0416667)):
+        for each in (convolution.weight, convolution.bias):
+            assert 0.9 * bound < each.abs().max() <= bound * 1.0001
+        assert convolution.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.02)
+
+
+def test_first_weights_of_the_resnet_are_normal_up_to_two_deviations():
+    last = ImpalaResNet((4, 36, 36), generator()).sections[2].blocks[1].second
+    deviation = 288**-0.5  # 32 * 3 * 3 inputs
+    assert 1.98 * deviation < last.weight.abs().max() <= 2 * deviation * 1.0001
+    # What is left of a normal distribution between -2 and 2 deviates by 0.8796
+    assert last.weight.std().item() == pytest.approx(0.8796 * deviation, rel=0.02)
+    assert last.bias.count_nonzero() == 0
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_gradients_lie_in_memory_as_the_weights_do(network: type[Network]):
+    built = network((3, 36, 40), generator())
+    loss = built(pixels(4, 3, 36, 40)).square().sum()
+    parameters = list(built.parameters())
+    for each, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        assert gradient.stride() == each.stride()
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_step_of_our_adam_is_one_of_torchs(network: type[Network]):
+    ours, theirs = (network((3, 36, 40), generator()) for _ in range(2))
+    images = pixels(4, 3, 36, 40)
+    Adam(ours.parameters(), learning_rate=0.01).descend(ours(images).square().sum())
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=0.01, foreach=False, fused=False)
+    theirs(images).square().sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(flat(ours), flat(theirs), rtol=1e-4, atol=1e-6)

@@ -1,0 +1,216 @@
+"""Two forward passes, one in torch and one in numpy, must agree, and so must what comes before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.nn.architecture import Activation, Architecture, NetworkKind
+from border_cli.nn.features import Features
+from border_cli.nn.network import Network, follow, target_of, without_gradient
+from border_cli.nn.numpy_encoder import encode, encoded_size
+from border_cli.nn.numpy_mlp import NumpyMlp
+from border_cli.nn.numpy_network import NumpyNetwork
+from border_cli.nn.saving import copied_arrays
+from border_cli.nn.statistics import RunningStatistics
+from border_cli.nn.tensor_batch import tensor_obs
+
+
+def pixels(*shape: int) -> BoxSpace:
+    return BoxSpace(shape=shape, dtype="uint8", low=np.zeros(shape), high=np.full(shape, 255))
+
+
+def numbers(*shape: int) -> BoxSpace:
+    return BoxSpace(shape=shape, dtype="float32", low=np.zeros(shape), high=np.ones(shape))
+
+
+BESIDE = DictSpace({"screen": pixels(48, 40, 3), "speed": numbers(2), "gear": DiscreteSpace(3)})
+IMAGES: dict[str, Space] = {
+    "channels first": pixels(4, 44, 40),
+    "channels last": pixels(40, 44, 3),
+    "grey": pixels(40, 44),
+    "beside numbers": BESIDE,
+    "two": DictSpace({"left": pixels(1, 36, 36), "right": pixels(36, 36, 1)}),
+}
+
+
+def seeded(seed: int = 1) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def acting(architecture: Architecture, outputs: int, features: Features) -> tuple[Network, Any]:
+    """A network, and its twin made from what a snapshot would hold."""
+    network = Network(architecture, outputs, seeded())
+    arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
+    return network, NumpyNetwork(architecture, arrays, "network.")
+
+
+def some(space: Space, rows: int) -> Any:
+    rng = np.random.default_rng(3)
+    match space:
+        case BoxSpace(shape=shape, dtype="uint8"):
+            return rng.integers(256, size=(rows, *shape), dtype=np.uint8)
+        case BoxSpace(shape=shape):
+            return rng.normal(5, 2, (rows, *shape)).astype(np.float32)
+        case DiscreteSpace(n=n):
+            return rng.integers(n, size=rows)
+        case DictSpace(spaces=spaces):
+            return {key: some(part, rows) for key, part in spaces.items()}
+    raise AssertionError(space)
+
+
+def test_features_without_images_are_the_encoded_rows(space: Space, observations: Any):
+    rows = encode(space, observations)
+    assert rows.shape[1] == encoded_size(space)
+    features = Features(Architecture(space, kind=NetworkKind.mlp), normalize=False)
+    found = features(tensor_obs(observations))
+    assert found.dtype == torch.float32
+    np.testing.assert_array_equal(found.numpy(), rows)
+
+
+@pytest.mark.parametrize("activation", list(Activation))
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("hidden", [(), (16,), (16, 8)])
+def test_both_forward_passes_give_the_same_values(
+    space: Space, observations: Any, hidden: Any, layer_norm: bool, activation: Activation
+):
+    architecture = Architecture(space, hidden=hidden, activation=activation, layer_norm=layer_norm)
+    features = Features(architecture, normalize=False)
+    network, twin = acting(architecture, 3, features)
+    with torch.no_grad():
+        for parameter in network.parameters():  # also what begins as ones and zeros
+            parameter += 0.3 * torch.randn(parameter.shape, generator=seeded(2))
+    arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
+    twin = NumpyNetwork(architecture, arrays, "network.")
+    expected = network(features(tensor_obs(observations))).detach().numpy()  # [N, 3]
+    found = twin(observations)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("kind", [NetworkKind.auto, NetworkKind.impala_resnet])
+def test_images_go_through_convolutions_in_both(name: str, kind: NetworkKind):
+    space = IMAGES[name]
+    architecture = Architecture(space, kind=kind, hidden=(8,))
+    features = Features(architecture, normalize=False)
+    network, twin = acting(architecture, 3, features)
+    assert network.torso.images, "nothing is convolved"
+    obs = some(space, 2)
+    expected = network(features(tensor_obs(obs))).detach().numpy()
+    np.testing.assert_allclose(twin(obs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_image_is_the_same_image_however_its_axes_lie():
+    first, last = pixels(3, 40, 44), pixels(40, 44, 3)
+    obs = some(first, 2)
+    values = []
+    for space, given in ((first, obs), (last, obs.transpose(0, 2, 3, 1))):
+        architecture = Architecture(space, hidden=(8,))
+        features = Features(architecture, normalize=False)
+        network = Network(architecture, 3, seeded())
+        values.append(network(features(tensor_obs(np.ascontiguousarray(given)))))
+    torch.testing.assert_close(values[0], values[1])
+
+
+def test_mlp_takes_pixels_as_numbers():
+    network = Network(Architecture(pixels(3, 40, 44), kind=NetworkKind.mlp), 2, seeded())
+    assert not network.torso.images
+    assert network.torso.size == 3 * 40 * 44
+
+
+@pytest.mark.parametrize("kind", [NetworkKind.nature_cnn, NetworkKind.impala_resnet])
+@pytest.mark.parametrize("space", [numbers(3), pixels(35, 40, 3), pixels(9)])
+def test_convolutions_without_an_image_are_refused(kind: NetworkKind, space: Space):
+    with pytest.raises(ConfigError, match=rf"agent\.network={kind} needs an image"):
+        Architecture(space, kind=kind)
+
+
+def test_normalised_columns_have_mean_0_and_deviation_1_and_the_rest_stays():
+    space = DictSpace({"speed": numbers(2), "gear": DiscreteSpace(3)})
+    architecture = Architecture(space, hidden=(4,))
+    features, statistics = Features(architecture, normalize=True), RunningStatistics(5)
+    obs = some(space, 400)
+    statistics.see(features.encoded(tensor_obs(obs)))
+    features.follow(statistics)
+    rows = features(tensor_obs(obs)).numpy()
+    np.testing.assert_allclose(rows[:, :2].mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(rows[:, :2].std(0), 1, atol=1e-5)
+    assert rows[np.arange(400), 2 + obs["gear"]].tolist() == [1] * 400
+    assert rows[:, 2:].sum() == 400
+
+    network, twin = acting(architecture, 3, features)
+    obs["speed"][0] = 1e9  # is cut off in both
+    expected = network(features(tensor_obs(obs))).detach().numpy()
+    np.testing.assert_allclose(twin(obs), expected, rtol=1e-5, atol=1e-5)
+    assert features(tensor_obs(obs))[0, 0] == 10
+
+
+def test_statistics_are_those_of_all_rows_however_they_came():
+    rng = np.random.default_rng(0)
+    rows = torch.from_numpy(rng.normal([1e6, -3], [2, 0.5], (1000, 2)))
+    statistics = RunningStatistics(2)
+    assert statistics.std.tolist() == [1, 1]
+    for piece in rows.split([1, 0, 7, 500, 492]):
+        statistics.see(piece)
+    np.testing.assert_allclose(statistics.mean, rows.numpy().mean(0), rtol=1e-12)
+    np.testing.assert_allclose(statistics.std, rows.numpy().std(0), rtol=1e-7)
+
+
+def test_a_column_that_never_changes_is_not_blown_up():
+    statistics = RunningStatistics(1)
+    statistics.see(torch.full((10, 1), 3.0))
+    assert statistics.std.tolist() == [1e-4]
+
+
+def test_a_twin_without_gradient_shares_the_memory_and_leads_gradients_to_inputs_only():
+    network = Network(Architecture(numbers(3), hidden=(4,)), 1, seeded())
+    twin = without_gradient(network)
+    rows = torch.ones(2, 3, requires_grad=True)
+    twin(rows).sum().backward()
+    assert rows.grad is not None
+    assert all(each.grad is None for each in (*twin.parameters(), *network.parameters()))
+    with torch.no_grad():
+        for each in network.parameters():
+            each.mul_(2)
+    assert torch.equal(twin(rows), network(rows))
+    saved = {name: 3 * each for name, each in network.state_dict().items()}
+    network.load_state_dict(saved)
+    assert torch.equal(twin(rows), network(rows))
+
+
+@pytest.mark.parametrize(("tau", "expected"), [(1.0, 8.0), (0.25, 2.0)])
+def test_a_target_follows_by_tau(tau: float, expected: float):
+    network = Network(Architecture(numbers(1), hidden=()), 1, seeded())
+    target = target_of(network)
+    assert not any(each.requires_grad for each in target.parameters())
+    with torch.no_grad():
+        for each in target.parameters():
+            each.fill_(0)
+        for each in network.parameters():
+            each.fill_(8)
+        follow(target.parameters(), network.parameters(), tau)
+    assert {float(each) for each in target.parameters()} == {expected}
+    assert {float(each.detach()) for each in network.parameters()} == {8}
+
+
+def test_acting_leaves_the_observation_as_it_was():
+    """An identity encoder hands over the very array of the environment."""
+    obs = np.array([[-1.0, 2.0]], np.float32)
+    mlp = NumpyMlp({"layers.0.weight": np.eye(2, dtype="f4"), "layers.0.bias": np.ones(2, "f4")})
+    assert mlp(obs).tolist() == [[0, 3]]
+    assert obs.tolist() == [[-1, 2]]
+
+
+def test_the_last_layer_is_drawn_from_the_bound_that_is_asked_for():
+    network = Network(Architecture(numbers(3), hidden=(50,)), 40, seeded(), final_bound=3e-3)
+    *_, weight, bias = network.mlp.parameters()
+    assert 2.9e-3 < weight.abs().max() <= 3e-3
+    assert 2e-3 < bias.abs().max() <= 3e-3
+    assert network.mlp.layers[0].weight.abs().max() > 0.5  # 3 inputs: up to 0.58

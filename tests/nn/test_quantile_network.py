@@ -1,0 +1,132 @@
+"""Implicit quantile networks: by the paper's formula, and in numpy as in torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.nn.architecture import Activation, Architecture
+from border_cli.nn.features import Features
+from border_cli.nn.numpy_quantile_network import NumpyQuantileNetwork
+from border_cli.nn.quantile_network import QuantileNetwork
+
+NUMBERS = BoxSpace(shape=(3,), dtype="float32", low=np.zeros(3), high=np.ones(3))
+IMAGE = BoxSpace(
+    shape=(40, 36, 1), dtype="uint8", low=np.zeros((40, 36, 1)), high=np.full((40, 36, 1), 255)
+)
+FRACTIONS = [0.05, 0.3, 0.31, 0.9]
+
+
+def network(architecture: Architecture, seed: int = 0) -> QuantileNetwork:
+    return QuantileNetwork(architecture, 5, 2, torch.Generator().manual_seed(seed))
+
+
+def drawn(space: Space, rows: int) -> Any:
+    rng = np.random.default_rng(0)
+    if isinstance(space, DictSpace):
+        return {key: drawn(part, rows) for key, part in space.spaces.items()}
+    if isinstance(space, DiscreteSpace):
+        return rng.integers(space.n, size=rows)
+    if space.dtype == "uint8":
+        return rng.integers(256, size=(rows, *space.shape), dtype=np.uint8)
+    return rng.standard_normal((rows, *space.shape)).astype(np.float32)
+
+
+def test_the_quantiles_are_those_of_the_papers_formula():
+    """f(psi(s) * relu(sum over i = 0 … n - 1 of cos(pi i tau) w_ij + b_j)), row by row."""
+    ours = network(Architecture(NUMBERS, hidden=(6, 4))).double()
+    weights = {name: value.detach().numpy() for name, value in ours.named_parameters()}
+
+    def dense(name: str, rows: Any) -> Any:
+        return weights[f"{name}.weight"] @ rows + weights[f"{name}.bias"]
+
+    rng = np.random.default_rng(1)
+    obs, fractions = rng.normal(size=(4, 3)), rng.random((4, 2))
+    found = ours(torch.from_numpy(obs), torch.from_numpy(fractions)).detach().numpy()
+    assert found.shape == (4, 2, 2)
+    for b in range(4):
+        psi = np.maximum(dense("psi.layers.0", obs[b]), 0)
+        assert psi.shape == (6,)
+        for n in range(2):
+            phi = np.maximum(dense("phi", np.cos(np.pi * np.arange(5) * fractions[b, n])), 0)
+            q = dense("f.layers.1", np.maximum(dense("f.layers.0", psi * phi), 0))
+            np.testing.assert_allclose(found[b, n], q, rtol=1e-6)
+
+
+def test_the_mean_is_that_of_the_quantiles_and_fractions_of_all_those_of_each():
+    ours = network(Architecture(NUMBERS, hidden=(6, 4)))
+    rows = ours.embedded(torch.from_numpy(drawn(NUMBERS, 7)))
+    fractions = torch.tensor([FRACTIONS])
+    quantiles = ours.quantiles(rows, fractions)
+    assert quantiles.shape == (7, 4, 2)
+    np.testing.assert_allclose(
+        ours.means(rows, fractions).detach(), quantiles.mean(1).detach(), atol=1e-6
+    )
+    of_each = ours.quantiles(rows, fractions.expand(7, 4))
+    np.testing.assert_allclose(of_each.detach(), quantiles.detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("space", "settings"),
+    [
+        (NUMBERS, {"hidden": (6, 5, 4)}),
+        (NUMBERS, {"hidden": (6,)}),
+        (NUMBERS, {"hidden": ()}),
+        (NUMBERS, {"hidden": (6, 5, 4), "layer_norm": True, "activation": Activation.silu}),
+        (NUMBERS, {"hidden": (6, 5), "activation": Activation.tanh}),
+        (DiscreteSpace(3), {"hidden": (6, 5)}),
+        (IMAGE, {"hidden": (6,)}),
+        (DictSpace({"eye": IMAGE, "arm": NUMBERS}), {"hidden": (6, 5)}),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 5])
+def test_numpy_gives_the_mean_that_torch_gives(space: Space, settings: Any, rows: int):
+    architecture = Architecture(space, **settings)
+    ours = network(architecture, seed=3)
+    arrays = {f"network.{name}": value.numpy() for name, value in ours.state_dict().items()}
+    twin = NumpyQuantileNetwork(architecture, arrays, "network.", FRACTIONS)
+    obs = drawn(space, rows)
+    tensors = (
+        {key: torch.from_numpy(part) for key, part in obs.items()}
+        if isinstance(obs, dict)
+        else torch.from_numpy(obs)
+    )
+    with torch.no_grad():
+        features = Features(architecture, normalize=False)(tensors)
+        expected = ours(features, torch.tensor([FRACTIONS])).mean(1).numpy()  # [rows, 2]
+    found = twin(obs)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_last_hidden_layer_stands_behind_the_product():
+    shapes = {
+        (): ([], [(3, 2)], 3),
+        (8,): ([(3, 8)], [(8, 2)], 8),
+        (8, 7): ([(3, 8)], [(8, 7), (7, 2)], 8),
+        (8, 7, 6): ([(3, 8), (8, 7)], [(7, 6), (6, 2)], 7),
+    }
+
+    def layers(mlp: Any) -> list[tuple[int, int]]:
+        return [] if mlp is None else [tuple(each.weight.T.shape) for each in mlp.layers]
+
+    for hidden, (psi, f, size) in shapes.items():
+        ours = network(Architecture(NUMBERS, hidden=hidden))
+        assert (layers(ours.psi), layers(ours.f)) == (psi, f)
+        assert tuple(ours.phi.weight.shape) == (size, 5)
+    pixels = network(Architecture(IMAGE, hidden=(8,)))
+    assert pixels.psi is None
+    assert layers(pixels.f) == [(pixels.torso.size, 8), (8, 2)]
+
+
+def test_weights_are_drawn_from_the_generator_as_linear_layers_are():
+    one, same, other = (network(Architecture(NUMBERS, hidden=(6, 4)), seed) for seed in (1, 1, 2))
+    for name, value in one.named_parameters():
+        assert torch.equal(value, same.state_dict()[name])
+        assert not torch.equal(value, other.state_dict()[name])
+    assert one.phi.weight.abs().max() <= 5**-0.5
+    assert "_waves" not in one.state_dict()

@@ -1,0 +1,172 @@
+"""Dueling streams and noisy layers: by hand, by finite differences, and in numpy as in torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.nn.architecture import Activation, Architecture
+from border_cli.nn.features import Features
+from border_cli.nn.noisy import NoisyDense, factors
+from border_cli.nn.numpy_value_network import NumpyValueNetwork
+from border_cli.nn.saving import copied_arrays
+from border_cli.nn.value_network import ValueNetwork
+
+
+def box(size: int) -> BoxSpace:
+    return BoxSpace(shape=(size,), dtype="float32", low=np.zeros(size), high=np.ones(size))
+
+
+def network(space: Space, hidden: tuple[int, ...] = (6, 5), seed: int = 0, **form: Any):
+    """Three actions."""
+    layers = {key: form.pop(key) for key in ("activation", "layer_norm") if key in form}
+    architecture = Architecture(space, hidden=hidden, **layers)
+    made = ValueNetwork(architecture, 3, torch.Generator().manual_seed(seed), **form)
+    return architecture, made
+
+
+class Told(np.random.Generator):
+    """A generator that gives numbers it was told."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        super().__init__(np.random.PCG64(0))
+        self._numbers = numbers
+
+    def standard_normal(self, shape: Any, dtype: Any) -> Any:  # type: ignore[override]
+        assert self._numbers.shape == shape
+        return self._numbers.astype(dtype)
+
+
+def test_factors_are_signed_roots():
+    assert factors(torch.tensor([4.0, -9.0, 0.0])).tolist() == [2, -3, 0]
+
+
+def test_a_noisy_layer_by_hand():
+    layer = NoisyDense(2, 1, torch.Generator(), std=0.5)
+    layer.load_state_dict(
+        {
+            "weight": torch.tensor([[1.0, 2.0]]),
+            "bias": torch.tensor([3.0]),
+            "weight_std": torch.tensor([[0.5, 0.25]]),
+            "bias_std": torch.tensor([0.125]),
+        }
+    )
+    rows = torch.tensor([[1.0, 10.0]])
+    assert layer(rows).item() == 1 + 20 + 3
+    # weights (1 + 0.5 * 2 * 3, 2 + 0.25 * 2 * -1), bias 3 + 0.125 * 2
+    noisy = layer(rows, torch.tensor([3.0, -1.0, 2.0]))
+    assert noisy.item() == 4 + 15 + 3.25
+
+
+def test_a_noisy_layer_begins_as_the_paper_says():
+    layer = NoisyDense(100, 50, torch.Generator().manual_seed(1), std=0.5)
+    for mean in (layer.weight, layer.bias):
+        assert 0.08 < float(mean.detach().abs().max()) <= 0.1
+    for std in (layer.weight_std, layer.bias_std):
+        np.testing.assert_allclose(std.detach(), np.full(std.shape, 0.05), rtol=1e-6)
+
+
+def test_dueling_values_are_a_value_and_what_actions_add_to_it():
+    """Q(s, a) = V(s) + A(s, a) - mean A(s, ·), with V = 2 h + 1 and A = (h, 0, -4 h)."""
+    _, made = network(box(1), (1,), dueling=True)
+    state = {name: torch.zeros_like(each) for name, each in made.state_dict().items()}
+    state["value.hidden.0.dense.weight"][:] = 1
+    state["advantage.hidden.0.dense.weight"][:] = 1
+    state["value.last.weight"][:] = 2
+    state["value.last.bias"][:] = 1
+    state["advantage.last.weight"][:] = torch.tensor([[1.0], [0.0], [-4.0]])
+    made.load_state_dict(state)
+    assert made(torch.tensor([[3.0], [-3.0]])).tolist() == [[7 + 6, 7 + 3, 7 - 9], [1, 1, 1]]
+
+
+@pytest.mark.parametrize(("hidden", "shared", "own"), [((6, 5), 1, 1), ((6,), 0, 1), ((), 0, 0)])
+def test_each_stream_has_a_last_hidden_layer_of_its_own(hidden, shared: int, own: int):
+    _, made = network(box(2), hidden, dueling=True)
+    assert made.value is not None
+    streams = made.shared, made.value, made.advantage
+    assert [len(each.hidden) for each in streams] == [shared, own, own]
+    assert made(torch.zeros(4, 2)).shape == (4, 3)
+
+
+def test_atoms_of_actions_are_centred_each_by_itself():
+    _, made = network(box(2), dueling=True, atoms=4)
+    rows = torch.randn(5, 2, generator=torch.Generator().manual_seed(1))
+    outputs = made(rows)
+    assert outputs.shape == (5, 12)
+    value = made.value(made.shared(rows, iter([None])), iter([None] * 2))
+    torch.testing.assert_close(outputs.view(5, 3, 4).mean(1), value)
+
+
+FORMS = [
+    {"dueling": True},
+    {"noisy_std": 0.5},
+    {"dueling": True, "noisy_std": 0.5, "atoms": 4},
+    {"dueling": True, "noisy_std": 0.5, "layer_norm": True, "activation": Activation.silu},
+]
+SPACES = [
+    box(3),
+    DictSpace({"speed": box(3), "level": DiscreteSpace(4)}),
+    BoxSpace(shape=(36, 36), dtype="uint8", low=np.zeros((36, 36)), high=np.full((36, 36), 255)),
+]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=["vector", "dict", "image"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("hidden", [(6, 5), ()])
+def test_numpy_computes_what_torch_does(space: Space, form: dict[str, Any], hidden):
+    architecture, made = network(space, hidden, **form)
+    for each in made.parameters():  # layer norms, too, are then no identity
+        each.data += 0.1 * torch.randn(each.shape, generator=torch.Generator().manual_seed(2))
+    arrays = {f"network.{name}": array for name, array in copied_arrays(made).items()}
+    twin = NumpyValueNetwork(architecture, arrays, "network.", atoms=form.get("atoms", 1))
+    rng = np.random.default_rng(3)
+    obs: Any = rng.normal(size=(4, 3)).astype(np.float32)
+    if isinstance(space, DictSpace):
+        obs = {"speed": obs, "level": rng.integers(4, size=4)}
+    elif space.shape == (36, 36):
+        obs = rng.integers(256, size=(4, 36, 36)).astype(np.uint8)
+    tensors = {k: torch.tensor(v) for k, v in obs.items()} if isinstance(obs, dict) else obs
+    features = Features(architecture, normalize=False)(
+        tensors if isinstance(tensors, dict) else torch.tensor(tensors)
+    )
+    np.testing.assert_allclose(twin(obs), made(features).detach(), rtol=1e-4, atol=1e-5)
+    if not made.draws:
+        return
+    drawn = rng.normal(size=(4, made.draws)).astype(np.float32)  # each row its own
+    twin.noise = Told(drawn)
+    noisy = torch.cat([made(features, torch.tensor(each))[i : i + 1] for i, each in
+                       enumerate(drawn)])  # fmt: skip
+    np.testing.assert_allclose(twin(obs), noisy.detach(), rtol=1e-3, atol=1e-4)
+    assert not np.allclose(noisy.detach(), made(features).detach())
+    twin.noise = None
+    np.testing.assert_allclose(twin(obs), made(features).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_by_means_and_deviations_are_those_of_finite_differences():
+    _, made = network(box(2), (3,), dueling=True, noisy_std=0.5, activation=Activation.tanh)
+    made.double()
+    rng = torch.Generator().manual_seed(4)
+    rows = torch.randn(2, 2, generator=rng, dtype=torch.float64)
+    noise = torch.randn(made.draws, generator=rng, dtype=torch.float64)
+    names, values = zip(*made.named_parameters(), strict=True)
+
+    def outputs(*weights: torch.Tensor) -> torch.Tensor:
+        given = dict(zip(names, weights, strict=True))
+        return torch.func.functional_call(made, given, (rows, noise))
+
+    assert torch.autograd.gradcheck(outputs, values)
+
+
+def test_one_seed_gives_one_network_and_leaves_the_global_generator_still():
+    before = torch.get_rng_state()
+    first, same, other = (
+        network(box(2), seed=seed, dueling=True, noisy_std=0.5)[1].state_dict()
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    assert not torch.equal(first["value.last.weight"], other["value.last.weight"])

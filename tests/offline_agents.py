@@ -1,0 +1,101 @@
+"""AWAC, IQL and CQL in small, and their losses in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from continuous import HALF, MIDDLE, batch, counted, spec
+from torch import Tensor, nn
+
+from border_cli.agent.awac import Awac
+from border_cli.agent.config import AwacConfig, CqlConfig, IqlConfig
+from border_cli.agent.cql import Cql
+from border_cli.agent.iql import Iql
+from border_cli.core.spaces import EnvSpec
+from border_cli.nn.tensor_batch import TensorBatch
+
+SMALL: dict[str, Any] = {"hidden": [8, 6], "learning_rate": 0.01, "batch_size": 8}
+Make = Callable[..., Any]
+
+
+def awac(seed: int = 0, env: EnvSpec | None = None, **settings: Any) -> Awac:
+    config = AwacConfig(**{**SMALL, **settings})
+    return Awac(config, spec=env or spec(), device="cpu", seed=seed)
+
+
+def iql(seed: int = 0, env: EnvSpec | None = None, **settings: Any) -> Iql:
+    config = IqlConfig(**{**SMALL, **settings})
+    return Iql(config, spec=env or spec(), device="cpu", seed=seed)
+
+
+def cql(seed: int = 0, env: EnvSpec | None = None, **settings: Any) -> Cql:
+    config = CqlConfig(**{**SMALL, "critic_learning_rate": None, "sampled_actions": 3, **settings})
+    return Cql(config, spec=env or spec(), device="cpu", seed=seed)
+
+
+def counted_awac(seed: int = 0, **settings: Any) -> Awac:
+    return awac(seed, counted(), **settings)
+
+
+def counted_iql(seed: int = 0, **settings: Any) -> Iql:
+    return iql(seed, counted(), **settings)
+
+
+# Of each: what makes it, and the number of its Discrete actions, where it has such.
+AGENTS: dict[str, tuple[Make, int | None]] = {
+    "awac": (awac, None),
+    "awac, discrete": (counted_awac, 3),
+    "iql": (iql, None),
+    "iql, discrete": (counted_iql, 3),
+    "cql": (cql, None),
+}
+
+
+def in_double(agent: Any, actions: int | None = None) -> tuple[Any, TensorBatch]:
+    """The agent and a batch as its losses take it, both in float64."""
+    for name, part in vars(agent).items():
+        if isinstance(part, nn.Module) and name not in ("features", "_acting"):
+            part.double()
+    drawn = batch(3, actions=actions)
+    action = drawn.action if actions else (drawn.action - MIDDLE) / HALF
+    return agent, TensorBatch(
+        obs=double(drawn.obs),
+        action=torch.from_numpy(action)[:, None] if actions else double(action),
+        reward=double(drawn.reward)[:, None],
+        discount=double(drawn.discount)[:, None],
+        next_obs=double(drawn.next_obs),
+        weight=double(drawn.weight)[:, None],
+    )
+
+
+def double(values: Any) -> Tensor:
+    return torch.from_numpy(np.asarray(values, np.float64))
+
+
+def dense(network: nn.Module, rows: Any) -> Any:
+    """A ReLU network by hand, from what a snapshot would hold. [B, inputs] -> [B, outputs]"""
+    state = {name: part.numpy() for name, part in network.state_dict().items()}
+    count = sum(name.endswith("weight") for name in state)
+    for i in range(count):
+        rows = rows @ state[f"mlp.layers.{i}.weight"].T + state[f"mlp.layers.{i}.bias"]
+        rows = np.maximum(rows, 0) if i < count - 1 else rows
+    return rows
+
+
+def critic(critics: nn.Module, member: int, obs: Any, action: Any) -> Any:
+    """One critic of an ensemble by hand. [B, …], [B, A] -> [B]"""
+    state = {name: part.numpy() for name, part in critics.state_dict().items()}
+    rows = np.concatenate((obs, action), axis=1)
+    count = sum(".weights." in name for name in state)
+    for i in range(count):
+        rows = rows @ state[f"mlp.weights.{i}"][member] + state[f"mlp.biases.{i}"][member, 0]
+        rows = np.maximum(rows, 0) if i < count - 1 else rows
+    return rows[:, 0]
+
+
+def smallest(critics: nn.Module, obs: Any, action: Any) -> Any:
+    """min over two critics. [B]"""
+    return np.minimum(*(critic(critics, member, obs, action) for member in range(2)))

@@ -1,0 +1,148 @@
+"""Rows of a data set and rows of actors in one buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Transitions
+from border_cli.replay_buffer.config import DatasetConfig
+from border_cli.replay_buffer.dataset import DatasetReplayBuffer
+
+MakeRows = Callable[..., Transitions]
+
+
+@pytest.fixture
+def build(spec: EnvSpec, make_rows: MakeRows) -> Callable[..., DatasetReplayBuffer]:
+    """One with the rows 0 … 4 of a data set, in two parts, and room for 3 more."""
+
+    def _build(
+        *, seed: int = 0, capacity: int = 3, grows: bool = True, steps: int = 5, **other: Any
+    ) -> DatasetReplayBuffer:
+        parts = [make_rows(spec, 0, 2), make_rows(spec, 2, 5)]
+        settings: dict[str, Any] = {"rows": parts, "checksum": "abc"} | other
+        return DatasetReplayBuffer(
+            DatasetConfig(dataset="my/numbers-v0", capacity=capacity),
+            spec=spec,
+            rng=np.random.default_rng(seed),
+            steps=steps,
+            grows=grows,
+            **settings,
+        )
+
+    return _build
+
+
+Build = Callable[..., DatasetReplayBuffer]
+
+
+def numbers(buffer: DatasetReplayBuffer) -> list[int]:
+    """Which rows it has, in the order of its slots."""
+    found = buffer.rows(np.arange(len(buffer)))
+    assert isinstance(found.obs, np.ndarray)
+    assert isinstance(found.next_obs, np.ndarray)
+    assert (found.next_obs == found.obs + 1).all()
+    assert (found.reward == 2 * found.action).all()
+    return [int(each) for each in found.action]
+
+
+def test_the_data_set_stays_and_the_oldest_rows_of_actors_make_room(
+    build: Build, spec: EnvSpec, make_rows: MakeRows
+) -> None:
+    buffer = build()
+    assert (len(buffer), buffer.capacity, buffer.rows_pushed) == (5, 8, 0)
+    buffer.push(make_rows(spec, 100, 102))
+    assert numbers(buffer) == [0, 1, 2, 3, 4, 100, 101]
+    buffer.push(make_rows(spec, 102, 105))
+    assert numbers(buffer) == [0, 1, 2, 3, 4, 103, 104, 102]
+    assert (len(buffer), buffer.rows_pushed, buffer.first_pushed) == (8, 5, 2)
+    buffer.push(make_rows(spec, 200, 210))
+    assert sorted(numbers(buffer)) == [0, 1, 2, 3, 4, 207, 208, 209]
+
+
+def test_every_row_is_equally_likely(build: Build, spec: EnvSpec, make_rows: MakeRows) -> None:
+    buffer = build()
+    buffer.push(make_rows(spec, 5, 7))
+    drawn = np.concatenate([buffer.sample(700).action.copy() for _ in range(100)])
+    counts = np.bincount(drawn, minlength=7)
+    # 70,000 draws: 10,000 of each of 7 rows, with a standard deviation of 93
+    assert (np.abs(counts - 10_000) < 5 * 93).all()
+
+
+def test_all_columns_of_a_sample_are_of_its_rows(build: Build) -> None:
+    batch = build().sample(64)
+    number = batch.action
+    assert isinstance(batch.obs, np.ndarray)
+    np.testing.assert_array_equal(batch.obs[:, 3], number)
+    np.testing.assert_array_equal(batch.reward, 2 * number)
+    np.testing.assert_array_equal(batch.discount, (number / 1000).astype(np.float32))
+    np.testing.assert_array_equal(batch.index, number)
+    assert (batch.weight == 1).all()
+
+
+def test_without_actors_it_is_full_of_the_data_set(build: Build) -> None:
+    buffer = build(capacity=1_000_000, grows=False)
+    assert (len(buffer), buffer.capacity) == (5, 5)
+    assert buffer.nbytes == 6 * 48  # one more than there are
+
+
+def test_a_state_has_no_row_of_the_data_set_and_goes_on_to_the_bit(
+    build: Build, spec: EnvSpec, make_rows: MakeRows
+) -> None:
+    buffer = build()
+    buffer.push(make_rows(spec, 100, 105))
+    buffer.sample(4)
+    state = buffer.state_dict()
+    frozen = buffer.freeze(0)
+    assert (frozen.first, frozen.end) == (2, 5)
+    blocks = frozen.take(100)
+    assert blocks is not None
+    expected = [buffer.sample(4).action.tolist() for _ in range(40)]
+
+    other = build(seed=9)
+    other.load_state_dict(state)
+    assert numbers(other) == [0, 1, 2, 3, 4]
+    other.load_rows(2, blocks)
+    assert numbers(other) == numbers(buffer)
+    assert [other.sample(4).action.tolist() for _ in range(40)] == expected
+
+
+def test_an_empty_part_of_actors_has_nothing_to_save(build: Build) -> None:
+    for buffer in (build(), build(grows=False)):
+        frozen = buffer.freeze(0)
+        assert (frozen.first, frozen.end, buffer.first_pushed) == (0, 0, 0)
+        assert frozen.take(10) is None
+
+
+def test_another_data_set_of_the_same_name_is_refused(
+    build: Build, spec: EnvSpec, make_rows: MakeRows
+) -> None:
+    state = build().state_dict()
+    build().load_state_dict(state)
+    with pytest.raises(CheckpointError, match=r"is not the one .* checksum xyz, then abc"):
+        build(checksum="xyz").load_state_dict(state)
+    with pytest.raises(CheckpointError, match=r"is not the one .* rows 2, then 5"):
+        build(rows=[make_rows(spec, 0, 2)]).load_state_dict(state)
+    del state["dataset"]
+    with pytest.raises(CheckpointError, match="has no data set"):
+        build().load_state_dict(state)
+
+
+def test_more_rows_than_steps_and_none_at_all_are_refused(build: Build) -> None:
+    with pytest.raises(ConfigError, match="numbers-v0 is not what it says: there is room for 4"):
+        build(steps=4)
+    with pytest.raises(ConfigError, match="numbers-v0 gives no rows"):
+        build(rows=[])
+
+
+def test_fewer_rows_than_steps_leave_no_hole(
+    build: Build, spec: EnvSpec, make_rows: MakeRows
+) -> None:
+    buffer = build(steps=50)
+    buffer.push(make_rows(spec, 100, 104))
+    assert sorted(numbers(buffer)) == [0, 1, 2, 3, 4, 101, 102, 103]

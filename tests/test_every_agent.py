@@ -1,0 +1,117 @@
+"""Every shipped agent builds, updates, evaluates, saves and goes on, however it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import commands
+import numpy as np
+import pytest
+
+from border_cli import compose, load_policy, resume, train
+
+AGENTS = sorted(file.stem for file in (Path(__file__).parents[1] / "conf" / "agent").glob("*.yaml"))
+DISCRETE = {"dqn", "rainbow", "discrete_cql", "qrdqn", "iqn", "bc", "awac", "iql"}
+CONTINUOUS = {
+    *("sac", "redq", "droq", "tqc", "crossq", "td3", "ddpg"),
+    *("bc", "awac", "iql", "cql", "td3_bc"),
+}
+BOTH = {"random"}
+BACKENDS = ("sync", "serial", "thread", "process")
+SMALL = (
+    *("agent.batch_size=16", "agent.hidden=[16,16]"),
+    *("trainer.warmup_period=50", "trainer.record_interval=10", "trainer.sync_interval=10"),
+    *("replay_buffer.capacity=500", "env.max_episode_steps=50", "evaluator.num_episodes=2"),
+    *("actor_manager.n_buffer=10", "recorder=[jsonl]", "~tuned"),
+)
+
+
+def pairs() -> list[tuple[str, str]]:
+    named = {*DISCRETE, *CONTINUOUS, *BOTH}
+    assert named >= set(AGENTS), f"say which spaces these have: {set(AGENTS) - named}"
+    found = []
+    for agent in AGENTS:
+        if agent in DISCRETE | BOTH:
+            found.append((agent, "CartPole-v1"))
+        if agent in CONTINUOUS | BOTH:
+            found.append((agent, "Pendulum-v1"))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """The current folder."""
+    with commands.isolated(tmp_path):
+        yield tmp_path
+
+
+def settings(agent: str, env: str, backend: str, *more: str, device: str = "cpu") -> list[str]:
+    actors = ["trainer=sync"] if backend == "sync" else [f"actor_manager={backend}"]
+    small = [each for each in SMALL if agent != "random" or not each.startswith("agent.hidden")]
+    return [
+        f"agent={agent}",
+        f"env.id={env}",
+        *actors,
+        *small,
+        f"device={device}",
+        "run_dir=run",
+        *more,
+    ]
+
+
+def trains_and_goes_on(
+    agent: str, env: str, backend: str, updates: int, *more: str, device: str = "cpu"
+) -> None:
+    half = updates // 2
+    more += (f"trainer.eval_interval={half}", f"trainer.save_interval={half}")
+    more += (f"trainer.max_opt_steps={half}",)
+    config = compose(*settings(agent, env, backend, *more, device=device))
+    first = train(config)
+    assert first.trainer_stats.opt_steps == half
+    assert first.trainer_stats.evaluations >= 1
+    result = resume("run", f"trainer.max_opt_steps={updates}")
+    assert result.trainer_stats.opt_steps == updates
+    rows = commands.rows_of(Path("run"))
+    losses = [row for row in rows if any(name.startswith("train/loss") for name in row)]
+    assert agent == "random" or len(losses) == updates // 10
+    numbers = [value for row in rows for value in row.values()]
+    assert np.isfinite(numbers).all()
+    facts = commands.facts_of(Path("run"))
+    assert facts["status"] == "done"
+    assert_acts_as_saved(Path("run"), env)
+
+
+def assert_acts_as_saved(run_dir: Path, env: str) -> None:
+    """The saved model gives one action again and again, of the environment's own kind."""
+    obs: Any = np.array([0.1, -0.2, 0.3, 0.05] if env == "CartPole-v1" else [0.6, 0.8, 1.0], "f4")
+    policy = load_policy(run_dir, "latest")
+    action = policy.act(obs)
+    assert np.shape(action) == (() if env == "CartPole-v1" else (1,))
+
+
+@pytest.mark.parametrize(("agent", "env"), pairs())
+def test_every_agent_trains_with_process_actors_and_goes_on(agent: str, env: str):
+    trains_and_goes_on(agent, env, "process", updates=40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("agent", "env"), pairs())
+def test_every_agent_makes_500_updates_on_every_backend(agent: str, env: str, backend: str):
+    trains_and_goes_on(agent, env, backend, updates=500)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch's own compiler
+@pytest.mark.parametrize(("agent", "env"), pairs())
+def test_every_agent_learns_with_a_compiled_update(agent: str, env: str):
+    if agent != "random":
+        trains_and_goes_on(agent, env, "serial", 40, "agent.compile=true")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("agent", "env"), pairs())
+def test_every_agent_learns_on_a_gpu(agent: str, env: str):
+    trains_and_goes_on(agent, env, "thread", 100, device="cuda")

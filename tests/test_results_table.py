@@ -1,0 +1,220 @@
+"""The learning table: that its rows compose, what makes a cell stale, and who has reached a bar."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.results.children import Children, Failed, Stopped, shares
+from benchmarks.results.judging import interval, over_seeds, verdict
+from benchmarks.results.kinds import Bar, Cell, Peer, Recording, Run
+from benchmarks.results.report import page
+from benchmarks.results.rows import ROWS
+from benchmarks.results.settings import UNKNOWN, Setting, composed, differences, settings_of
+from benchmarks.results.work import make_all, source_of
+
+BUDGETS = {  # env steps
+    **dict.fromkeys(["dqn_cartpole", "iqn_cartpole", "qrdqn_cartpole", "rainbow_cartpole"], 50_000),
+    **dict.fromkeys(["dqn_acrobot", "dqn_lunarlander"], 100_000),
+    **dict.fromkeys(["dqn_mountaincar", "qrdqn_mountaincar"], 120_000),
+    **dict.fromkeys(["sac_pendulum", "td3_pendulum"], 20_000),
+    "sac_lunarlander_continuous": 150_000,
+    **dict.fromkeys(["sac_hopper", "sac_halfcheetah"], 100_000),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_composes(name: str) -> None:
+    assert settings_of(ROWS[name])
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_an_online_row_ends_at_its_budget_alone(name: str) -> None:
+    row = ROWS[name]
+    assert isinstance(row, Run)
+    trainer = composed(row.typed).config.trainer
+    assert (trainer.max_env_steps, trainer.max_opt_steps) == (BUDGETS[name], None)
+    assert (trainer.max_time_s, trainer.eval_interval > 0) == (None, True)
+
+
+def test_what_rows_refer_to_is_there() -> None:
+    for row in ROWS.values():
+        source = source_of(Cell(row, 0))
+        if isinstance(row, Recording):
+            assert source
+            assert isinstance(source.row, Run)
+        if isinstance(row, Peer):
+            assert isinstance(ROWS[row.of], Run)
+        if isinstance(row, Run):
+            assert source is None or isinstance(source.row, Recording)
+            named = (row.bar.above, row.bar.near, row.bar.not_below, row.bar.or_else)
+            assert {each for each in named if each} <= ROWS.keys()
+
+
+def test_a_new_setting_at_its_default_makes_no_cell_stale() -> None:
+    then = {"agent.gamma": 0.9, "agent.gone": 1}
+    now = {
+        "agent.gamma": Setting(0.95, 0.99),
+        "agent.dueling": Setting(False, False),
+        "agent.noisy": Setting(True, False),
+        "env.id": Setting("A-v0", UNKNOWN),
+    }
+    assert differences({"agent.gamma": 0.95}, {"agent.gamma": Setting(0.95, 0.99)}) == []
+    assert differences(then, now) == [
+        "agent.gamma: 0.9 -> 0.95",
+        "agent.gone is gone",
+        "agent.noisy=True is new",
+        "env.id=A-v0 is new",
+    ]
+
+
+def test_the_settings_of_a_row_leave_out_what_is_not_learned_from() -> None:
+    settings = settings_of(ROWS["dqn_cartpole"])
+    assert settings["agent.gamma"] == Setting(0.995, 0.99)
+    assert settings["env.id"].value == "CartPole-v1"
+    groups = {path.partition(".")[0] for path in settings}
+    assert not groups & {"seed", "name", "run_dir", "recorder", "checkpoint"}
+
+
+def cells(*means: float, **more: Any) -> dict[int, Any]:
+    models = ({"best": {"mean": mean}, "last": {"mean": mean - 10}} for mean in means)
+    return {seed: {**model, **more} for seed, model in enumerate(models)}
+
+
+def test_the_interval_is_students() -> None:
+    assert interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
+    assert interval([7.0]) == 0.0
+
+
+def test_the_spread_over_seeds_is_that_of_a_sample() -> None:
+    found = over_seeds(cells(1.0, 2.0, 3.0), "last")
+    assert found
+    assert (found.mean, found.std, found.worst, found.seeds) == (-8.0, 1.0, -9.0, 3)
+    assert over_seeds({}) is None
+
+
+@pytest.mark.parametrize(
+    ("bar", "met"),
+    [
+        (Bar(mean=480), True),
+        (Bar(mean=480, every_seed=471), False),
+        (Bar(above="other"), False),
+        (Bar(above="lower"), True),
+        (Bar(near="recorded"), True),
+        (Bar(near="better"), False),
+        (Bar(not_below="other"), True),
+        (Bar(not_below="far"), False),
+        (Bar(not_below="nobody"), None),
+        (Bar(), None),
+    ],
+)
+def test_a_bar_is_reached_or_not(bar: Bar, met: bool | None) -> None:
+    done = {
+        "row": cells(470.0, 480.0, 490.0),  # mean 480, its standard error 5.8
+        "other": cells(480.0, 490.0, 500.0),  # 10 above; twice the error of the difference is 16.3
+        "lower": cells(479.0, 479.0, 479.0),
+        "far": cells(500.0, 500.0, 500.0),  # 20 above; twice the error is 11.5
+        "recorded": {0: {"recorded": {"mean": 505.0}}},  # less 5 %: 479.75
+        "better": {0: {"recorded": {"mean": 506.0}}},  # less 5 %: 480.7
+    }
+    assert verdict("row", bar, 3, done).met is met
+
+
+def test_a_bar_below_zero_is_near_where_it_is_five_percent_lower() -> None:
+    done = {"row": cells(-157.0), "recorded": {0: {"recorded": {"mean": -150.0}}}}
+    assert verdict("row", Bar(near="recorded"), 1, done).met is True
+    done["row"] = cells(-158.0)
+    assert verdict("row", Bar(near="recorded"), 1, done).met is False
+
+
+@pytest.mark.parametrize("mean", [0.0, 2.0])
+def test_nobody_knows_of_a_bar_before_every_seed_is_there(mean: float) -> None:
+    assert verdict("row", Bar(mean=1), 5, {"row": cells(mean)}).met is None
+
+
+def test_the_page_has_a_line_for_every_row_also_without_any_cell() -> None:
+    text = page({name: {} for name in ROWS})
+    assert text.count("| 0 of ") == sum(row.seeds > 1 for row in ROWS.values())
+    assert "≥ 490 and every seed ≥ 475" in text
+
+
+@dataclass
+class Bench:
+    """Makes no cell, but fails at one."""
+
+    fails: str = ""
+    jobs: int = 2
+    made: list[str] = field(default_factory=list)
+    children: Children = field(default_factory=Children)
+
+    def make(self, cell: Cell) -> dict[str, Any]:
+        if cell.row.name == self.fails:
+            raise Failed("exit status 1")
+        self.made.append(cell.row.name)
+        return {"best": {"mean": 0.0}, "wall_s": 0.0}
+
+
+CHAIN = ["dqn_cartpole_behaviour", "cartpole_expert", "bc_cartpole_expert"]
+
+
+def test_a_cell_waits_for_what_it_needs() -> None:
+    bench = Bench()
+    plan = [Cell(ROWS[name], 0) for name in reversed(CHAIN)]
+    assert make_all(plan, bench) == []
+    assert bench.made == CHAIN
+
+
+def test_what_needs_a_failed_cell_is_not_made_and_the_others_are() -> None:
+    bench = Bench(fails=CHAIN[0])
+    plan = [Cell(ROWS[name], 0) for name in [*CHAIN, "dqn_acrobot"]]
+    failed = make_all(plan, bench)
+    assert sorted(cell.row.name for cell in failed) == sorted(CHAIN)
+    assert bench.made == ["dqn_acrobot"]
+
+
+def run(children: Children, folder: Path, *command: str) -> str:
+    return children.run(command, folder=folder, log=folder / "log", variables={})
+
+
+def test_a_command_that_fails_says_its_last_words(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=r"exit status 3:\n(.*\n)*  its last words"):
+        run(Children(), tmp_path, "/bin/sh", "-c", "echo its last words >&2; exit 3")
+    assert run(Children(), tmp_path, "/bin/sh", "-c", "echo an answer") == "an answer\n"
+
+
+@pytest.mark.parametrize(
+    ("cores", "jobs", "divided"),
+    [
+        ([0, 1], 1, [[0, 1]]),
+        ([0, 1], 2, [[0], [1]]),
+        ([0, 1, 5], 2, [[0, 5], [1]]),
+        ([4, 5], 3, [[4], [5], [4]]),
+    ],
+)
+def test_jobs_divide_the_cores(cores: list[int], jobs: int, divided: list[list[int]]) -> None:
+    assert shares(cores, jobs) == divided
+
+
+def test_stopping_ends_the_commands_that_run_and_starts_no_more(tmp_path: Path) -> None:
+    children = Children()
+    os.mkfifo(tmp_path / "begun")
+    stopped = threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(Stopped):
+            run(children, tmp_path, "/bin/sh", "-c", "echo >begun; exec /bin/sleep 600")
+        stopped.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    (tmp_path / "begun").read_text()  # waits until it is written to
+    children.stop()
+    assert stopped.wait(30)
+    thread.join()
+    with pytest.raises(Stopped):
+        run(children, tmp_path, "/bin/sh", "-c", "echo too late")

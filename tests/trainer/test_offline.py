@@ -1,0 +1,121 @@
+"""Learning from a data set alone: settings, and the loop without actors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import (
+    FakeAgent,
+    FakeClock,
+    ListBuffer,
+    ListRecorder,
+    MemoryCheckpoints,
+    ScriptedEvaluator,
+)
+
+from border_cli.actor_manager.idle import IdleActorManager
+from border_cli.core.errors import ConfigError, Interrupted
+from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
+from border_cli.core.types import Transitions
+from border_cli.evaluator.inline import InlineJudge
+from border_cli.trainer.config import OfflineConfig
+from border_cli.trainer.offline import OfflineTrainer
+from border_cli.trainer.post_step import PostStep
+from border_cli.trainer.recording import Recording
+from border_cli.trainer.saving import Saving
+
+ROW = Transitions(
+    obs=np.zeros((1, 1), np.float32),
+    action=np.zeros(1, np.int64),
+    reward=np.ones(1, np.float32),
+    discount=np.ones(1, np.float32),
+    next_obs=np.zeros((1, 1), np.float32),
+)
+
+
+class Built:
+    """An offline trainer, and everything around it; settings are the trainer's."""
+
+    def __init__(self, **settings: Any) -> None:
+        config = OfflineConfig(**{"max_opt_steps": 50} | settings)
+        clock, actors, buffer = FakeClock(), IdleActorManager(), ListBuffer()
+        buffer.push(ROW)
+        self.agent, self.stop = FakeAgent(), StopFlag()
+        self.recorder, self.checkpoints = ListRecorder(), MemoryCheckpoints()
+        self.evaluator = ScriptedEvaluator()
+        self.post_step = PostStep(
+            config,
+            agent=self.agent,
+            replay_buffer=buffer,
+            actors=actors,
+            judge=InlineJudge(
+                self.evaluator,
+                lambda: self.agent.factory(None),  # type: ignore[arg-type]
+                Heartbeat("evaluation"),
+            ),
+            checkpoints=self.checkpoints,
+            saving=Saving(config, self.checkpoints, clock=clock, flag=SaveFlag()),
+            recording=Recording([self.recorder], clock),
+            clock=clock,
+        )
+        self.trainer = OfflineTrainer(
+            config,
+            agent=self.agent,
+            replay_buffer=buffer,
+            actors=actors,
+            post_step=self.post_step,
+            batch_size=4,
+            slack=0,
+            stop=self.stop,
+        )
+
+
+def test_the_first_step_is_an_update_and_no_env_step_is_ever_made() -> None:
+    built = Built(warmup_period=1_000)
+    built.trainer.step()
+    assert built.agent.opt_steps == 1
+    assert built.trainer.train() == []
+    stats = built.trainer.stats()
+    assert (stats.opt_steps, stats.env_steps, stats.samples_total) == (50, 0, 0)
+    assert built.trainer.ended_by == "max_opt_steps"
+
+
+def test_it_evaluates_records_and_saves_as_every_trainer_does() -> None:
+    built = Built(eval_interval=20, record_interval=10, save_interval=25)
+    built.trainer.train()
+    assert built.evaluator.policies == [20, 40, 50]
+    assert built.checkpoints.saved == [25, 50]
+    assert [step for step, _ in built.recorder.of("train/loss")] == [10, 20, 30, 40, 50]
+
+
+def test_nothing_is_said_of_actors_and_their_samples() -> None:
+    built = Built(record_interval=10)
+    built.trainer.train()
+    names = {name for _, row, _ in built.recorder.rows for name in row}
+    assert "async/opt_steps_per_sec" in names
+    assert [name for name in names if "sample" in name and not name.startswith("time")] == []
+    assert [name for name in names if name.startswith(("actor/", "episode/"))] == []
+
+
+def test_nobody_needs_weights() -> None:
+    built = Built(sync_interval=1)
+    built.trainer.train()
+    assert built.post_step.state_dict()["weights"] is None
+
+
+def test_a_signal_ends_it_with_a_checkpoint() -> None:
+    built = Built()
+    for _ in range(3):
+        built.trainer.step()
+    built.stop.request(Interrupted(2))
+    with pytest.raises(Interrupted, match="SIGINT"):
+        built.trainer.train()
+    assert built.checkpoints.saved == [3]
+
+
+def test_env_steps_alone_are_no_budget() -> None:
+    with pytest.raises(ConfigError, match=r"trainer.max_env_steps .* give max_opt_steps, got 9"):
+        OfflineConfig(max_opt_steps=None, max_env_steps=9)
+    assert OfflineConfig(max_opt_steps=None, max_time_s=1.0, max_env_steps=9).max_time_s == 1.0
