@@ -71,7 +71,7 @@ def test_a_bare_id_is_never_tuned(folder: Path, ran: Callable[..., Any]) -> None
 
 
 def test_a_sweep_runs_one_job_after_another(folder: Path, ran: Callable[..., Any]) -> None:
-    jobs = ran("seed=0,1", "env=cartpole,mountaincar", "-m")
+    jobs = ran("agent=iqn", "seed=0,1", "env=cartpole,mountaincar", "-m")
     seen = [(each.seed, each.env.id) for each in jobs.configs]
     assert seen == [
         (0, "CartPole-v1"),

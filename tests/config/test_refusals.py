@@ -14,7 +14,7 @@ from border_cli.core.errors import ConfigError
 Write = Callable[[str, str], Path]
 
 TYPED = [
-    ("agent=dqm", "agent=dqm: 'dqm' is none of agent; did you mean 'dqn'? Choose one of dqn, ra"),
+    ("agent=dqm", "agent=dqm: 'dqm' is none of agent; did you mean 'dqn'? Choose one of awac, "),
     ("recorder=[tensorbord]", "did you mean 'tensorboard'? Choose one of console, jsonl, none, te"),
     ("agnet=dqn", "agnet=dqn: there is no such setting; did you mean 'agent'? A run has: seed, na"),
     (
@@ -51,9 +51,9 @@ TYPED = [
     ("~recorder.consol", "~recorder.consol: there is nothing of that name to remove"),
     ("tuned=null", "tuned=null: no tuned at all is written ~tuned"),
     ("tuned=dqn_cartpol", "did you mean 'dqn_cartpole'?"),
-    ("~agent", "~agent: a run needs one: agent=NAME with one of dqn, random"),
-    ("agent=1", "agent=1: 1 is none of agent. Choose one of dqn, random"),
-    ("agent=[dqn,random]", "a run has one agent, one of dqn, random; -m runs several"),
+    ("~agent", "~agent: a run needs one: agent=NAME with one of awac, bc, "),
+    ("agent=1", "agent=1: 1 is none of agent. Choose one of awac, bc, "),
+    ("agent=[dqn,random]", "a run has one agent, one of awac, bc, "),
     ("+agent=random", "agent is chosen twice"),
     ("+agent.gamma=0.5", "agent.gamma exists: write agent.gamma=… without a plus"),
     ("=3", "'=3' has no key: settings are written key=value"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from border_cli.config.compose import compose
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace
@@ -51,8 +52,9 @@ def test_an_agent_is_counted_with_targets_and_optimiser() -> None:
     found = agent_sizes(build_agent(config, env_factory(config).spec))
     assert found.parameters == (4 * 4 + 4) + (4 * 2 + 2)
     assert found.weights == 4 * found.parameters
-    # weights, targets, two averages of Adam, and its counter once for each of four tensors
-    assert found.state == 4 * found.weights + 4 * 4
+    # weights, targets, two averages of Adam, its counter once for each of four tensors, and the
+    # state of the generator of noise
+    assert found.state == 4 * found.weights + 4 * 4 + torch.Generator().get_state().nbytes
     assert found.units == 4 + 2
     assert found.on_host
 
