@@ -76,6 +76,10 @@ class SoftAgent(ActorCriticAgent):
             agent=self.name,
         )
 
+    @property
+    def different_updates(self) -> int:
+        return self._soft_settings.policy_delay
+
     def draws(self, batch: TensorBatch) -> Any:
         """The random numbers of one `critic_loss`: noise of the next actions. [B, A]"""
         return self.normal(*batch.action.shape)

@@ -73,7 +73,8 @@ class ActorManagerConfig(Settings, path="actor_manager"):
     max_restarts: int = setting(3, "times that each actor may fail and be rebuilt", low=0)
     exploration: Any = setting(
         None,
-        "null: the agent's own schedule; a list: one constant per actor (epsilon or temperature); "
+        "null: the agent's own schedule; a list: one constant per actor (epsilon, temperature or "
+        "deviation of noise); "
         "ape_x: constants 0.4 ** (1 + 7 i / (num_actors - 1)) (Horgan et al. 2018)",
     )
 
