@@ -17,10 +17,13 @@ USER_TICKS, CHILDREN_END = 11, 15  # utime, stime, cutime, cstime after the name
 
 
 def one_thread_for_blas() -> None:
-    """Must come before numpy is loaded; `border-train` does the same."""
+    """Must come before numpy is loaded; `border-train` does the same.
+
+    How torch's threads wait is left to torch: `as_border` sets it for our own runs.
+    """
+    os.environ.pop("GOMP_SPINCOUNT", None)  # inherited from one that measures ours as well
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def facts() -> dict[str, Any]:
