@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from border_cli.agent.q_learning import Found, conservative
+from border_cli.agent.descent import Found, index_of, of_action
+from border_cli.agent.q_learning import conservative
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -45,11 +46,6 @@ def categorical_target(
     return project(positions, of_action(next_probabilities, best), atoms)
 
 
-def of_action(values: Tensor, action: Tensor) -> Tensor:
-    """[B, num_actions, N], [B, 1] -> [B, N]"""
-    return values.gather(1, _index(values, action)).squeeze(1)
-
-
 def learned(
     outputs: Tensor,
     next_outputs: Tensor,
@@ -73,7 +69,7 @@ def learned(
     cross_entropy = -(m * log_p).sum(1, keepdim=True)  # [B, 1]
     share = batch.weight / len(outputs)  # [B, 1]
     slope = torch.zeros_like(logits)
-    slope.scatter_(1, _index(logits, batch.action), (share * (p - m))[:, None])
+    slope.scatter_(1, index_of(batch.action, logits.shape[2]), (share * (p - m))[:, None])
     gap = None
     if conservative_weight:
         gap, by_logits = _conservative(logits, batch, atoms)
@@ -93,8 +89,3 @@ def _conservative(logits: Tensor, batch: TensorBatch, atoms: Tensor) -> tuple[Te
     q = p @ atoms  # [B, num_actions]
     gap, by_q = conservative(q, batch.action, batch.weight)
     return gap, by_q[:, :, None] * p * (atoms - q[:, :, None])
-
-
-def _index(values: Tensor, action: Tensor) -> Tensor:
-    """[B, num_actions, N], [B, 1] -> [B, 1, N]"""
-    return action[:, :, None].expand(-1, 1, values.shape[2])

@@ -88,9 +88,7 @@ class Iqn(ValueAgent):
             make=partial(
                 QuantileNetwork, config.architecture(spec.observation), config.embedding_size
             ),
-            adam_epsilon=config.adam_epsilon,
         )
-        self._leaves = list(self.online.parameters())
         self._acting_on = torch.tensor([config.fractions], device=self.device)  # [1, K]
         self._descent = self.compiled(descent)
 
@@ -115,7 +113,7 @@ class Iqn(ValueAgent):
             double=config.double,
             kappa=config.kappa,
         )
-        norm = self.optimizer.step(torch.autograd.grad(given, self._leaves, found.slope))
+        norm = self.optimizer.descend(given, found.slope)
         if config.compile:
             found = kept(found)
         return self.finished(

@@ -1,4 +1,4 @@
-"""The formula of deep Q-learning: targets, loss and gradient of one batch. Changes nothing.
+"""The formula of deep Q-learning: targets, loss and its slope. Changes nothing.
 
 Mnih et al. 2015, "Human-level control through deep reinforcement learning", Algorithm 1.
 `double`: van Hasselt, Guez and Silver 2016, "Deep reinforcement learning with double Q-learning".
@@ -8,41 +8,12 @@ reinforcement learning", equation 4 (CQL(H)).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from border_cli.agent.config import Loss
-from border_cli.nn.backprop import Gradient, Layer, backward, forward
+from border_cli.agent.descent import Found
 from border_cli.nn.tensor_batch import TensorBatch
-
-
-class Found(NamedTuple):
-    """What one batch says about what the online network put out."""
-
-    slope: Tensor  # [B, outputs]  derivative of the loss by the outputs
-    loss: Tensor  # []  without the conservative part
-    q_mean: Tensor  # []  mean of Q(s, a)
-    error: Tensor  # [B, 1]  y - Q(s, a); of distributions how far they are apart
-    gap: Tensor | None = None  # []  mean of logsumexp Q(s, ·) - Q(s, a), where it is weighted
-
-
-def kept(found: Found) -> Found:
-    """The same in memory of its own, but for the slope, which is not read later."""
-    gap = None if found.gap is None else found.gap.clone()
-    loss, q_mean, error = found.loss.clone(), found.q_mean.clone(), found.error.clone()
-    return Found(found.slope, loss, q_mean, error, gap)
-
-
-class Formula(Protocol):
-    """From outputs for s of the online network, for s' of the target network, and for s' of the
-    online network where that chooses the next action; all [B, outputs]."""
-
-    def __call__(
-        self, outputs: Tensor, next_outputs: Tensor, chooser: Tensor | None, batch: TensorBatch
-    ) -> Found: ...
 
 
 def td_target(batch: TensorBatch, q_next: Tensor, chooser: Tensor | None) -> Tensor:
@@ -98,47 +69,3 @@ def learned(
         gap, by_gap = conservative(q, batch.action, batch.weight)
         by_q = torch.add(by_q, by_gap, alpha=conservative_weight)
     return Found(by_q, mean, q_sa.mean(), -error, gap)
-
-
-def descent(
-    online: Sequence[Layer],
-    target: Sequence[Layer],
-    batch: TensorBatch,
-    *,
-    formula: Formula,
-    double: bool,
-) -> tuple[Gradient, Found]:
-    """The gradient of the loss by all weights of dense layers with ReLU, written out."""
-    assert isinstance(batch.obs, Tensor)
-    assert isinstance(batch.next_obs, Tensor)
-    given = forward(online, batch.obs)
-    next_outputs = forward(target, batch.next_obs)[-1]
-    chooser = forward(online, batch.next_obs)[-1] if double else None
-    found = formula(given[-1], next_outputs, chooser, batch)
-    return backward(online, given, found.slope), found
-
-
-def descent_by_autograd(
-    online: nn.Module,
-    target: nn.Module,
-    batch: TensorBatch,
-    noise: Tensor | None,
-    *,
-    formula: Formula,
-    double: bool,
-) -> tuple[Tensor, Found]:
-    """The same for any network up to its outputs, from which autograd finds the way back.
-
-    Each of the passes has its own noise, where there is any. [3, draws]
-    """
-
-    def outputs_of(network: nn.Module, features: object, which: int) -> Tensor:
-        result: Tensor = network(features) if noise is None else network(features, noise[which])
-        return result
-
-    outputs = outputs_of(online, batch.obs, 0)
-    with torch.no_grad():
-        next_outputs = outputs_of(target, batch.next_obs, 1)
-        chooser = outputs_of(online, batch.next_obs, 2) if double else None
-        found = formula(outputs.detach(), next_outputs, chooser, batch)
-    return outputs, found

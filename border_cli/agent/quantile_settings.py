@@ -14,7 +14,6 @@ from border_cli.core.settings import setting
 class QuantileConfig(ValueConfig):
     """What agents that learn quantiles of the return share."""
 
-    double: bool = setting(False, "the online network chooses the next action (double Q-learning)")
     kappa: float = setting(
         1.0,
         "threshold of the quantile Huber loss, in units of the reward; 0: exact quantiles, by the "
@@ -31,7 +30,6 @@ class QuantileConfig(ValueConfig):
         low=0,
         high=1,
     )
-    adam_epsilon: float = setting(1e-8, "of Adam; 0.01 / 32 in the paper", above=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

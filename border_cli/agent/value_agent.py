@@ -13,7 +13,7 @@ from border_cli.agent.torch_agent import TorchAgent
 from border_cli.agent.value_settings import ValueConfig
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.adam import EPSILON, Adam
+from border_cli.nn.adam import Adam
 from border_cli.nn.network import follow, target_of
 
 
@@ -30,7 +30,6 @@ class ValueAgent(TorchAgent):
         device: str,
         seed: int,
         make: Callable[[int, torch.Generator], nn.Module],
-        adam_epsilon: float = EPSILON,
     ) -> None:
         """`make` gives the online network for so many actions, its weights from the generator."""
         super().__init__(config, spec=spec, device=device, seed=seed)
@@ -43,7 +42,7 @@ class ValueAgent(TorchAgent):
             self.online.parameters(),
             learning_rate=config.learning_rate,
             max_grad_norm=config.max_grad_norm,
-            epsilon=adam_epsilon,
+            epsilon=config.adam_epsilon,
         )
         self.keeps(online=self.online, target=self.target, optimizer=self.optimizer)
         self.acts_with(network=self.online)

@@ -21,7 +21,9 @@ class Exploration(StrEnum):
 class ValueConfig(NetworkConfig):
     """What agents that learn action values share."""
 
+    double: bool = setting(False, "the online network chooses the next action (double Q-learning)")
     learning_rate: float = setting(5e-4, "of Adam", above=0)
+    adam_epsilon: float = setting(1e-8, "of Adam; the papers have up to 0.01 / 32", above=0)
     max_grad_norm: float | None = setting(10.0, "clips the gradient's norm; null: off", above=0)
     target_interval: int = setting(
         500, "optimisation steps between updates of the target network", low=1
@@ -61,7 +63,6 @@ class ValueConfig(NetworkConfig):
 class DqnConfig(ValueConfig):
     """Deep Q-network; conf/tuned/dqn_<env>.yaml holds what an env needs."""
 
-    double: bool = setting(False, "the online network chooses the next action (double Q-learning)")
     loss: Loss = setting(
         Loss.huber, "of the TD error: huber (threshold 1) or mse; one of scalars, not of num_atoms"
     )
@@ -82,7 +83,6 @@ class DqnConfig(ValueConfig):
     conservative_weight: float = setting(
         0.0, "of logsumexp Q(s, ·) - Q(s, a) beside the loss (conservative Q-learning)", low=0
     )
-    adam_epsilon: float = setting(1e-8, "of Adam", above=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

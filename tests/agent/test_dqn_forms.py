@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from border_cli.agent.config import DqnConfig, Exploration, Loss
+from border_cli.agent.descent import Found
 from border_cli.agent.dqn import Dqn
-from border_cli.agent.q_learning import Found
 from border_cli.core.errors import ConfigError
 from border_cli.core.types import Batch
 
@@ -75,7 +75,7 @@ def test_each_update_draws_noise_for_each_of_its_passes(spec, make_batch):
     assert float(agent.update(batch).metrics["loss"]) != first
     agent.load_state_dict(state)
     assert float(agent.update(batch).metrics["loss"]) == first
-    noise = agent._draw()
+    noise = agent.draw()
     assert noise is not None
     assert noise.shape == (3, agent.online.draws)  # type: ignore[union-attr]
     assert len({each.tobytes() for each in noise.numpy()}) == 3
@@ -94,7 +94,7 @@ def test_three_draws_serve_three_passes(spec, make_batch, monkeypatch):
         zero = torch.zeros(())
         return Found(torch.zeros_like(outputs), zero, zero, torch.zeros(8, 1))
 
-    monkeypatch.setattr(agent, "_formula", formula)
+    agent.formula = formula
     obs, next_obs = (torch.from_numpy(each) for each in (batch.obs, batch.next_obs))
     expected = {
         "outputs": agent.online(obs, fixed[0]).detach(),

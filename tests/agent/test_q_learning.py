@@ -12,14 +12,8 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from networks import q_network
 
 from border_cli.agent.config import Loss
-from border_cli.agent.q_learning import (
-    Found,
-    descent,
-    descent_by_autograd,
-    learned,
-    td_target,
-    weighted_loss,
-)
+from border_cli.agent.descent import Found, descent, descent_by_autograd
+from border_cli.agent.q_learning import learned, td_target, weighted_loss
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.backprop import Gradient

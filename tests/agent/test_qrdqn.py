@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from quantiles import (
 )
 
 from border_cli.agent.config import QrdqnConfig
-from border_cli.agent.qrdqn import Qrdqn, descent, descent_by_autograd, learned
+from border_cli.agent.descent import descent, descent_by_autograd
+from border_cli.agent.qrdqn import Qrdqn, learned
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.nn.architecture import Architecture
@@ -52,7 +54,7 @@ def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
     online, target, batch = network(0), target_of(network(1)), drawn_rows(0, 6, INPUTS, ACTIONS)
     outputs, q_next = online(batch.obs), target(batch.next_obs)
     chooser = online(batch.next_obs) if double else q_next
-    _, found = learned(outputs, q_next, chooser, batch, FRACTIONS, EQUAL, kappa)
+    found = learned(outputs, q_next, chooser, batch, fractions=FRACTIONS, shares=EQUAL, kappa=kappa)
 
     def laid_out(rows: torch.Tensor) -> torch.Tensor:  # [B, N, num_actions], as rlax wants it
         return rows.view(6, ACTIONS, QUANTILES).transpose(1, 2)
@@ -70,20 +72,19 @@ def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
 @pytest.mark.parametrize("double", [False, True])
 def test_both_ways_back_give_the_gradient_of_finite_differences(double: bool):
     online, target, batch = network(2), target_of(network(3)), drawn_rows(1, 6, INPUTS, ACTIONS)
-    known: Any = {"double": double, "kappa": 0.7}
+    formula = partial(learned, fractions=FRACTIONS, shares=EQUAL, kappa=0.7)
+    known: Any = {"double": double, "formula": formula}
     memory = online.mlp.memory(), target.mlp.memory()
-    gradient, found = descent(*memory, batch, FRACTIONS, EQUAL, **known)
-    outputs, slope, same = descent_by_autograd(online, target, batch, FRACTIONS, EQUAL, **known)
+    gradient, found = descent(*memory, batch, **known)
+    outputs, same = descent_by_autograd(online, target, batch, None, **known)
     weights = list(online.parameters())
-    by_autograd = torch.autograd.grad(outputs, weights, slope)
+    by_autograd = torch.autograd.grad(outputs, weights, same.slope)
     assert same.loss.item() == pytest.approx(found.loss.item(), rel=1e-12)
     for one, other in zip(gradient, by_autograd, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
     # The target depends on no weight here: with `double` the choice would not move anyway.
-    numeric = numeric_gradient(
-        lambda: descent(*memory, batch, FRACTIONS, EQUAL, **known)[1].loss, weights
-    )
+    numeric = numeric_gradient(lambda: descent(*memory, batch, **known)[1].loss, weights)
     flat = torch.cat([each.reshape(-1) for each in gradient])
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
 
@@ -93,9 +94,10 @@ def test_the_next_action_is_chosen_by_the_range():
     zero, one = torch.zeros(1, 1), torch.ones(1, 1)
     batch = TensorBatch(zero, zero.long(), reward=zero, discount=one, next_obs=zero, weight=one)
     q_next, fractions = torch.tensor([[0.0, 10, 4, 4]]), torch.tensor([0.25, 0.75])
-    for shares, expected in (([0.5, 0.5], [0, 10]), ([1.0, 0.0], [4, 4])):
-        given = torch.zeros(1, 4), q_next, q_next, batch, fractions, torch.tensor(shares), 1.0
-        assert learned(*given)[1].target.tolist() == [expected]
+    for shares, distance in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # of 0 from (0, 10) and (4, 4)
+        formula = partial(learned, fractions=fractions, shares=torch.tensor(shares), kappa=1.0)
+        for chooser in (q_next, None):
+            assert formula(torch.zeros(1, 4), q_next, chooser, batch).error.item() == distance
 
 
 @pytest.mark.parametrize("double", [False, True])
