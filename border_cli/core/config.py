@@ -257,7 +257,8 @@ class RunConfig(Settings):
         if self.replay_buffer.prioritizes and not self.agent.gives_priorities:
             raise ConfigError(
                 "replay_buffer must be one that does not prioritize (such as uniform): the agent "
-                f"({type(self.agent).__name__}) has no TD errors to rank rows by"
+                f"({type(self.agent).__name__.removesuffix('Config').lower()}) has no TD errors "
+                "to rank rows by"
             )
         capacity = self.replay_buffer.capacity
         if self.trainer.warmup_period > capacity:

@@ -132,7 +132,10 @@ def _faster_updates(facts: Facts, *, idle_cores: bool) -> list[str]:
     if not facts.on_cpu:
         compiles = getattr(agent, "compile", None)
         return [*remedies, "agent.compile=true"] if compiles is False else remedies
-    if idle_cores and facts.cores > 1 and getattr(agent, "num_threads", 0) in (1, None):
+    threads = getattr(agent, "num_threads", 0)
+    if threads is None:  # then it has every core that it can make use of
+        threads = 0 if getattr(agent, "bound_by_arithmetic", False) else 1
+    if idle_cores and facts.cores > 1 and threads == 1:
         remedies.append(f"agent.num_threads={facts.cores}")
     if facts.config.device == "cpu":  # auto would have found a GPU
         remedies.append("device=cuda")

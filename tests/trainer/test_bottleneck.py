@@ -201,7 +201,12 @@ def test_beside_actors_in_turn_all_other_cores_are_idle() -> None:
     assert sentence(UPDATES, ENV_STEPS, trainer=SyncConfig()) == (
         f"{BUSY}: a smaller agent.batch_size (64), or agent.num_threads=4"
     )
-    for settings in ({"cores": 1}, {"agent": DqnConfig(num_threads=2)}, {"agent": AgentConfig()}):
+    for settings in (
+        {"cores": 1},
+        {"agent": DqnConfig(num_threads=2)},
+        {"agent": DqnConfig(hidden=[512, 512])},  # which has all cores by itself
+        {"agent": AgentConfig()},
+    ):
         assert sentence(UPDATES, ENV_STEPS, trainer=SyncConfig(), **settings) == (
             f"{BUSY}: a smaller agent.batch_size (64)"
         )
