@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.action_space import ActionBounds
-from border_cli.agent.network_policy import NetworkPolicy
-from border_cli.core.errors import ConfigError
+from border_cli.agent.network_policy import NetworkPolicy, refuse_exploration
 from border_cli.core.types import Snapshot
 from border_cli.nn.architecture import Architecture
 
@@ -29,11 +28,7 @@ class ClippedGaussianPolicy(NetworkPolicy):
         bounds: ActionBounds,
         agent: str,
     ) -> None:
-        if exploration is not None:
-            raise ConfigError(
-                f"actor_manager.exploration must be null with agent={agent}, which draws its "
-                f"actions from what it has learned, got {exploration!r}"
-            )
+        refuse_exploration(exploration, agent)
         super().__init__(rng, architecture=architecture, actions=bounds.space)
         self._bounds = bounds
         self._std = np.ones(bounds.size, np.float32)

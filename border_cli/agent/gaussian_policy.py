@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.action_space import ActionBounds
-from border_cli.agent.network_policy import NetworkPolicy
-from border_cli.core.errors import ConfigError
+from border_cli.agent.network_policy import NetworkPolicy, refuse_exploration
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.gaussian_range import LOG_STD_MAX, LOG_STD_MIN
 
@@ -31,11 +30,7 @@ class GaussianPolicy(NetworkPolicy):
     ) -> None:
         super().__init__(rng, architecture=architecture, actions=bounds.space)
         self._bounds = bounds
-        if exploration is not None:
-            raise ConfigError(
-                f"agent={agent} explores with the distribution that it learns: "
-                f"actor_manager.exploration must be null, got {exploration!r} for one actor"
-            )
+        refuse_exploration(exploration, agent)
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
         size = self._bounds.size

@@ -11,12 +11,22 @@ from numpy.typing import NDArray
 
 from border_cli.agent.exploration import uniform
 from border_cli.agent.random_policy import draw_from_box
+from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Policy
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, LeafSpace
 from border_cli.core.types import Array, Snapshot, State, num_rows
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.numpy_network import NumpyNetwork
+
+
+def refuse_exploration(exploration: float | None, agent: str) -> None:
+    """Raises ConfigError where an actor is given a constant and the agent has no use for it."""
+    if exploration is not None:
+        raise ConfigError(
+            f"actor_manager.exploration must be null with agent={agent}, which explores by the "
+            f"distribution that it learns, got {exploration!r} for one actor"
+        )
 
 
 class NetworkPolicy(Policy):

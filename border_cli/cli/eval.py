@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from border_cli import __version__
 from border_cli.cli.pairs import best_or_latest, read_pairs, whole_number
-from border_cli.cli.thread_settings import set_up_threads
-from border_cli.core.errors import BorderError, CheckpointError, ConfigError
+from border_cli.cli.plain_command import plain_command
+from border_cli.core.errors import CheckpointError, ConfigError
 
 HELP = """\
 border-eval: evaluates a saved model of a run.
@@ -49,25 +48,8 @@ class Request:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; status 2 for what was refused, 1 for what failed."""
-    typed = list(sys.argv[1:] if argv is None else argv)
-    if not typed or {"-h", "--help"} & set(typed):
-        sys.stdout.write(HELP)
-        sys.exit(0 if typed else 2)
-    if "--version" in typed:
-        sys.stdout.write(f"border_cli {__version__}\n")
-        return
-    set_up_threads()
-    path = list(sys.path)
-    try:
-        _evaluate(read_request(typed))
-    except BorderError as error:
-        sys.stderr.write(f"border-eval: {error}\n")
-        sys.exit(error.exit_status)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    finally:
-        sys.path[:] = path  # without the folders of the run's own modules
+    """Runs the command; see `plain_command`."""
+    plain_command("border-eval", HELP, lambda typed: _evaluate(read_request(typed)), argv)
 
 
 def read_request(typed: Sequence[str]) -> Request:

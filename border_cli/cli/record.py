@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from border_cli import __version__
 from border_cli.cli.pairs import best_or_latest, read_pairs, truth, whole_number
-from border_cli.cli.thread_settings import set_up_threads
-from border_cli.core.errors import BorderError, CheckpointError, ConfigError
+from border_cli.cli.plain_command import plain_command
+from border_cli.core.errors import CheckpointError, ConfigError, RunFailed
 
 if TYPE_CHECKING:
     from border_cli.record import Player
@@ -59,29 +58,15 @@ class Request:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; status 2 for what was refused, 1 for what failed."""
-    typed = list(sys.argv[1:] if argv is None else argv)
-    if not typed or {"-h", "--help"} & set(typed):
-        sys.stdout.write(HELP)
-        sys.exit(0 if typed else 2)
-    if "--version" in typed:
-        sys.stdout.write(f"border_cli {__version__}\n")
-        return
-    set_up_threads()
-    path = list(sys.path)
+    """Runs the command; see `plain_command`."""
+    plain_command("border-record", HELP, _run, argv, interrupted="interrupted; nothing was written")
+
+
+def _run(typed: Sequence[str]) -> None:
     try:
         _record(read_request(typed))
-    except BorderError as error:
-        sys.stderr.write(f"border-record: {error}\n")
-        sys.exit(error.exit_status)
     except OSError as error:  # a full disk, a folder that cannot be written
-        sys.stderr.write(f"border-record: the data set could not be written: {error}\n")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.stderr.write("border-record: interrupted; nothing was written\n")
-        sys.exit(130)
-    finally:
-        sys.path[:] = path  # without the folders of the run's own modules
+        raise RunFailed(f"the data set could not be written: {error}") from error
 
 
 def read_request(typed: Sequence[str]) -> Request:

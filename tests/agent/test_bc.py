@@ -146,7 +146,7 @@ def test_norms_are_told_where_the_gradient_is_clipped():
 def test_it_has_no_errors_to_rank_rows_by():
     update = bc(spec()).update(batch(0))
     assert update.td_error().tolist() == [0] * 8
-    with pytest.raises(ConfigError, match=r"does not prioritize.*BcConfig"):
+    with pytest.raises(ConfigError, match=r"does not prioritize.*the agent .bc."):
         compose("agent=bc", "env.id=CartPole-v1", "replay_buffer=prioritized")
 
 

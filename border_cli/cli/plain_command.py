@@ -1,0 +1,44 @@
+"""What commands without Hydra have in common: border-eval and border-record."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from border_cli import __version__
+from border_cli.cli.thread_settings import set_up_threads
+from border_cli.core.errors import BorderError
+
+
+def plain_command(
+    name: str,
+    help_text: str,
+    run: Callable[[Sequence[str]], None],
+    argv: Sequence[str] | None,
+    *,
+    interrupted: str = "",
+) -> None:
+    """Runs the command; status 2 for what was refused, 1 for what failed, 130 for Ctrl-C.
+
+    `interrupted` is said after the last.
+    """
+    typed = list(sys.argv[1:] if argv is None else argv)
+    if not typed or {"-h", "--help"} & set(typed):
+        sys.stdout.write(help_text)
+        sys.exit(0 if typed else 2)
+    if "--version" in typed:
+        sys.stdout.write(f"border_cli {__version__}\n")
+        return
+    set_up_threads()
+    path = list(sys.path)
+    try:
+        run(typed)
+    except BorderError as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        if interrupted:
+            sys.stderr.write(f"{name}: {interrupted}\n")
+        sys.exit(130)
+    finally:
+        sys.path[:] = path  # without the folders of the run's own modules
