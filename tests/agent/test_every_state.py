@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.errors import CheckpointError
+from border_cli.core.spaces import BoxSpace, DictSpace
 from border_cli.core.types import Batch
 from border_cli.nn.saving import load_state, save_state
 from border_cli.registry import AGENTS, register_builtin
@@ -161,6 +163,37 @@ def test_what_shares_memory_with_the_weights_has_those_that_were_loaded(kind: st
         mine = getattr(agent, name)
         if isinstance(twin, nn.Module):
             assert bits(dict(twin.state_dict())) == bits(dict(mine.state_dict())), name
+
+
+@each_kind
+def test_images_beside_numbers_are_learned_from_acted_on_and_saved(kind: str):
+    register_builtin()
+    name, counts, settings = KINDS[kind]
+    pixels = BoxSpace(shape=(36, 36, 1), dtype="uint8", low=np.zeros(1), high=np.full(1, 255))
+    seen = DictSpace({"screen": pixels, "speed": spec().observation})  # type: ignore[dict-item]
+    where = replace(counted() if counts else spec(), observation=seen)
+    config = AGENTS.entry(name).config_type(**{**SMALL, **settings})
+    agent, other = (AGENTS.build(config, spec=where, device="cpu", seed=i) for i in (1, 2))
+    drawn = rows(kind, 0)
+    screens = np.random.default_rng(0).integers(256, size=(8, 36, 36, 1), dtype=np.uint8)
+    given = replace(
+        drawn,
+        obs={"screen": screens, "speed": drawn.obs},
+        next_obs={"screen": screens[::-1].copy(), "speed": drawn.next_obs},
+    )
+    for _ in range(3):
+        agent.observe(given)
+        update = agent.update(given)
+    assert np.isfinite(update.td_error()).all()
+    assert agent.first_not_finite() is None
+    other.load_state_dict(agent.state_dict())
+    actions = []
+    for each in (agent, other):
+        policy = each.policy_factory(np.random.default_rng(0))
+        policy.load_snapshot(each.snapshot())
+        actions.append(policy.act(given.obs, explore=True))
+    assert actions[0].shape == given.action.shape
+    assert actions[0].tobytes() == actions[1].tobytes()
 
 
 @pytest.mark.slow
