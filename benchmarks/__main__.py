@@ -1,7 +1,7 @@
 """The whole table, one line of JSON per row, progress on standard error.
 
     pip install -e ".[bench]"       Stable-Baselines3, for the rows that compare with it
-    python -m benchmarks            45 minutes on two quiet cores
+    python -m benchmarks            an hour on two quiet cores
     python -m benchmarks --quick    five minutes: one small repetition of everything
 
 Its parts run alone as well, with settings of their own (`--help`):

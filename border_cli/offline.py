@@ -19,7 +19,7 @@ from border_cli.dataset.checks import refuse_damaged, refuse_other_spaces
 from border_cli.dataset.episodes import Checksum, RecordedEpisode, grouped, side_by_side
 from border_cli.dataset.local import counts_of, reference_scores, refuse_unknown
 from border_cli.dataset.reading import Recording
-from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS, TRAINERS
+from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS
 from border_cli.replay_buffer.config import DatasetConfig
 
 SETTING = "replay_buffer.dataset"
@@ -47,21 +47,15 @@ def dataset_size(config: RunConfig) -> DatasetSize | None:
     return None if dataset is None else DatasetSize(dataset, *counts_of(dataset))
 
 
-def is_offline(config: RunConfig) -> bool:
-    """Whether no actor samples: the data set is all there is."""
-    offline: bool = TRAINERS.load(config.trainer).offline
-    return offline
-
-
 def rehearse_dataset(config: RunConfig, spec: EnvSpec) -> None:
     """Raises ConfigError where the data set is missing, or not one of this environment.
 
-    Where a run shall go on, the data set that it had is missing: CheckpointError.
+    Where a run of that name shall go on, the data set that it had is missing: CheckpointError.
     """
-    if is_offline(config) and not isinstance(config.replay_buffer, DatasetConfig):
+    if config.trainer.offline and not isinstance(config.replay_buffer, DatasetConfig):
         chosen = REPLAY_BUFFERS.entry_of(config.replay_buffer).name
         raise ConfigError(
-            f"trainer=offline needs replay_buffer=dataset, which it chooses by itself, got {chosen}"
+            f"trainer=offline needs replay_buffer=dataset, got {chosen}, which was chosen besides"
         )
     if not isinstance(config.replay_buffer, DatasetConfig):
         return
@@ -73,7 +67,7 @@ def rehearse_dataset(config: RunConfig, spec: EnvSpec) -> None:
         refuse_other_spaces(SETTING, dataset, *theirs, spec)
         next(_episodes(recording, spec), None)  # whether there is data at all
     except ConfigError as error:
-        if config.resume is None or config.replay_buffer.dataset is None:
+        if config.resume in (None, "auto") or config.replay_buffer.dataset is None:
             raise
         raise CheckpointError(f"the run cannot go on without its data set: {error}") from error
 
@@ -89,7 +83,7 @@ def build_replay_buffer(config: RunConfig, spec: EnvSpec) -> ReplayBuffer:
             "steps": counts_of(dataset)[1],
             "rows": _rows(config, Recording(dataset), spec, checksum),
             "checksum": checksum,
-            "grows": not is_offline(config),
+            "grows": not config.trainer.offline,
         }
     buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)
     return buffer

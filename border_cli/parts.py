@@ -35,7 +35,7 @@ from border_cli.core.threads import available_cores
 from border_cli.evaluator.background import BackgroundJudge
 from border_cli.evaluator.inline import InlineJudge
 from border_cli.nn.saving import load_state, save_state
-from border_cli.offline import evaluator_config, is_offline
+from border_cli.offline import evaluator_config
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -150,7 +150,7 @@ def build_recorders(
         max_time_s=trainer.max_time_s,
         quiet=config.quiet,
         best=best,
-        samples=not is_offline(config),
+        samples=not config.trainer.offline,
     )
     built: list[Recorder] = []
     try:
@@ -215,7 +215,7 @@ def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
 
     So would a run that has none (see `num_actors`): like that one it repeats to the bit.
     """
-    if not TRAINERS.load(config.trainer).actors_in_turn and not is_offline(config):
+    if not TRAINERS.load(config.trainer).actors_in_turn and not config.trainer.offline:
         return config.actor_manager
     shared = {
         each.name: getattr(config.actor_manager, each.name) for each in fields(ActorManagerConfig)
@@ -228,7 +228,7 @@ def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
 
 def num_actors(config: RunConfig) -> int:
     """How many actors there are: none where the run learns from a data set alone."""
-    return 0 if is_offline(config) else config.actor_manager.num_actors
+    return 0 if config.trainer.offline else config.actor_manager.num_actors
 
 
 def slack(config: RunConfig) -> int:
@@ -244,7 +244,7 @@ def build_actors(
     config: RunConfig, agent: Agent, factory: EnvFactory, clock: Clock
 ) -> ActorManager:
     """Those of the run; nobody where it learns from a data set alone."""
-    if is_offline(config):
+    if config.trainer.offline:
         return IdleActorManager()
     # The class itself and not its registry, which is empty in another process.
     step_processor: Callable[..., StepProcessor] = STEP_PROCESSORS.load(config.step_processor)

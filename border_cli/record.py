@@ -14,16 +14,19 @@ from numpy.typing import NDArray
 from border_cli import __version__
 from border_cli.api import load_agent, read_config
 from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent, EnvFactory, Policy
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import row_nbytes
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.types import PAST_SCHEDULES, Snapshot
 from border_cli.dataset.playing import PlayedEpisode, play_round
 from border_cli.dataset.reading import RawEpisode
 from border_cli.dataset.writing import DatasetWriter, EnvParts
 from border_cli.env.config import GymConfig
 from border_cli.env.recorded import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
-from border_cli.parts import build_agent, env_factory
+from border_cli.parts import build_agent, build_evaluator, env_factory
 from border_cli.registry import AGENTS, ENVS
 from border_cli.run.manifest import read_json
 from border_cli.run.reading import best_score, find_checkpoint
@@ -52,6 +55,7 @@ class Order:
     players: Sequence[Player]
     seed: int | None = None  # None: that of the run
     explore: bool = False
+    overwrite: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,24 +90,29 @@ def shared_out(episodes: int, weights: Sequence[float]) -> list[int]:
 def record(order: Order) -> Recorded:
     """Plays all episodes and writes the data set, which is there at the end or not at all."""
     config = read_config(order.run_dir)
+    env = _env_parts(config)
     seed = config.seed if order.seed is None else order.seed
     loaded = [_load(order.run_dir, config, each.name) for each in order.players]
-    assert isinstance(config.env, GymConfig)
-    observation_space, action_space, spec = raw_parts(config.env)
-    env = EnvParts(observation_space=observation_space, action_space=action_space, spec=spec)
-    with DatasetWriter(order.dataset, env) as writer:
+    with DatasetWriter(order.dataset, env, overwrite=order.overwrite) as writer:
         played = []
         for number, player in enumerate(order.players):
-            agent, env_steps = loaded[number]
-            policy = agent.policy_factory(generator(seed, Branch.EVALUATION, EXPLORING, number))
-            policy.load_snapshot(agent.snapshot(env_steps=env_steps))
-            place = derived_seed(seed, Branch.EVALUATION, RECORDING, number)
-            rounds = _play(config, policy, player.episodes, place, explore=order.explore)
+            agent, snapshot = loaded[number]
+            rounds = _play(config, agent, snapshot, player.episodes, (seed, number), order.explore)
             opt_steps = None if player.name == RANDOM else agent.opt_steps
             played.append(_write(writer, env, player.name, opt_steps, rounds))
         references = _references(order.run_dir, config, played)
         writer.finish(_metadata(config, played, references))
     return Recorded(config=config, played=played, references=references)
+
+
+def _env_parts(config: RunConfig) -> EnvParts:
+    if not isinstance(config.env, GymConfig):
+        raise ConfigError(
+            "border-record needs an environment of Gymnasium, whose spaces Minari can hold: env is "
+            f"{ENVS.entry_of(config.env).name}"
+        )
+    observation_space, action_space, spec = raw_parts(config.env)
+    return EnvParts(observation_space=observation_space, action_space=action_space, spec=spec)
 
 
 def _write(
@@ -125,20 +134,51 @@ def _write(
     )
 
 
-def _load(run_dir: Path, config: RunConfig, name: str) -> tuple[Agent, int]:
-    """An agent, and the env steps at which it was saved: its exploration depends on them."""
+def _load(run_dir: Path, config: RunConfig, name: str) -> tuple[Agent, Snapshot]:
+    """An agent, and its weights with the exploration that it had when it was saved."""
     if name == RANDOM:
-        random = AGENTS.entry(RANDOM).config_type(gamma=config.agent.gamma)
-        return build_agent(replace(config, agent=random), env_factory(config).spec), 0
+        agent = _random_agent(config)
+        return agent, agent.snapshot()
     agent = load_agent(run_dir, name)[1]
+    if config.init_from is not None or config.trainer.offline:
+        return agent, agent.snapshot(env_steps=PAST_SCHEDULES)
     counters = read_json(find_checkpoint(run_dir, name) / "state.json")
-    return agent, int(counters["env_steps"])
+    return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
+
+
+def _random_agent(config: RunConfig) -> Agent:
+    random = AGENTS.entry(RANDOM).config_type(gamma=config.agent.gamma)
+    return build_agent(replace(config, agent=random), env_factory(config).spec)
 
 
 def _play(
+    config: RunConfig,
+    agent: Agent,
+    snapshot: Snapshot,
+    episodes: int,
+    place: tuple[int, int],
+    explore: bool,
+) -> Iterator[list[PlayedEpisode]]:
+    """All episodes of one player; those that explore are shared out over the actors of the run,
+    which may explore each in its own way."""
+    seed, number = place
+    actors = config.actor_manager.num_actors if explore else 1
+    for actor_id, count in enumerate(shared_out(episodes, [1.0] * actors)):
+        if not count:
+            continue
+        policy = agent.policy_factory(
+            generator(seed, Branch.EVALUATION, EXPLORING, number, actor_id),
+            config.actor_manager.exploration_of(actor_id) if explore else None,
+        )
+        policy.load_snapshot(snapshot)
+        first = derived_seed(seed, Branch.EVALUATION, RECORDING, number, actor_id)
+        yield from _rounds(config, policy, count, first, explore=explore)
+
+
+def _rounds(
     config: RunConfig, policy: Policy, episodes: int, seed: int, *, explore: bool
 ) -> Iterator[list[PlayedEpisode]]:
-    """All episodes, several side by side."""
+    """Several episodes side by side."""
     spec = env_factory(config).spec
     limit = spec.max_episode_steps or DEFAULT_LIMIT
     most = max(1, min(SIDE_BY_SIDE, SIDE_NBYTES // (limit * row_nbytes(spec.observation))))
@@ -170,17 +210,25 @@ def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
 def _references(
     run_dir: Path, config: RunConfig, played: Sequence[Played]
 ) -> tuple[float, float] | None:
-    """Mean return of random actions, and the best score of the run as it was recorded; where there
-    is none, the best of the means that were just measured.
+    """Mean return of random actions, judged as the run judged its models, and the best score of the
+    run; where there is none, the best of the means that were just measured.
 
     The same for every data set of a run, whatever its seed and its players.
     """
-    agent = _load(run_dir, config, RANDOM)[0]
+    judged = replace(config.evaluator, num_episodes=REFERENCE_EPISODES)
+    evaluator = build_evaluator(
+        replace(config, evaluator=judged),
+        stop=StopFlag(),
+        heartbeat=Heartbeat("the reference"),
+        seed=derived_seed(config.seed, Branch.EVALUATION, REFERENCE),
+    )
+    agent = _random_agent(config)
     policy = agent.policy_factory(generator(config.seed, Branch.EVALUATION, REFERENCE, 1))
     policy.load_snapshot(agent.snapshot())
-    place = derived_seed(config.seed, Branch.EVALUATION, REFERENCE)
-    rounds = _play(config, policy, REFERENCE_EPISODES, place, explore=False)
-    low = float(np.mean([each.score for batch in rounds for each in batch]))
+    try:
+        low = evaluator.evaluate(policy).score
+    finally:
+        evaluator.close()
     best = best_score(run_dir)
     high = best[0] if best else max(float(each.returns.mean()) for each in played)
     return (low, high) if high > low else None

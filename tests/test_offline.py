@@ -138,6 +138,20 @@ def test_what_cannot_be_learned_from_is_refused_with_its_place(what: str) -> Non
         rehearse_dataset(config_of(), spec_of())
 
 
+def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
+    space = gym.spaces.Box(-10.0, 10.0, (1,))
+    columns = np.zeros((4, 1)), np.array([[2.0], [2.0001], [-2.0]]), [1.0] * 3
+    write(NUMBERS, [episode(*columns)], COUNTS, space)
+    action = BoxSpace((1,), "float32", np.full(1, -2.0), np.full(1, 2.0))
+    spec = replace(spec_of(), action=action)
+    rehearse_dataset(config_of(), spec)  # as if rounded
+    columns[1][1] = 2.01
+    write("test/wide-v0", [episode(*columns)], COUNTS, space)
+    said = r"actions lie between \[-2.0\] and \[2.0[01]\d*\], allowed are \[-2.0\] to \[2.0\]"
+    with pytest.raises(ConfigError, match=said):
+        rehearse_dataset(config_of("replay_buffer.dataset=test/wide-v0"), spec)
+
+
 def test_a_missing_observation_is_refused() -> None:
     short = episode(np.zeros((3, 1)), np.zeros(3, np.int64), [1.0, 1.0, 1.0])
     write(NUMBERS, [short], COUNTS, gym.spaces.Discrete(9))

@@ -55,35 +55,33 @@ def interval(values: Sequence[float]) -> float:
     return T_975.get(found.seeds - 1, 1.96) * found.error if found.seeds > 1 else 0.0
 
 
-def verdict(name: str, bar: Bar, seeds: int, finished: Finished) -> Verdict:
-    """Holds a row against its bar. `seeds` is how many it must have."""
-    parts = _parts(name, bar, finished)
-    asked = " and ".join(part.asked for part in parts)
-    if bar.or_else:
-        asked += f", or {bar.or_else} does"
-    met = [part.met for part in parts]
+def verdict(name: str, bar: Bar, seeds: int, finished: Finished, *, model: str = "best") -> Verdict:
+    """Holds a row against its bar. `seeds` is how many it must have, `model` which counts."""
+    parts = _parts(name, bar, finished, model)
     if not parts:
         return Verdict("report", None)
+    asked = " and ".join(part.asked for part in parts)
+    met = [part.met for part in parts]
     if None in met or len(finished.get(name, {})) < seeds:
         return Verdict(asked, None)
     return Verdict(asked, all(met))
 
 
-def _parts(name: str, bar: Bar, finished: Finished) -> list[Verdict]:
-    own = over_seeds(finished.get(name, {}))
+def _parts(name: str, bar: Bar, finished: Finished, model: str) -> list[Verdict]:
+    own = over_seeds(finished.get(name, {}), model)
     parts = []
     if bar.mean is not None:
         parts.append(_part(f"≥ {bar.mean:g}", own and own.mean, bar.mean))
     if bar.every_seed is not None:
         parts.append(_part(f"every seed ≥ {bar.every_seed:g}", own and own.worst, bar.every_seed))
     if bar.above:
-        other = over_seeds(finished.get(bar.above, {}))
+        other = over_seeds(finished.get(bar.above, {}), model)
         limit = other and math.nextafter(other.mean, math.inf)
         parts.append(_part(f"> {bar.above}", own and own.mean, limit))
     if bar.near:
         parts.append(_near(bar.near, own, finished))
     if bar.not_below:
-        other = over_seeds(finished.get(bar.not_below, {}))
+        other = over_seeds(finished.get(bar.not_below, {}), model)
         noise = 2 * math.hypot(own.error, other.error) if own and other else 0.0
         parts.append(_part("not below SB3", own and own.mean, other and other.mean - noise))
     return parts

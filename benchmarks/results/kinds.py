@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """What a row must reach; every part that is given must hold."""
+    """What a row must reach; every part that is given must hold.
 
-    mean: float | None = None  # of the best models, over the seeds
-    every_seed: float | None = None  # of the best model of each seed
+    The best model counts, the last one of a row that learns from data alone.
+    """
+
+    mean: float | None = None  # over the seeds
+    every_seed: float | None = None
     above: str | None = None  # a row whose mean must be surpassed
     near: str | None = None  # a recording whose policy must be reached, less 5 %
     not_below: str | None = None  # a peer, less twice the standard error of the difference
-    or_else: str | None = None  # a row that may reach the bar in place of this one
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -49,6 +49,14 @@ class Workshop:
             return self.folder / "datasets" / row.dataset
         return self.folder / row.name / str(seed)
 
+    def has(self, row: Row) -> bool:
+        """Whether what a row leaves for others is there, whole."""
+        product = self.product_of(row)
+        if isinstance(row, Recording):
+            return product.exists()  # it is there at the end or not at all
+        manifest = product / "run.json"
+        return manifest.is_file() and json.loads(manifest.read_text())["status"] == "done"
+
     def make(self, cell: Cell) -> Content:
         """Makes a cell and keeps it; raises Failed where a command fails, Stopped when told to."""
         row = cell.row

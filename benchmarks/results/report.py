@@ -85,7 +85,8 @@ def _normalized(row: Run, done: Finished) -> str:
 
 
 def _reached(row: Run, done: Finished) -> list[str]:
-    found = verdict(row.name, row.bar, row.seeds, done)
+    model = "last" if row.recording else "best"
+    found = verdict(row.name, row.bar, row.seeds, done, model=model)
     return [found.asked, MET[found.met]]
 
 

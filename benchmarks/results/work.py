@@ -42,7 +42,7 @@ def to_make(cells: Iterable[Cell], workshop: Workshop, *, keep_stale: bool) -> l
 
     def add(cell: Cell) -> None:
         source = source_of(cell)
-        if source and (lacking(source) or not workshop.product_of(source.row).exists()):
+        if source and (lacking(source) or not workshop.has(source.row)):
             add(source)
         plan[cell] = None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from border_cli.cli.pairs import best_or_latest, read_pairs, whole_number
 from border_cli.cli.plain_command import plain_command
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import ConfigError
 
 HELP = """\
 border-eval: evaluates a saved model of a run.
@@ -73,8 +73,6 @@ def _evaluate(request: Request) -> None:
     from border_cli.offline import evaluator_config
     from border_cli.parts import evaluation_policy
 
-    if not request.run_dir.is_dir():
-        raise CheckpointError(f"{request.run_dir} is no folder")
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
     config, agent = load_agent(request.run_dir, checkpoint)
     if request.episodes is not None:

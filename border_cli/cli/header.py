@@ -16,7 +16,7 @@ from border_cli.config.job import JobContext, Source
 from border_cli.core.config import RunConfig
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.launch import Started
-from border_cli.offline import dataset_size, is_offline
+from border_cli.offline import dataset_size
 from border_cli.parts import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS, TRAINERS
@@ -106,7 +106,7 @@ def trainer_line(config: RunConfig) -> str:
         f"{value:,} {what}"
         for value, what in (
             (trainer.max_opt_steps, "opt steps"),
-            (trainer.max_env_steps, "env steps"),
+            (None if trainer.offline else trainer.max_env_steps, "env steps"),
             (trainer.max_time_s, "s"),
         )
         if value is not None
@@ -114,7 +114,7 @@ def trainer_line(config: RunConfig) -> str:
     if trainer.stop_at_score is not None:
         limits.append(f"score {trainer.stop_at_score:g} in {trainer.stop_evals} evaluations")
     name, until = TRAINERS.entry_of(trainer).name, f"until {' or '.join(limits)}"
-    if is_offline(config):
+    if trainer.offline:
         return f"{name}, from the data set alone, {until}"
     ratio = trainer.samples_per_opt_step
     pace = f"{ratio:g} samples per update" if ratio is not None else "free-running"
@@ -123,7 +123,7 @@ def trainer_line(config: RunConfig) -> str:
 
 def actors_line(config: RunConfig) -> str:
     """Who acts, and whether the run repeats to the bit."""
-    if is_offline(config):
+    if config.trainer.offline:
         return "none; the run repeats to the bit on a CPU"
     actors = actor_manager_config(config)
     name = ACTOR_MANAGERS.entry_of(actors).name
@@ -139,7 +139,7 @@ def _memory_line(config: RunConfig, spec: EnvSpec) -> str:
     known = ""
     if learned is not None:
         known = f"data set {learned.steps:,} rows, {_size(learned.steps * row)}"
-    if is_offline(config):
+    if config.trainer.offline:
         return known
     actors = actor_manager_config(config)
     under_way = 3 * actors.num_actors * max(actors.n_buffer, config.env.num_envs)  # in rows

@@ -14,7 +14,6 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.needs.disk import checkpoints_made, evaluations, metric_rows, most_rows, opt_steps
 from border_cli.needs.plan import Plan
 from border_cli.needs.sizes import size
-from border_cli.offline import is_offline
 from border_cli.parts import build_evaluator, evaluates_in_background
 from border_cli.registry import AGENTS, RECORDERS
 
@@ -66,9 +65,9 @@ def _budget_line(config: RunConfig) -> str:
     parts = [
         f"{updates:,} updates" if updates is not None else "updates without a limit",
     ]
-    if not is_offline(config):
+    if not config.trainer.offline:
         parts.append(f"at most {samples:,} samples" if samples else "samples without a limit")
-    if not is_offline(config) and config.trainer.max_env_steps is not None:
+    if not config.trainer.offline and config.trainer.max_env_steps is not None:
         parts.append(f"{config.trainer.max_env_steps:,} env steps")
     if config.trainer.max_time_s is not None:
         parts.append(f"{config.trainer.max_time_s:,g} s")
@@ -94,7 +93,7 @@ def _checkpoints_line(config: RunConfig) -> str:
     if config.trainer.save_every_s is not None:
         made += f", and every {config.trainer.save_every_s:g} s"
     rows = f"{'with' if config.checkpoint.replay_buffer else 'without'} the replay buffer"
-    if is_offline(config):
+    if config.trainer.offline:
         rows = "without the data set"
     interval = config.checkpoint.milestone_interval
     also = f", and one each {interval:,} updates for good" if interval else ""

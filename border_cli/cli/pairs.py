@@ -14,20 +14,26 @@ FLAGS = ("--json",)
 def read_pairs(typed: Sequence[str], keys: Sequence[str]) -> tuple[Path, dict[str, str]]:
     """The run directory and the values, in any order; raises ConfigError naming what is not
     understood."""
-    folders = [each for each in typed if "=" not in each and not each.startswith("-")]
+    folders = [each for each in typed if _is_folder(each)]
     for each in (each for each in typed if each.startswith("-") and each not in FLAGS):
         raise ConfigError(f"{each} is no option; allowed: {', '.join(FLAGS)}, --help, --version")
     if len(folders) != 1:
         raise ConfigError(f"give one run directory, got {len(folders)}: {' '.join(folders)}")
     values: dict[str, str] = {}
     for each in typed:
-        key, equals, value = each.partition("=")
-        if not equals or each.startswith("-"):
+        key, _, value = each.partition("=")
+        if each in folders or each.startswith("-"):
             continue
         if key not in keys:
             raise ConfigError(f"{key} is no setting{did_you_mean(key, keys)} ({', '.join(keys)})")
         values[key] = value
     return Path(folders[0]), values
+
+
+def _is_folder(word: str) -> bool:
+    """Whether it names the run; folders of a sweep have `=` in their names."""
+    key, equals, _ = word.partition("=")
+    return not word.startswith("-") and (not equals or "/" in key or Path(word).is_dir())
 
 
 def whole_number(values: dict[str, str], key: str, low: int) -> int | None:

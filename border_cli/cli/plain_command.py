@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from border_cli import __version__
+from border_cli.cli.signals import leaving_on_signals
 from border_cli.cli.thread_settings import set_up_threads
 from border_cli.core.errors import BorderError
 
@@ -18,9 +19,8 @@ def plain_command(
     *,
     interrupted: str = "",
 ) -> None:
-    """Runs the command; status 2 for what was refused, 1 for what failed, 130 for Ctrl-C.
-
-    `interrupted` is said after the last.
+    """Runs the command; status 2 for what was refused, 1 for what failed, 130 for Ctrl-C and 143
+    for SIGTERM and SIGHUP. `interrupted` is said after the last three.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
     if not typed or {"-h", "--help"} & set(typed):
@@ -31,14 +31,15 @@ def plain_command(
         return
     set_up_threads()
     path = list(sys.path)
-    try:
-        run(typed)
-    except BorderError as error:
-        sys.stderr.write(f"{name}: {error}\n")
-        sys.exit(error.exit_status)
-    except KeyboardInterrupt:
-        if interrupted:
-            sys.stderr.write(f"{name}: {interrupted}\n")
-        sys.exit(130)
-    finally:
-        sys.path[:] = path  # without the folders of the run's own modules
+    with leaving_on_signals() as signals:
+        try:
+            run(typed)
+        except BorderError as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            sys.exit(error.exit_status)
+        except KeyboardInterrupt:
+            if interrupted:
+                sys.stderr.write(f"{name}: {interrupted}\n")
+            sys.exit(signals.exit_status)
+        finally:
+            sys.path[:] = path  # without the folders of the run's own modules

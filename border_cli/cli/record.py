@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from border_cli.cli.pairs import best_or_latest, read_pairs, truth, whole_number
 from border_cli.cli.plain_command import plain_command
-from border_cli.core.errors import CheckpointError, ConfigError, RunFailed
+from border_cli.core.errors import ConfigError, RunFailed
 
 if TYPE_CHECKING:
     from border_cli.record import Player
@@ -74,8 +74,6 @@ def read_request(typed: Sequence[str]) -> Request:
     run_dir, values = read_pairs(typed, KEYS)
     episodes = whole_number(values, "episodes", 1) or EPISODES
     policies = _policies(values["policy"]) if "policy" in values else ()
-    if len(policies) > episodes:
-        raise ConfigError(f"episodes={episodes} are too few for {len(policies)} policies")
     return Request(
         run_dir=run_dir,
         dataset=values.get("dataset"),
@@ -117,8 +115,6 @@ def _record(request: Request) -> None:
     from border_cli.record import Order, record
 
     dataset = refuse_name(request.dataset, overwrite=request.overwrite)
-    if not request.run_dir.is_dir():
-        raise CheckpointError(f"{request.run_dir} is no folder")
     recorded = record(
         Order(
             run_dir=request.run_dir,
@@ -126,6 +122,7 @@ def _record(request: Request) -> None:
             players=_players(request),
             seed=request.seed,
             explore=request.explore,
+            overwrite=request.overwrite,
         )
     )
     if request.as_json:

@@ -85,4 +85,6 @@ def _env_words(run_dir: Path, config: RunConfig) -> list[str]:
     typed = OmegaConf.load(file) if file.is_file() else OmegaConf.create([])
     words = [str(each) for each in typed] if isinstance(typed, ListConfig) else []
     found = [each for each in words if each.lstrip("+").startswith(("env=", "env.", "imports="))]
-    return found or [setting("env.id", str(config.env.id))]
+    if any(each.lstrip("+").startswith(("env=", "env.id=")) for each in found):
+        return found
+    return [setting("env.id", str(config.env.id)), *found]

@@ -45,18 +45,28 @@ class EarlySignals:
 
 
 @contextmanager
-def early_signals() -> Iterator[EarlySignals]:
-    """Within the block, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt where no job listens.
+def leaving_on_signals() -> Iterator[EarlySignals]:
+    """Within the block, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt: SIGTERM otherwise runs
+    no `finally`.
 
-    For the whole command, from before the first slow import: SIGTERM otherwise runs no `finally`,
-    and SIGUSR1 kills. SIGINT is heard even where it was ignored, as it is by a command that a
-    script starts with `&`; SIGHUP is not, because that is what `nohup` asks for. The handlers of
-    before come back, but SIGUSR1 stays ignored: a run that has ended shall not look killed.
+    SIGINT is heard even where it was ignored, as it is by a command that a script starts with `&`;
+    SIGHUP is not, because that is what `nohup` asks for. The handlers of before come back.
     """
     early = EarlySignals()
+    with _handling(STOPPING, early.stop):
+        yield early
+
+
+@contextmanager
+def early_signals() -> Iterator[EarlySignals]:
+    """Leaves on signals where no job listens, and remembers SIGUSR1, which otherwise kills.
+
+    For the whole command, from before the first slow import. SIGUSR1 stays ignored after the block:
+    a run that has ended shall not look killed.
+    """
     if SAVE is not None and signal.getsignal(SAVE) == signal.SIG_DFL:
         signal.signal(SAVE, signal.SIG_IGN)  # what comes back after the block
-    with _handling(STOPPING, early.stop), _handling([SAVE], early.remember):
+    with leaving_on_signals() as early, _handling([SAVE], early.remember):
         yield early
 
 

@@ -109,6 +109,8 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 class TrainerConfig(Settings, path="trainer"):
     """Budget, pace and intervals. Every interval is in optimisation steps; 0 switches it off."""
 
+    offline: ClassVar[bool] = False  # whether no actor samples
+
     max_opt_steps: int | None = setting(10_000, "ends the run; null: no limit", low=1)
     max_env_steps: int | None = setting(
         None, "ends the run, counted over all actors; null: no limit", low=1
@@ -261,7 +263,7 @@ class RunConfig(Settings):
                 "to rank rows by"
             )
         capacity = self.replay_buffer.capacity
-        if self.trainer.warmup_period > capacity:
+        if self.trainer.warmup_period > capacity and not self.trainer.offline:
             self.trainer.refuse(
                 "warmup_period",
                 self.trainer.warmup_period,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, SupportsFloat, TypeAlias
+from typing import Any, Final, NamedTuple, SupportsFloat, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,9 @@ class Experience:
     env_steps: int  # actions taken since the previous message
     transitions: Transitions
     episodes: tuple[Episode, ...]
+
+
+PAST_SCHEDULES: Final = 2**53  # env steps after which every schedule of exploration is at its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

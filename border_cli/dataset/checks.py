@@ -20,6 +20,8 @@ from border_cli.core.spaces import (
 from border_cli.core.types import leaves
 from border_cli.dataset.episodes import RecordedEpisode
 
+ROUNDING = 1e-4  # of the distance between two bounds
+
 
 def refuse_other_spaces(
     setting: str, dataset: str, observation: Space, action: Space, spec: EnvSpec
@@ -37,7 +39,7 @@ def refuse_other_spaces(
 
 
 def form(space: Space) -> str:
-    """What must be equal of two spaces; bounds may differ, which nobody stores."""
+    """What must be equal of two spaces; bounds may differ, within which `refuse_damaged` looks."""
     match space:
         case DictSpace(spaces=parts):
             return "{" + ", ".join(f"{key}: {form(parts[key])}" for key in sorted(parts)) + "}"
@@ -77,12 +79,16 @@ def _refuse_not_finite(where: str, leaf: NDArray[Any]) -> None:
 
 
 def _refuse_outside(where: str, action: NDArray[Any], space: LeafSpace) -> None:
-    """Choices that do not exist would be found by torch alone, in words of its own."""
+    """Choices that do not exist would be found by torch alone, in words of its own; actions beyond
+    the bounds would teach critics about what no actor can do."""
     if isinstance(space, BoxSpace):
-        return
-    most = np.array(space.n if isinstance(space, DiscreteSpace) else space.nvec) - 1
-    if (action < 0).any() or (action > most).any():
+        least, most = np.asarray(space.low), np.asarray(space.high)
+    else:
+        counts = np.array(space.n if isinstance(space, DiscreteSpace) else space.nvec)
+        least, most = np.zeros_like(counts), counts - 1
+    slack = ROUNDING * (most - least)
+    if (action < least - slack).any() or (action > most + slack).any():
         raise ConfigError(
-            f"{where} lie between {action.min()} and {action.max()}, allowed are 0 to "
-            f"{most.tolist()}"
+            f"{where} lie between {action.min(0).tolist()} and {action.max(0).tolist()}, allowed "
+            f"are {least.tolist()} to {most.tolist()}"
         )

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from border_cli.core.errors import ConfigError
-from border_cli.dataset.local import is_id, known_ids, missing_minari, root
+from border_cli.dataset.local import is_id, is_known, known_ids, missing_minari, root
 from border_cli.dataset.reading import RawEpisode
 
 
@@ -31,23 +31,35 @@ def refuse_name(dataset: str | None, *, overwrite: bool) -> str:
         raise ConfigError(f"give dataset=ID, {example}")
     if not is_id(dataset):
         raise ConfigError(f"dataset must be [namespace/]name-v<number>, {example}, got {dataset!r}")
-    if (root() / dataset).exists() and not overwrite:
-        listed = ", ".join(known_ids()) or "none"
-        raise ConfigError(
-            f"dataset={dataset} exists already in {root()}: overwrite=true replaces it. There: "
-            f"{listed}"
-        )
+    if is_known(dataset):
+        if not overwrite:
+            raise _exists(dataset)
+        return dataset
+    if (root() / dataset).exists():
+        raise ConfigError(f"dataset={dataset} is a folder of other things in {root()}")
+    for above in map(Path.as_posix, Path(dataset).parents):
+        if is_known(above):
+            raise ConfigError(f"dataset={dataset} would lie inside the data set {above}")
     return dataset
+
+
+def _exists(dataset: str) -> ConfigError:
+    return ConfigError(
+        f"dataset={dataset} exists already in {root()}: overwrite=true replaces it. There: "
+        f"{', '.join(known_ids())}"
+    )
 
 
 class DatasetWriter:
     """Writes under a hidden name, which nobody reads, until `finish` gives the data set its own.
 
-    Leaves nothing behind where its `with` block ends without `finish`.
+    Leaves nothing behind where its `with` block ends without `finish`. Replaces a data set of that
+    name only with `overwrite`, and never anything else.
     """
 
-    def __init__(self, dataset: str, env: EnvParts) -> None:
-        self._id = dataset
+    def __init__(self, dataset: str, env: EnvParts, *, overwrite: bool = False) -> None:
+        self._id = refuse_name(dataset, overwrite=overwrite)
+        self._overwrite = overwrite
         self._env = env
         self._final = root() / dataset
         self._folder = self._final.with_name(f".{self._final.name}-{token_hex(4)}")
@@ -122,10 +134,24 @@ class DatasetWriter:
         namespace = self._id.rpartition("/")[0]
         if namespace and namespace not in list_local_namespaces():
             create_namespace(namespace)
+        if self._overwrite and is_known(self._id):
+            self._replace()
+            return
+        try:
+            self._folder.rename(self._final)
+        except OSError as error:
+            raise (_exists(self._id) if is_known(self._id) else error) from error
+
+    def _replace(self) -> None:
+        """The old data set keeps its name until the new one has it."""
         before = self._final.with_name(f".{self._final.name}-{token_hex(4)}")
-        if self._final.exists():
+        try:
             self._final.rename(before)
-        self._folder.rename(self._final)
+            self._folder.rename(self._final)
+        except BaseException:
+            if not self._final.exists():
+                before.rename(self._final)
+            raise
         shutil.rmtree(before, ignore_errors=True)
 
 

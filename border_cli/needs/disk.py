@@ -9,7 +9,6 @@ from pathlib import Path
 
 from border_cli.core.config import RunConfig
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, size
-from border_cli.offline import is_offline
 from border_cli.parts import evaluates_in_background, slack
 
 STATE_NBYTES = 128 * 1024  # counters, generators, actors and manifest of a checkpoint
@@ -60,7 +59,7 @@ def disk_needs(config: RunConfig, *, agent: AgentSizes, replay: ReplaySizes) -> 
 
 def most_rows(config: RunConfig) -> int | None:
     """Rows that the whole run can push; None where nothing limits them."""
-    if is_offline(config):
+    if config.trainer.offline:
         return 0
     trainer, limits = config.trainer, []
     if trainer.max_env_steps is not None:
@@ -114,7 +113,7 @@ def opt_steps(config: RunConfig) -> int | None:
     trainer, limits = config.trainer, []
     if trainer.max_opt_steps is not None:
         limits.append(trainer.max_opt_steps)
-    ratio = None if is_offline(config) else trainer.samples_per_opt_step
+    ratio = None if config.trainer.offline else trainer.samples_per_opt_step
     if trainer.max_env_steps is not None and ratio is not None:
         learned = max(0, trainer.max_env_steps - trainer.warmup_period)
         limits.append(int(learned / ratio))

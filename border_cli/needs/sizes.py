@@ -11,7 +11,7 @@ from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
-from border_cli.offline import dataset_size, is_offline
+from border_cli.offline import dataset_size
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
@@ -101,7 +101,7 @@ def replay_sizes(config: RunConfig, spec: EnvSpec) -> ReplaySizes:
         trees = tree_nbytes(settings.capacity) * (1 + (settings.normalize == Normalize.buffer))
     learned = dataset_size(config)
     return ReplaySizes(
-        capacity=0 if is_offline(config) else settings.capacity,
+        capacity=0 if config.trainer.offline else settings.capacity,
         dataset=learned.steps if learned else 0,
         row=storage_nbytes(spec, 1) if known else 0,
         trees=trees,

@@ -127,6 +127,8 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
 
     The answer is the real folder, so that a link which moves on does not change what is read.
     """
+    if not run_dir.is_dir():
+        raise CheckpointError(f"{run_dir} is no folder")
     saved = steps_saved(run_dir)
     if which == "best":
         place = run_dir / "best"

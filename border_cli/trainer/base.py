@@ -30,11 +30,10 @@ LOOK_UP_S = 0.2  # a learner that waits for samples looks at the stop flag this 
 class Trainer(ABC):
     """Owns agent and replay buffer; every method is called by the learner's thread.
 
-    `sync` and `async` differ in `ingest` and in who runs the actors, in nothing else.
+    The trainers differ in `ingest`, in who runs the actors, and in when they may begin.
     """
 
     actors_in_turn: ClassVar[bool] = False  # needs actors that step only within `receive`
-    offline: ClassVar[bool] = False  # needs no actors: all rows are in the replay buffer
 
     def __init__(
         self,

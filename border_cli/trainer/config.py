@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from border_cli.core.config import TrainerConfig
 from border_cli.core.settings import setting
@@ -22,6 +23,8 @@ class SyncConfig(TrainerConfig):
 @dataclass(kw_only=True)
 class OfflineConfig(TrainerConfig):
     """Learns from a data set alone; no actor runs and no sample is made."""
+
+    offline: ClassVar[bool] = True
 
     max_env_steps: int | None = setting(
         None, "does not apply: no env step is made; another limit ends the run", low=1

@@ -51,7 +51,7 @@ class Facts:
         self.cores = cores
         self.actor_manager = ACTOR_MANAGERS.entry_of(config.actor_manager).name
         self.sync: bool = TRAINERS.load(config.trainer).actors_in_turn
-        self.offline: bool = TRAINERS.load(config.trainer).offline
+        self.offline = config.trainer.offline
         alone = self.offline or self.actor_manager == "serial"
         self.in_turn = self.sync or alone  # nobody acts but the learner's own thread
         self.blocked = actors.get("blocked", 0.0)

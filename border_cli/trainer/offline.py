@@ -8,8 +8,6 @@ from border_cli.trainer.base import Trainer
 class OfflineTrainer(Trainer):
     """Updates from the first moment on: all rows there will ever be are in the replay buffer."""
 
-    offline = True
-
     def ingest(self, *, wait: bool) -> None:
         """Nothing arrives, and nobody waits for it."""
 

@@ -18,7 +18,7 @@ from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import Heartbeat
-from border_cli.core.types import Snapshot, State, Update
+from border_cli.core.types import PAST_SCHEDULES, Snapshot, State, Update
 from border_cli.trainer.evaluating import Evaluating, Verdict
 from border_cli.trainer.finite import check_losses, check_weights
 from border_cli.trainer.recording import Recording
@@ -145,10 +145,11 @@ class PostStep:
         """Publishes the newest weights to the actors (Border's SyncModel), where there are any."""
         if self._actors.idle:
             return
-        warm_up = warm_up and not self._begins_trained
+        trained = self._begins_trained
         with self.timing.section("sync"):
             self._published = self._agent.snapshot(
-                env_steps=self.counters.env_steps, warm_up=warm_up
+                env_steps=PAST_SCHEDULES if trained else self.counters.env_steps,
+                warm_up=warm_up and not trained,
             )
             self._actors.publish(self._published)
 
@@ -160,7 +161,8 @@ class PostStep:
             self._actors.publish(self._published)
 
     def begin_trained(self) -> None:
-        """The agent has the weights of another run: actors use them in the warm-up, too."""
+        """The agent has the weights of another run: actors use them in the warm-up, too, and
+        explore as at the end of their schedules."""
         self._begins_trained = True
 
     def check(self) -> None:

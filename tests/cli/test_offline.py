@@ -12,6 +12,8 @@ import pytest
 from commands import QUICK, eval_status, facts_of, rows_of, train_status
 from datasets import datasets_in, write_cartpole
 
+from border_cli.core.types import PAST_SCHEDULES
+
 Capture = pytest.CaptureFixture[str]
 
 LEARNS = (
@@ -107,6 +109,9 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
     assert f"memory         data set {steps} rows, " in said
     assert "; replay buffer 100,000 rows, " in said
     assert facts_of(Path("online"))["samples_total"] >= 8
+    state = json.loads(Path("online/checkpoints/latest/state.json").read_text())
+    published = state["run"]["weights"]
+    assert (published["warm_up"], published["env_steps"]) == (False, PAST_SCHEDULES)
 
 
 @pytest.mark.parametrize(

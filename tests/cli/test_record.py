@@ -197,7 +197,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         (["RUN", "dataset=a-v0", "policy=[best:1,80]"], "a weight for every policy or for none"),
         (["RUN", "dataset=a-v0", "policy=[best:0]"], "must have weights above 0, got '0'"),
         (["RUN", "dataset=a-v0", "policy=[best:1,80:999]"], "episodes=100 leave none for best"),
-        (["RUN", "dataset=a-v0", "episodes=1", "policy=best,80"], "episodes=1 are too few for 2"),
+        (["RUN", "dataset=a-v0", "episodes=1", "policy=best,80"], "episodes=1 leave none for 80"),
         (["RUN", "dataset=a-v0", "explore=yes"], "explore must be true or false, got 'yes'"),
         (["RUN", "dataset=a-v0", "--jsn"], "--jsn is no option"),
         (["dataset=a-v0"], "give one run directory, got 0"),
@@ -250,7 +250,10 @@ def test_an_environment_that_fails_leaves_no_half_data_set(folder: Path, dataset
     sys.modules.pop("fragile")
 
 
-def test_ctrl_c_leaves_no_half_data_set(run_dir: Path, datasets: Path) -> None:
+@pytest.mark.parametrize(("signum", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_leaves_no_half_data_set(
+    run_dir: Path, datasets: Path, signum: str, status: int
+) -> None:
     command = [sys.executable, "-m", "border_cli.cli.record", str(run_dir)]
     with subprocess.Popen(
         [*command, "dataset=my/pole-v0", "episodes=1000000"],
@@ -263,8 +266,8 @@ def test_ctrl_c_leaves_no_half_data_set(run_dir: Path, datasets: Path) -> None:
             assert monotonic() < end_s
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.Signals[signum])
         _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == status
     assert said == "border-record: interrupted; nothing was written\n"
     assert not datasets.exists()

@@ -7,7 +7,7 @@ import pytest
 from border_cli.agent.config import DqnConfig, Exploration
 from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError
-from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
+from border_cli.replay_buffer.config import DatasetConfig, PrioritizedConfig, UniformConfig
 
 
 def test_rainbow_is_dqn_with_all_of_its_parts_and_prioritized_replay() -> None:
@@ -24,6 +24,12 @@ def test_rainbow_is_dqn_with_all_of_its_parts_and_prioritized_replay() -> None:
 def test_the_command_line_wins_over_the_buffer_that_rainbow_chooses() -> None:
     config = compose("agent=rainbow", "env=acrobot", "replay_buffer=uniform")
     assert isinstance(config.replay_buffer, UniformConfig)
+
+
+def test_learning_from_a_data_set_wins_over_the_buffer_that_rainbow_chooses() -> None:
+    words = ("agent=rainbow", "env=cartpole", "trainer=offline", "replay_buffer.dataset=my/a-v0")
+    config = compose(*words)
+    assert isinstance(config.replay_buffer, DatasetConfig)
 
 
 def test_the_tuned_rainbow_has_returns_of_three_steps() -> None:

@@ -67,5 +67,6 @@ def assert_nobody_ends(child: ChildProcess, others: set[int]) -> None:
     while child.alive:
         wait(child.news, 5.0)
         child.listen()
+    child.listen()  # to what it said between the last look and its end
     assert list(child.inbox) == [("begun", []), ("alive",)]
     assert all(leftovers.is_alive(pid) for pid in others)

@@ -1,0 +1,101 @@
+"""A new data set takes no other's place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium as gym
+import minari
+import numpy as np
+import pytest
+from datasets import datasets_in, write_cartpole
+
+from border_cli.core.errors import ConfigError
+from border_cli.dataset.local import known_ids
+from border_cli.dataset.reading import RawEpisode
+from border_cli.dataset.writing import DatasetWriter, EnvParts
+
+ENV = EnvParts(
+    observation_space=gym.spaces.Box(-1, 1, (1,)), action_space=gym.spaces.Discrete(2), spec=None
+)
+EPISODE = RawEpisode(
+    number=0,
+    observations=np.zeros((2, 1), np.float32),
+    actions=np.zeros(1, np.int64),
+    rewards=np.ones(1),
+    terminations=np.ones(1, np.bool_),
+    truncations=np.zeros(1, np.bool_),
+)
+
+
+@pytest.fixture(autouse=True)
+def datasets(tmp_path: Path) -> Iterator[Path]:
+    with datasets_in(tmp_path):
+        yield tmp_path
+
+
+def write(dataset: str, *, episodes: int = 1, overwrite: bool = False) -> None:
+    with DatasetWriter(dataset, ENV, overwrite=overwrite) as writer:
+        writer.add([(EPISODE, 0)] * episodes, policy="nobody")
+        writer.finish({})
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir() if each.is_dir())
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("dataset", "said"),
+    [
+        ("hopper-v5", "dataset=hopper-v5 is a folder of other things in "),
+        (
+            "hopper-v5/medium-v0/more-v0",
+            "dataset=hopper-v5/medium-v0/more-v0 would lie inside the data set hopper-v5/medium-v0",
+        ),
+    ],
+)
+def test_a_place_of_other_things_is_refused(dataset: str, said: str, *, overwrite: bool) -> None:
+    write("hopper-v5/medium-v0")
+    with pytest.raises(ConfigError, match=said):
+        write(dataset, overwrite=overwrite)
+    assert known_ids() == ["hopper-v5/medium-v0"]
+
+
+def test_one_that_came_meanwhile_is_not_replaced(datasets: Path) -> None:
+    with DatasetWriter("my/a-v0", ENV) as writer:
+        steps = write_cartpole("my/a-v0", episodes=2)
+        writer.add([(EPISODE, 0)], policy="nobody")
+        with pytest.raises(ConfigError, match="dataset=my/a-v0 exists already"):
+            writer.finish({})
+    assert minari.load_dataset("my/a-v0").total_steps == steps
+    assert left(datasets / "my") == ["a-v0"]
+
+
+def test_what_cannot_be_replaced_is_as_it_was(
+    datasets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("my/a-v0")
+    rename, renamed = Path.rename, []
+
+    def fails_once(self: Path, target: Path) -> Path:
+        renamed.append(self)
+        if len(renamed) == 2:
+            raise OSError("no")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fails_once)
+        with pytest.raises(OSError, match="no"):
+            write("my/a-v0", episodes=2, overwrite=True)
+    assert len(renamed) == 3
+    assert minari.load_dataset("my/a-v0").total_episodes == 1
+    assert left(datasets / "my") == ["a-v0"]
+
+
+def test_one_is_replaced_on_request(datasets: Path) -> None:
+    write_cartpole("my/a-v0", episodes=2)
+    write("my/a-v0", overwrite=True)
+    assert minari.load_dataset("my/a-v0").total_steps == 1
+    assert left(datasets / "my") == ["a-v0"]
