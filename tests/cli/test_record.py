@@ -21,6 +21,9 @@ import pytest
 from commands import QUICK, eval_status, facts_of, record_status, train_status
 from datasets import datasets_in
 
+from border_cli.api import load_agent
+from border_cli.parts import evaluation_policy
+
 Capture = pytest.CaptureFixture[str]
 
 
@@ -148,6 +151,29 @@ def test_greedy_episodes_are_played_as_an_evaluation_plays_them(
     judged = json.loads(capsys.readouterr().out)
     deviation = judged["std"] / np.sqrt(100)  # of the difference of two means of 200
     assert abs(np.mean(said["policies"][0]["returns"]) - judged["mean"]) < 5 * deviation
+
+
+def test_exploring_episodes_are_those_of_every_actor(
+    folder: Path, datasets: Path, capsys: Capture
+) -> None:
+    """One actor is greedy, the other one acts at random alone."""
+    assert datasets
+    own = ("actor_manager.num_actors=2", "actor_manager.exploration=[0.0,1.0]", "recorder=none")
+    assert train_status("env=cartpole", "~tuned", *own, *QUICK, "run_dir=own", "quiet=true") == 0
+    recorded(capsys, "own", "dataset=x-v0", "episodes=10", "explore=true")
+    agreed = [
+        _share_of_greedy_actions(folder / "own", each) for each in minari.load_dataset("x-v0")
+    ]
+    assert agreed[:5] == [1.0] * 5
+    assert np.mean(agreed[5:]) < 0.8
+
+
+def _share_of_greedy_actions(run_dir: Path, episode: Any) -> float:
+    config, agent = load_agent(run_dir, "best")
+    policy = evaluation_policy(config, agent)
+    policy.load_snapshot(agent.snapshot())
+    actions = policy.act(episode.observations[:-1], explore=False)
+    return float((actions == episode.actions).mean())
 
 
 def test_the_table_and_the_next_command(run_dir: Path, datasets: Path, capsys: Capture) -> None:
