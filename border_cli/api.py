@@ -66,7 +66,7 @@ def train(
     run_dir = run_to_go_on_with(config)
     if built is not None:
         refuse_unmet([plan(config, run_dir or _place(config), built)])
-    log.info("threads: %s", thread_budget(config))
+        log.info("threads: %s", thread_budget(config, built[0]))
     text = resolved_yaml(config)
     begin = partial(begin_attempt, text=text)
     resume = run_dir is not None

@@ -54,11 +54,11 @@ class Assembly:
     trainer: Trainer
 
 
-def thread_budget(config: RunConfig) -> str:
+def thread_budget(config: RunConfig, spec: EnvSpec) -> str:
     """Who computes with how many threads, as it is in effect now."""
     actors = actor_manager_config(config)
     return threads.thread_budget(
-        torch=torch_threads(config),
+        torch=torch_threads(config, spec),
         blas=threads.blas_threads(),
         actors=num_actors(config),
         actor_manager=ACTOR_MANAGERS.entry_of(actors).name,

@@ -37,5 +37,6 @@ def facts_of(config: RunConfig, assembly: Assembly, *, failed: bool) -> dict[str
             actors=summed(each.seconds for each in assembly.actors.stats()),
             device=assembly.agent.device_name,
             cores=available_cores(),
+            threads=assembly.agent.num_threads,
         )
     return facts

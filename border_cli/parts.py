@@ -69,7 +69,7 @@ def build_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Age
     """The agent with its first weights; one that only acts needs no compiler."""
     settings = config.agent
     if isinstance(settings, LearnerConfig):
-        settings = replace(settings, num_threads=torch_threads(config))
+        settings = replace(settings, num_threads=torch_threads(config, spec))
         if not learns:
             settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
@@ -81,7 +81,7 @@ def build_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Age
     return agent
 
 
-def torch_threads(config: RunConfig) -> int:
+def torch_threads(config: RunConfig, spec: EnvSpec) -> int:
     """How many threads an update has: as set, else one, or where its arithmetic can be shared
     every core that no actor keeps busy."""
     agent = config.agent
@@ -89,7 +89,7 @@ def torch_threads(config: RunConfig) -> int:
         return 1
     if agent.num_threads is not None:
         return agent.num_threads
-    if not isinstance(agent, NetworkConfig) or not agent.bound_by_arithmetic:
+    if not isinstance(agent, NetworkConfig) or not agent.bound_by_arithmetic(spec.observation):
         return 1
     # Actors that keep to a pace mostly wait for such a learner.
     free = config.trainer.samples_per_opt_step is None

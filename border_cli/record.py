@@ -26,7 +26,7 @@ from border_cli.dataset.writing import DatasetWriter, EnvParts
 from border_cli.env.config import GymConfig
 from border_cli.env.recorded import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
-from border_cli.parts import build_agent, build_evaluator, env_factory
+from border_cli.parts import build_evaluator, env_factory
 from border_cli.registry import AGENTS, ENVS
 from border_cli.run.manifest import read_json
 from border_cli.run.reading import best_score, find_checkpoint
@@ -148,7 +148,10 @@ def _load(run_dir: Path, config: RunConfig, name: str) -> tuple[Agent, Snapshot]
 
 def _random_agent(config: RunConfig) -> Agent:
     random = AGENTS.entry(RANDOM).config_type(gamma=config.agent.gamma)
-    return build_agent(replace(config, agent=random), env_factory(config).spec)
+    agent: Agent = AGENTS.build(
+        random, spec=env_factory(config).spec, device=config.device.value, seed=config.seed
+    )
+    return agent
 
 
 def _play(

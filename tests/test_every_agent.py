@@ -15,7 +15,7 @@ from border_cli import compose, load_policy, resume, train
 AGENTS = sorted(file.stem for file in (Path(__file__).parents[1] / "conf" / "agent").glob("*.yaml"))
 DISCRETE = {"dqn", "rainbow", "discrete_cql", "qrdqn", "iqn", "bc", "awac", "iql"}
 CONTINUOUS = {
-    *("sac", "redq", "droq", "tqc", "crossq", "td3", "ddpg"),
+    *("sac", "redq", "droq", "tqc", "td3", "ddpg"),
     *("bc", "awac", "iql", "cql", "td3_bc"),
 }
 BOTH = {"random"}
@@ -115,3 +115,11 @@ def test_every_agent_learns_with_a_compiled_update(agent: str, env: str):
 @pytest.mark.parametrize(("agent", "env"), pairs())
 def test_every_agent_learns_on_a_gpu(agent: str, env: str):
     trains_and_goes_on(agent, env, "thread", 100, device="cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch's own compiler
+@pytest.mark.parametrize(("agent", "env"), pairs())
+def test_every_agent_learns_on_a_gpu_with_a_compiled_update(agent: str, env: str):
+    if agent != "random":
+        trains_and_goes_on(agent, env, "thread", 100, "agent.compile=true", device="cuda")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from border_cli import compose
 from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.threads import available_cores
 from border_cli.parts import build_agent, env_factory, torch_threads
 
@@ -23,22 +25,42 @@ LARGE = (*SMALL, "agent.hidden=[512,512]", "agent.batch_size=256")
         (("agent=random", "env=cartpole"), 1),
         (("agent=sac", "env=pendulum", "~tuned"), available_cores()),
         (("agent=iqn", "env=cartpole", "~tuned"), available_cores()),
-        ((*SMALL, "agent.network=nature_cnn"), available_cores()),
+        (("agent=cql", "env=pendulum", "~tuned", "agent.hidden=[64,64]"), available_cores()),
+        (("agent=cql", "env=pendulum"), 1),
     ],
 )
 def test_what_is_bound_by_arithmetic_gets_the_cores_that_are_spare(
     overrides: tuple[str, ...], threads: int
 ) -> None:
-    assert torch_threads(compose(*overrides)) == threads
+    config = compose(*overrides)
+    assert torch_threads(config, env_factory(config).spec) == threads
+
+
+@pytest.mark.parametrize(("network", "shared"), [("auto", True), ("mlp", False)])
+def test_convolutions_are_bound_by_arithmetic_whoever_chose_them(
+    network: str, shared: bool
+) -> None:
+    """A single row suffices."""
+    config = compose(*SMALL, f"agent.network={network}", "agent.batch_size=1")
+    found = torch_threads(config, with_image())
+    assert found == (available_cores() if shared else 1)
+
+
+def with_image() -> EnvSpec:
+    low, high = np.zeros((36, 36, 3), np.uint8), np.full((36, 36, 3), 255, np.uint8)
+    image = BoxSpace(shape=(36, 36, 3), dtype="uint8", low=low, high=high)
+    return EnvSpec(id="Seen-v0", observation=image, action=DiscreteSpace(2), max_episode_steps=None)
 
 
 def test_an_agent_is_built_with_the_threads_that_are_in_effect() -> None:
     config = compose(*LARGE)
     agent = build_agent(config, env_factory(config).spec)
-    assert agent.config.num_threads == available_cores()  # type: ignore[attr-defined]
+    assert agent.num_threads == available_cores()
 
 
-def test_prioritized_replay_is_refused_for_an_agent_without_errors() -> None:
+@pytest.mark.parametrize("agent", ["bc", "random"])
+def test_prioritized_replay_is_refused_for_an_agent_without_errors(agent: str) -> None:
     assert compose("agent=iql", "env=cartpole", "replay_buffer=prioritized")
-    with pytest.raises(ConfigError, match=r"the agent \(bc\) has no TD errors to rank rows by"):
-        compose("agent=bc", "env=cartpole", "replay_buffer=prioritized")
+    match = rf"the agent \({agent}\) has no TD errors to rank rows by"
+    with pytest.raises(ConfigError, match=match):
+        compose(f"agent={agent}", "env=cartpole", "replay_buffer=prioritized")

@@ -79,6 +79,14 @@ class ActorCriticAgent(TorchAgent):
         )
         self.acts_with(network=self.actor)
 
+    def descend_critics(self, loss: Tensor) -> dict[str, Tensor]:
+        """One step of the critics, and what is told of it."""
+        return self.descend(self.critic_optimizer, loss, "loss_critic", "grad_norm_critic")
+
+    def descend_actor(self, loss: Tensor) -> dict[str, Tensor]:
+        """One step of the actor, and what is told of it."""
+        return self.descend(self.actor_optimizer, loss, "loss_actor", "grad_norm_actor")
+
     def follow_critic(self) -> None:
         """The target critics follow by `tau`."""
         with torch.no_grad():

@@ -16,7 +16,6 @@ from border_cli.agent.offline_settings import AdvantageConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
-from border_cli.nn.adam import Adam
 from border_cli.nn.stochastic import CategoricalNetwork, GaussianNetwork, StochasticNetwork
 from border_cli.nn.tensor_batch import TensorBatch
 
@@ -96,21 +95,9 @@ class AdvantageAgent(ActorCriticAgent):
         )
         return cloning_loss(self.actor.log_prob(outputs, batch.action), counts_for, batch.weight)
 
-    def descend(self, optimizer: Adam, loss: Tensor, *names: str) -> dict[str, Tensor]:
-        """One step; the loss and, where it is clipped, the gradient's norm, under these names."""
-        found = loss.detach().clone(), optimizer.descend(loss)
-        return {name: each for name, each in zip(names, found, strict=True) if each is not None}
-
     def descend_actor(self, loss: Tensor) -> dict[str, Tensor]:
-        """One step of the actor."""
-        metrics = self.descend(self.actor_optimizer, loss, "loss_actor", "grad_norm_actor")
+        metrics = super().descend_actor(loss)
         self.actor.confine()
-        return metrics
-
-    def descend_critics(self, loss: Tensor) -> dict[str, Tensor]:
-        """One step of the critics, which their targets follow."""
-        metrics = self.descend(self.critic_optimizer, loss, "loss_critic", "grad_norm_critic")
-        self.follow_critic()
         return metrics
 
 

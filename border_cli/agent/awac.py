@@ -38,11 +38,12 @@ class Awac(AdvantageAgent):
     def learn(self, batch: TensorBatch) -> Update:
         rows = len(batch.reward)
         found = self._critic_loss(batch, self.action_noise(rows))
-        q, td_error = found.q.clone(), priority_of(found.error.clone())
-        actor_loss, advantage = self._actor_loss(batch, q, self.action_noise(rows))
-        metrics = {"q_mean": q.mean(), "adv_mean": advantage.mean()}
+        td_error = priority_of(found.error)
+        actor_loss, advantage = self._actor_loss(batch, found.q, self.action_noise(rows))
+        metrics = {"q_mean": found.q.mean(), "adv_mean": advantage.mean()}
         metrics |= self.descend_actor(actor_loss)
         metrics |= self.descend_critics(found.loss)
+        self.follow_critic()
         return Update(metrics=metrics, td_error=td_error)
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor) -> CriticLoss:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor
@@ -105,9 +104,4 @@ class Bc(TorchAgent):
 
     def learn(self, batch: TensorBatch) -> Update:
         loss = self._loss(batch)
-        metrics = {"loss": loss.detach().clone()}
-        norm = self.optimizer.descend(loss)
-        if norm is not None:
-            metrics["grad_norm"] = norm
-        rows = len(batch.reward)
-        return Update(metrics=metrics, td_error=lambda: np.zeros(rows, np.float32))
+        return Update(metrics=self.descend(self.optimizer, loss, "loss", "grad_norm"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from border_cli.agent.bc_settings import BcConfig
 from border_cli.agent.deterministic_settings import Td3BcConfig, Td3Config
@@ -37,6 +38,8 @@ __all__ = [
 @dataclass(kw_only=True)
 class RandomConfig(AgentConfig):
     """Acts uniformly at random and learns nothing: the baseline, and a probe of an environment."""
+
+    gives_priorities: ClassVar[bool] = False
 
 
 AGENTS.register("awac", AwacConfig, "border_cli.agent.awac:Awac")

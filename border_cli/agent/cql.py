@@ -14,15 +14,15 @@ import math
 from typing import ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from border_cli.agent.actor_critic import weighted_square
+from border_cli.agent.coefficient import Coefficient
 from border_cli.agent.config import CqlConfig
 from border_cli.agent.sac import soft_target
 from border_cli.agent.soft_agent import CriticLoss, SoftAgent
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.adam import Adam
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.tensor_batch import TensorBatch
 
@@ -54,27 +54,19 @@ def conservative_gaps(soft_maxima: Tensor, q: Tensor, weight: Tensor) -> Tensor:
     return (weight * (soft_maxima - q)).mean(dim=(1, 2))
 
 
-class ConservativeWeight(nn.Module):
-    """The weight of the gaps; learned, it moves so that they keep what they may be.
+class ConservativeWeight(Coefficient):
+    """The weight of the gaps; learned, it moves so that they keep what they may be."""
 
-    The gradient is that of log(weight) times the excess, as with `EntropyCoefficient`.
-    """
-
-    log: Tensor  # []
+    setting: ClassVar[str] = "agent.conservative_gap"
 
     def __init__(self, config: CqlConfig, device: torch.device) -> None:
-        super().__init__()
+        super().__init__(
+            config.conservative_weight,
+            learned=config.conservative_gap is not None,
+            learning_rate=config.critic_learning_rate or config.learning_rate,
+            device=device,
+        )
         self._gap = config.conservative_gap
-        weight = config.conservative_weight
-        log = math.log(weight) if weight > 0 else -math.inf
-        self.register_buffer("log", torch.tensor(log), persistent=self._gap is not None)
-        self.to(device)
-        rate = config.critic_learning_rate or config.learning_rate
-        self.optimizer = Adam([self.log], learning_rate=rate)
-
-    def forward(self) -> Tensor:
-        """Above 0, or 0 where the settings say so. []"""
-        return self.log.exp()
 
     def follow(self, gap: Tensor) -> None:
         """One step: the weight grows where the gap is wider than it may be. []"""
@@ -122,15 +114,14 @@ class Cql(SoftAgent):
             )  # [B, 1]
             weight = self.conservative()
         q = self.critic(batch.obs, batch.action)  # [E, B, 1]
-        error = q - y
         gaps = conservative_gaps(self.soft_maxima(batch, draws), q, batch.weight)  # [E]
-        loss = weighted_square(error, batch.weight) + weight * gaps.sum()
+        loss = weighted_square(q - y, batch.weight) + weight * gaps.sum()
         metrics = {
             "q_mean": q.detach().mean(),
             "conservative_gap": gaps.detach().mean(),
             "conservative_weight": weight,
         }
-        return CriticLoss(loss, error.detach(), metrics)
+        return CriticLoss(loss, q.detach(), y, metrics)
 
     def soft_maxima(self, batch: TensorBatch, draws: Draws) -> Tensor:
         """log of the integral of exp Q_i(s, a) over all actions. [E, B, 1]"""

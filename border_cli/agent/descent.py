@@ -26,13 +26,6 @@ class Found(NamedTuple):
     gap: Tensor | None = None  # []  mean of logsumexp Q(s, ·) - Q(s, a), where it is weighted
 
 
-def kept(found: Found) -> Found:
-    """The same in memory of its own, but for the slope, which is not read later."""
-    gap = None if found.gap is None else found.gap.clone()
-    loss, q_mean, error = found.loss.clone(), found.q_mean.clone(), found.error.clone()
-    return Found(found.slope, loss, q_mean, error, gap)
-
-
 class Formula(Protocol):
     """From outputs for s of the online network, for s' of the target network, and for s' of the
     online network where that chooses the next action; all [B, outputs]."""

@@ -43,6 +43,13 @@ class Td3Config(ActorCriticConfig):
         None, "last layers begin between so much and its negative; null: as the others", above=0
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.target_noise == 0:
+            self.refuse_beside(["target_noise_clip"], "needs agent.target_noise above 0")
+        if self.noise_std == 0:
+            self.refuse_beside(["noise"], "needs agent.noise_std above 0 (else: gaussian)")
+
 
 @dataclass(kw_only=True)
 class Td3BcConfig(Td3Config):

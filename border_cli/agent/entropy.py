@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from border_cli.agent.coefficient import Coefficient
 from border_cli.agent.sac_settings import EntropyConfig
-from border_cli.nn.adam import Adam
 
 
-class EntropyCoefficient(nn.Module):
+class EntropyCoefficient(Coefficient):
     """The coefficient alpha, which the learner's thread moves so that entropy keeps its target.
 
     Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", Section 5. Deviation:
@@ -19,23 +19,17 @@ class EntropyCoefficient(nn.Module):
     times it, so that a small alpha is no slower to grow.
     """
 
-    log: Tensor  # []
+    setting: ClassVar[str] = "agent.ent_coef"
 
     def __init__(self, config: EntropyConfig, action_size: int, device: torch.device) -> None:
-        super().__init__()
-        self.learned = config.ent_coef is None
-        first = config.ent_coef_init if config.ent_coef is None else config.ent_coef
-        log = math.log(first) if first > 0 else -math.inf
-        self.register_buffer("log", torch.tensor(log), persistent=self.learned)
-        self.to(device)
+        super().__init__(
+            config.ent_coef_init if config.ent_coef is None else config.ent_coef,
+            learned=config.ent_coef is None,
+            learning_rate=config.ent_coef_learning_rate or config.learning_rate,
+            device=device,
+        )
         target = config.target_entropy
         self.target = -float(action_size) if target is None else target
-        rate = config.ent_coef_learning_rate or config.learning_rate
-        self.optimizer = Adam([self.log], learning_rate=rate)
-
-    def forward(self) -> Tensor:
-        """alpha. []"""
-        return self.log.exp()
 
     def follow(self, log_prob: Tensor, weight: Tensor) -> None:
         """One step towards the target: alpha grows where entropy falls short. [B, 1], [B, 1]"""

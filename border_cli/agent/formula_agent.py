@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from border_cli.agent.descent import Formula, Found, descent, descent_by_autograd, kept
+from border_cli.agent.descent import Formula, Found, descent, descent_by_autograd
 from border_cli.agent.value_agent import ValueAgent
 from border_cli.agent.value_settings import ValueConfig
 from border_cli.core.spaces import EnvSpec
@@ -39,9 +39,6 @@ class FormulaAgent(ValueAgent):
 
     def learn(self, batch: TensorBatch) -> Update:
         norm, found = self._descend(batch)
-        if self._settings.compile:
-            # A CUDA graph writes to the same memory again; all but the slope is read later.
-            found = kept(found)
         metrics = {"loss": found.loss, "q_mean": found.q_mean}
         if found.gap is not None:
             metrics["conservative_gap"] = found.gap

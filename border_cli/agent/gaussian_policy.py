@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from border_cli.agent.action_space import ActionBounds
 from border_cli.agent.network_policy import NetworkPolicy, refuse_exploration
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.gaussian_range import LOG_STD_MAX, LOG_STD_MIN
+from border_cli.nn.gaussian_range import SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN
 
 
 class GaussianPolicy(NetworkPolicy):
@@ -37,6 +37,7 @@ class GaussianPolicy(NetworkPolicy):
         before: NDArray[Any] = outputs[:, :size]  # [N, A]
         if explore:
             # Half of what np.clip takes for one row.
-            log_std = np.minimum(np.maximum(outputs[:, size:], LOG_STD_MIN), LOG_STD_MAX)
+            log_std = np.maximum(outputs[:, size:], SQUASHED_LOG_STD_MIN)
+            log_std = np.minimum(log_std, SQUASHED_LOG_STD_MAX)
             before = before + np.exp(log_std) * self.rng.standard_normal(before.shape, np.float32)
         return self._bounds.to_env(np.tanh(before))

@@ -58,13 +58,13 @@ class Iql(AdvantageAgent):
     def learn(self, batch: TensorBatch) -> Update:
         action = critic_action(batch, self._spec)
         found = self._value_loss(batch, action)
-        advantage = found.advantage.clone()
         metrics = self.descend(self.value_optimizer, found.loss, "loss_value", "grad_norm_value")
-        metrics |= self.descend_actor(self._actor_loss(batch, advantage))
+        metrics |= self.descend_actor(self._actor_loss(batch, found.advantage))
         critics = self._critic_loss(batch, action)
-        metrics |= {"q_mean": critics.q.mean(), "adv_mean": advantage.mean()}
-        td_error = priority_of(critics.error.clone())
+        metrics |= {"q_mean": critics.q.mean(), "adv_mean": found.advantage.mean()}
+        td_error = priority_of(critics.error)
         metrics |= self.descend_critics(critics.loss)
+        self.follow_critic()
         return Update(metrics=metrics, td_error=td_error)
 
     def value_loss(self, batch: TensorBatch, action: Tensor) -> ValueLoss:

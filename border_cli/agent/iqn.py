@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from border_cli.agent.config import IqnConfig
-from border_cli.agent.quantile import Regression, distance, kept, quantile_target, regression
+from border_cli.agent.quantile import Regression, distance, quantile_target, regression
 from border_cli.agent.quantile_policy import IqnPolicy
 from border_cli.agent.value_agent import ValueAgent
 from border_cli.core.interfaces import PolicyFactory
@@ -44,10 +44,11 @@ def target_quantiles(
     rows = target.embedded(batch.next_obs)  # [B, size]
     chooser, its_rows = (online, online.embedded(batch.next_obs)) if double else (target, rows)
     best = chooser.means(its_rows, acting).argmax(dim=1)  # [B]
-    return quantile_target(batch, of_action(target.quantiles(rows, fractions), best[:, None]))
+    quantiles = target.quantiles(rows, fractions)  # [B, N', num_actions]
+    return quantile_target(batch, of_action_in_last_axis(quantiles, best[:, None]))
 
 
-def of_action(quantiles: Tensor, action: Tensor) -> Tensor:
+def of_action_in_last_axis(quantiles: Tensor, action: Tensor) -> Tensor:
     """[B, N, num_actions], [B, 1] -> [B, N]"""
     index = action[:, :, None].expand(-1, quantiles.shape[1], 1)
     return quantiles.gather(2, index).squeeze(2)
@@ -65,7 +66,7 @@ def descent(
     kappa: float,
 ) -> tuple[Tensor, Regression]:
     """Quantiles of Z(s, a) with gradient [B, N], and what the batch says about them."""
-    given = of_action(online(batch.obs, drawn), batch.action)  # [B, N]
+    given = of_action_in_last_axis(online(batch.obs, drawn), batch.action)  # [B, N]
     with torch.no_grad():
         y = target_quantiles(online, target, batch, drawn_for_target, acting, double=double)
         return given, regression(given.detach(), drawn, y, batch.weight, kappa)
@@ -114,10 +115,8 @@ class Iqn(ValueAgent):
             kappa=config.kappa,
         )
         norm = self.optimizer.descend(given, found.slope)
-        if config.compile:
-            found = kept(found)
         return self.finished(
             norm,
             {"loss": found.loss, "q_mean": found.q_mean},
-            lambda: distance(found).cpu().numpy(),
+            lambda: distance(found.quantiles, found.target).cpu().numpy(),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from border_cli.agent.actor_critic_settings import ActorCriticConfig
 from border_cli.agent.sac_settings import EntropyConfig
@@ -27,12 +27,9 @@ class AdvantageConfig(ActorCriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        (default,) = (each.default for each in fields(self) if each.name == "exp_adv_max")
-        if self.adv_softmax and self.exp_adv_max != default:
-            self.refuse(
-                "exp_adv_max",
-                self.exp_adv_max,
-                f"must stay {default:g} where agent.adv_softmax is true: nothing is cut then",
+        if self.adv_softmax:
+            self.refuse_beside(
+                ["exp_adv_max"], "needs agent.adv_softmax=false: nothing is cut beside it"
             )
 
 
@@ -81,6 +78,11 @@ class CqlConfig(EntropyConfig):
         10, "actions per row drawn uniformly, as many by the actor and as many by it in s'", low=1
     )
     backup_entropy: bool = setting(False, "targets count the entropy of s', as those of sac do")
+
+    @property
+    def rows_per_update(self) -> int:
+        # The critics value all sampled actions of every row.
+        return self.batch_size * 3 * self.sampled_actions
 
     def __post_init__(self) -> None:
         super().__post_init__()

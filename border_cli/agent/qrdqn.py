@@ -49,7 +49,8 @@ def learned(
     found = regression(of_action(quantiles, batch.action), fractions, y, batch.weight, kappa)
     index = index_of(batch.action, len(fractions))
     slope = torch.zeros_like(quantiles).scatter_(1, index, found.slope[:, None])
-    return Found(slope.flatten(1), found.loss, found.q_mean, distance(found)[:, None])
+    apart = distance(found.quantiles, found.target)[:, None]  # [B, 1]
+    return Found(slope.flatten(1), found.loss, found.q_mean, apart)
 
 
 class Qrdqn(FormulaAgent):

@@ -54,19 +54,10 @@ def regression(
     )
 
 
-def distance(found: Regression) -> Tensor:
-    """How far the targets of a row lie from its quantiles, the mean over all pairs. [B]
+def distance(quantiles: Tensor, target: Tensor) -> Tensor:
+    """How far the targets of a row lie from its quantiles, the mean over all pairs.
 
     The priority of a row: an error of the mean alone would be 0 where only the spread is wrong.
+    Of one quantile and one target it is |error|. [..., B, N], [B, N'] -> [..., B]
     """
-    return (found.target[:, None, :] - found.quantiles[:, :, None]).abs().mean((1, 2))
-
-
-def kept(found: Regression) -> Regression:
-    """Copies of what is read later: a compiled update may write to the same memory again."""
-    return found._replace(
-        loss=found.loss.clone(),
-        q_mean=found.q_mean.clone(),
-        quantiles=found.quantiles.clone(),
-        target=found.target.clone(),
-    )
+    return (target[:, None, :] - quantiles[..., None]).abs().mean((-2, -1))

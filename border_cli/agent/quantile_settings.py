@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from border_cli.agent.settings import BOUND_BY_ARITHMETIC
 from border_cli.agent.value_settings import ValueConfig
 from border_cli.core.settings import setting
 
@@ -84,11 +83,9 @@ class IqnConfig(QuantileConfig):
         return midpoints(self.num_quantiles_acting, self.risk_low, self.risk_high)
 
     @property
-    def bound_by_arithmetic(self) -> bool:
+    def rows_per_update(self) -> int:
         # What follows the embedding is computed for every fraction of every row.
-        products = sum(inputs * outputs for inputs, outputs in pairwise(self.hidden))
-        rows = self.batch_size * self.num_quantiles_online
-        return super().bound_by_arithmetic or rows * products >= BOUND_BY_ARITHMETIC
+        return self.batch_size * self.num_quantiles_online
 
 
 def midpoints(count: int, low: float = 0.0, high: float = 1.0) -> list[float]:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from border_cli.agent.config import RandomConfig
 from border_cli.agent.random_policy import RandomPolicy
 from border_cli.core.errors import CheckpointError
@@ -47,9 +45,9 @@ class RandomAgent(Agent):
         return partial(RandomPolicy, self._actions)
 
     def update(self, batch: Batch) -> Update:
+        del batch
         self._opt_steps += 1
-        rows = len(batch)
-        return Update(metrics={}, td_error=lambda: np.zeros(rows, np.float32))
+        return Update(metrics={})
 
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
         return Snapshot(opt_steps=self._opt_steps, env_steps=env_steps, warm_up=warm_up, arrays={})

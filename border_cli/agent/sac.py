@@ -73,9 +73,8 @@ class Sac(SoftAgent):
             )  # [K, B, 1]
             y = soft_target(batch, q_next, log_prob, ent_coef)  # [B, 1]
         q = self.critic(batch.obs, batch.action, draws.kept)  # [E, B, 1]
-        error = q - y
-        loss = weighted_square(error, batch.weight)
-        return CriticLoss(loss, error.detach(), {"q_mean": q.detach().mean()})
+        loss = weighted_square(q - y, batch.weight)
+        return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch, draws: ActorDraws, ent_coef: Tensor) -> ActorLoss:
         action, log_prob = self.sampled(batch.obs, draws.noise)

@@ -40,12 +40,9 @@ class EntropyConfig(ActorCriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.ent_coef is None:
-            return
-        unused = {"ent_coef_init": 1.0, "ent_coef_learning_rate": None, "target_entropy": None}
-        for name, default in unused.items():
-            if getattr(self, name) != default:
-                self.refuse(name, getattr(self, name), "needs a learned ent_coef (null)")
+        if self.ent_coef is not None:
+            learned = ("ent_coef_init", "ent_coef_learning_rate", "target_entropy")
+            self.refuse_beside(learned, "needs a learned ent_coef (null)")
 
 
 @dataclass(kw_only=True)

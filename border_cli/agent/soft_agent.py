@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from border_cli.agent.action_space import bounded_actions
-from border_cli.agent.actor_critic import ActorCriticAgent, priority_of
+from border_cli.agent.actor_critic import ActorCriticAgent
 from border_cli.agent.entropy import EntropyCoefficient
 from border_cli.agent.gaussian_policy import GaussianPolicy
+from border_cli.agent.quantile import distance
 from border_cli.agent.sac_settings import EntropyConfig
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
@@ -26,7 +27,8 @@ class CriticLoss(NamedTuple):
     """What one batch says about the critics."""
 
     loss: Tensor  # []
-    error: Tensor  # [E, B, 1]  Q_i(s, a) - y
+    q: Tensor  # [E, B, M]  Q_i(s, a), or M quantiles of it; without a gradient
+    target: Tensor  # [B, K]  y, or K quantiles of it
     metrics: dict[str, Tensor]
 
 
@@ -112,24 +114,18 @@ class SoftAgent(ActorCriticAgent):
         with torch.no_grad():
             ent_coef = self.ent_coef()
         found = self._critic_loss(batch, self.draws(batch), ent_coef)
-        # Copies, because a CUDA graph writes its next results to the same memory.
-        metrics = {name: each.clone() for name, each in found.metrics.items()}
-        metrics |= {"loss_critic": found.loss.detach().clone(), "ent_coef": ent_coef}
-        td_error = priority_of(found.error.clone())
-        norm = self.critic_optimizer.descend(found.loss)
-        if norm is not None:
-            metrics["grad_norm_critic"] = norm
+        metrics = {**found.metrics, "ent_coef": ent_coef, **self.descend_critics(found.loss)}
         if self.opt_steps % settings.policy_delay == 0:
             metrics |= self._improve(batch, ent_coef)
         self.follow_critic()
-        return Update(metrics=metrics, td_error=td_error)
+        q, target = found.q, found.target  # what else was found need not live as long
+        return Update(
+            metrics=metrics, td_error=lambda: distance(q, target).mean(dim=0).cpu().numpy()
+        )
 
     def _improve(self, batch: TensorBatch, ent_coef: Tensor) -> dict[str, Tensor]:
         """The actor climbs, and the weight of entropy follows."""
         found = self._actor_loss(batch, self.actor_draws(batch), ent_coef)
-        metrics = {"loss_actor": found.loss.detach().clone(), "entropy": -found.log_prob.mean()}
-        norm = self.actor_optimizer.descend(found.loss)
-        if norm is not None:
-            metrics["grad_norm_actor"] = norm
+        metrics = {"entropy": -found.log_prob.mean(), **self.descend_actor(found.loss)}
         self.ent_coef.follow(found.log_prob, batch.weight)
         return metrics

@@ -92,15 +92,10 @@ class Td3(ActorCriticAgent):
     def learn(self, batch: TensorBatch) -> Update:
         noise = self.normal(*batch.action.shape) if self.config.target_noise else None
         found = self._critic_loss(batch, noise)
-        # Copies, because what is compiled for a GPU writes to the same memory at its next call.
-        metrics = {"loss_critic": found.loss.detach().clone(), "q_mean": found.q_mean.clone()}
-        td_error = priority_of(found.error.clone())
-        norm = self.critic_optimizer.descend(found.loss)
-        if norm is not None:
-            metrics["grad_norm_critic"] = norm
+        metrics = {"q_mean": found.q_mean, **self.descend_critics(found.loss)}
         if self.opt_steps % self.config.policy_delay == 0:
             metrics |= self._improve(batch)
-        return Update(metrics=metrics, td_error=td_error)
+        return Update(metrics=metrics, td_error=priority_of(found.error))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor | None) -> CriticLoss:
         """The squared TD errors of all critics; `noise` is standard normal. [B, A]"""
@@ -123,11 +118,7 @@ class Td3(ActorCriticAgent):
 
     def _improve(self, batch: TensorBatch) -> dict[str, Tensor]:
         """The delayed half of an update: the actor climbs, and all targets follow."""
-        loss = self._actor_loss(batch)
-        metrics = {"loss_actor": loss.detach().clone()}
-        norm = self.actor_optimizer.descend(loss)
-        if norm is not None:
-            metrics["grad_norm_actor"] = norm
+        metrics = self.descend_actor(self._actor_loss(batch))
         self.follow_critic()
         with torch.no_grad():
             follow(*self._actor_follows, self.config.tau)

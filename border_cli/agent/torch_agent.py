@@ -5,37 +5,32 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from border_cli.agent.action_space import action_bounds
+from border_cli.agent.normalising import Normalising
+from border_cli.agent.saved_state import Part, SavedState
 from border_cli.agent.settings import NetworkConfig
-from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
+from border_cli.nn.adam import Adam
 from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
-from border_cli.nn.features import Features
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
-from border_cli.nn.statistics import RunningStatistics
-from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch, tensor_obs
+from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Part(Protocol):
-    """What a checkpoint holds of an agent: a module or an optimiser."""
-
-    def state_dict(self) -> Mapping[str, Any]:
-        """Itself and not copies."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> object:
-        """Restores what `state_dict` gave."""
+def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:
+    """The gradient's norm, where it is clipped and so was computed."""
+    return {} if norm is None else {name: norm}
 
 
 class TorchAgent(Agent):
@@ -53,22 +48,17 @@ class TorchAgent(Agent):
         self._spec = spec
         self._device = resolve_device(device)
         self.architecture = config.architecture(spec.observation)
+        self._normalising = Normalising(config, self.architecture, self._device, env=spec.id)
+        self.features = self._normalising.features
         # Both draw on the CPU, so that a seed means the same on every device.
         self.first_weights = torch.Generator().manual_seed(seed)
         self.noise = torch.Generator().manual_seed(derived_seed(seed, 1))
-        self.features = Features(self.architecture, normalize=config.normalize_obs)
-        self.features.to(self._device)
-        self._statistics: dict[str, RunningStatistics] = {}
-        if self.features.normalizes:
-            self._statistics["obs"] = RunningStatistics(self.architecture.row_size)
-        if config.normalize_reward:
-            self._statistics["reward"] = RunningStatistics(1)
-        self._reward_std = 1.0
         self._bounds = self._tensor_bounds()
         self._opt_steps = 0
         self._parts: dict[str, Part] = {}
-        if self._statistics:
-            self.keeps(statistics=nn.ModuleDict(self._statistics))
+        statistics = self._normalising.part
+        if statistics is not None:
+            self.keeps(statistics=statistics)
         self._acting = nn.ModuleDict({"features": self.features})
         self._batches = TensorBatches(self._device, apart=config.compile)
 
@@ -83,6 +73,13 @@ class TorchAgent(Agent):
     def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, by torch.compile where `agent.compile` asks for it."""
         return Compiled(function, self._device) if self._settings.compile else function
+
+    def descend(
+        self, optimizer: Adam, loss: Tensor, loss_name: str, norm_name: str
+    ) -> dict[str, Tensor]:
+        """One step; the loss and, where it is clipped, the gradient's norm, under these names."""
+        norm = optimizer.descend(loss)
+        return {loss_name: loss.detach(), **norm_metric(norm, norm_name)}
 
     @property
     def different_updates(self) -> int:
@@ -110,11 +107,7 @@ class TorchAgent(Agent):
         return self.learn(self._prepared(self._batches.of(batch)))
 
     def _prepared(self, batch: TensorBatch) -> TensorBatch:
-        if not self.features.changes_nothing:
-            obs, next_obs = self.features(batch.obs), self.features(batch.next_obs)
-            batch = batch._replace(obs=obs, next_obs=next_obs)
-        if "reward" in self._statistics:
-            batch = batch._replace(reward=batch.reward / self._reward_std)
+        batch = self._normalising(batch)
         if self._bounds is not None:
             middle, half = self._bounds
             batch = batch._replace(action=(batch.action.flatten(1) - middle) / half)
@@ -128,20 +121,7 @@ class TorchAgent(Agent):
         return middle.to(self._device), half.to(self._device)
 
     def observe(self, transitions: Transitions) -> None:
-        if "obs" in self._statistics:
-            rows = self.features.encoded(tensor_obs(transitions.obs))
-            self._statistics["obs"].see(rows)
-        if "reward" in self._statistics:
-            self._statistics["reward"].see(torch.from_numpy(transitions.reward)[:, None])
-        if self._statistics:
-            self._follow_statistics()
-
-    def _follow_statistics(self) -> None:
-        for name, each in self._statistics.items():
-            if name == "obs":
-                self.features.follow(each)
-            else:
-                self._reward_std = float(each.std)
+        self._normalising.see(transitions)
 
     @property
     def opt_steps(self) -> int:
@@ -157,10 +137,14 @@ class TorchAgent(Agent):
         """Where the updates run: cpu, cuda or cuda:1."""
         return str(self._device)
 
+    @property
+    def num_threads(self) -> int:
+        return self._settings.num_threads or 1
+
     @contextmanager
     def learner_thread(self) -> Iterator[None]:
         settings = self._settings
-        with learner_thread(settings.num_threads or 1, settings.matmul_precision):
+        with learner_thread(self.num_threads, settings.matmul_precision):
             if settings.compile:  # now, not within the first update
                 before = self.state_dict()
                 for _ in range(self.different_updates):
@@ -185,32 +169,29 @@ class TorchAgent(Agent):
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = copied_state(self._tensors())
-        return {**state, "noise": self.noise.get_state(), "opt_steps": self._opt_steps}
+        state |= {"noise": self.noise.get_state(), "opt_steps": self._opt_steps}
+        return {**state, "activation": str(self._settings.activation)}  # no weight tells it
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        with self._fitting("the saved state"):
-            for name, part in self._parts.items():
-                part.load_state_dict(state[name])
-            self.noise.set_state(state["noise"])
-            self._opt_steps = int(state["opt_steps"])
-            self._follow_statistics()
+        saved = self._saved(state, "the saved state")
+        for name, part in self._parts.items():
+            saved.load(part, name)
+        noise, opt_steps = saved.entry("noise"), saved.entry("opt_steps")
+        with saved.fitting("the generator and the count of steps"):
+            self.noise.set_state(noise)
+            self._opt_steps = int(opt_steps)
+        self._normalising.follow()
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
-        with self._fitting("the network to begin with (init_from)"):
-            for name, part in self._parts.items():
-                if isinstance(part, nn.Module):
-                    # As in the constructor, targets begin equal to what they follow: a saved one
-                    # lags behind, and the new run counts its intervals from 0.
-                    part.load_state_dict(state[self.targets.get(name, name)])
-            self._follow_statistics()
+        saved = self._saved(state, "the network to begin with (init_from)")
+        for name, part in self._parts.items():
+            if isinstance(part, nn.Module):
+                # As in the constructor, targets begin equal to what they follow: a saved one
+                # lags behind, and the new run counts its intervals from 0.
+                saved.load_weights(part, self.targets.get(name, name))
+        self._normalising.follow()
 
-    @contextmanager
-    def _fitting(self, what: str) -> Iterator[None]:
-        """Says what does not fit of a state that is being loaded."""
-        try:
-            yield
-        except (KeyError, TypeError, RuntimeError, ValueError) as error:
-            raise CheckpointError(
-                f"{what} does not fit agent={self.name} with "
-                f"agent.hidden={list(self._settings.hidden)}: {' '.join(str(error).split())}"
-            ) from error
+    def _saved(self, state: Mapping[str, Any], title: str) -> SavedState:
+        saved = SavedState(state, title, self.name, self._settings)
+        saved.refuse_other_form(self._normalising.statistics.keys())
+        return saved

@@ -2,7 +2,9 @@
 
 Kuznetsov, Shvechikov, Grishin and Vetrov 2020, "Controlling overestimation bias with truncated
 mixture of continuous distributional quantile critics", Algorithm 1: soft actor-critic whose
-critics give quantiles of the return, of which targets leave the largest out.
+critics give quantiles of the return, of which targets leave the largest out. The paper has no
+prioritized replay: the priority of a row is how far the quantiles of its target lie from those of
+the critics, the mean over all pairs and all critics, as for the other agents that learn quantiles.
 """
 
 from __future__ import annotations
@@ -72,9 +74,8 @@ class Tqc(SoftAgent):
             kept = truncated(q_next, self.config.dropped_quantiles)  # [B, K]
             y = soft_quantiles(batch, kept, log_prob, ent_coef)  # [B, K]
         q = self.critic(batch.obs, batch.action)  # [E, B, M]
-        error = q.detach().mean(dim=2, keepdim=True) - y.mean(dim=1, keepdim=True)
         loss = quantile_loss(q, y, batch.weight)
-        return CriticLoss(loss, error, {"q_mean": q.detach().mean()})
+        return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def climbed(self, features: FeatureTensors, action: Tensor) -> Tensor:
         """The mean of all quantiles of all critics, none left out (equation 14)."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.agent.action_space import num_discrete_actions
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.agent.value_settings import ValueConfig
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
@@ -55,6 +55,4 @@ class ValueAgent(TorchAgent):
         if self.opt_steps % settings.target_interval == 0:
             with torch.no_grad():
                 follow(*self._follows, settings.tau)
-        if norm is not None:
-            metrics = {**metrics, "grad_norm": norm}
-        return Update(metrics=metrics, td_error=td_error)
+        return Update(metrics={**metrics, **norm_metric(norm, "grad_norm")}, td_error=td_error)

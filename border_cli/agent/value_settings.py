@@ -45,6 +45,8 @@ class ValueConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.exploration != Exploration.softmax:
+            self.refuse_beside(["temperature"], "needs agent.exploration=softmax")
         if self.exploration == Exploration.greedy and not self.explores_by_weights:
             self.refuse(
                 "exploration",
@@ -86,7 +88,7 @@ class DqnConfig(ValueConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.v_min >= self.v_max:
+        if self.categorical and self.v_min >= self.v_max:
             self.refuse("v_max", self.v_max, f"must be above agent.v_min ({self.v_min:g})")
         if self.categorical and self.loss != Loss.huber:
             allowed = f"is of scalars, and may not be set beside agent.num_atoms={self.num_atoms}"

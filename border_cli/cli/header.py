@@ -36,7 +36,7 @@ def print_header(
         ("trainer", trainer_line(config)),
         ("actors", actors_line(config)),
         ("device", started.device_name),
-        ("threads", thread_budget(config)),
+        ("threads", thread_budget(config, started.spec)),
         *dataset_lines(config),
         ("memory", _memory_line(config, started.spec)),
         ("evaluation", started.evaluation),

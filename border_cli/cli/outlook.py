@@ -30,7 +30,7 @@ def outlook(job: Job, plan: Plan, agent: Agent) -> list[tuple[str, str]]:
         ("actors", actors_line(config)),
         *dataset_lines(config),
         ("device", agent.device_name),
-        ("threads", thread_budget(config)),
+        ("threads", thread_budget(config, plan.spec)),
         ("budget", _budget_line(config)),
         ("evaluation", _evaluation_line(config)),
         ("metrics", _metrics_line(config)),

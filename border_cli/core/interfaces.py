@@ -81,6 +81,11 @@ class Agent(ABC):
     def device_name(self) -> str:
         """Where the updates run: cpu, cuda or cuda:1."""
 
+    @property
+    def num_threads(self) -> int:
+        """With how many threads updates are computed on the CPU."""
+        return 1
+
     @abstractmethod
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
         """Copies of what acting needs (Border's `model_info`)."""

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple, SupportsFloat, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.errors import RunFailed
+
 # One observation stream: an array, or one array per key of a Dict space. Leading axis M, B or N.
 Array: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
 Metrics: TypeAlias = Mapping[str, float]
@@ -101,12 +103,20 @@ class Snapshot:
     arrays: Mapping[str, NDArray[Any]]
 
 
+def _no_td_error() -> NDArray[Any]:
+    raise RunFailed(
+        "the agent gave no TD errors to rank rows by: its settings must say so "
+        "(gives_priorities = False), and then the replay buffer is refused"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """The outcome of one optimisation step, read lazily so that no step waits for a device."""
 
     metrics: Mapping[str, SupportsFloat]  # names without the `train/` in front
-    td_error: Callable[[], NDArray[Any]]  # () -> [B], signed or absolute
+    # () -> [B], signed or absolute; raises RunFailed where the agent has none
+    td_error: Callable[[], NDArray[Any]] = _no_td_error
 
 
 def map_array(function: Callable[[NDArray[Any]], NDArray[Any]], array: Array) -> Array:

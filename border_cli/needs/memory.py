@@ -64,7 +64,7 @@ def memory_needs(
     kept = int(KEPT_FREE * sum(min(each.nbytes, each.reserved) for each in passing))
     held = Need(what="freed and kept by malloc", nbytes=kept, reserved=kept)
     rows = [*_dataset(config, replay), *([_replay_buffer(replay)] if replay.capacity else [])]
-    return [*rows, *passing, held, _program(config, cores)]
+    return [*rows, *passing, held, _program(config, spec, cores)]
 
 
 def _dataset(config: RunConfig, replay: ReplaySizes) -> list[Need]:
@@ -195,12 +195,12 @@ def _aside(config: RunConfig, replay: ReplaySizes) -> int:
     return min(ASIDE_NBYTES, rows * replay.row) if 2 * rows > replay.capacity else 0
 
 
-def _program(config: RunConfig, cores: int) -> Need:
+def _program(config: RunConfig, spec: EnvSpec, cores: int) -> Need:
     actors = actor_manager_config(config)
     kind = ACTOR_MANAGERS.entry_of(actors).name
     # One supervisor for all processes; users' own managers are taken to be like `thread`.
     acting = {"serial": 0, "process": 1}.get(kind, num_actors(config))
-    torch = torch_threads(config)
+    torch = torch_threads(config, spec)
     threads = OWN_THREADS + acting + torch - 1
     return Need(
         what=f"the program and {threads} threads",

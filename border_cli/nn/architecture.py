@@ -15,6 +15,8 @@ from border_cli.nn.numpy_encoder import encoded_size
 
 ImageShape = tuple[int, int, int]  # channels, height, width
 
+LAYER_NORM_EPSILON = 1e-5  # of a variance; torch's own
+
 
 class Activation(StrEnum):
     """What stands between two dense layers."""

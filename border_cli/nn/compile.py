@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 
@@ -19,6 +19,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
+
+GRAPHS = "reduce-overhead"  # the mode of torch.compile that makes CUDA graphs
 
 
 def refuse_without_compiler(device: torch.device) -> None:
@@ -38,24 +40,43 @@ def refuse_without_compiler(device: torch.device) -> None:
         )
 
 
+def copied(result: R) -> R:
+    """The same tuples, lists and dicts with copies of all tensors; gradients flow through them."""
+    parts: Any = result
+    if isinstance(parts, torch.Tensor):
+        return parts.clone()  # type: ignore[return-value]
+    if isinstance(parts, dict):
+        return {name: copied(each) for name, each in parts.items()}  # type: ignore[return-value]
+    if not isinstance(parts, tuple | list):
+        return result
+    copies = [copied(each) for each in parts]
+    kind: Any = type(parts)
+    made: R = kind(*copies) if hasattr(parts, "_fields") else kind(copies)
+    return made
+
+
 class Compiled(Generic[P, R]):
     """A function without side effects, compiled at its first call; the learner's thread owns it.
 
     The first call imports torch._dynamo and takes seconds, half a minute where nothing was
-    compiled on this machine before. On a GPU the calls become CUDA graphs: each writes its results
-    where the last one did.
+    compiled on this machine before. On a GPU the calls become CUDA graphs, each of which writes its
+    results where the last one did: there the caller gets copies, which it may read whenever it
+    likes.
     """
 
     def __init__(self, function: Callable[P, R], device: torch.device) -> None:
         refuse_without_compiler(device)
         self._function = function
-        self._mode = "reduce-overhead" if device.type == "cuda" else "default"
+        self._mode = GRAPHS if device.type == "cuda" else "default"
         self._compiled: Callable[P, R] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self._compiled is None:
             return self._first(*args, **kwargs)
-        return self._compiled(*args, **kwargs)
+        return self._kept(self._compiled(*args, **kwargs))
+
+    def _kept(self, result: R) -> R:
+        return copied(result) if self._mode == GRAPHS else result
 
     def _first(self, *args: P.args, **kwargs: P.kwargs) -> R:
         from torch._inductor import config as inductor
@@ -76,4 +97,4 @@ class Compiled(Generic[P, R]):
             ) from error
         log.info("agent.compile: compiled after %.1f s", time.perf_counter() - began_s)
         self._compiled = compiled
-        return result
+        return self._kept(result)

@@ -14,11 +14,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
-from border_cli.nn.architecture import Architecture
+from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
 from border_cli.nn.features import FeatureTensors, Torso
 from border_cli.nn.mlp import ACTIVATIONS
-
-NORM_EPSILON = 1e-5  # of torch's LayerNorm
 
 
 class EnsembleMlp(nn.Module):
@@ -78,7 +76,7 @@ class EnsembleMlp(nn.Module):
             if kept is not None:
                 hidden = hidden * _of(kept[i], chosen)
             if self.scales:
-                hidden = F.layer_norm(hidden, hidden.shape[-1:], eps=NORM_EPSILON)
+                hidden = F.layer_norm(hidden, hidden.shape[-1:], eps=LAYER_NORM_EPSILON)
                 scale, shift = _of(self.scales[i], chosen), _of(self.shifts[i], chosen)
                 hidden = torch.addcmul(shift, hidden, scale)
             hidden = self._activate(hidden)

@@ -29,7 +29,6 @@ class Features(nn.Module):
     One-hot columns and pixels stay as they are. Owns the float32 copies of the statistics.
     """
 
-    _measured: Tensor  # [row_size] bool
     mean: Tensor  # [row_size]
     inverse_std: Tensor  # [row_size]
 
@@ -49,8 +48,7 @@ class Features(nn.Module):
         self.normalizes = normalize and space is not None and architecture.row_size > 0
         if self.normalizes:
             assert space is not None
-            columns = torch.from_numpy(measured_columns(space))
-            self.register_buffer("_measured", columns, persistent=False)
+            self._stay = torch.from_numpy(~measured_columns(space))  # [row_size] bool, on the CPU
             self.register_buffer("mean", torch.zeros(architecture.row_size))
             self.register_buffer("inverse_std", torch.ones(architecture.row_size))
 
@@ -74,17 +72,10 @@ class Features(nn.Module):
             return rows
         return ((rows - self.mean) * self.inverse_std).clamp_(-LIMIT, LIMIT)
 
-    def encoded(self, obs: TensorObs) -> Tensor:
-        """The rows as they come, for statistics. [B, row_size]"""
-        assert self._rows is not None
-        rows: Tensor = self._rows(obs)
-        return rows
-
     def follow(self, statistics: RunningStatistics) -> None:
         """Normalises by what was seen so far."""
-        keep = ~self._measured
-        self.mean.copy_(statistics.mean.masked_fill(keep.cpu(), 0.0))
-        self.inverse_std.copy_((1 / statistics.std).masked_fill(keep.cpu(), 1.0))
+        self.mean.copy_(statistics.mean.masked_fill(self._stay, 0.0))
+        self.inverse_std.copy_((1 / statistics.std).masked_fill(self._stay, 1.0))
 
 
 class Torso(nn.Module):

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor
 
-from border_cli.nn.gaussian_range import LOG_STD_MAX, LOG_STD_MIN
+from border_cli.nn.gaussian_range import SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN
 
 BOUND = 1 - 1e-6  # an action of a data set at its very bound has an infinite pre-image
 
@@ -21,25 +21,26 @@ BOUND = 1 - 1e-6  # an action of a data set at its very bound has an infinite pr
 def split(outputs: Tensor) -> tuple[Tensor, Tensor]:
     """mean and log_std out of what a network put out. [B, 2 A] -> [B, A], [B, A]"""
     mean, log_std = outputs.chunk(2, dim=1)
-    return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+    return mean, log_std.clamp(SQUASHED_LOG_STD_MIN, SQUASHED_LOG_STD_MAX)
 
 
 def sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """tanh(mean + std noise) and its log-density, both differentiable. [B, A], [B, 1]"""
     before = torch.addcmul(mean, log_std.exp(), noise)  # [B, A]
-    density = _normal(noise, log_std) - _log_slope(before)
+    density = normal_log_density(noise, log_std) - _log_slope(before)
     return torch.tanh(before), density.sum(dim=1, keepdim=True)
 
 
 def log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
     """The log-density of an action between -1 and 1, as of a data set. [B, A] -> [B, 1]"""
     before = torch.atanh(action.clamp(-BOUND, BOUND))  # [B, A]
-    density = _normal((before - mean) * torch.exp(-log_std), log_std) - _log_slope(before)
+    standardised = (before - mean) * torch.exp(-log_std)
+    density = normal_log_density(standardised, log_std) - _log_slope(before)
     return density.sum(dim=1, keepdim=True)
 
 
-def _normal(standardised: Tensor, log_std: Tensor) -> Tensor:
-    """The log-density of a Gaussian. [B, A]"""
+def normal_log_density(standardised: Tensor, log_std: Tensor) -> Tensor:
+    """The log-density of a Gaussian at (x - mean) / std, of each dimension. [B, A]"""
     return -0.5 * standardised.square() - log_std - 0.5 * math.log(2 * math.pi)
 
 

@@ -1,6 +1,8 @@
-"""The range of log_std of Gaussian policies, for torch and for numpy.
+"""The ranges of log_std of Gaussian policies, for torch and for numpy."""
 
-Haarnoja et al. 2018, "Soft actor-critic algorithms and applications": of the paper's code.
-"""
+# Of a Gaussian that tanh squashes, its deviations those of the state. Haarnoja et al. 2018, "Soft
+# actor-critic algorithms and applications": of the paper's code.
+SQUASHED_LOG_STD_MIN, SQUASHED_LOG_STD_MAX = -20.0, 2.0
 
-LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+# Of a Gaussian that is cut at the bounds, its deviations the same in every state: of IQL's authors.
+CUT_LOG_STD_MIN, CUT_LOG_STD_MAX = -5.0, 2.0

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.nn.architecture import Activation
+from border_cli.nn.architecture import LAYER_NORM_EPSILON, Activation
 
 Rows: TypeAlias = NDArray[np.float32]
 
 _ZERO = np.zeros((), np.float32)  # as an array it saves a tenth of a forward pass at batch 1
-NORM_EPSILON = np.float32(1e-5)  # of torch's LayerNorm
+_EPSILON = np.float32(LAYER_NORM_EPSILON)
 
 
 def _relu(rows: Rows) -> None:
@@ -93,6 +93,6 @@ class NumpyMlp:
 def normalise(rows: Rows, weight: Rows, bias: Rows) -> None:
     """Layer norm, in place. [N, size]"""
     rows -= rows.mean(axis=1, keepdims=True)
-    rows /= np.sqrt(np.square(rows).mean(axis=1, keepdims=True) + NORM_EPSILON)
+    rows /= np.sqrt(np.square(rows).mean(axis=1, keepdims=True) + _EPSILON)
     rows *= weight
     rows += bias

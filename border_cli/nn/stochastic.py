@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -10,16 +9,15 @@ from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
+from border_cli.nn.gaussian import normal_log_density
+from border_cli.nn.gaussian_range import CUT_LOG_STD_MAX, CUT_LOG_STD_MIN
 from border_cli.nn.network import Network
-
-LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0  # of IQL's authors
 
 
 def gaussian_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
     """The log-density of N(mean, std). [B, A], [A], [B, A] -> [B, 1]"""
     standardised = (action - mean) * torch.exp(-log_std)
-    density = -0.5 * standardised.square() - log_std - 0.5 * math.log(2 * math.pi)
-    return density.sum(dim=1, keepdim=True)
+    return normal_log_density(standardised, log_std).sum(dim=1, keepdim=True)
 
 
 def gumbel_max(logits: Tensor, uniform: Tensor) -> Tensor:
@@ -76,7 +74,7 @@ class GaussianNetwork(StochasticNetwork):
 
     def confine(self) -> None:
         # Clamped here and not where it is used: beyond a clamp there is no gradient to come back.
-        self.log_std.detach().clamp_(LOG_STD_MIN, LOG_STD_MAX)
+        self.log_std.detach().clamp_(CUT_LOG_STD_MIN, CUT_LOG_STD_MAX)
 
 
 class CategoricalNetwork(StochasticNetwork):

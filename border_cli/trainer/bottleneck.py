@@ -47,14 +47,20 @@ def bottleneck(
     actors: Mapping[str, float],
     device: str,
     cores: int,
+    threads: int,
 ) -> str | None:
     """Names the largest loss of the learner's time, and what would make it less.
 
-    `learner` and `actors` are seconds per section, `device` is where updates were made. None where
-    no time passed.
+    `learner` and `actors` are seconds per section, `device` is where updates were made, and
+    `threads` with how many. None where no time passed.
     """
     facts = Facts(
-        config, learner=shares(learner), actors=shares(actors), device=device, cores=cores
+        config,
+        learner=shares(learner),
+        actors=shares(actors),
+        device=device,
+        cores=cores,
+        threads=threads,
     )
     if not facts.learner:
         return None

@@ -43,12 +43,14 @@ class Facts:
         actors: Mapping[str, float],
         device: str,
         cores: int,
+        threads: int,
     ) -> None:
         self.config = config
         self.learner = learner  # shares of the learner's time
         self.actors = actors  # shares of the actors' time; empty where nobody measured
         self.on_cpu = device == "cpu"
         self.cores = cores
+        self.threads = threads  # of an update
         self.actor_manager = ACTOR_MANAGERS.entry_of(config.actor_manager).name
         self.sync: bool = TRAINERS.load(config.trainer).actors_in_turn
         self.offline = config.trainer.offline
@@ -132,10 +134,7 @@ def _faster_updates(facts: Facts, *, idle_cores: bool) -> list[str]:
     if not facts.on_cpu:
         compiles = getattr(agent, "compile", None)
         return [*remedies, "agent.compile=true"] if compiles is False else remedies
-    threads = getattr(agent, "num_threads", 0)
-    if threads is None:  # then it has every core that it can make use of
-        threads = 0 if getattr(agent, "bound_by_arithmetic", False) else 1
-    if idle_cores and facts.cores > 1 and threads == 1:
+    if idle_cores and facts.cores > 1 and facts.threads == 1 and hasattr(agent, "num_threads"):
         remedies.append(f"agent.num_threads={facts.cores}")
     if facts.config.device == "cpu":  # auto would have found a GPU
         remedies.append("device=cuda")

@@ -14,6 +14,7 @@ from border_cli.agent.dqn import Dqn
 from border_cli.agent.random import RandomAgent
 from border_cli.core.errors import CheckpointError
 from border_cli.core.spaces import EnvSpec
+from border_cli.nn.architecture import Activation
 from border_cli.nn.saving import load_state, save_state
 
 
@@ -95,25 +96,49 @@ def test_weights_alone_begin_a_new_training(spec, make_batch):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda state: state.pop("online"), "'online'"),
-        (lambda state: state.update(online=3), "dict"),
-        (lambda state: state["online"].pop("mlp.layers.0.bias"), r"Missing key.*layers\.0\.bias"),
-        (lambda state: state["online"].update(x=torch.ones(1)), "Unexpected key.*x"),
+        (lambda state: state.pop("online"), "it has no 'online', but target, optimizer$"),
+        (lambda state: state.update(online=3), "online: .*dict"),
+        (
+            lambda state: state["online"].pop("mlp.layers.0.bias"),
+            r"online: .*Missing key.*layers\.0\.bias",
+        ),
+        (lambda state: state["online"].update(x=torch.ones(1)), "online: .*Unexpected key.*x"),
+        (lambda state: state.update(statistics=3), "statistics: 'int' object"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(spec, change: Any, match: str):
     state = dqn(spec, 1).state_dict()
     change(state)
-    match = (
-        rf"begin with \(init_from\) does not fit agent=dqn with agent\.hidden=\[9, 4\]: .*{match}"
-    )
-    with pytest.raises(CheckpointError, match=match):
+    with pytest.raises(CheckpointError, match=match) as raised:
         dqn(spec, 2).load_weights(state)
+    message = str(raised.value)
+    assert message.startswith("the network to begin with (init_from) does not fit agent=dqn: ")
+    assert "hidden" not in message  # which is not to blame
 
 
 def test_weights_of_another_size_are_refused(spec):
-    with pytest.raises(CheckpointError, match=r"agent\.hidden=\[9, 4\]: .*size mismatch"):
+    match = r"agent=dqn: online: .*size mismatch.* the environment, of agent\.hidden=\[9, 4\]"
+    with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2).load_weights(dqn(spec, 1, hidden=[8, 4]).state_dict())
+
+
+def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Path):
+    """They would fit in size, and compute something else."""
+    save_state(dqn(spec, 1, activation=Activation.tanh).state_dict(), tmp_path / "agent.pt")
+    saved = load_state(tmp_path / "agent.pt")
+    match = r"init_from\) does not fit agent\.activation=relu: it has tanh"
+    with pytest.raises(CheckpointError, match=match):
+        dqn(spec, 2).load_weights(saved)
+    dqn(spec, 2, activation=Activation.tanh).load_weights(saved)
+    del saved["activation"]  # as of earlier versions, which do not tell
+    dqn(spec, 2).load_weights(saved)
+
+
+def test_the_generator_of_a_damaged_state_is_named(spec):
+    state = {**dqn(spec, 1).state_dict(), "noise": torch.zeros(3, dtype=torch.uint8)}
+    match = "saved state does not fit agent=dqn: the generator and the count of steps: "
+    with pytest.raises(CheckpointError, match=match):
+        dqn(spec, 2).load_state_dict(state)
 
 
 def test_an_agent_that_learns_nothing_has_no_weights_to_begin_with(spec):

@@ -10,8 +10,10 @@ import torch
 from continuous import batch
 from offline_agents import cql, critic, dense, double, in_double, smallest
 from slopes import assert_slopes
+from soft_agents import sac
 
 from border_cli.agent.cql import Cql, Draws, conservative_gaps, soft_maximum
+from border_cli.core.errors import CheckpointError
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Batch
 
@@ -109,6 +111,30 @@ def test_a_weight_without_a_gap_stays_as_it_is():
         weight = float(agent.update(batch(i)).metrics["conservative_weight"])
         assert weight == pytest.approx(2)
     assert agent.state_dict()["conservative"] == {}
+
+
+@pytest.mark.parametrize(("old", "new"), [(0.5, None), (None, 0.5)])
+def test_a_weight_that_one_of_two_runs_learned_is_that_of_the_settings(
+    old: float | None, new: float | None, caplog: pytest.LogCaptureFixture
+):
+    before = cql(1, conservative_gap=old, conservative_weight=3.0)
+    after = cql(2, conservative_gap=new, conservative_weight=2.0)
+    before.update(batch(0))
+    with caplog.at_level("INFO"):
+        after.load_weights(before.state_dict())
+    assert after.conservative().item() == pytest.approx(2)
+    assert torch.equal(after.critic.mlp.weights[0], before.critic.mlp.weights[0])
+    assert "agent.conservative_gap begins as it is set" in caplog.text
+    match = r"saved state does not fit agent=cql: agent\.conservative_gap: "
+    with pytest.raises(CheckpointError, match=match):
+        after.load_state_dict(before.state_dict())
+
+
+def test_soft_actor_critic_is_where_a_conservative_one_may_begin():
+    before, after = sac(1), cql(2, conservative_weight=2.0, conservative_gap=1.0)
+    after.load_weights(before.state_dict())
+    assert after.conservative().item() == pytest.approx(2)
+    assert torch.equal(after.critic.mlp.weights[0], before.critic.mlp.weights[0])
 
 
 def line() -> EnvSpec:

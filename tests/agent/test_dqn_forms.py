@@ -130,7 +130,15 @@ def vars_of(batch: Batch) -> dict[str, Any]:
     [
         ({"exploration": Exploration.greedy}, r"agent\.exploration .*agent\.noisy=true.*'greedy'"),
         ({"num_atoms": 0}, r"agent\.num_atoms must be at least 1"),
-        ({"v_min": 2.0, "v_max": 2.0}, r"agent\.v_max must be above agent\.v_min \(2\), got 2"),
+        (
+            {"num_atoms": 2, "v_min": 2.0, "v_max": 2.0},
+            r"agent\.v_max must be above agent\.v_min \(2\), got 2",
+        ),
+        ({"temperature": 2.0}, r"agent\.temperature needs agent\.exploration=softmax, got 2"),
+        (
+            {"temperature": 2.0, "noisy": True, "exploration": Exploration.greedy},
+            r"agent\.temperature needs agent\.exploration=softmax",
+        ),
         ({"num_atoms": 5, "loss": Loss.mse}, r"agent\.loss .*agent\.num_atoms=5, got 'mse'"),
         ({"noisy_std": 0.0}, r"agent\.noisy_std must be above 0"),
         ({"conservative_weight": -1.0}, r"agent\.conservative_weight must be at least 0"),
@@ -140,6 +148,12 @@ def vars_of(batch: Batch) -> dict[str, Any]:
 def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], match: str):
     with pytest.raises(ConfigError, match=match):
         DqnConfig(**settings)
+
+
+def test_settings_of_what_is_off_may_stay_where_files_and_ablations_have_them():
+    settings = {"v_min": 20.0, "noisy_std": 0.3, "epsilon_final": 0.2}
+    config = DqnConfig(**settings, exploration=Exploration.softmax, temperature=2.0)
+    assert (config.v_min, config.v_max) == (20, 10)
 
 
 needs_compiler = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")

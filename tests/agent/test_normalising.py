@@ -12,8 +12,16 @@ import torch
 
 from border_cli.agent.config import DqnConfig
 from border_cli.agent.dqn import Dqn
-from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Batch, Transitions
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.spaces import (
+    BoxSpace,
+    DictSpace,
+    DiscreteSpace,
+    EnvSpec,
+    MultiDiscreteSpace,
+    Space,
+)
+from border_cli.core.types import Batch, Transitions, map_array
 from border_cli.nn.saving import load_state, save_state
 
 MIDDLE, SPREAD = np.array([100.0, -3.0, 0.0]), np.array([50.0, 0.1, 1.0])
@@ -114,3 +122,109 @@ def test_without_it_nothing_is_kept(spec, make_batch):
     agent = seen(dqn(spec), make_batch)
     assert "statistics" not in agent.state_dict()
     assert not any(name.startswith("features.") for name in agent.snapshot().arrays)
+
+
+@pytest.mark.parametrize("of", ["obs", "reward"])
+@pytest.mark.parametrize("mine", [True, False])
+def test_weights_learned_with_other_normalising_are_refused_by_the_name_of_the_setting(
+    spec, of: str, mine: bool
+):
+    """The other of the two is as in the other run, so that both have statistics."""
+    other = {"reward": "obs", "obs": "reward"}[of]
+    both = {f"normalize_{other}": True}
+    new = dqn(spec, **both, **{f"normalize_{of}": mine})
+    old = dqn(spec, 2, **both, **{f"normalize_{of}": not mine})
+    said = rf"does not fit agent\.normalize_{of}={mine}: it has {not mine}".lower()
+    with pytest.raises(CheckpointError, match=rf"the network to begin with \(init_from\) {said}"):
+        new.load_weights(old.state_dict())
+    with pytest.raises(CheckpointError, match=rf"the saved state {said}"):
+        new.load_state_dict(old.state_dict())
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_statistics_are_not_dropped_silently(spec, mine: bool):
+    new, old = dqn(spec, normalize_obs=mine), dqn(spec, 2, normalize_obs=not mine)
+    said = rf"agent\.normalize_obs={mine}: it has {not mine}".lower()
+    with pytest.raises(CheckpointError, match=said):
+        new.load_weights(old.state_dict())
+
+
+def reals(size: int) -> BoxSpace:
+    high = np.full(size, np.inf, np.float32)
+    return BoxSpace(shape=(size,), dtype="float32", low=-high, high=high)
+
+
+def whole(shape: tuple[int, ...], dtype: str) -> BoxSpace:
+    low, high = np.zeros(shape, dtype), np.full(shape, 100, dtype)
+    return BoxSpace(shape=shape, dtype=dtype, low=low, high=high)
+
+
+MIXED = DictSpace({"speed": reals(2), "gear": DiscreteSpace(3), "keys": MultiDiscreteSpace((2, 4))})
+
+
+def mixed_rows(rows: int) -> Transitions:
+    rng = np.random.default_rng(0)
+    obs = {
+        "speed": rng.normal(5, 2, (rows, 2)).astype(np.float32),
+        "gear": rng.integers(3, size=rows),
+        "keys": rng.integers([2, 4], size=(rows, 2)),
+    }
+    ones = np.ones(rows, np.float32)
+    return Transitions(
+        obs=obs, action=np.zeros(rows, int), reward=ones, discount=ones, next_obs=obs
+    )
+
+
+def test_statistics_stay_on_the_cpu_wherever_the_networks_are(spec):
+    """Values of an observation are not where the encoder of updates is."""
+    here, away = (dqn(replace(spec, observation=MIXED), normalize_obs=True) for _ in range(2))
+    away.features.to("meta")  # a device for which there is nothing to be had
+    rows = mixed_rows(30)
+    for each in (here, away):
+        each.observe(rows)
+    columns = rows.obs["speed"].astype(np.float64)  # type: ignore[index]
+    for each in (here, away):
+        statistics = each.state_dict()["statistics"]
+        np.testing.assert_allclose(statistics["obs.mean"][:2], columns.mean(0), rtol=1e-6)
+        shares = [(rows.obs["gear"] == i).mean() for i in range(3)]  # type: ignore[index]
+        np.testing.assert_allclose(statistics["obs.mean"][2:5], shares, rtol=1e-6)
+    assert away.features.mean.device.type == "meta"
+
+
+@pytest.mark.gpu
+def test_a_gpu_normalises_as_the_cpu_does(spec):
+    where = replace(spec, observation=MIXED)
+    config = DqnConfig(hidden=[9], batch_size=8, normalize_obs=True, normalize_reward=True)
+    rows, found = mixed_rows(30), []
+    for device in ("cpu", "cuda"):
+        agent = Dqn(config, spec=where, device=device, seed=1)
+        agent.observe(rows)
+        obs = map_array(lambda values: torch.from_numpy(values).to(device), rows.obs)  # noqa: B023
+        found.append(agent.features(obs).cpu())
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        whole((36, 36, 3), "uint8"),
+        whole((4,), "uint8"),
+        whole((4,), "int64"),
+        DiscreteSpace(5),
+        MultiDiscreteSpace((2, 3)),
+        DictSpace({"screen": whole((40, 40), "uint8"), "gear": DiscreteSpace(3)}),
+    ],
+)
+def test_what_has_no_real_numbers_cannot_be_normalised(
+    spec, observation: Space, monkeypatch: pytest.MonkeyPatch
+):
+    where = replace(spec, observation=observation)
+    dqn(where)
+    monkeypatch.setattr(torch, "Generator", None)  # nothing that draws weights is made
+    with pytest.raises(ConfigError, match=r"agent\.normalize_obs must be false .*integers and pix"):
+        dqn(where, normalize_obs=True)
+
+
+def test_real_numbers_beside_others_are_enough(spec):
+    beside = DictSpace({"screen": whole((40, 40), "uint8"), "speed": reals(1)})
+    assert "statistics" in dqn(replace(spec, observation=beside), normalize_obs=True).state_dict()

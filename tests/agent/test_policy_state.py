@@ -26,7 +26,8 @@ BOX = BoxSpace(
 
 
 def q_policy(exploration: str, seed: int, warm_up: bool) -> QPolicy:
-    config = DqnConfig(exploration=exploration, temperature=2.0)  # type: ignore[arg-type]
+    settings: dict[str, Any] = {"temperature": 2.0} if exploration == "softmax" else {}
+    config = DqnConfig(exploration=exploration, **settings)  # type: ignore[arg-type]
     policy = QPolicy(config, np.random.default_rng(seed), 0.6, observation=BOX, num_actions=3)
     rng = np.random.default_rng(9)
     arrays = {

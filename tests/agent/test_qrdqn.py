@@ -186,24 +186,6 @@ def test_networks_that_backprop_does_not_know_learn_too(settings: dict[str, Any]
     np.testing.assert_allclose(values_and_actions(agent, 3)[0], CHAIN_VALUES, atol=0.01)
 
 
-def test_rows_without_weight_say_nothing(spec, make_batch):
-    agents = [qrdqn(spec, num_quantiles=4) for _ in range(2)]
-    batches = [make_batch(1), make_batch(1)]
-    for batch in batches:
-        batch.weight[3] = 0
-    batches[1].obs[3], batches[1].reward[3] = 5.0, -70.0
-    updates = [agent.update(batch) for agent, batch in zip(agents, batches, strict=True)]
-    assert float(updates[0].metrics["loss"]) == float(updates[1].metrics["loss"])
-    errors = [update.td_error() for update in updates]
-    assert errors[1][3] > errors[0][3] + 10
-    assert errors[0].shape == (8,)
-
-
-def test_every_metric_has_its_name(spec, make_batch):
-    assert set(qrdqn(spec).update(make_batch(0)).metrics) == {"loss", "q_mean", "grad_norm"}
-    assert "grad_norm" not in qrdqn(spec, max_grad_norm=None).update(make_batch(0)).metrics
-
-
 def test_adam_epsilon_damps_small_steps(spec, make_batch):
     weights = []
     for epsilon in (1e-8, 1.0):

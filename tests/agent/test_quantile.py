@@ -83,4 +83,4 @@ def test_a_weight_multiplies_the_loss_of_its_row_once():
 def test_the_distance_of_a_row_is_the_mean_over_all_pairs():
     zero = torch.zeros(())
     found = Regression(zero, zero, zero, quantiles=row(0, 2), target=row(1, 3))
-    assert distance(found).tolist() == [(1 + 3 + 1 + 1) / 4]
+    assert distance(found.quantiles, found.target).tolist() == [(1 + 3 + 1 + 1) / 4]

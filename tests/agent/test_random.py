@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from border_cli.agent.config import RandomConfig
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import CheckpointError, ConfigError, RunFailed
 from border_cli.core.interfaces import Agent
 from border_cli.core.spaces import EnvSpec
 from border_cli.registry import AGENTS
@@ -25,7 +25,8 @@ def test_an_update_only_counts(spec, make_batch):
     update = agent.update(make_batch(0, rows=6))
     assert agent.opt_steps == 1
     assert dict(update.metrics) == {}
-    assert update.td_error().tolist() == [0] * 6
+    with pytest.raises(RunFailed, match=r"gave no TD errors .*gives_priorities = False"):
+        update.td_error()
 
 
 def test_a_snapshot_says_how_far_the_run_is_and_holds_no_weights(spec, make_batch):

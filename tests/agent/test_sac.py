@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ from soft_agents import KINDS, agent_of, sac
 from states import same
 from torch import Tensor
 
+from border_cli import compose
 from border_cli.agent.config import SacConfig, TqcConfig
 from border_cli.agent.sac import Sac
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn.tensor_batch import TensorBatches
+
+CONF = Path(__file__).parents[2] / "conf" / "agent"
 
 
 def weights(agent: Any, *parts: str) -> list[Any]:
@@ -65,9 +69,9 @@ def test_each_target_asks_two_critics_drawn_anew_and_no_critic_twice():
         draws = agent.draws(given)
         assert draws.chosen is not None
         seen.append(tuple(sorted(draws.chosen.tolist())))
-        error = agent.critic_loss(given, draws, agent.ent_coef()).error
+        found = agent.critic_loss(given, draws, agent.ent_coef())
         expected = given.reward + given.discount * min(seen[-1])
-        torch.testing.assert_close(error, -expected.expand(4, 8, 1))
+        torch.testing.assert_close(found.q - found.target, -expected.expand(4, 8, 1))
     shares = {pair: seen.count(pair) / 300 for pair in combinations(range(4), 2)}
     assert sum(shares.values()) == pytest.approx(1)
     assert all(share == pytest.approx(1 / 6, abs=0.07) for share in shares.values())
@@ -92,10 +96,10 @@ def test_dropout_leaves_out_units_of_critics_and_of_targets_but_never_acts():
         assert masks is not None
         assert {0.0, 2.0} == {value for each in masks for value in each.unique().tolist()}
     ent_coef = agent.ent_coef()
-    first = agent.critic_loss(given, one, ent_coef).error
+    first = agent.critic_loss(given, one, ent_coef)
     for name in ("kept", "target_kept"):
         changed = agent.critic_loss(given, one._replace(**{name: getattr(other, name)}), ent_coef)
-        assert not torch.equal(changed.error, first)
+        assert not torch.equal(changed.q - changed.target, first.q - first.target)
     values = [agent.climbed(given.obs, given.action) for _ in range(2)]
     assert torch.equal(*values)
     assert sac().draws(given).kept is None
@@ -117,6 +121,15 @@ def test_the_learning_rates_are_of_whom_they_name():
     for old, new, rate in zip(before, after, (0.01, 0.002, 0.3), strict=True):
         largest = max(np.abs(new[name] - old[name]).max() for name in old)
         assert largest == pytest.approx(rate, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["redq", "droq"])
+def test_the_command_line_in_a_file_makes_the_updates_that_an_improvement_is_delayed_by(name: str):
+    text = (CONF / f"{name}.yaml").read_text(encoding="utf-8")
+    (line,) = (each for each in text.splitlines() if each.startswith("# border-train "))
+    config = compose(*line.removeprefix("# border-train ").split(), "~tuned")
+    assert isinstance(config.agent, SacConfig)
+    assert config.trainer.samples_per_opt_step == 1 / config.agent.policy_delay == 0.05
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -72,7 +72,7 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(chosen: list[int] | None):
     errors = [critic(agent.critic, i, b["obs"], b["action"]) - y for i in range(4)]
     losses = [np.mean(b["weight"][:, 0] * error**2) / 2 for error in errors]
     assert found.loss.item() == pytest.approx(sum(losses), rel=1e-6)
-    np.testing.assert_allclose(found.error.squeeze(2), errors, rtol=1e-6)
+    np.testing.assert_allclose((found.q - found.target).squeeze(2), errors, rtol=1e-6)
 
 
 @pytest.mark.parametrize("what", ["min", "mean"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from continuous import HALF, MIDDLE, batch, counted, spec
 
-from border_cli.agent.config import Td3Config
+from border_cli.agent.config import Td3BcConfig, Td3Config
 from border_cli.agent.deterministic_settings import Noise
 from border_cli.agent.td3 import Td3
 from border_cli.config.compose import compose
@@ -153,6 +153,29 @@ def test_the_first_critic_is_the_first_of_all_also_with_images():
 
 def vars_of(rows: Batch) -> dict[str, Any]:
     return {name: getattr(rows, name) for name in Batch.__dataclass_fields__}
+
+
+@pytest.mark.parametrize("kind", [Td3Config, Td3BcConfig])
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        (
+            {"target_noise": 0.0, "target_noise_clip": 0.3},
+            r"agent\.target_noise_clip needs agent\.target_noise above 0, got 0\.3",
+        ),
+        (
+            {"noise_std": 0.0, "noise": Noise.ornstein_uhlenbeck},
+            r"agent\.noise needs agent\.noise_std above 0",
+        ),
+    ],
+)
+def test_settings_of_what_is_off_are_refused(
+    kind: type[Td3Config], settings: dict[str, Any], match: str
+):
+    with pytest.raises(ConfigError, match=match):
+        kind(**settings)
+    kind(**{name: 0.0 for name in settings if settings[name] == 0})
+    kind(**{name: each for name, each in settings.items() if each != 0})
 
 
 def test_actions_that_are_counted_are_refused():

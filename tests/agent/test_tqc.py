@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from continuous import spec
+from continuous import HALF, MIDDLE, batch, spec
 from offline_agents import double
 from slopes import assert_slopes
 from soft_agents import tqc
 from torch import Tensor
 
+from border_cli.agent.quantile import distance
 from border_cli.agent.tqc import quantile_loss, soft_quantiles, truncated
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatch
@@ -73,6 +74,29 @@ def test_the_actor_climbs_the_mean_of_all_quantiles():
     obs, action = torch.randn(4, 3), torch.rand(4, 2)
     expected = agent.critic(obs, action).mean(dim=(0, 2))
     torch.testing.assert_close(agent.climbed(obs, action), expected[:, None])
+
+
+def test_the_priority_of_a_row_is_how_far_all_quantiles_are_from_those_of_its_target():
+    """Pair by pair, the mean over critics; of rows that end, whose target is the reward."""
+    agent, rows = tqc(num_critics=2), batch(0)
+    rows.discount[:4] = 0
+    with torch.no_grad():  # on both sides of every reward
+        agent.critic.mlp.biases[-1].copy_(torch.tensor([[-9.0, -3, 0, 4, 10]]).expand(2, 1, 5))
+    obs, action = torch.from_numpy(rows.obs), torch.from_numpy((rows.action - MIDDLE) / HALF)
+    with torch.no_grad():
+        before = agent.critic(obs, action).numpy()  # [2, B, 5]
+    errors = agent.update(rows).td_error()
+    for row in range(4):
+        expected = np.mean([abs(rows.reward[row] - z) for z in before[:, row].ravel()])
+        assert errors[row] == pytest.approx(expected, rel=1e-5)
+    assert errors.shape == (8,)
+
+
+def test_rows_whose_quantiles_are_wrong_in_spread_alone_have_a_priority():
+    """Of a return of 0 or 4 the mean is right, where all quantiles are 2."""
+    quantiles, target = double([[[2, 2]], [[2, 2]]]), double([[0, 4]])
+    assert distance(quantiles, target).tolist() == [[2], [2]]
+    assert distance(double([[[0, 4]], [[1, 4]]]), target).tolist() == [[2], [(1 + 3 + 4 + 0) / 4]]
 
 
 @pytest.mark.parametrize("dropped", [0, 1])

@@ -128,6 +128,17 @@ def test_a_mixture_is_shared_evenly_or_by_weight(
     assert [len(each["returns"]) for each in said["policies"]] == [8, 2]
 
 
+def test_random_actions_are_recorded_for_a_run_that_ranks_its_rows_too(
+    datasets: Path, capsys: Capture
+) -> None:
+    """Prioritized replay, which agent=random is refused with, is the run's and not the player's."""
+    assert datasets
+    run = ("env=cartpole", "~tuned", "replay_buffer=prioritized", "run_dir=ranked", *QUICK)
+    assert train_status(*run, "recorder=none", "quiet=true") == 0
+    said = recorded(capsys, Path("ranked"), "dataset=r-v0", "episodes=2", "policy=random")
+    assert [each["policy"] for each in said["policies"]] == ["random"]
+
+
 def test_a_seed_repeats_and_another_one_does_not(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:

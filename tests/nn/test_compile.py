@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 import torch
 
 from border_cli.core.errors import ConfigError, RunFailed
-from border_cli.nn.compile import Compiled, refuse_without_compiler
+from border_cli.nn.compile import Compiled, copied, refuse_without_compiler
 
 CPU = torch.device("cpu")
 # torch._dynamo imports parts of torch that warn of themselves.
@@ -53,6 +54,24 @@ def test_what_cannot_be_compiled_ends_the_run_with_the_name_of_the_setting(
 
     with pytest.raises(RunFailed, match=r"agent\.compile=true: torch .* could not compile"):
         Compiled(reads_a_value, CPU)(torch.ones(2))
+
+
+def test_copies_are_those_of_all_tensors_and_gradients_flow_through_them():
+    class Found(NamedTuple):
+        loss: torch.Tensor
+        beside: dict[str, torch.Tensor]
+        gap: torch.Tensor | None = None
+
+    weight = torch.ones(2, requires_grad=True)
+    result = (weight * 3).sum(), Found(torch.zeros(2), {"a": torch.ones(1)}), [torch.zeros(1)]
+    loss, found, listed = copied(result)
+    result[1].loss.fill_(7)
+    result[1].beside["a"].fill_(7)
+    result[2][0].fill_(7)
+    assert [each.tolist() for each in listed] == [[0]]
+    assert isinstance(found, Found)
+    assert (found.loss.tolist(), found.beside["a"].tolist(), found.gap) == ([0, 0], [1], None)
+    assert torch.autograd.grad(loss, weight)[0].tolist() == [3, 3]
 
 
 @pytest.mark.slow

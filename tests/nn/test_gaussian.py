@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from border_cli.nn.gaussian import log_prob, sample, split
-from border_cli.nn.gaussian_range import LOG_STD_MAX, LOG_STD_MIN
+from border_cli.nn.gaussian_range import SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -89,4 +89,4 @@ def test_an_action_at_the_very_bound_has_a_finite_density():
 def test_deviations_have_the_range_of_the_paper():
     mean, log_std = split(torch.tensor([[5.0, -50.0, 50.0, -50.0], [-5.0, 3.0, 1.5, -3.0]]))
     assert mean.tolist() == [[5, -50], [-5, 3]]
-    assert log_std.tolist() == [[LOG_STD_MAX, LOG_STD_MIN], [1.5, -3]]
+    assert log_std.tolist() == [[SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN], [1.5, -3]]

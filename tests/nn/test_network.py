@@ -137,7 +137,7 @@ def test_normalised_columns_have_mean_0_and_deviation_1_and_the_rest_stays():
     architecture = Architecture(space, hidden=(4,))
     features, statistics = Features(architecture, normalize=True), RunningStatistics(5)
     obs = some(space, 400)
-    statistics.see(features.encoded(tensor_obs(obs)))
+    statistics.see(torch.from_numpy(encode(space, obs)))
     features.follow(statistics)
     rows = features(tensor_obs(obs)).numpy()
     np.testing.assert_allclose(rows[:, :2].mean(0), 0, atol=1e-5)

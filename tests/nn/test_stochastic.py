@@ -8,9 +8,8 @@ import torch
 
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.gaussian_range import CUT_LOG_STD_MAX, CUT_LOG_STD_MIN
 from border_cli.nn.stochastic import (
-    LOG_STD_MAX,
-    LOG_STD_MIN,
     CategoricalNetwork,
     GaussianNetwork,
     gaussian_log_prob,
@@ -59,7 +58,7 @@ def test_deviations_are_led_back_into_their_range():
     network = gaussian()
     network.log_std.data = torch.tensor([-9.0, 0.3, 7.0])
     network.confine()
-    assert network.log_std.tolist() == [LOG_STD_MIN, pytest.approx(0.3), LOG_STD_MAX]
+    assert network.log_std.tolist() == [CUT_LOG_STD_MIN, pytest.approx(0.3), CUT_LOG_STD_MAX]
     assert network.log_std.requires_grad
 
 

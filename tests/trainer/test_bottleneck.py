@@ -31,6 +31,7 @@ def sentence(
     actors: dict[str, float] | None = None,
     *,
     cores: int = 4,
+    threads: int = 1,
     on: str = "cpu",
     num_envs: int = 1,
     trainer: TrainerConfig | None = None,
@@ -46,7 +47,9 @@ def sentence(
         "evaluator": EvaluatorConfig(num_episodes=20),
     }
     config = RunConfig(**settings | parts)
-    return bottleneck(config, learner=learner, actors=actors or {}, device=on, cores=cores)
+    return bottleneck(
+        config, learner=learner, actors=actors or {}, device=on, cores=cores, threads=threads
+    )
 
 
 def test_a_run_without_time_has_no_bottleneck() -> None:
@@ -203,8 +206,7 @@ def test_beside_actors_in_turn_all_other_cores_are_idle() -> None:
     )
     for settings in (
         {"cores": 1},
-        {"agent": DqnConfig(num_threads=2)},
-        {"agent": DqnConfig(hidden=[512, 512])},  # which has all cores by itself
+        {"threads": 2},  # as where an update is bound by arithmetic
         {"agent": AgentConfig()},
     ):
         assert sentence(UPDATES, ENV_STEPS, trainer=SyncConfig(), **settings) == (

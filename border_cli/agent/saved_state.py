@@ -1,0 +1,100 @@
+"""What an agent saved, given to the parts of another; or what of it does not fit, by name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import nn
+
+from border_cli.agent.coefficient import Coefficient
+from border_cli.agent.settings import NetworkConfig
+from border_cli.core.errors import CheckpointError
+
+log = logging.getLogger(__name__)
+
+
+class Part(Protocol):
+    """What a checkpoint holds of an agent: a module or an optimiser."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Itself and not copies."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> object:
+        """Restores what `state_dict` gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """A state that is being loaded. All raise CheckpointError."""
+
+    content: Mapping[str, Any]
+    title: str  # what it is called
+    agent: str  # that loads it, as `agent=…` has it
+    settings: NetworkConfig  # of that agent
+
+    def refuse_other_form(self, normalised: Set[str]) -> None:
+        """Refuses what fits in size and means something else.
+
+        `normalised` names what this agent has statistics of. Earlier states do not tell their
+        activation.
+        """
+        mine = str(self.settings.activation)
+        if self.content.get("activation", mine) != mine:
+            self._refuse_setting("activation", mine, self.content["activation"])
+        with self.fitting("statistics"):
+            others = {name.partition(".")[0] for name in self.content.get("statistics", ())}
+        for name in ("obs", "reward"):
+            if (name in others) != (name in normalised):
+                pair = (str(name in each).lower() for each in (normalised, others))
+                self._refuse_setting(f"normalize_{name}", *pair)
+
+    def _refuse_setting(self, name: str, mine: str, other: object) -> None:
+        raise CheckpointError(f"{self.title} does not fit agent.{name}={mine}: it has {other}")
+
+    def entry(self, name: str) -> Any:
+        """One entry of the state."""
+        if name not in self.content:
+            known = [key for key, each in self.content.items() if isinstance(each, Mapping)]
+            listed = ", ".join(known) or "nothing else either"
+            raise CheckpointError(f"{self._unfit}: it has no {name!r}, but {listed}")
+        return self.content[name]
+
+    def load(self, part: Part, name: str) -> None:
+        """Gives a part what the state has under this name."""
+        entry = self.entry(name)
+        with self.fitting(part.setting if isinstance(part, Coefficient) else name):
+            part.load_state_dict(entry)
+
+    def load_weights(self, part: nn.Module, name: str) -> None:
+        """The same for a new training: a coefficient that only one of the two agents learned stays
+        as the settings say."""
+        if not isinstance(part, Coefficient):
+            self.load(part, name)
+            return
+        with self.fitting(part.setting):
+            known = "log" in self.content.get(name, ())
+        if known and part.learned:
+            self.load(part, name)
+        elif known or part.learned:
+            its = "learned one" if known else "has none that was learned"
+            log.info("%s begins as it is set: %s %s", part.setting, self.title, its)
+
+    @contextmanager
+    def fitting(self, what: str) -> Iterator[None]:
+        """Says which of the parts does not fit."""
+        try:
+            yield
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            if "size mismatch" in reason:
+                hidden = list(self.settings.hidden)
+                reason += f" Sizes are those of the environment, of agent.hidden={hidden}, …"
+            raise CheckpointError(f"{self._unfit}: {what}: {reason}") from error
+
+    @property
+    def _unfit(self) -> str:
+        return f"{self.title} does not fit agent={self.agent}"
