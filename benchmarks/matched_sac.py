@@ -8,18 +8,18 @@ no checkpoint. Timed from update 500 on. Ours are whole runs of `trainer=async` 
 `…_medium` have `agent.matmul_precision=medium`, which takes bfloat16 for products where the
 processor has it. Denormals are flushed in ours, not in theirs, where torch does not by itself.
 
-`return` is that of the last ten training episodes (ours: the last ten rows that have some), to
-tell that all learn alike. Not matched: the random numbers, and the weights that act (published
-every 100 updates). Each measurement is a process of its own, and all take turns, so that ratios are
-of neighbours in time; with two threads nothing else may run on a machine of two cores. `cpu_to_…`
-compares the CPU time of the learning thread for an update, which says something of one thread only.
+`return_1_of_4` to `return_4_of_4` are the mean returns of the quarters of the training episodes
+(ours: of the rows that have some), to tell that all learn alike. Not matched: the random numbers,
+and the weights that act (published every 100 updates). Each measurement is a process of its own,
+and all take turns, so that ratios are of neighbours in time; with two threads nothing else may run
+on a machine of two cores. `cpu_to_…` compares the CPU time of the learning thread for an update,
+which says something of one thread only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 from benchmarks.full_run import Setup, full_run
@@ -30,6 +30,7 @@ from benchmarks.table import (
     Readings,
     column,
     emit,
+    learning,
     parser,
     ratios,
     say,
@@ -55,7 +56,7 @@ def ours(precision: str, threads: int, updates: int, seed: int) -> Reading:
     )
     setup = Setup(agent=agent, env_id="Pendulum-v1", trainer={"warmup_period": WARM_UP})
     window = full_run(setup, Span(settled=SETTLED, updates=updates), seed)
-    return {**window.reading(), "return": fmean(window.returns[-10:])}
+    return {**window.reading(), **learning(window.returns)}
 
 
 def _measure(name: str, threads: int, updates: int, seed: int) -> Reading:

@@ -30,7 +30,7 @@ from benchmarks.bare import (
     speed_between,
 )
 from benchmarks.playing import EPSILON_FINAL, EPSILON_STEPS
-from benchmarks.table import Reading
+from benchmarks.table import Reading, learning
 
 ENV_ID = "CartPole-v1"
 MAX_STEPS = 500
@@ -114,8 +114,8 @@ def matched_sac(seed: int, warm_up: int, settled: int, updates: int, threads: in
 
     model.learn(warm_up + settled + updates, callback=Rounds(note))
     speed = speed_between(began[0], now(), updates)
-    episodes = [each["r"] for each in model.ep_info_buffer or ()][-10:]
-    return {**speed._asdict(), "return": float(np.mean(episodes))}
+    episodes = [each["r"] for each in model.ep_info_buffer or ()]
+    return {**speed._asdict(), **learning(episodes)}
 
 
 def first_update(seed: int, warm_up: int) -> Reading:

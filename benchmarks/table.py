@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from statistics import median
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean, median
 from typing import Any
 
 from benchmarks.machine import Others, facts
@@ -53,6 +54,15 @@ def column(readings: Iterable[Reading], name: str) -> list[float]:
 def summary(readings: list[Reading]) -> dict[str, Any]:
     """Every value that was read, over the repetitions."""
     return {name: spread(column(readings, name)) for name in readings[0]}
+
+
+def learning(returns: Sequence[float]) -> Reading:
+    """A curve in four numbers: the mean over each quarter of the training episodes, in order."""
+    ends = [round(quarter * len(returns) / 4) for quarter in range(5)]
+    return {
+        f"return_{number}_of_4": fmean(returns[first:last])
+        for number, (first, last) in enumerate(pairwise(ends), 1)
+    }
 
 
 def spread(values: list[float]) -> dict[str, float]:
