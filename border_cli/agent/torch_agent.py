@@ -183,7 +183,7 @@ class TorchAgent(Agent):
         self._normalising.follow()
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
-        saved = self._saved(state, "the network to begin with (init_from)")
+        saved = self._saved(state, "what was saved")
         for name, part in self._parts.items():
             if isinstance(part, nn.Module):
                 # As in the constructor, targets begin equal to what they follow: a saved one

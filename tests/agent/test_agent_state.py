@@ -112,7 +112,7 @@ def test_weights_that_do_not_fit_are_refused(spec, change: Any, match: str):
     with pytest.raises(CheckpointError, match=match) as raised:
         dqn(spec, 2).load_weights(state)
     message = str(raised.value)
-    assert message.startswith("the network to begin with (init_from) does not fit agent=dqn: ")
+    assert message.startswith("what was saved does not fit agent=dqn: ")
     assert "hidden" not in message  # which is not to blame
 
 
@@ -126,7 +126,7 @@ def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Pat
     """They would fit in size, and compute something else."""
     save_state(dqn(spec, 1, activation=Activation.tanh).state_dict(), tmp_path / "agent.pt")
     saved = load_state(tmp_path / "agent.pt")
-    match = r"init_from\) does not fit agent\.activation=relu: it has tanh"
+    match = r"was saved does not fit agent\.activation=relu: it has tanh"
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2).load_weights(saved)
     dqn(spec, 2, activation=Activation.tanh).load_weights(saved)

@@ -38,13 +38,13 @@ def test_a_coefficient_that_one_of_two_runs_learned_is_that_of_the_settings(
         after.load_weights(before.state_dict())
     assert after.ent_coef().item() == first
     assert torch.equal(after.actor.mlp.layers[0].weight, before.actor.mlp.layers[0].weight)
-    assert "agent.ent_coef begins as it is set: the network to begin with" in caplog.text
+    assert "agent.ent_coef begins as it is set: what was saved" in caplog.text
     with pytest.raises(CheckpointError, match=r"saved state does not fit .*: agent\.ent_coef: "):
         after.load_state_dict(before.state_dict())
 
 
 def test_weights_of_another_number_of_critics_are_refused():
-    match = r"init_from\) does not fit agent=sac: critic: .*mismatch"
+    match = r"was saved does not fit agent=sac: critic: .*mismatch"
     with pytest.raises(CheckpointError, match=match):
         sac().load_weights(sac(num_critics=3).state_dict())
 
