@@ -44,7 +44,7 @@ def draw(path: Path, title: str, curves: Curves, axis: str) -> None:
         axes.set_ylim(low - room, high + room)  # what an interval of few seeds must not stretch
         axes.set_title(title)
         axes.set_xlabel({"env_steps": "env steps", "opt_steps": "updates"}[axis])
-        axes.set_ylabel("return of 20 evaluation episodes")
+        axes.set_ylabel("mean return of an evaluation")
         axes.grid(alpha=0.3)
         axes.legend(loc="lower right", frameon=False)
         path.parent.mkdir(parents=True, exist_ok=True)
