@@ -27,6 +27,7 @@ from benchmarks.results.settings import (
     values,
 )
 from border_cli.recorder.read import read_metrics
+from border_cli.run.record import read_run
 
 COMMANDS = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]
@@ -54,8 +55,7 @@ class Workshop:
         product = self.product_of(row)
         if isinstance(row, Recording):
             return product.exists()  # it is there at the end or not at all
-        manifest = product / "run.json"
-        return manifest.is_file() and json.loads(manifest.read_text())["status"] == "done"
+        return read_run(product).get("status") == "done"
 
     def make(self, cell: Cell) -> Content:
         """Makes a cell and keeps it; raises Failed where a command fails, Stopped when told to."""
@@ -90,7 +90,7 @@ class Workshop:
         self._call(row, seed, "border-train", *row.typed, f"seed={seed}", f"run_dir={folder}")
         wall_s = time.monotonic() - began_s
         source = read(Cell(recording_of(row.recording), 0)) if row.recording else None
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        run = read_run(folder)
         return {
             "command": f"border-train {' '.join(row.typed)} seed={seed}",
             "tuned": composed(row.typed).tuned,

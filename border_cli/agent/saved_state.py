@@ -80,7 +80,7 @@ class SavedState:
         if known and part.learned:
             self.load(part, name)
         elif known or part.learned:
-            its = "learned one" if known else "has none that was learned"
+            its = "has a learned one" if known else "has none that was learned"
             log.info("%s begins as it is set: %s %s", part.setting, self.title, its)
 
     @contextmanager
