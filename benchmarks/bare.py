@@ -19,6 +19,8 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from border_cli.core.malloc import keep_freed_memory
+
 CAPACITY = 100_000
 BATCH_SIZE = 64
 TARGET_INTERVAL = 500
@@ -151,7 +153,8 @@ class WrittenOutLoop(SameKernelsLoop):
 
 @contextmanager
 def torch_for_learning() -> Iterator[None]:
-    """One torch thread and no denormals, as in the learner's thread of a run."""
+    """One torch thread, no denormals, and memory that was freed is kept: as the learner has it."""
+    keep_freed_memory()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)

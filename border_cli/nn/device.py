@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from border_cli.core.errors import ConfigError
+from border_cli.core.malloc import keep_freed_memory
 
 
 def resolve_device(name: str) -> torch.device:
@@ -43,7 +44,9 @@ def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Itera
     Denormals become 0, because they cost 13 % of a DQN update once Adam's averages decay through
     them. Torch's other threads inherit this where they start within the block, and keep it. The
     precision of products is torch's own for the whole process, one of highest, high and medium.
+    Memory that was freed is kept for the next update, which holds for the rest of the process.
     """
+    keep_freed_memory()
     threads, flushing = torch.get_num_threads(), _flushes_denormals()
     precision = torch.get_float32_matmul_precision()
     torch.set_flush_denormal(True)  # before there are other threads
