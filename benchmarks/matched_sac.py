@@ -6,7 +6,7 @@ Matched: [256, 256], batch 256, two critics, Adam at 3e-4, gamma 0.99, tau 0.005
 100,000, a learned weight of entropy, 1,000 random steps before the first update, no evaluation and
 no checkpoint. Timed from update 500 on. Ours are whole runs of `trainer=async` with one actor; rows
 `…_medium` have `agent.matmul_precision=medium`, which takes bfloat16 for products where the
-processor has it. Denormals are flushed in ours, not in theirs, where torch does not by itself.
+processor has it. Denormals are flushed and freed memory is kept in ours; theirs is as it comes.
 
 `return_1_of_4` to `return_4_of_4` are the mean returns of the quarters of the training episodes
 (ours: of the rows that have some), to tell that all learn alike. Not matched: the random numbers,
