@@ -39,12 +39,12 @@ class SavedState:
     def refuse_other_form(self, normalised: Set[str]) -> None:
         """Refuses what fits in size and means something else.
 
-        `normalised` names what this agent has statistics of. Earlier states do not tell their
-        activation.
+        `normalised` names what this agent has statistics of. States of earlier versions do not tell
+        all that no weight tells.
         """
-        mine = str(self.settings.activation)
-        if self.content.get("activation", mine) != mine:
-            self._refuse_setting("activation", mine, self.content["activation"])
+        for name, mine in self.settings.told_by_no_weight.items():
+            if self.content.get(name, mine) != mine:
+                self._refuse_setting(name, mine, self.content[name])
         with self.fitting("statistics"):
             others = {name.partition(".")[0] for name in self.content.get("statistics", ())}
         for name in ("obs", "reward"):
@@ -52,7 +52,7 @@ class SavedState:
                 pair = (str(name in each).lower() for each in (normalised, others))
                 self._refuse_setting(f"normalize_{name}", *pair)
 
-    def _refuse_setting(self, name: str, mine: str, other: object) -> None:
+    def _refuse_setting(self, name: str, mine: object, other: object) -> None:
         raise CheckpointError(f"{self.title} does not fit agent.{name}={mine}: it has {other}")
 
     def entry(self, name: str) -> Any:

@@ -97,6 +97,11 @@ class NetworkConfig(LearnerConfig):
         products = sum(inputs * outputs for inputs, outputs in pairwise(self.hidden))
         return self.rows_per_update * products >= BOUND_BY_ARITHMETIC
 
+    @property
+    def told_by_no_weight(self) -> dict[str, str | float]:
+        """Settings by which weights of the same shapes mean something else."""
+        return {"activation": str(self.activation)}
+
     def architecture(self, observation: Space) -> Architecture:
         """The form of the networks for these observations."""
         return Architecture(

@@ -170,7 +170,7 @@ class TorchAgent(Agent):
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = copied_state(self._tensors())
         state |= {"noise": self.noise.get_state(), "opt_steps": self._opt_steps}
-        return {**state, "activation": str(self._settings.activation)}  # no weight tells it
+        return {**state, **self._settings.told_by_no_weight}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved = self._saved(state, "the saved state")

@@ -95,6 +95,11 @@ class DqnConfig(ValueConfig):
             self.refuse("loss", str(self.loss), allowed)
 
     @property
+    def told_by_no_weight(self) -> dict[str, str | float]:
+        atoms = {"v_min": self.v_min, "v_max": self.v_max} if self.categorical else {}
+        return super().told_by_no_weight | atoms
+
+    @property
     def plain(self) -> bool:
         """Whether the network is one stream of layers without noise."""
         return not self.dueling and not self.noisy

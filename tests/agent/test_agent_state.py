@@ -134,6 +134,16 @@ def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Pat
     dqn(spec, 2).load_weights(saved)
 
 
+def test_weights_learned_on_other_atoms_are_refused(spec):
+    """The same probabilities would be those of other returns."""
+    saved = dqn(spec, 1, num_atoms=5, v_max=100.0).state_dict()
+    match = r"was saved does not fit agent\.v_max=10\.0: it has 100\.0"
+    with pytest.raises(CheckpointError, match=match):
+        dqn(spec, 2, num_atoms=5).load_weights(saved)
+    dqn(spec, 2, num_atoms=5, v_max=100.0).load_weights(saved)
+    dqn(spec, 2, v_max=3.0).load_weights(dqn(spec, 1).state_dict())  # there are no atoms
+
+
 def test_the_generator_of_a_damaged_state_is_named(spec):
     state = {**dqn(spec, 1).state_dict(), "noise": torch.zeros(3, dtype=torch.uint8)}
     match = "saved state does not fit agent=dqn: the generator and the count of steps: "
