@@ -8,8 +8,6 @@ checks, pacing, recording. `PlayingLoop` acts and steps its environment as well.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -19,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from border_cli.core.malloc import keep_freed_memory
+from border_cli.nn.device import learner_thread
 
 CAPACITY = 100_000
 BATCH_SIZE = 64
@@ -74,7 +72,7 @@ class BareLoop:
 
     def run(self, updates: int) -> Speed:
         """Makes so many updates; the calling thread's torch settings are as before afterwards."""
-        with torch_for_learning():
+        with learner_thread(num_threads=1):
             began = now()
             for _ in range(updates):
                 self.update()
@@ -149,20 +147,6 @@ class WrittenOutLoop(SameKernelsLoop):
         self.updates += 1
         if self.updates % TARGET_INTERVAL == 0:
             self.q_target.load_state_dict(self.q.state_dict())
-
-
-@contextmanager
-def torch_for_learning() -> Iterator[None]:
-    """One torch thread, no denormals, and memory that was freed is kept: as the learner has it."""
-    keep_freed_memory()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-        torch.set_num_threads(threads)
 
 
 def now() -> tuple[float, float]:

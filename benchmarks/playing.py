@@ -8,8 +8,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.bare import CAPACITY, GAMMA, ROW, BareLoop, now, speed_between, torch_for_learning
+from benchmarks.bare import CAPACITY, GAMMA, ROW, BareLoop, now, speed_between
 from benchmarks.table import Reading
+from border_cli.nn.device import learner_thread
 
 EPSILON_FINAL = 0.05
 EPSILON_STEPS = 10_000  # env steps over which epsilon falls from 1, linearly
@@ -55,7 +56,7 @@ class PlayingLoop(BareLoop):
 def matched(seed: int, warm_up: int, settled: int, updates: int) -> Reading:
     """One update per env step after a random warm-up; timed after `settled` updates."""
     began_s = time.perf_counter()
-    with torch_for_learning():
+    with learner_thread(num_threads=1):
         loop = PlayingLoop(seed)
         for _ in range(warm_up):
             loop.play(1.0)
@@ -76,7 +77,7 @@ def matched(seed: int, warm_up: int, settled: int, updates: int) -> Reading:
 
 def first_update(seed: int, warm_up: int) -> Reading:
     """When the first update was made, by `time.time`."""
-    with torch_for_learning():
+    with learner_thread(num_threads=1):
         loop = PlayingLoop(seed)
         for _ in range(warm_up):
             loop.play(1.0)

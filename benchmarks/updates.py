@@ -20,11 +20,11 @@ import numpy as np
 import torch
 
 from benchmarks import bare_updates
-from benchmarks.bare import torch_for_learning
 from benchmarks.isolated import call
 from benchmarks.table import Reading, column, emit, parser, ratios, summary, take_turns
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
+from border_cli.nn.device import learner_thread
 from border_cli.registry import AGENTS, register_builtin
 
 BATCHES = 64
@@ -106,7 +106,7 @@ def bare(name: str, seed: int, seconds: float) -> Reading:
         columns |= {key: getattr(each, key) for key in ("reward", "discount")}
         tensors = {key: torch.from_numpy(value) for key, value in columns.items()}
         batches.append({key: x if x.dim() > 1 else x[:, None] for key, x in tensors.items()})
-    with torch_for_learning():
+    with learner_thread(num_threads=1):
         return _rate(lambda i: loop.update(batches[i % BATCHES]), seconds)
 
 
