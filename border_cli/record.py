@@ -87,20 +87,22 @@ def shared_out(episodes: int, weights: Sequence[float]) -> list[int]:
     return counts
 
 
-def record(order: Order) -> Recorded:
-    """Plays all episodes and writes the data set, which is there at the end or not at all."""
+def record(order: Order, stop: StopFlag) -> Recorded:
+    """Plays all episodes and writes the data set, which is there at the end or not at all.
+
+    Raises the reason of `stop` between two env steps.
+    """
     config = read_config(order.run_dir)
     env = _env_parts(config)
-    seed = config.seed if order.seed is None else order.seed
     loaded = [_load(order.run_dir, config, each.name) for each in order.players]
     with DatasetWriter(order.dataset, env, overwrite=order.overwrite) as writer:
         played = []
         for number, player in enumerate(order.players):
             agent, snapshot = loaded[number]
-            rounds = _play(config, agent, snapshot, player.episodes, (seed, number), order.explore)
+            rounds = _play(config, order, number, agent, snapshot, stop)
             opt_steps = None if player.name == RANDOM else agent.opt_steps
             played.append(_write(writer, env, player.name, opt_steps, rounds))
-        references = _references(order.run_dir, config, played)
+        references = _references(order.run_dir, config, played, stop)
         writer.finish(_metadata(config, played, references))
     return Recorded(config=config, played=played, references=references)
 
@@ -156,30 +158,31 @@ def _random_agent(config: RunConfig) -> Agent:
 
 def _play(
     config: RunConfig,
+    order: Order,
+    number: int,
     agent: Agent,
     snapshot: Snapshot,
-    episodes: int,
-    place: tuple[int, int],
-    explore: bool,
+    stop: StopFlag,
 ) -> Iterator[list[PlayedEpisode]]:
-    """All episodes of one player; those that explore are shared out over the actors of the run,
-    which may explore each in its own way."""
-    seed, number = place
-    actors = config.actor_manager.num_actors if explore else 1
-    for actor_id, count in enumerate(shared_out(episodes, [1.0] * actors)):
+    """All episodes of the player of this number; those that explore are shared out over the actors
+    of the run, which may explore each in its own way."""
+    seed = config.seed if order.seed is None else order.seed
+    actors = config.actor_manager.num_actors if order.explore else 1
+    counts = shared_out(order.players[number].episodes, [1.0] * actors)
+    for actor_id, count in enumerate(counts):
         if not count:
             continue
         policy = agent.policy_factory(
             generator(seed, Branch.EVALUATION, EXPLORING, number, actor_id),
-            config.actor_manager.exploration_of(actor_id) if explore else None,
+            config.actor_manager.exploration_of(actor_id) if order.explore else None,
         )
         policy.load_snapshot(snapshot)
         first = derived_seed(seed, Branch.EVALUATION, RECORDING, number, actor_id)
-        yield from _rounds(config, policy, count, first, explore=explore)
+        yield from _rounds(config, policy, count, first, stop, explore=order.explore)
 
 
 def _rounds(
-    config: RunConfig, policy: Policy, episodes: int, seed: int, *, explore: bool
+    config: RunConfig, policy: Policy, episodes: int, seed: int, stop: StopFlag, *, explore: bool
 ) -> Iterator[list[PlayedEpisode]]:
     """Several episodes side by side."""
     spec = env_factory(config).spec
@@ -192,7 +195,7 @@ def _rounds(
     try:
         for number in range(rounds):
             place = derived_seed(seed, number)
-            played = play_round(env, policy, place, limit=limit, explore=explore)
+            played = play_round(env, policy, place, stop, limit=limit, explore=explore)
             yield played[: episodes - number * beside]
     finally:
         env.close()
@@ -211,7 +214,7 @@ def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
 
 
 def _references(
-    run_dir: Path, config: RunConfig, played: Sequence[Played]
+    run_dir: Path, config: RunConfig, played: Sequence[Played], stop: StopFlag
 ) -> tuple[float, float] | None:
     """Mean return of random actions, judged as the run judged its models, and the best score of the
     run; where there is none, the best of the means that were just measured.
@@ -221,7 +224,7 @@ def _references(
     judged = replace(config.evaluator, num_episodes=REFERENCE_EPISODES)
     evaluator = build_evaluator(
         replace(config, evaluator=judged),
-        stop=StopFlag(),
+        stop=stop,
         heartbeat=Heartbeat("the reference"),
         seed=derived_seed(config.seed, Branch.EVALUATION, REFERENCE),
     )

@@ -136,20 +136,22 @@ def full_disk(most_bytes: int) -> Iterator[None]:
 
 
 class Command:
-    """A `border-train` of its own process, killed when its `with` block ends.
+    """A command in a process of its own, killed when its `with` block ends.
 
     It prints into a file, which can be read while it goes on.
     """
 
-    def __init__(self, folder: Path, *argv: str, before: str = "pass") -> None:
-        """`before` is Python that prepares the process, which then becomes the command.
+    def __init__(
+        self, folder: Path, *argv: str, before: str = "pass", module: str = "border_cli"
+    ) -> None:
+        """`before` is Python that prepares the process, which then becomes the command `module`.
 
         Not `preexec_fn`: Python 3.12 warns of it in a process with threads.
         """
         self._output = TemporaryFile()  # noqa: SIM115 - closed in __exit__
         become = f"import os, resource, signal, sys; {before}; os.execv(sys.argv[1], sys.argv[1:])"
         self._process = subprocess.Popen(
-            [sys.executable, "-ISc", become, sys.executable, "-m", "border_cli", *argv],
+            [sys.executable, "-ISc", become, sys.executable, "-m", module, *argv],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
             stdin=subprocess.DEVNULL,

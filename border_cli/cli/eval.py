@@ -11,6 +11,7 @@ from typing import Any
 
 from border_cli.cli.pairs import best_or_latest, read_pairs, whole_number
 from border_cli.cli.plain_command import plain_command
+from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError
 
 HELP = """\
@@ -49,7 +50,11 @@ class Request:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; see `plain_command`."""
-    plain_command("border-eval", HELP, lambda typed: _evaluate(read_request(typed)), argv)
+    plain_command("border-eval", HELP, _run, argv)
+
+
+def _run(typed: Sequence[str], signals: EarlySignals) -> None:
+    _evaluate(read_request(typed), signals)
 
 
 def read_request(typed: Sequence[str]) -> Request:
@@ -67,7 +72,7 @@ def read_request(typed: Sequence[str]) -> Request:
     )
 
 
-def _evaluate(request: Request) -> None:
+def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import load_agent
     from border_cli.cli.playing import play
     from border_cli.offline import evaluator_config
@@ -79,7 +84,8 @@ def _evaluate(request: Request) -> None:
         config = replace(config, evaluator=replace(config.evaluator, num_episodes=request.episodes))
     policy = evaluation_policy(config, agent)
     policy.load_snapshot(agent.snapshot())
-    returns, lengths = play(config, policy, seed=request.seed, render=request.render)
+    with signals.looked_at() as stop:
+        returns, lengths = play(config, policy, stop, seed=request.seed, render=request.render)
     figures = summary(returns)
     normalized = evaluator_config(config).normalized(figures["mean"])
     if normalized is not None:

@@ -6,15 +6,15 @@ import sys
 from collections.abc import Callable, Sequence
 
 from border_cli import __version__
-from border_cli.cli.signals import leaving_on_signals
+from border_cli.cli.signals import EarlySignals, leaving_on_signals
 from border_cli.cli.thread_settings import set_up_threads
-from border_cli.core.errors import BorderError
+from border_cli.core.errors import BorderError, Interrupted
 
 
 def plain_command(
     name: str,
     help_text: str,
-    run: Callable[[Sequence[str]], None],
+    run: Callable[[Sequence[str], EarlySignals], None],
     argv: Sequence[str] | None,
     *,
     interrupted: str = "",
@@ -33,13 +33,13 @@ def plain_command(
     path = list(sys.path)
     with leaving_on_signals() as signals:
         try:
-            run(typed)
-        except BorderError as error:
-            sys.stderr.write(f"{name}: {error}\n")
-            sys.exit(error.exit_status)
-        except KeyboardInterrupt:
+            run(typed, signals)
+        except (KeyboardInterrupt, Interrupted):
             if interrupted:
                 sys.stderr.write(f"{name}: {interrupted}\n")
             sys.exit(signals.exit_status)
+        except BorderError as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            sys.exit(error.exit_status)
         finally:
             sys.path[:] = path  # without the folders of the run's own modules

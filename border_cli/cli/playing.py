@@ -33,27 +33,31 @@ class Shown(EnvFactory):
 
 
 def play(
-    config: RunConfig, policy: Policy, *, seed: int | None, render: str | None
+    config: RunConfig, policy: Policy, stop: StopFlag, *, seed: int | None, render: str | None
 ) -> tuple[list[float], list[int]]:
     """Returns and lengths of the episodes: side by side, or one after another in a window."""
     if render is None:
-        return _play(config, policy, seed, None)
+        return _play(config, policy, stop, seed)
     one = replace(config, evaluator=replace(config.evaluator, num_episodes=1))
     inner: EnvFactory = ENVS.build(evaluation_env_config(one))
     returns: list[float] = []
     lengths: list[int] = []
     for episode in range(config.evaluator.num_episodes):
-        score, length = _play(one, policy, seed, Shown(inner, episode, render))
+        score, length = _play(one, policy, stop, seed, Shown(inner, episode, render))
         returns += score
         lengths += length
     return returns, lengths
 
 
 def _play(
-    config: RunConfig, policy: Policy, seed: int | None, factory: EnvFactory | None
+    config: RunConfig,
+    policy: Policy,
+    stop: StopFlag,
+    seed: int | None,
+    factory: EnvFactory | None = None,
 ) -> tuple[list[float], list[int]]:
     evaluator = build_evaluator(
-        config, seed=seed, stop=StopFlag(), heartbeat=Heartbeat("evaluation"), factory=factory
+        config, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
     )
     try:
         evaluation = evaluator.evaluate(policy)

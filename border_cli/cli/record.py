@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from border_cli.cli.pairs import best_or_latest, read_pairs, truth, whole_number
 from border_cli.cli.plain_command import plain_command
+from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError, RunFailed
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     plain_command("border-record", HELP, _run, argv, interrupted="interrupted; nothing was written")
 
 
-def _run(typed: Sequence[str]) -> None:
+def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     try:
-        _record(read_request(typed))
+        _record(read_request(typed), signals)
     except OSError as error:  # a full disk, a folder that cannot be written
         raise RunFailed(f"the data set could not be written: {error}") from error
 
@@ -109,22 +110,22 @@ def _weight(text: str, weight: str) -> float:
     return number
 
 
-def _record(request: Request) -> None:
+def _record(request: Request, signals: EarlySignals) -> None:
     from border_cli.cli.recorded import document, print_recorded
     from border_cli.dataset.writing import refuse_name
     from border_cli.record import Order, record
 
     dataset = refuse_name(request.dataset, overwrite=request.overwrite)
-    recorded = record(
-        Order(
-            run_dir=request.run_dir,
-            dataset=dataset,
-            players=_players(request),
-            seed=request.seed,
-            explore=request.explore,
-            overwrite=request.overwrite,
-        )
+    order = Order(
+        run_dir=request.run_dir,
+        dataset=dataset,
+        players=_players(request),
+        seed=request.seed,
+        explore=request.explore,
+        overwrite=request.overwrite,
     )
+    with signals.looked_at() as stop:
+        recorded = record(order, stop)
     if request.as_json:
         sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
     else:

@@ -11,11 +11,9 @@ from types import FrameType
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
 
-# By name, because some systems lack the last two.
-INTERRUPT, TERMINATE, HANG_UP, SAVE = (
-    getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
-)
-STOPPING = [each for each in (INTERRUPT, TERMINATE, HANG_UP) if each is not None]
+# By name, because some systems lack them.
+HANG_UP, SAVE = (getattr(signal, name, None) for name in ("SIGHUP", "SIGUSR1"))
+STOPPING = [each for each in (signal.SIGINT, signal.SIGTERM, HANG_UP) if each is not None]
 
 SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
 
@@ -27,16 +25,35 @@ class EarlySignals:
 
     def __init__(self) -> None:
         self.save = SaveFlag()  # asked for before there was a job, which takes the wish over
-        self.exit_status = 128 + signal.SIGINT
-        self._stopping = False
+        self.stop = StopFlag()
+        self.signum: int = signal.SIGINT
+        self._looked_at = False  # the flag is
 
-    def stop(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
+    @property
+    def exit_status(self) -> int:
+        return 128 + self.signum
+
+    def leave(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
         """Leaves by way of all `finally`s; the second time at once."""
-        self.exit_status = 128 + _counted(signum)
-        if self._stopping:
+        self.signum = _counted(signum)
+        if self.stop.requested:
             os._exit(self.exit_status)
-        self._stopping = True
-        raise KeyboardInterrupt
+        self.stop.request(Interrupted(self.signum))
+        if not self._looked_at:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def looked_at(self) -> Iterator[StopFlag]:
+        """Within the block signals set the flag and raise nothing: for loops that look at it.
+
+        Python drops what a handler raises while a `__del__` or the callback of a weak reference
+        runs. h5py has one for every object: it swallowed every sixth Ctrl-C of `border-record`.
+        """
+        self._looked_at = True
+        try:
+            yield self.stop
+        finally:
+            self._looked_at = False
 
     def remember(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as above
         """Keeps the wish for the job."""
@@ -53,7 +70,7 @@ def leaving_on_signals() -> Iterator[EarlySignals]:
     SIGHUP is not, because that is what `nohup` asks for. The handlers of before come back.
     """
     early = EarlySignals()
-    with _handling(STOPPING, early.stop):
+    with _handling(STOPPING, early.leave):
         yield early
 
 
@@ -78,8 +95,8 @@ def stopping_on_signals(
 
     The handlers are installed whatever was inherited: a command that a script starts with `&`
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM, but stays ignored where it was: with
-    `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing, also
-    one that came before the block. The handlers of before come back.
+    `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. What
+    came before the block and met no listener counts here. The handlers of before come back.
     """
     received: list[int] = []
 
@@ -99,8 +116,10 @@ def stopping_on_signals(
         save.request()
         _say("\nSIGUSR1: saving a checkpoint; the run goes on\n")
 
-    with _handling(STOPPING, handle), _handling([SAVE], ask) as before:
-        _take_over(before, save)
+    with _handling(STOPPING, handle) as before, _handling([SAVE], ask):
+        early = getattr(before[signal.SIGINT], "__self__", None)
+        if isinstance(early, EarlySignals):
+            _take_over(early, handle, save)
         yield
 
 
@@ -123,13 +142,13 @@ def _handling(
                 signal.signal(signum, earlier)
 
 
-def _take_over(before: dict[signal.Signals, object], save: SaveFlag) -> None:
-    """A wish that came before anyone could fulfil it."""
-    for handler in before.values():
-        early = getattr(handler, "__self__", None)
-        if isinstance(early, EarlySignals) and early.save.requested:
-            early.save.clear()
-            save.request()
+def _take_over(early: EarlySignals, handle: Handler, save: SaveFlag) -> None:
+    """What came before anyone could fulfil it."""
+    if early.stop.requested:  # its KeyboardInterrupt got lost
+        handle(early.signum, None)
+    if early.save.requested:
+        early.save.clear()
+        save.request()
 
 
 def _counted(signum: int) -> int:

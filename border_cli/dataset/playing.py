@@ -9,6 +9,7 @@ import numpy as np
 
 from border_cli.core.interfaces import Env, Policy
 from border_cli.core.seeding import derived_seed
+from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Step
 from border_cli.dataset.episodes import RecordedEpisode
 
@@ -26,15 +27,19 @@ class PlayedEpisode(RecordedEpisode):
 
 
 def play_round(
-    env: Env, policy: Policy, seed: int, *, limit: int, explore: bool
+    env: Env, policy: Policy, seed: int, stop: StopFlag, *, limit: int, explore: bool
 ) -> list[PlayedEpisode]:
-    """One episode in each environment of an evaluation, to its end or to `limit` env steps."""
+    """One episode in each environment of an evaluation, to its end or to `limit` env steps.
+
+    Raises the reason of `stop` between two of them.
+    """
     first = env.reset(seed)
     steps: list[Step] = []
     running = np.ones(env.num_envs, np.bool_)  # [N]
     lengths = np.zeros(env.num_envs, np.int64)  # [N]
     obs = first
     while running.any() and len(steps) < limit:
+        stop.check()
         step = env.step(policy.act(obs, explore=explore))
         steps.append(step)
         lengths += running

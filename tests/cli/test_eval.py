@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import commands
 import pytest
 import unruly
 from commands import QUICK, eval_status, facts_of, train_status
+
+from border_cli.env.sync import GymEnv
 
 Capture = pytest.CaptureFixture[str]
 
@@ -214,6 +217,23 @@ def test_shown_episodes_are_those_of_the_evaluation_one_after_another(
     assert eval_status("run", "episodes=3", "--json") == 0
     assert json.loads(capsys.readouterr().out) == shown
     assert facts_of(folder / "run")["best_score"] == shown["mean"]
+
+
+def test_a_signal_ends_an_evaluation_between_two_steps(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    steps: list[int] = []
+
+    def step(env: GymEnv, action: Any) -> Any:
+        steps.append(0)
+        signal.raise_signal(signal.SIGTERM)
+        return genuine(env, action)
+
+    genuine = GymEnv.step
+    monkeypatch.setattr(GymEnv, "step", step)
+    assert eval_status(str(run_dir)) == 143
+    assert len(steps) == 1
+    assert tuple(capsys.readouterr()) == ("", "")
 
 
 def test_an_evaluation_leaves_the_process_as_it_was(

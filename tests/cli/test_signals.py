@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from commands import Command, facts_of, train_status
 
-from border_cli.cli.signals import early_signals, stopping_on_signals
+from border_cli.cli.signals import early_signals, leaving_on_signals, stopping_on_signals
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.run.reading import steps_saved
@@ -191,6 +191,26 @@ def test_where_no_job_listens_a_signal_interrupts(signum: int, status: int) -> N
             signal.raise_signal(signum)
         assert early.exit_status == status
     assert [signal.getsignal(each) for each in KINDS] == before
+
+
+def test_a_loop_that_looks_at_the_flag_is_not_broken_off() -> None:
+    with leaving_on_signals() as signals:
+        with signals.looked_at() as stop:
+            signal.raise_signal(signal.SIGTERM)
+            with pytest.raises(Interrupted, match="stopped by SIGTERM"):
+                stop.check()
+        assert signals.exit_status == 143
+
+
+def test_a_signal_whose_exception_got_lost_stops_the_next_job(capfd: Capture) -> None:
+    with early_signals():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        with stopping_on_signals(stop := StopFlag(), lambda _: None, SaveFlag()):
+            assert stop.requested
+        with pytest.raises(Interrupted, match="stopped by SIGTERM"):
+            stop.check()
+    assert "SIGTERM: stopping and saving" in capfd.readouterr().err
 
 
 def test_where_no_job_listens_a_hang_up_that_was_ignored_stays_so() -> None:
