@@ -225,8 +225,9 @@ def test_a_signal_ends_an_evaluation_between_two_steps(
     steps: list[int] = []
 
     def step(env: GymEnv, action: Any) -> Any:
+        if not steps:  # a second signal would end these tests
+            signal.raise_signal(signal.SIGTERM)
         steps.append(0)
-        signal.raise_signal(signal.SIGTERM)
         return genuine(env, action)
 
     genuine = GymEnv.step

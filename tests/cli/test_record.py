@@ -307,14 +307,14 @@ def test_a_signal_is_heard_also_where_python_drops_what_its_handler_raises(
     """As in the callbacks of weak references that h5py has for whatever it opens."""
 
     def add(writer: DatasetWriter, *episodes: Any, **rest: Any) -> None:
-        opened = threading.Event()  # anything that can be referred to
-        noted = weakref.ref(opened, lambda _: signal.raise_signal(signal.SIGTERM))
-        del opened
-        assert noted() is None
+        opened.clear()
         genuine(writer, *episodes, **rest)
 
+    opened = [threading.Event()]  # anything that can be referred to
+    noted = weakref.ref(opened[0], lambda _: signal.raise_signal(signal.SIGTERM))
     genuine = DatasetWriter.add
     monkeypatch.setattr(DatasetWriter, "add", add)
     assert record_status(str(run_dir), "dataset=my/pole-v0", "episodes=40") == 143
+    assert noted() is None
     assert capsys.readouterr().err == INTERRUPTED
     assert not datasets.exists()
