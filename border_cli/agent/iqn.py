@@ -118,5 +118,5 @@ class Iqn(ValueAgent):
         return self.finished(
             norm,
             {"loss": found.loss, "q_mean": found.q_mean},
-            lambda: distance(found.quantiles, found.target).cpu().numpy(),
+            lambda: distance(given.detach(), found.target).cpu().numpy(),
         )

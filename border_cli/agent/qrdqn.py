@@ -46,10 +46,11 @@ def learned(
     best = (chosen_by @ shares).argmax(dim=1, keepdim=True)  # [B, 1]
     y = quantile_target(batch, of_action(next_outputs.view(shape), best))  # [B, N]
     quantiles = outputs.view(shape)
-    found = regression(of_action(quantiles, batch.action), fractions, y, batch.weight, kappa)
+    given = of_action(quantiles, batch.action)  # [B, N]
+    found = regression(given, fractions, y, batch.weight, kappa)
     index = index_of(batch.action, len(fractions))
     slope = torch.zeros_like(quantiles).scatter_(1, index, found.slope[:, None])
-    apart = distance(found.quantiles, found.target)[:, None]  # [B, 1]
+    apart = distance(given, found.target)[:, None]  # [B, 1]
     return Found(slope.flatten(1), found.loss, found.q_mean, apart)
 
 

@@ -22,7 +22,6 @@ class Regression(NamedTuple):
     slope: Tensor  # [B, N]  derivative of the loss by each quantile
     loss: Tensor  # []
     q_mean: Tensor  # []  mean of all quantiles
-    quantiles: Tensor  # [B, N]
     target: Tensor  # [B, N']
 
 
@@ -49,7 +48,6 @@ def regression(
         slope=pull.sum(2) * -share,
         loss=(loss * share.squeeze(1)).sum(),
         q_mean=quantiles.mean(),
-        quantiles=quantiles,
         target=target,
     )
 
