@@ -72,6 +72,21 @@ def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
     assert torch.equal(given, online(batch.obs, drawn)[range(ROWS), :, batch.action[:, 0]])
 
 
+def test_the_priority_of_a_row_is_how_far_its_quantiles_are_from_those_of_its_target(
+    spec: EnvSpec, make_batch: Any
+):
+    """Pair by pair; here of rows that end, whose target is the reward."""
+    agent, rows = iqn(spec, num_quantiles_online=5), make_batch(0)
+    rows.discount[:] = 0
+    noise = agent.noise.get_state()
+    drawn = agent.uniform(8, 5)
+    agent.noise.set_state(noise)
+    with torch.no_grad():
+        quantiles = agent.online(torch.from_numpy(rows.obs), drawn)[range(8), :, rows.action]
+    expected = np.abs(rows.reward[:, None] - quantiles.numpy()).mean(1)
+    np.testing.assert_allclose(agent.update(rows).td_error(), expected, rtol=1e-5)
+
+
 def test_the_gradient_is_that_of_finite_differences():
     batch, (drawn, for_target) = drawn_rows(1, ROWS, INPUTS, ACTIONS), drawn_fractions()
     online, target = network(2), target_of(network(3))

@@ -69,6 +69,16 @@ def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
     assert found.loss.item() == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_priority_of_a_row_is_how_far_its_quantiles_are_from_those_of_its_target():
+    """Pair by pair; here of rows that end, whose target is the reward."""
+    batch = drawn_rows(0, 6, INPUTS, ACTIONS)
+    batch.discount.zero_()
+    outputs = network(0)(batch.obs)
+    found = learned(outputs, outputs, None, batch, fractions=FRACTIONS, shares=EQUAL, kappa=1.0)
+    quantiles = outputs.view(6, ACTIONS, QUANTILES)[range(6), batch.action[:, 0]]  # [6, N]
+    torch.testing.assert_close(found.error[:, 0], (batch.reward - quantiles).abs().mean(1))
+
+
 @pytest.mark.parametrize("double", [False, True])
 def test_both_ways_back_give_the_gradient_of_finite_differences(double: bool):
     online, target, batch = network(2), target_of(network(3)), drawn_rows(1, 6, INPUTS, ACTIONS)
