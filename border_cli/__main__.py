@@ -1,6 +1,6 @@
 """`python -m border_cli` is `border-train`."""
 
-from border_cli.cli.train import main
+from border_cli.cli.train import command
 
 if __name__ == "__main__":
-    main()
+    command()

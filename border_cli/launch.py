@@ -22,6 +22,7 @@ from border_cli.core.config import RunConfig
 from border_cli.core.errors import NotFinite, Stalled
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.output import Recorders
+from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.facts import facts_of, status_of
@@ -40,7 +41,7 @@ from border_cli.restore import Found, restore, restored_line
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.lock import RunLock
 from border_cli.run.reading import best_score
-from border_cli.run.record import RunRecord, derived_seeds
+from border_cli.run.record import RunRecord
 from border_cli.trainer.finite import BATCH_FILE
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.stats import TrainerStats

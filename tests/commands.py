@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -149,6 +150,7 @@ class Command:
         Not `preexec_fn`: Python 3.12 warns of it in a process with threads.
         """
         self._output = TemporaryFile()  # noqa: SIM115 - closed in __exit__
+        self._last_end, held = os.pipe()  # held by the command and by its monitor
         become = f"import os, resource, signal, sys; {before}; os.execv(sys.argv[1], sys.argv[1:])"
         self._process = subprocess.Popen(
             [sys.executable, "-ISc", become, sys.executable, "-m", module, *argv],
@@ -157,7 +159,9 @@ class Command:
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
+            pass_fds=(held,),
         )
+        os.close(held)
 
     def __enter__(self) -> Command:
         return self
@@ -165,7 +169,12 @@ class Command:
     def __exit__(self, *rest: object) -> None:
         self._process.kill()
         self._process.wait()
+        os.close(self._last_end)
         self._output.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def send(self, signum: int) -> None:
         """Sends a signal."""
@@ -183,8 +192,11 @@ class Command:
             assert ready(), f"ended too early:\n{self.said_so_far()}"
 
     def ended(self) -> tuple[int, str]:
-        """Waits for the end; the exit status and all that was printed."""
-        return self._process.wait(DEADLINE_S), self.said_so_far()
+        """Waits for the end of the command and of its monitor; the exit status and all that was
+        printed."""
+        status = self._process.wait(DEADLINE_S)
+        assert select.select([self._last_end], [], [], DEADLINE_S)[0], "its monitor goes on"
+        return status, self.said_so_far()
 
     def said_so_far(self) -> str:
         """All that was printed until now."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import signal
 import threading
 from pathlib import Path
@@ -91,6 +93,45 @@ class Blocks(Calm):
         return answer
 
 
+class Holds(Blocks):
+    """Never gives the interpreter lock back: nothing else of the process can run any more."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        assert self.marker
+        Path(self.marker).touch()
+        re.match(r"(a+)+$", "a" * 60 + "b")  # THE LINE THAT HOLDS
+        return answer
+
+
+class Leaves(Calm):
+    """Ends its process without a word, as if all were well."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        os._exit(0)
+        return answer
+
+
+class Faults(Calm):
+    """Reads where there is no memory."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        ctypes.string_at(0)
+        return answer
+
+
+class Forks(Blocks):
+    """Forks its process; the child writes which file its signals are reported to."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        pid = os.fork()
+        if pid == 0:
+            assert self.marker
+            Path(self.marker).write_text(str(signal.set_wakeup_fd(-1)))
+            os._exit(0)
+        os.waitpid(pid, 0)
+        return answer
+
+
 class Unbuildable(Calm):
     """Fails in its constructor."""
 
@@ -169,7 +210,7 @@ class Named(FromOne):
 
 
 for _each in (
-    Calm, Raises, Undefined, Generous, Blocks, Unbuildable, Signals, NeedsFile, Shows, FromOne,
-    Named,
+    Calm, Raises, Undefined, Generous, Blocks, Holds, Leaves, Faults, Forks, Unbuildable, Signals,
+    NeedsFile, Shows, FromOne, Named,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)

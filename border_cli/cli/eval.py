@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from border_cli.cli.monitor import expect, monitored
 from border_cli.cli.pairs import best_or_latest, read_pairs, whole_number
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
@@ -48,6 +49,12 @@ class Request:
     as_json: bool = False
 
 
+def command() -> None:
+    """The console script: `main` under its monitor."""
+    with monitored("border-eval"):
+        main()
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; see `plain_command`."""
     plain_command("border-eval", HELP, _run, argv)
@@ -80,6 +87,7 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
 
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
     config, agent = load_agent(request.run_dir, checkpoint)
+    expect(config.trainer.stall_timeout_s)
     if request.episodes is not None:
         config = replace(config, evaluator=replace(config.evaluator, num_episodes=request.episodes))
     policy = evaluation_policy(config, agent)
@@ -159,4 +167,4 @@ def _print_table(
 
 
 if __name__ == "__main__":
-    main()
+    command()

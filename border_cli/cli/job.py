@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ from rich.console import Console
 
 from border_cli.cli.header import print_header
 from border_cli.cli.logs import job_log
+from border_cli.cli.monitor import leave, watching
 from border_cli.cli.report import print_closing, print_tables
 from border_cli.cli.resume import (
     FINISHED,
@@ -130,7 +130,8 @@ def _run(
         on_restored=begin,  # nothing refuses it any more
         on_hung_learner=on_hung,
     )
-    with stopping_on_signals(stop, on_second_signal, save):
+    watched = watching(context.run_dir, config.trainer.stall_timeout_s)
+    with stopping_on_signals(stop, on_second_signal, save), watched:
         return launch(config, context.run_dir, options)
 
 
@@ -187,4 +188,4 @@ def leave_now(status: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    os._exit(status)
+    leave(status)

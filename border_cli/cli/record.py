@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from border_cli.cli.monitor import monitored
 from border_cli.cli.pairs import best_or_latest, read_pairs, truth, whole_number
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
@@ -56,6 +57,12 @@ class Request:
     seed: int | None = None
     overwrite: bool = False
     as_json: bool = False
+
+
+def command() -> None:
+    """The console script: `main` under its monitor."""
+    with monitored("border-record"):
+        main()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -154,4 +161,4 @@ def _players(request: Request) -> list[Player]:
 
 
 if __name__ == "__main__":
-    main()
+    command()

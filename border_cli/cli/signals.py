@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from border_cli.cli.monitor import hear_signals, leave
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
 
@@ -37,7 +38,7 @@ class EarlySignals:
         """Leaves by way of all `finally`s; the second time at once."""
         self.signum = _counted(signum)
         if self.stop.requested:
-            os._exit(self.exit_status)
+            leave(self.exit_status)
         self.stop.request(Interrupted(self.signum))
         if not self._looked_at:
             raise KeyboardInterrupt
@@ -108,7 +109,7 @@ def stopping_on_signals(
             if os.isatty(1):
                 _say(SHOW_CURSOR, 1)
             _say("\nleft at once; the last checkpoint is as it was\n")
-            os._exit(128 + counted)
+            leave(128 + counted)
         stop.request(Interrupted(counted))
         _say(f"\n{signal.Signals(signum).name}: stopping and saving; once more leaves at once\n")
 
@@ -134,6 +135,7 @@ def _handling(
         if signum is not None
         and not (signum == HANG_UP and signal.getsignal(signum) == signal.SIG_IGN)
     }
+    hear_signals()
     try:
         yield dict(before)
     finally:

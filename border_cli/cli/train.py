@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from border_cli import __version__
 from border_cli.cli.arguments import Arguments, read_arguments
 from border_cli.cli.garbage import collect_from_here, not_collecting
+from border_cli.cli.monitor import STALL_TIMEOUT_S, expect, monitored
 from border_cli.cli.signals import early_signals
 from border_cli.cli.thread_settings import set_up_threads
 from border_cli.core.errors import BorderError
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer, Job
     from border_cli.config.job import Continuation
+
+
+def command() -> None:
+    """The console script: `main` under its monitor."""
+    with monitored("border-train"):
+        main()
 
 
 def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> None:
@@ -99,6 +106,7 @@ def _train(
     from border_cli.config.preflight import checked_jobs
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
+    expect(max((job.config.trainer.stall_timeout_s for job in jobs), default=STALL_TIMEOUT_S))
     continuations = _continuations(composer, jobs)
     alone = len(jobs) == 1 and jobs[0].number is None
     if alone and _is_finished(jobs[0], continuations[0]):

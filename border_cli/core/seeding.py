@@ -49,3 +49,17 @@ def restore_generator(rng: np.random.Generator, state: Mapping[str, Any]) -> Non
         rng.bit_generator.state = dict(state)
     except (TypeError, ValueError, KeyError) as error:
         raise CheckpointError(f"the saved state of a generator does not fit: {error}") from error
+
+
+def derived_seeds(seed: int, num_actors: int) -> dict[str, Any]:
+    """The seeds that follow from the one; the first life of each actor."""
+    return {
+        "seed": seed,
+        "learner": derived_seed(seed, Branch.LEARNER),
+        "replay_buffer": derived_seed(seed, Branch.REPLAY_BUFFER),
+        "evaluation": derived_seed(seed, Branch.EVALUATION),
+        "actor_envs": [
+            derived_seed(seed, Branch.ACTOR, actor_id, 0, ActorStream.ENV)
+            for actor_id in range(num_actors)
+        ],
+    }

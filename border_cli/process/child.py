@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
+from border_cli.core.stacks import show_stacks_on
 from border_cli.process.stack import STACK_SIGNAL, StackFile
 from border_cli.process.start import PARENT_SIGNALS
 
@@ -82,8 +83,8 @@ def _prepare(manners: Manners, stack: StackFile, line: Line) -> None:
     """The parent decides when a child ends: it hears no Ctrl-C, and never outlives the parent."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
-    # The interpreter need not be free for this: a step that never returns is shown, too.
-    faulthandler.register(STACK_SIGNAL, file=stack.fileno(), all_threads=True)
+    show_stacks_on(STACK_SIGNAL, stack.fileno())
+    faulthandler.enable(file=stack.fileno())  # a segmentation fault shows where it was
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # the fork server is deaf to them
     if manners.nice:
         os.nice(manners.nice)

@@ -18,6 +18,7 @@ from border_cli.process.start import child_environment
 
 GONE_S = 1.0  # a killed process needs no longer to end
 MOST_AT_ONCE = 1_000  # messages; more than can be under way, so that no talker keeps its parent
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 UNKNOWN = 255  # what multiprocessing gives as status where the fork server died
 
 
@@ -108,13 +109,14 @@ class ChildProcess:
             # never write to the same memory. Otherwise the number may be somebody else's by now.
             kill(pid)
             _wait_until_gone(pid)
+        crash = self._stack.crash() if status is not None and -status in FAULTS else ""
         self.connection.close()
         self._stack.close()
         self._process.join(GONE_S)
         self._process.close()
         if self.traceback is not None:
             return self.traceback
-        return None if status == 0 else _cause(status)
+        return None if status == 0 else f"{crash}{_cause(status)}"
 
 
 def _cause(status: int | None) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 from contextlib import suppress
 from multiprocessing import reduction
 from typing import Any
 
+from border_cli.core.stacks import ASK_S, ask_for_stacks
 from border_cli.process.memory import anonymous_file
 
 STACK_SIGNAL = signal.SIGUSR1  # makes a child show where it is
@@ -25,19 +25,14 @@ class StackFile:
     def fileno(self) -> int:
         return self._fd
 
-    def ask(self, pid: int, timeout_s: float = 0.5) -> str:
+    def ask(self, pid: int, timeout_s: float = ASK_S) -> str:
         """The stacks of that process, which must be a child that was given this file."""
-        with suppress(ProcessLookupError):
-            os.kill(pid, STACK_SIGNAL)
-        size, nothing = -1, select.poll()
-        for _ in range(10):  # until it has stopped to grow
-            nothing.poll(timeout_s * 1000 / 10)
-            grown = os.fstat(self._fd).st_size
-            if grown == size > 0:
-                break
-            size = grown
-        text = os.pread(self._fd, max(0, size), 0).decode(errors="replace")
+        text = ask_for_stacks(pid, STACK_SIGNAL, self._fd, timeout_s)
         return text or "(it does not even show its stack)"
+
+    def crash(self) -> str:
+        """Where a child was that a fault of its own has ended; empty where nothing tells."""
+        return os.pread(self._fd, os.fstat(self._fd).st_size, 0).decode(errors="replace")
 
     def close(self) -> None:
         """Gives the file up; may be called twice."""

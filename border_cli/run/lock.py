@@ -163,7 +163,11 @@ def _lives(owner: dict[str, Any]) -> bool | None:
 
 def this_process() -> dict[str, Any]:
     """What tells this process from all others, also from a later one with the same id."""
-    pid = os.getpid()
+    return process_facts(os.getpid())
+
+
+def process_facts(pid: int) -> dict[str, Any]:
+    """The same for another process of this machine."""
     return {"pid": pid, "host": platform.node(), "process_start": process_start(pid)}
 
 

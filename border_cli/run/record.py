@@ -11,10 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.seeding import ActorStream, Branch, derived_seed
 from border_cli.core.threads import available_cores
 from border_cli.run.files import write_json
-from border_cli.run.lock import look, this_process
+from border_cli.run.lock import RunLock, look, this_process
 
 PACKAGES = (
     "border-cli",
@@ -127,6 +126,25 @@ def read_run(run_dir: Path) -> dict[str, Any]:
         return facts
 
 
+def end_from_outside(
+    run_dir: Path, process: Mapping[str, Any], status: str, reason: str, **facts: Any
+) -> bool:
+    """Tells how the run of another process ended, which is gone and could not tell it.
+
+    Writes nothing where that process has told an end, or where the run is no longer its own: the
+    lock is taken first, so nobody else goes on with the run meanwhile.
+    """
+    if not (run_dir / NAME).is_file():
+        return False
+    with RunLock(run_dir):
+        found = _read(run_dir)
+        if found.get("status") != "running" or not process.items() <= found.items():
+            return False
+        found |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
+        write_json(run_dir / NAME, found)
+    return True
+
+
 def import_paths(run_dir: Path) -> list[str]:
     """The folders in which a run found its modules."""
     # The folder of today comes last: a module of the same name there is another one.
@@ -139,20 +157,6 @@ def _read(run_dir: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return facts if isinstance(facts, dict) else {}
-
-
-def derived_seeds(seed: int, num_actors: int) -> dict[str, Any]:
-    """The seeds that follow from the one; the first life of each actor."""
-    return {
-        "seed": seed,
-        "learner": derived_seed(seed, Branch.LEARNER),
-        "replay_buffer": derived_seed(seed, Branch.REPLAY_BUFFER),
-        "evaluation": derived_seed(seed, Branch.EVALUATION),
-        "actor_envs": [
-            derived_seed(seed, Branch.ACTOR, actor_id, 0, ActorStream.ENV)
-            for actor_id in range(num_actors)
-        ],
-    }
 
 
 def versions() -> dict[str, str]:

@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator, sequence
-from border_cli.run.record import derived_seeds
+from border_cli.core.seeding import (
+    ActorStream,
+    Branch,
+    derived_seed,
+    derived_seeds,
+    generator,
+    sequence,
+)
 
 
 def test_a_stream_is_the_child_that_spawn_gives() -> None:

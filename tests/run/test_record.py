@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from border_cli.core.seeding import derived_seeds
 from border_cli.run.lock import RunLock
 from border_cli.run.record import (
     RunRecord,
-    derived_seeds,
     git_state,
     machine,
     read_run,
