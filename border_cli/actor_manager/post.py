@@ -46,8 +46,11 @@ class Post(Pulse):
     def waiting_for(self) -> str | None:
         if self.ended:
             return "nothing: it has ended"
-        if self.process is None:
+        process = self.process
+        if process is None:
             return "its next life"
+        if process.starting:
+            return "its process to start"
         return WAITS_FOR.get(self.lane.actor[WAITS])
 
     @property

@@ -28,7 +28,7 @@ from border_cli.actor_manager.notes import LAST, Note, answer
 from border_cli.actor_manager.ring_writer import RingWriter
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.core.types import State
-from border_cli.process.child import Line
+from border_cli.process.child import BEGUN, Line
 from border_cli.process.recipe import load
 
 TELL_EVERY = 64  # steps between two notes of where the time went
@@ -47,9 +47,11 @@ class Recipe:
     weights: SharedWeightSlot
 
 
-def run(recipe: Recipe, _line: Line) -> None:
+def run(recipe: Recipe, line: Line) -> None:
     """The process: builds the actor, steps it as far as its leases go, ends when it is told to."""
-    RemoteActor(recipe, load(recipe.make_actor)).run()
+    make_actor = load(recipe.make_actor)
+    line.say(BEGUN)
+    RemoteActor(recipe, make_actor).run()
 
 
 class RemoteActor:

@@ -18,6 +18,7 @@ from border_cli.process.child_process import ChildProcess
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
+STATUS_WHEN_CLOSING_S = 0.1  # for which its exit status may hold up the end of all
 
 StartLife = Callable[[int, int], ChildProcess]  # actor id, life
 
@@ -33,7 +34,7 @@ class Supervisor:
         self._learner_bell = learner_bell
         self._clock = clock
         self._bell = Bell()
-        self._closing = self._killing = False
+        self._closing = self._killing = self._starting = self._abandoned = False
         self.crash: RunFailed | None = None
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         for post in posts:
@@ -45,7 +46,7 @@ class Supervisor:
     @property
     def running(self) -> bool:
         """Whether any process may be alive."""
-        return self._thread.is_alive()
+        return self._thread.is_alive() and not self._abandoned
 
     def close(self) -> None:
         """No life begins from now on; those that are end by their lanes."""
@@ -56,10 +57,14 @@ class Supervisor:
         """Ends those that do not end by themselves, each named with its stack."""
         self._killing = True
         self._bell.ring()
+        if self._starting:  # it waits for a fork server that is stopped, perhaps for ever
+            log.error("the fork server of the actors starts none and is left alone")
+            self._abandoned = True  # the thread touches nothing any more
+            self._leave_nobody()
 
     def join(self, timeout_s: float) -> None:
         """Waits for the end of all processes."""
-        if self._thread.ident is not None:
+        if self._thread.ident is not None and not self._abandoned:
             self._thread.join(timeout_s)
         if not self._thread.is_alive():
             self._bell.close()
@@ -77,8 +82,8 @@ class Supervisor:
             self._learner_bell.ring()
 
     def _leave_nobody(self) -> None:
-        """After a failure of the supervisor itself: all are killed before anything else is done."""
-        left = [post for post in self._posts if not post.ended]
+        """Where the thread fails or hangs: all are killed before anything else is done."""
+        left = [post for post in self._posts if post.process is not None or not post.ended]
         for post in left:
             if post.process is not None:
                 post.process.kill()
@@ -114,10 +119,15 @@ class Supervisor:
                 self._begin_life(post)
 
     def _begin_life(self, post: Post) -> None:
+        self._starting = True
         try:
             post.process = self._start_life(post.actor_id, post.restarts.made)
         except (OSError, EOFError):  # no process or file is to be had, or no fork server
             self._plan_next_life(post, traceback.format_exc())
+        finally:
+            self._starting = False
+        if self._abandoned:
+            self._leave_nobody()
 
     def _pause_s(self) -> float:
         """Until the next life is due."""
@@ -181,7 +191,7 @@ class Supervisor:
     def _bury(self, post: Post) -> str | None:
         process, post.process = post.process, None
         assert process is not None
-        why = process.bury()
+        why = process.bury(STATUS_WHEN_CLOSING_S) if self._closing else process.bury()
         post.lane.bury()
         self._learner_bell.ring()  # it may wait for an answer that will not come
         return why

@@ -14,7 +14,7 @@ from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.judge import Judge
 from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
-from border_cli.process.child import Line
+from border_cli.process.child import BEGUN, Line
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.memory import SharedArrays, whole_numbers
 from border_cli.process.recipe import dump, load
@@ -68,7 +68,10 @@ class BackgroundJudge(Judge, Pulse):
 
     @property
     def waiting_for(self) -> str | None:
-        return None if self.busy else "its turn"
+        child = self._child
+        if not self.busy:
+            return "its turn"
+        return "its process to start" if child is not None and child.starting else None
 
     def revive(self) -> bool:
         """Ends the process; `collect` finds it dead and starts another one."""
@@ -161,6 +164,7 @@ class _ToldHeartbeat(Heartbeat):
 def run(recipe: bytes, shared: SharedArrays, line: Line) -> None:
     """The process: judges snapshot after snapshot until the learner hangs up."""
     make_evaluator, make_policy = load(recipe)
+    line.say(BEGUN)
     evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=_ToldHeartbeat(shared))
     try:
         while True:

@@ -24,6 +24,7 @@ from border_cli.process.start import PARENT_SIGNALS
 # The first word of a message; whatever else a child says is its own affair.
 LOG: Final = "log"  # logger, level, text
 FAILED: Final = "failed"  # traceback
+BEGUN: Final = "has begun"  # what it needs is imported
 
 _LOOK_AGAIN_S = 60.0
 

@@ -6,17 +6,22 @@ import logging
 import os
 import select
 import signal
+import time
 from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
+from multiprocessing.process import _children  # type: ignore[attr-defined]
 from typing import Any
 
-from border_cli.process.child import FAILED, LOG, Manners, begin
+from border_cli.process.child import BEGUN, FAILED, LOG, Manners, begin
 from border_cli.process.stack import StackFile, kill
 from border_cli.process.start import child_environment
 
+log = logging.getLogger(__name__)
+
 GONE_S = 1.0  # a killed process needs no longer to end
+STARTS_S = 300.0  # imports from a slow disk take their time; a hang among them ends with this
 MOST_AT_ONCE = 1_000  # messages; more than can be under way, so that no talker keeps its parent
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 UNKNOWN = 255  # what multiprocessing gives as status where the fork server died
@@ -55,7 +60,10 @@ class ChildProcess:
             raise
         finally:
             theirs.close()
+        self._end = _end_of(self.pid)
         self._listening = True
+        self._begun = False
+        self._started_s = time.monotonic()
 
     @property
     def pid(self) -> int:
@@ -65,11 +73,18 @@ class ChildProcess:
     def news(self) -> list[int | Connection]:
         """What to wait for: its messages and its end."""
         talks: list[int | Connection] = [self.connection] if self._listening else []
-        return [*talks, self._process.sentinel]
+        return [*talks, self._process.sentinel if self._end is None else self._end]
+
+    @property
+    def starting(self) -> bool:
+        """Whether it may still be importing what it needs, and nobody expects a step of it."""
+        return not self._begun and time.monotonic() - self._started_s < STARTS_S
 
     @property
     def alive(self) -> bool:
-        return bool(self._process.is_alive())
+        if self._end is None:
+            return bool(self._process.is_alive())
+        return not _is_readable(self._end, 0)
 
     def listen(self) -> None:
         """Takes in what it said so far."""
@@ -84,6 +99,8 @@ class ChildProcess:
     def _take(self, message: tuple[Any, ...]) -> None:
         if message[0] == FAILED:
             self.traceback = message[1]
+        elif message[0] == BEGUN:
+            self._begun = True
         elif message[0] == LOG:
             _, name, level, text = message
             logging.getLogger(name).log(level, "%s: %s", self._name, text)
@@ -98,29 +115,40 @@ class ChildProcess:
         """Ends it whatever it does."""
         kill(self.pid)
 
-    def bury(self) -> str | None:
-        """Makes sure that it is gone; returns why it ended, None where it was meant to."""
+    def bury(self, status_s: float = GONE_S) -> str | None:
+        """Makes sure that it is gone; returns why it ended, None where it was meant to, or where
+        nobody knows: a fork server that is stopped does not tell its status within `status_s`.
+        """
         self.listen()
-        pid = self.pid
-        self._process.join(0)
-        status = self._process.exitcode
-        if status in (None, UNKNOWN):
+        if self.alive or self._process.exitcode == UNKNOWN:
             # Where the fork server was killed, its children only look dead, and two processes must
             # never write to the same memory. Otherwise the number may be somebody else's by now.
-            kill(pid)
-            _wait_until_gone(pid)
+            kill(self.pid)
+            if self._end is not None and not _is_readable(self._end, GONE_S):
+                log.error("process %d does not end although killed", self.pid)
+        self._process.join(status_s)
+        status = self._process.exitcode
         crash = self._stack.crash() if status is not None and -status in FAULTS else ""
         self.connection.close()
         self._stack.close()
-        self._process.join(GONE_S)
-        self._process.close()
+        self._forget()
         if self.traceback is not None:
             return self.traceback
-        return None if status == 0 else f"{crash}{_cause(status)}"
+        return None if status in (0, None) else f"{crash}{_cause(status)}"
+
+    def _forget(self) -> None:
+        """Gives up what this process holds of it."""
+        if self._end is not None:
+            os.close(self._end)
+            self._end = None
+        if self._process.exitcode is not None:
+            self._process.close()
+        else:  # it is gone, and nobody tells its status: Python would wait for that at its own end
+            _children.discard(self._process)
 
 
-def _cause(status: int | None) -> str:
-    if status is not None and status < 0:
+def _cause(status: int) -> str:
+    if status < 0:
         name = signal.Signals(-status).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
         return f"its process was ended by {name}{hint}"
@@ -130,15 +158,18 @@ def _cause(status: int | None) -> str:
     )
 
 
-def _wait_until_gone(pid: int) -> None:
+def _end_of(pid: int) -> int | None:
+    """What becomes readable as the process ends, whether or not its fork server notices.
+
+    None where it has ended already, or where the system has no such thing.
+    """
     try:
-        descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):  # gone, or a system without pidfds
-        return
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        if not poll.poll(GONE_S * 1000):
-            logging.getLogger(__name__).error("process %d does not end although killed", pid)
-    finally:
-        os.close(descriptor)
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _is_readable(file: int, timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))

@@ -99,7 +99,8 @@ def test_a_defect_of_the_supervisor_reaches_the_learner_and_leaves_no_process(
         def kill(self) -> None:
             events.append("killed")
 
-        def bury(self) -> str:
+        def bury(self, status_s: float) -> str:
+            assert status_s < 1
             events.append("buried")
             raise ValueError("it is stubborn")
 

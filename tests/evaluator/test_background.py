@@ -79,8 +79,7 @@ def test_one_that_hangs_is_shown_killed_and_replaced(
     for bench in closing(judge(script, "hang\n")):
         assert bench.waiting_for == "its turn"
         bench.submit(weighing(2.0))
-        assert bench.waiting_for is None
-        while not bench.beats:  # it has begun
+        while bench.waiting_for is not None or not bench.beats:  # until it has begun
             assert bench.collect() is None
         before = bench.beats
         assert bench.revive()
@@ -88,6 +87,20 @@ def test_one_that_hangs_is_shown_killed_and_replaced(
         assert bench.beats > before  # the watchdog sees that something moved
     assert "judged.py" in caplog.text  # its stack
     assert "_obey" in caplog.text
+
+
+def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> None:
+    """Neither of the first nor of one that takes its place, be the timeout ever so short."""
+    for bench in closing(judge(script, "wait\n")):
+        bench.submit(weighing(2.0))
+        assert bench.waiting_for == "its process to start"  # nothing of it was heard yet
+        while bench.waiting_for is not None:
+            assert bench.collect() is None
+        assert bench.revive()
+        while bench.waiting_for is None:
+            assert bench.collect() is None  # until it is found dead, and replaced
+        assert bench.waiting_for == "its process to start"
+        assert bench.wait().score == 2.0
 
 
 def test_its_log_arrives_in_ours(script: Path, caplog: pytest.LogCaptureFixture) -> None:

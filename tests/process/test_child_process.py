@@ -109,7 +109,6 @@ def test_its_failure_comes_with_its_traceback(start: Callable[..., Any]) -> None
         (leave, 0, None),
         (leave, 7, "its process ended with status 7"),
         (die, signal.SIGKILL, r"its process was ended by SIGKILL (out of memory?)"),
-        (die, signal.SIGSEGV, "its process was ended by SIGSEGV"),
     ],
 )
 def test_an_end_without_a_word_is_told_by_its_status(
@@ -117,6 +116,31 @@ def test_an_end_without_a_word_is_told_by_its_status(
 ) -> None:
     told = ended(start(main, int(value))).bury()
     assert told == why or (why is not None and told.startswith(why))
+
+
+def test_a_fault_is_told_with_the_place(start: Callable[..., Any]) -> None:
+    told = ended(start(die, int(signal.SIGSEGV))).bury()
+    assert told.startswith("Fatal Python error: Segmentation fault\n")
+    assert " in die\n" in told
+    assert told.endswith("\nits process was ended by SIGSEGV")
+
+
+def test_a_stopped_fork_server_hides_no_end_and_holds_nobody_up(start: Callable[..., Any]) -> None:
+    """It cannot tell how its child has ended, and Python would wait for that for ever."""
+    from multiprocessing import active_children, forkserver
+
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    child = start(sleep)
+    while not child.inbox:
+        wait(child.news, 5)
+        child.listen()
+    os.kill(server, signal.SIGSTOP)
+    try:
+        child.kill()
+        assert ended(child).bury(status_s=0.1) is None
+        assert active_children() == []
+    finally:
+        os.kill(server, signal.SIGCONT)
 
 
 def test_threads_that_speak_at_once_do_not_spoil_each_others_words(
