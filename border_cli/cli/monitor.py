@@ -290,7 +290,8 @@ class Watcher:
         self._hear()  # its last words
         if not vigil.farewell:
             reason = "ended without a report: killed, crashed, or left by os._exit"
-            self._report("killed", reason, f"{reason}\n")
+            self._say(f"{reason}\n")
+            self._record("killed", reason)
         return None
 
     def _look(self) -> None:
@@ -326,14 +327,16 @@ class Watcher:
         stacks = ""
         if self._stacks is not None and STACKS_SIGNAL is not None:
             stacks = ask_for_stacks(self._pid, STACKS_SIGNAL, self._stacks)
+        self._say(f"{what}; it is killed. The stacks of its threads:\n{stacks}")
         self._kill()
-        self._report("failed", f"Stalled: {what}", f"{what}; killed. Its stacks:\n{stacks}", stacks)
+        self._record("failed", f"Stalled: {what}", stacks)
 
     def _end_deaf(self) -> None:
         first, last = self._vigil.stops[0], self._vigil.stops[-1]
         what = f"{first} and {last} were not answered within {STOP_GRACE_S:g} s"
+        self._say(f"{what}; it is killed\n")
         self._kill()
-        self._report("interrupted", f"killed: {what}", f"{what}; killed\n")
+        self._record("interrupted", f"killed: {what}")
 
     @property
     def _is_gone(self) -> bool:
@@ -347,24 +350,27 @@ class Watcher:
         while not self._is_gone and time.monotonic() < until_s:
             ended.poll(50)
 
-    def _report(self, status: str, reason: str, text: str, stacks: str = "") -> None:
-        """On the terminal, in the log of the run, and in its `run.json`."""
-        said = f"{self._command}: {text}"
+    def _say(self, text: str) -> None:
+        """On the terminal and in the log of the run."""
+        said = f"{self._command}: {text}".encode()
         if os.isatty(1):
             _write(1, SHOW_CURSOR)
-        _write(2, f"\n{said}".encode())
+        _write(2, b"\n" + said)
+        if self._vigil.run_dir:
+            with suppress(OSError):
+                log_file = Path(self._vigil.run_dir) / "border-train.log"
+                _write(os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), said)
+
+    def _record(self, status: str, reason: str, stacks: str = "") -> None:
+        """In the `run.json` of the run; nobody is left to hear where that cannot be written."""
         if not self._vigil.run_dir or self._process is None:
             return
         from border_cli.run.record import end_from_outside
 
-        run_dir = Path(self._vigil.run_dir)
         facts = {"traceback": stacks} if stacks else {}
-        with suppress(OSError, BorderError):  # nobody is left to hear of it
+        with suppress(OSError, BorderError):
+            run_dir = Path(self._vigil.run_dir)
             end_from_outside(run_dir, self._process, status, reason, **facts)
-        with suppress(OSError):
-            place = run_dir / "border-train.log"
-            file = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
-            _write(file, said.encode())
 
 
 def _tick_s(timeout_s: float) -> float:

@@ -68,8 +68,13 @@ class Watchdog:
         self._thread.join(self._learner_grace_s)
 
     def _run(self) -> None:
-        while not self._ended.wait(min(1.0, self._timeout_s / 4)):
-            stalled = self.look()
+        pause_s = min(1.0, self._timeout_s / 4)
+        while True:
+            began_s = self._clock.now_s()
+            if self._ended.wait(pause_s):
+                return
+            stopped_s = self._clock.now_s() - began_s - pause_s
+            stalled = self.look(stopped_s if stopped_s > pause_s else 0.0)
             if stalled is None:
                 continue
             log.error("%s", stalled)
@@ -85,9 +90,14 @@ class Watchdog:
         # What else it may be at, such as a save, may last as long as any step.
         return self._stop.noticed and self._ended.wait(self._timeout_s + self._way_out_s)
 
-    def look(self) -> Stalled | None:
-        """One look at everybody; the error if somebody hangs."""
+    def look(self, stopped_s: float = 0.0) -> Stalled | None:
+        """One look at everybody; the error if somebody hangs.
+
+        For `stopped_s` since the last look not even this thread ran: the process was stopped, or
+        the machine suspended. Nobody is blamed for that time.
+        """
         now_s = self._clock.now_s()
+        self._seen = {name: (n, since_s + stopped_s) for name, (n, since_s) in self._seen.items()}
         still: list[Pulse] = []
         guilty: list[Pulse] = []
         for heartbeat in self._heartbeats:

@@ -68,7 +68,7 @@ def test_the_second_signal_ends_a_command_that_cannot_hear_any(tmp_path: Path) -
         run.send(signal.SIGINT)
         status, said = run.ended()
     assert status == -signal.SIGKILL, said
-    assert said.endswith("were not answered within 3 s; killed\n")
+    assert said.endswith("were not answered within 3 s; it is killed\n")
     facts = facts_of(tmp_path / "run")
     assert facts["status"] == "interrupted"
     assert facts["exit_reason"].startswith("killed: SIG")

@@ -74,6 +74,14 @@ def blocked(heartbeat: Heartbeat) -> Iterator[None]:
         thread.join()
 
 
+def test_nobody_is_blamed_for_the_time_in_which_the_whole_process_was_stopped() -> None:
+    case = Case()
+    assert case.pass_s(TIMEOUT_S - 1) is None
+    case.clock.time_s += 3600
+    assert case.watchdog.look(stopped_s=3600) is None
+    assert case.blamed(1) == "learner, actor 0"
+
+
 def test_a_part_without_a_step_is_named_once_the_timeout_has_passed() -> None:
     case = Case()
     case.learner.beat()
