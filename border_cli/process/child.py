@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
+from border_cli.core.errors import BadStep
 from border_cli.process.stack import STACK_SIGNAL, StackFile
 from border_cli.process.start import PARENT_SIGNALS
 
 # The first word of a message; whatever else a child says is its own affair.
 LOG: Final = "log"  # logger, level, text
 FAILED: Final = "failed"  # traceback
+REFUSED: Final = "refused"  # `BadStep`, which needs no traceback
 
 _LOOK_AGAIN_S = 60.0
 
@@ -68,6 +70,9 @@ def begin(
     try:
         _prepare(manners, stack, line)
         main(*args, line)
+    except BadStep as error:
+        line.say(REFUSED, error)
+        status = 1
     except BaseException:
         line.say(FAILED, traceback.format_exc())
         status = 1

@@ -12,7 +12,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from border_cli.process.child import FAILED, LOG, Manners, begin
+from border_cli.core.errors import BadStep
+from border_cli.process.child import FAILED, LOG, REFUSED, Manners, begin
 from border_cli.process.stack import StackFile, kill
 from border_cli.process.start import child_environment
 
@@ -38,6 +39,7 @@ class ChildProcess:
         self._name = name
         self._stack = StackFile()
         self.traceback: str | None = None  # of its failure
+        self.refusal: BadStep | None = None  # for which it ended
         self.inbox: deque[tuple[Any, ...]] = deque()  # what it said of its own affairs
         self.connection, theirs = context.Pipe(duplex=True)
         manners = Manners(nice=nice, log_level=logging.getLogger().getEffectiveLevel())
@@ -83,6 +85,8 @@ class ChildProcess:
     def _take(self, message: tuple[Any, ...]) -> None:
         if message[0] == FAILED:
             self.traceback = message[1]
+        elif message[0] == REFUSED:
+            self.refusal = message[1]
         elif message[0] == LOG:
             _, name, level, text = message
             logging.getLogger(name).log(level, "%s: %s", self._name, text)
@@ -112,6 +116,8 @@ class ChildProcess:
         self._stack.close()
         self._process.join(GONE_S)
         self._process.close()
+        if self.refusal is not None:
+            return str(self.refusal)
         if self.traceback is not None:
             return self.traceback
         return None if status == 0 else _cause(status)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import allocate
 from border_cli.core.types import leaves
+from border_cli.env.answers import observation_writer
 from border_cli.env.config import GymConfig
 from border_cli.env.recorded import (
     action_rows,
@@ -19,7 +20,7 @@ from border_cli.env.recorded import (
     recorded_rows,
     spaces_of,
 )
-from border_cli.env.spaces import action_reader, observation_space, observation_writer
+from border_cli.env.spaces import action_reader, observation_space
 
 SPACES: dict[str, spaces.Space[Any]] = {
     "float64": spaces.Box(-1, 1, (2, 3), np.float64),

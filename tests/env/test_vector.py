@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from vectors import LANES
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Episode, Step, Transitions
@@ -188,7 +188,7 @@ def test_a_limit_that_the_implementation_does_not_keep_is_an_error():
     env = vector("Bounded", limit=2, kwargs={"length": 99}, num_envs=3)
     env.reset(0)
     env.step(np.zeros(3, np.int64))
-    with pytest.raises(ConfigError, match=r"goes on past max_episode_steps=2; env\.vecto"):
+    with pytest.raises(BadStep, match=r"goes on past max_episode_steps=2; env\.vecto"):
         env.step(np.zeros(3, np.int64))
 
 
@@ -205,7 +205,7 @@ def test_the_last_observations_may_come_as_one_batch():
 def test_an_implementation_that_hides_the_last_observation_is_an_error(shown):
     env = vector("Endless", num_envs=3, kwargs={"shown": shown})
     env.reset(0)
-    with pytest.raises(ConfigError, match=r"^env\.id=border/Endless-v1: .* gives no final_obs;"):
+    with pytest.raises(BadStep, match=r"^env\.id=border/Endless-v1: .* gives no final_obs;"):
         env.step(np.zeros(3, np.int64))
 
 
