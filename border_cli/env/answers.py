@@ -50,6 +50,7 @@ _short.maxother = _short.maxstring = _MOST_SHOWN
 
 def shown(value: object) -> str:
     """`repr` of a stranger's value, in one line and cut."""
+    value = value.item() if isinstance(value, np.generic) else value
     return " ".join(_short.repr(value).split())
 
 

