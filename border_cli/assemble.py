@@ -104,6 +104,7 @@ def assemble(
         post_step=post_step,
         batch_size=config.agent.batch_size,
         slack=slack(config),
+        observation=factory.spec.observation,
         stop=stop,
     )
     return Assembly(

@@ -13,6 +13,7 @@ from border_cli.trainer.bottleneck import bottleneck
 
 FIGURES = (
     *("best_score", "best_opt_steps", "opt_steps", "env_steps", "samples_total"),
+    "out_of_bounds",
     *("saves", "saves_skipped", "save_failures", "recorder_failures"),
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from border_cli.core.config import EvaluatorConfig, RunConfig
-from border_cli.core.errors import BorderError, CheckpointError, ConfigError
+from border_cli.core.errors import BadStep, BorderError, CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, StepProcessor
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.seeding import Branch, generator
@@ -126,18 +126,23 @@ def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
     for raw in recording.episodes():
         if not len(raw.rewards):
             continue
-        obs = observation_rows(recording.observation_space, raw.observations)
+        where = f"data set {recording.id}, episode {raw.number}"
+        try:
+            obs = observation_rows(recording.observation_space, raw.observations)
+            action = action_rows(recording.action_space, raw.actions)
+        except BadStep as error:
+            raise ConfigError(f"{where}, {error}") from None
         if isinstance(obs, dict):
             assert isinstance(spec.observation, DictSpace)
             obs = {key: obs[key] for key in spec.observation.spaces}  # in the order of the env
         episode = RecordedEpisode(
             obs=obs,
-            action=action_rows(recording.action_space, raw.actions),
+            action=action,
             reward=np.asarray(raw.rewards, np.float32),
             terminated=np.asarray(raw.terminations, np.bool_),
             truncated=np.asarray(raw.truncations, np.bool_),
         )
-        refuse_damaged(f"data set {recording.id}, episode {raw.number}", episode, spec)
+        refuse_damaged(where, episode, spec)
         yield episode
 
 

@@ -32,6 +32,7 @@ from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.threads import available_cores
+from border_cli.env.config import GymConfig, Vectorization
 from border_cli.evaluator.background import BackgroundJudge
 from border_cli.evaluator.inline import InlineJudge
 from border_cli.nn.saving import load_state, save_state
@@ -55,8 +56,18 @@ def env_factory(config: RunConfig) -> EnvFactory:
     """The recipe of the training environments."""
     if config.env.id is None:
         raise ConfigError("env.id must be given: choose a preset such as env=cartpole, or env.id=…")
-    factory: EnvFactory = ENVS.build(config.env)
+    factory: EnvFactory = ENVS.build(env_config(config))
     return factory
+
+
+def env_config(config: RunConfig) -> EnvConfig:
+    """`env` as it is in effect: a run that repeats to the bit steps environments one by one.
+
+    A vector implementation keeps random numbers of its own, which no resume brings back.
+    """
+    if isinstance(config.env, GymConfig) and repeats(config):
+        return replace(config.env, vectorization=Vectorization.sync)
+    return config.env
 
 
 def evaluation_env_config(config: RunConfig) -> EnvConfig:
@@ -179,8 +190,12 @@ def build_checkpoints(config: RunConfig, run_dir: Path, text: str) -> Checkpoint
 def evaluates_in_background(config: RunConfig) -> bool:
     """Whether `evaluator.background` is in effect: a run that repeats to the bit evaluates in line,
     because when a verdict arrives depends on the machine."""
-    serial = ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name == "serial"
-    return config.evaluator.background and not serial
+    return config.evaluator.background and not repeats(config)
+
+
+def repeats(config: RunConfig) -> bool:
+    """Whether the run is bit-reproducible on a CPU: nothing acts beside the learner."""
+    return ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name == "serial"
 
 
 def build_judge(

@@ -138,6 +138,16 @@ def test_what_cannot_be_learned_from_is_refused_with_its_place(what: str) -> Non
         rehearse_dataset(config_of(), spec_of())
 
 
+def test_observations_that_no_environment_may_give_are_refused_with_their_place() -> None:
+    rooms = gym.spaces.Discrete(5)
+    columns = np.array([0, 4, 5, 1]), np.zeros(3, np.int64), np.ones(3)
+    write(NUMBERS, [episode(*columns)], rooms, gym.spaces.Discrete(9))
+    spec = replace(spec_of(), observation=DiscreteSpace(5))
+    said = "episode 0, step 2: the observation 5 does not fit Discrete"
+    with pytest.raises(ConfigError, match=said):
+        rehearse_dataset(config_of(), spec)
+
+
 def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
     space = gym.spaces.Box(-10.0, 10.0, (1,))
     columns = np.zeros((4, 1)), np.array([[2.0], [2.0001], [-2.0]]), [1.0] * 3

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from border_cli import compose
+from border_cli.cli.header import actors_line
 from border_cli.core.errors import ConfigError
+from border_cli.core.interfaces import Env
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.threads import available_cores
+from border_cli.env.sync import GymEnv
+from border_cli.env.vector import GymVectorEnv
 from border_cli.parts import build_agent, env_factory, torch_threads
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
@@ -56,6 +60,27 @@ def test_an_agent_is_built_with_the_threads_that_are_in_effect() -> None:
     config = compose(*LARGE)
     agent = build_agent(config, env_factory(config).spec)
     assert agent.num_threads == available_cores()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "env"),
+    [
+        (("trainer=sync",), GymEnv),
+        (("actor_manager=serial",), GymEnv),
+        (("actor_manager=thread",), GymVectorEnv),
+        (("actor_manager=process",), GymVectorEnv),
+        (("actor_manager=thread", "env.vectorization=sync"), GymEnv),
+    ],
+)
+def test_environments_are_stepped_one_by_one_where_runs_are_bit_reproducible(
+    overrides: tuple[str, ...], env: type[Env]
+) -> None:
+    config = compose(*SMALL, "env.num_envs=2", *overrides)
+    made = env_factory(config).make(training=True)
+    assert type(made) is env
+    made.close()
+    said = "2 env" in actors_line(config) and "env.vectorization=sync" in actors_line(config)
+    assert said == (overrides[0] in ("trainer=sync", "actor_manager=serial"))
 
 
 @pytest.mark.parametrize("agent", ["bc", "random"])

@@ -74,6 +74,7 @@ NOT_OF_THE_RUN = {
     *("best", "best_opt_steps"),
 }
 WHOLE = 400  # updates
+TWO_CARTPOLES = GymConfig(id="CartPole-v1", num_envs=2, max_episode_steps=60)
 
 
 def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> RunConfig:
@@ -222,6 +223,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             )
         },
     ),
+    "serial, an environment with a vector implementation": ("serial", {"env": TWO_CARTPOLES}),
+    "sync, an environment with a vector implementation": ("sync", {"env": TWO_CARTPOLES}),
     "serial, a quarter of a sample": ("serial", {"trainer": {"samples_per_opt_step": 0.25}}),
     "serial, no ratio": ("serial", {"trainer": {"samples_per_opt_step": None}}),
     "serial, ape_x": (

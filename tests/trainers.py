@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes import (
+    SPEC,
     FakeAgent,
     FakeClock,
     ListBuffer,
@@ -100,6 +101,7 @@ class BuiltTrainer:
             post_step=self.post_step,
             batch_size=4,
             slack=2 * num_actors * n_buffer,
+            observation=SPEC.observation,
             stop=self.stop,
         )
 

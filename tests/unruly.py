@@ -69,6 +69,34 @@ class Undefined(Calm):
         return (np.array([0.5, np.nan, 0.5], np.float32), *answer[1:])
 
 
+class Wrong(Calm):
+    """What `what` names of an answer (`observation`, `reward`, …) is replaced by its value there.
+
+    With `rooms` it observes the number of one of 5 rooms.
+    """
+
+    def __init__(
+        self,
+        what: dict[str, Any] | None = None,
+        rooms: bool = False,
+        at: int = NEVER,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(at, render_mode)
+        self.what = what or {}
+        if rooms:
+            self.observation_space = gym.spaces.Discrete(5)  # type: ignore[assignment]
+
+    def observe(self) -> Any:
+        if isinstance(self.observation_space, gym.spaces.Discrete):
+            return self.np_random.integers(5)
+        return super().observe()
+
+    def go_wrong(self, answer: Answer) -> Any:
+        names = ("observation", "reward", "terminated", "truncated", "told")
+        return tuple((dict(zip(names, answer, strict=True)) | self.what).values())
+
+
 class Generous(Calm):
     """A reward that float32 holds and whose loss it does not."""
 
@@ -210,7 +238,7 @@ class Named(FromOne):
 
 
 for _each in (
-    Calm, Raises, Undefined, Generous, Blocks, Holds, Leaves, Faults, Forks, Unbuildable, Signals,
-    NeedsFile, Shows, FromOne, Named,
+    Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Faults, Forks, Unbuildable,
+    Signals, NeedsFile, Shows, FromOne, Named,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)

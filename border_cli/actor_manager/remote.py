@@ -27,6 +27,7 @@ from border_cli.actor_manager.laps import BLOCKED
 from border_cli.actor_manager.notes import LAST, Note, answer
 from border_cli.actor_manager.ring_writer import RingWriter
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
+from border_cli.core.errors import BadStep
 from border_cli.core.types import State
 from border_cli.process.child import BEGUN, Line
 from border_cli.process.recipe import load
@@ -51,7 +52,10 @@ def run(recipe: Recipe, line: Line) -> None:
     """The process: builds the actor, steps it as far as its leases go, ends when it is told to."""
     make_actor = load(recipe.make_actor)
     line.say(BEGUN)
-    RemoteActor(recipe, make_actor).run()
+    try:
+        RemoteActor(recipe, make_actor).run()
+    except BadStep as error:
+        raise error.of_actor(recipe.actor_id, recipe.lane.actor[ENV_STEPS]) from None
 
 
 class RemoteActor:

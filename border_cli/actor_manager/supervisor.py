@@ -164,10 +164,15 @@ class Supervisor:
     def _replace(self, post: Post) -> None:
         """Its process is dead: counts what died with it and plans its next life."""
         post.stuck = False
+        process = post.process
         why = self._bury(post)
         if post.stack is not None:
             why = f"{post.stack}\nit made no step for trainer.stall_timeout_s and was killed"
             post.stack = None
+        if process is not None and process.refusal is not None and not self._closing:
+            self._end(post)
+            self._fail(process.refusal)
+            return
         if not self._closing:
             self._plan_next_life(post, why or "its process ended by itself")
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from border_cli.actor_manager.laps import BLOCKED
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock
-from border_cli.core.errors import ActorCrashed
+from border_cli.core.errors import ActorCrashed, BadStep
 from border_cli.core.stop import Heartbeat
 from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.core.types import State
@@ -94,12 +95,15 @@ class Worker:
     def failed(self) -> tuple[int, float]:
         """Takes the exception being handled; returns (lost rows, seconds before a new life).
 
-        Raises `ActorCrashed` with the first traceback once the restarts are used up.
+        Raises `ActorCrashed` with the first traceback once the restarts are used up, and a
+        `BadStep` at once.
         """
-        text = traceback.format_exc()
+        error, text = sys.exception(), traceback.format_exc()
         built = "while it was built" if self._saved is None else "while it was restored"
         where = f"at env step {self._env_steps}" if self._actor else built
         lost = self._discard()
+        if isinstance(error, BadStep):
+            raise error.of_actor(self.actor_id, self._env_steps)
         try:
             delay_s = self._restarts.failed(text)
         except ActorCrashed:

@@ -17,7 +17,7 @@ from border_cli.core.config import RunConfig
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.launch import Started
 from border_cli.offline import dataset_size
-from border_cli.parts import actor_manager_config
+from border_cli.parts import actor_manager_config, env_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS, TRAINERS
 
@@ -128,6 +128,8 @@ def actors_line(config: RunConfig) -> str:
     actors = actor_manager_config(config)
     name = ACTOR_MANAGERS.entry_of(actors).name
     text = f"{actors.num_actors} x {config.env.num_envs} env, {name}"
+    if config.env.num_envs > 1 and env_config(config) != config.env:
+        text += ", env.vectorization=sync as in every run that is bit-reproducible"
     if actors is not config.actor_manager:
         return f"{text} (trainer=sync steps them in turn, n_buffer 1, always the newest weights)"
     repeats = "repeats to the bit" if name == "serial" else "does not repeat to the bit"

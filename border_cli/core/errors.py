@@ -7,6 +7,7 @@ BorderError
  │    ├── ActorCrashed       an actor is past its restarts
  │    ├── ActorHung          an actor did not stop by its deadline
  │    ├── Stalled            somebody made no step for `stall_timeout_s`
+ │    ├── BadStep            an observation, reward or flag of an environment does not fit
  │    └── NotFinite          a NaN or an infinity in data or loss
  ├── Interrupted             the user or the system asked the run to stop     exit 128 + signal
  └── CheckpointError         a run directory or checkpoint cannot be read     exit 2
@@ -69,6 +70,21 @@ class ActorHung(RunFailed):
 
 class Stalled(RunFailed):
     """Somebody made no step for `trainer.stall_timeout_s`; carries the stacks of all threads."""
+
+
+class BadStep(RunFailed):
+    """An observation, reward or flag of an environment does not fit.
+
+    It does not use up restarts: the next actor would meet it, too. Crosses processes as it is.
+    """
+
+    def within(self, place: str) -> BadStep:
+        """The same with where it happened in front."""
+        return BadStep(f"{place}: {self}")
+
+    def of_actor(self, actor_id: int, env_steps: int) -> BadStep:
+        """The same with the actor, and what it had made before in all its environments."""
+        return self.within(f"actor {actor_id}, after {env_steps:,} env steps")
 
 
 class NotFinite(RunFailed):

@@ -30,7 +30,8 @@ class GymConfig(EnvConfig):
     vectorization: Vectorization = setting(
         Vectorization.auto,
         "of several environments of an actor: auto takes the environment's own vector "
-        "implementation where it fits; sync steps them one by one, each episode with its own seed",
+        "implementation where it fits; sync steps them one by one, each episode with its own seed, "
+        "as runs that are bit-reproducible always do (trainer=sync, actor_manager=serial)",
     )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, State, leaves
+from border_cli.env.answers import as_flag, as_reward
 from border_cli.env.normalizers import learned, normalizers, relearn
 from border_cli.env.spaces import ActionReader
 
@@ -113,8 +114,8 @@ class Episodes:
         observation, _ = env.reset(seed=self._seed_of(i))
         for count, action in enumerate(self._read(actions), start=1):
             observation, reward, terminated, truncated, _ = env.step(action)
-            score += float(reward)
-            if terminated or truncated:
+            score += as_reward(reward)
+            if as_flag("terminated", terminated) or as_flag("truncated", truncated):
                 raise Strayed(f"it ended after {count} of {len(actions)} steps")
             if not beat():
                 raise Strayed("the run ends")

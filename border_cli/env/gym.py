@@ -8,18 +8,18 @@ from typing import Any
 import gymnasium as gym
 from numpy.typing import NDArray
 
+from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.spaces import EnvSpec, allocate
 from border_cli.core.types import Array
+from border_cli.env.answers import observation_writer
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import construct, time_limit
 from border_cli.env.construct_vector import Unfit, construct_vector, vector_entry
 from border_cli.env.spaces import (
     action_reader,
     action_space,
-    check_shape,
     observation_space,
-    observation_writer,
 )
 from border_cli.env.sync import GymEnv
 from border_cli.env.vector import GymVectorEnv
@@ -95,7 +95,6 @@ class GymTranslator:
     """Between raw observations and actions of Gymnasium and the rows of a policy."""
 
     def __init__(self, observation: gym.Space[Any], action: gym.Space[Any], env_id: str) -> None:
-        self._raw = observation
         self._id = env_id
         self._space = observation_space(observation, env_id)
         self._write = observation_writer(observation)
@@ -103,9 +102,11 @@ class GymTranslator:
 
     def observation(self, observation: Any) -> Array:
         """One raw observation as one row.  [1, …]"""
-        check_shape(self._raw, observation, self._id)
         row = allocate(self._space, 1)
-        self._write(row, 0, observation)
+        try:
+            self._write(row, 0, observation)
+        except BadStep as error:
+            raise error.within(f"env.id={self._id}") from None
         return row
 
     def action(self, action: NDArray[Any]) -> Any:

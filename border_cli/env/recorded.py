@@ -13,10 +13,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import LeafSpace, Space
-from border_cli.core.types import Array
+from border_cli.core.types import Array, leaves
+from border_cli.env.answers import Values, observation_reader
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
-from border_cli.env.spaces import action_space, carried_dtype, observation_space
+from border_cli.env.spaces import action_space, observation_space
 
 
 def spaces_of(observation: Any, action: Any, name: str) -> tuple[Space, LeafSpace]:
@@ -25,29 +26,19 @@ def spaces_of(observation: Any, action: Any, name: str) -> tuple[Space, LeafSpac
 
 
 def observation_rows(space: Any, recorded: Any) -> Array:
-    """Observations of an episode as rows. [T + 1, …]"""
-    if isinstance(space, spaces.Dict):
-        return {str(key): _rows(part, recorded[key]) for key, part in space.spaces.items()}
-    return _rows(space, recorded)
+    """Observations of an episode as rows; raises `BadStep` as for a played one. [T + 1, …]"""
+    with np.errstate(over="ignore"):
+        return observation_reader(space, _step)(recorded, len(leaves(recorded)[0]))
 
 
 def action_rows(space: Any, recorded: Any) -> NDArray[Any]:
-    """Actions of an episode as rows. [T] int64, or [T, A]"""
-    return _rows(space, recorded)
+    """Actions of an episode as rows, within their bounds or not. [T] int64, or [T, A]"""
+    with np.errstate(over="ignore"):
+        return Values(space, "action", _step).unbounded_rows(recorded, len(recorded))
 
 
-def _rows(space: gym.Space[Any], recorded: Any) -> NDArray[Any]:
-    array = np.asarray(recorded)
-    match space:
-        case spaces.Discrete():
-            return array.astype(np.int64).reshape(len(array)) - int(space.start)
-        case spaces.MultiDiscrete():
-            flat = array.astype(np.int64).reshape(len(array), -1)
-            return np.asarray(flat - space.start.ravel().astype(np.int64))
-        case spaces.Box():
-            with np.errstate(over="ignore"):
-                return array.astype(carried_dtype(space)).reshape(len(array), *space.shape)
-    raise AssertionError(f"{space} was refused before")
+def _step(i: int, _: int) -> str:
+    return f"step {i}"
 
 
 def recorded_rows(space: Any, rows: Array) -> Any:

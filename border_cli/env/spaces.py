@@ -1,8 +1,7 @@
-"""Gymnasium's spaces in our terms, and the conversion of what flows through them."""
+"""Gymnasium's spaces in our terms, and actions on their way to them."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -26,10 +25,10 @@ from border_cli.core.types import Array
 
 LEAVES = "Box, Discrete, MultiDiscrete"
 
-# (storage [N, …], i, what environment i gave): puts the observation into row i.
-ObservationWriter: TypeAlias = Callable[[Any, int, Any], None]
 # [N] or [N, A] of a policy -> N actions as the environments want them.
 ActionReader: TypeAlias = Callable[[NDArray[Any]], Sequence[Any]]
+# The same as one array of N actions, always a copy.
+ActionBatcher: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def observation_space(space: gym.Space[Any], env_id: str) -> Space:
@@ -93,39 +92,6 @@ def allocator(space: Space, rows: int) -> Callable[[], Array]:
     return lambda: {key: np.empty(shape, dtype) for key, shape, dtype in parts}
 
 
-def observation_writer(space: gym.Space[Any]) -> ObservationWriter:
-    """How an observation of `space` gets into its row; integers arrive counted from 0."""
-    match space:
-        case spaces.Dict():
-            parts = {key: observation_writer(part) for key, part in space.spaces.items()}
-            return _dict_writer(parts)
-        case spaces.MultiDiscrete():
-            return _offset_writer(space.start.ravel())
-        case spaces.Discrete() if space.start != 0:
-            return _offset_writer(space.start)
-        case _:
-            return operator.setitem
-
-
-def _offset_writer(start: Any) -> ObservationWriter:
-    shape = np.shape(start)
-
-    def write(storage: NDArray[Any], row: int, observation: Any) -> None:
-        storage[row] = np.reshape(observation, shape) - start
-
-    return write
-
-
-def _dict_writer(parts: dict[Any, ObservationWriter]) -> ObservationWriter:
-    writers = [(str(key), key, write) for key, write in parts.items()]
-
-    def write_all(storage: dict[str, NDArray[Any]], row: int, observation: Any) -> None:
-        for name, key, write in writers:
-            write(storage[name], row, observation[key])
-
-    return write_all
-
-
 def action_reader(space: gym.Space[Any]) -> ActionReader:
     """How actions of a policy become those of `space`; always copies, for envs may write there."""
     match space:
@@ -149,13 +115,12 @@ def _row_reader(
     return read
 
 
-def check_shape(space: gym.Space[Any], observation: Any, env_id: str) -> None:
-    """Refuses a first observation that is not of its space: numpy would stretch it silently."""
-    if isinstance(space, spaces.Dict):
-        for key, part in space.spaces.items():
-            check_shape(part, observation[key], env_id)
-    elif np.shape(observation) != space.shape:
-        raise ConfigError(
-            f"env.id={env_id}: an observation has shape {np.shape(observation)}, "
-            f"but its space {space} says {space.shape}"
-        )
+def action_batch(space: gym.Space[Any]) -> ActionBatcher:
+    """How N actions of a policy become N of the single `space`."""
+    shape, dtype = space.shape or (), space.dtype
+    start: Any = 0
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        start = space.start
+    if not np.any(start):
+        return lambda action: action.astype(dtype).reshape(len(action), *shape)
+    return lambda action: (action.reshape(len(action), *shape) + start).astype(dtype)

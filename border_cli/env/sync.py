@@ -14,9 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import CheckpointError
+from border_cli.core.errors import BadStep, CheckpointError
 from border_cli.core.interfaces import Env
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
+from border_cli.env.answers import (
+    RESET,
+    STEP,
+    as_flag,
+    as_reward,
+    observation_writer,
+    place_of,
+    refuse_other_answer,
+)
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
 from border_cli.env.episodes import RECENT, Episodes, require_same_row
@@ -25,9 +34,7 @@ from border_cli.env.spaces import (
     action_reader,
     action_space,
     allocator,
-    check_shape,
     observation_space,
-    observation_writer,
 )
 
 log = logging.getLogger(__name__)
@@ -128,14 +135,26 @@ class GymEnv(Env):
         ended = []  # (environment, terminated, truncated)
 
         actions = self._read(action)
-        for i in self._live:
-            observation, r, terminated, truncated, _ = envs[i].step(actions[i])
-            write(next_obs, i, observation)
-            reward[i] = r
-            scores[i] += float(r)
-            lengths[i] += 1
-            if terminated or truncated or lengths[i] == limit:
-                ended.append((i, terminated, truncated or lengths[i] == limit))
+        i = 0
+        try:
+            for i in self._live:
+                observation, r, terminated, truncated, _ = envs[i].step(actions[i])
+                write(next_obs, i, observation)
+                if type(r) is not float:
+                    r = as_reward(r)
+                reward[i] = r
+                scores[i] += r
+                lengths[i] += 1
+                if terminated is not False or truncated is not False:
+                    terminated = as_flag("terminated", terminated)
+                    truncated = as_flag("truncated", truncated)
+                if terminated or truncated or lengths[i] == limit:
+                    ended.append((i, terminated, truncated or lengths[i] == limit))
+        except BadStep as error:
+            raise error.within(self._place(i)) from None
+        except (TypeError, ValueError) as error:
+            refuse_other_answer(error, self._place(i), STEP)
+            raise
         recent.append(action)
         if len(recent) == RECENT:
             self._running.tidy()
@@ -198,9 +217,16 @@ class GymEnv(Env):
 
     def _begin(self, i: int, obs: Array) -> None:
         """Starts the next episode of environment i and writes its first observation into `obs`."""
-        observation = self._running.begin(i)
-        check_shape(self._envs[i].observation_space, observation, self._id)
-        self._write(obs, i, observation)
+        try:
+            self._write(obs, i, self._running.begin(i))
+        except BadStep as error:
+            raise error.within(f"{self._place(i)}, at a reset") from None
+        except (TypeError, ValueError) as error:
+            refuse_other_answer(error, self._place(i), RESET)
+            raise
+
+    def _place(self, i: int) -> str:
+        return place_of(self._id, i, self.num_envs)
 
     def close(self) -> None:
         """Frees the environments, all of them even where one raises; may be called twice."""

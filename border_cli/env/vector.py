@@ -7,21 +7,32 @@ true last observation of an episode and what to act on next.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, leaves, map_array
-from border_cli.env.batches import action_batch, observation_batch
+from border_cli.env.answers import (
+    RESET,
+    STEP,
+    Answer,
+    as_flags,
+    as_rewards,
+    environment_of,
+    observation_reader,
+    observation_writer,
+    place_of,
+    refuse_other_answer,
+)
 from border_cli.env.construct_vector import Autoreset, Vector
 from border_cli.env.missing import missing_packages
-from border_cli.env.spaces import check_shape, observation_writer
+from border_cli.env.spaces import action_batch
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +60,7 @@ class GymVectorEnv(Env):
         self._limit = max_episode_steps
         self._first = first
         observation = env.single_observation_space
-        self._space = batch_space(observation, env.num_envs)
-        self._read = observation_batch(observation)
+        self._read = observation_reader(observation, environment_of)
         self._write = observation_writer(observation)
         self._actions = action_batch(env.single_action_space)
 
@@ -75,12 +85,11 @@ class GymVectorEnv(Env):
     def _start(self, seed: int) -> Array:
         assert self._env is not None, "it is closed"
         try:
-            with missing_packages(f"env.id={self._id}"):
+            with missing_packages(f"env.id={self._id}"), self._answering(RESET):
                 # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
                 # a sign.
                 observation, _ = self._env.reset(seed=seed >> 2)
-            check_shape(self._space, observation, self._id)
-            self._obs = self._read(observation)  # [N, …]
+                self._obs = self._read(observation, self.num_envs)  # [N, …]
         except BaseException:
             self._abandon()
             raise
@@ -92,12 +101,14 @@ class GymVectorEnv(Env):
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that moves; every array of the step is new."""
         assert self._env is not None, "it is closed"
-        obs, moved = self._obs, self._moved
-        observation, pay, has_terminated, was_cut, told = self._env.step(self._actions(action))
-        next_obs = self._read(observation)  # [N, …]
+        obs, moved, count = self._obs, self._moved, self.num_envs
+        with self._answering(STEP):
+            observation, pay, has_terminated, was_cut, told = self._env.step(self._actions(action))
+            next_obs = self._read(observation, count)  # [N, …]
+            pay = as_rewards(pay, count)  # [N]
+            terminated = as_flags("terminated", has_terminated, count)  # [N]
+            truncated = as_flags("truncated", was_cut, count)  # [N]
         reward = np.array(pay, np.float32)  # [N]
-        terminated = np.array(has_terminated, np.bool_)  # [N]
-        truncated = np.array(was_cut, np.bool_)  # [N]
         self._score += pay
         self._length += 1
         if moved is not None:
@@ -147,7 +158,7 @@ class GymVectorEnv(Env):
             self._autoreset is not Autoreset.disabled
             and not (terminated | truncated)[reached].all()
         ):
-            raise ConfigError(
+            raise BadStep(
                 f"env.id={self._id}: its vector implementation goes on past "
                 f"max_episode_steps={self._limit}; env.vectorization=sync steps single environments"
             )
@@ -181,20 +192,37 @@ class GymVectorEnv(Env):
             else:
                 last = None if final is None else final[i]
             if last is None:
-                raise ConfigError(
+                raise BadStep(
                     f"env.id={self._id}: its vector implementation resets in the same step and "
                     "gives no final_obs; env.vectorization=sync steps single environments"
                 )
-            self._write(next_obs, i, last)
+            try:
+                self._write(next_obs, i, last)
+            except BadStep as error:
+                place = place_of(self._id, i, self.num_envs)
+                raise error.within(f"{place}, final_obs") from None
         return next_obs
 
     def _begin(self, ended: NDArray[np.bool_], given: Array) -> Array:
         assert self._env is not None
-        observation, _ = self._env.reset(options={"reset_mask": ended.copy()})
+        with self._answering(RESET):
+            observation, _ = self._env.reset(options={"reset_mask": ended.copy()})
+            begun = self._read(observation, self.num_envs)  # [N, …]
         act_obs = map_array(np.copy, given)
-        for rows, first in zip(leaves(act_obs), leaves(self._read(observation)), strict=True):
+        for rows, first in zip(leaves(act_obs), leaves(begun), strict=True):
             rows[ended] = first[ended]
         return act_obs
+
+    @contextmanager
+    def _answering(self, answer: Answer) -> Iterator[None]:
+        """The block that takes an answer apart; what is refused there is told with its place."""
+        try:
+            yield
+        except BadStep as error:
+            raise error.within(f"env.id={self._id}") from None
+        except (TypeError, ValueError) as error:
+            refuse_other_answer(error, f"env.id={self._id}", answer)
+            raise
 
     def close(self) -> None:
         """Frees the environments; may be called twice."""

@@ -121,6 +121,9 @@ class BackgroundJudge(Judge, Pulse):
 
     def _replace(self, child: ChildProcess) -> None:
         self._child = None
+        if child.refusal is not None:
+            child.bury()
+            raise child.refusal
         why, raised = child.bury() or "its process ended by itself", child.traceback is not None
         self._lives += 1
         if raised or self._lives >= MOST_LIVES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
@@ -78,8 +79,11 @@ class EpisodesEvaluator(Evaluator):
 
     def evaluate(self, policy: Policy) -> Evaluation:
         """The episodes of this seed, with the greedy actions of `policy`."""
-        with self._heartbeat.working():
-            returns, lengths = self._play(policy, self._opened())
+        try:
+            with self._heartbeat.working():
+                returns, lengths = self._play(policy, self._opened())
+        except BadStep as error:
+            raise error.within("evaluation") from None
         score = float(returns.mean())
         metrics = dict(return_metrics(returns, lengths))
         normalized = self.config.normalized(score)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
+from border_cli.core.errors import BadStep
 from border_cli.core.stacks import show_stacks_on
 from border_cli.process.stack import STACK_SIGNAL, StackFile
 from border_cli.process.start import PARENT_SIGNALS
@@ -25,6 +26,7 @@ from border_cli.process.start import PARENT_SIGNALS
 LOG: Final = "log"  # logger, level, text
 FAILED: Final = "failed"  # traceback
 BEGUN: Final = "has begun"  # what it needs is imported
+REFUSED: Final = "refused"  # `BadStep`, which needs no traceback
 
 _LOOK_AGAIN_S = 60.0
 
@@ -70,6 +72,9 @@ def begin(
     try:
         _prepare(manners, stack, line)
         main(*args, line)
+    except BadStep as error:
+        line.say(REFUSED, error)
+        status = 1
     except BaseException:
         line.say(FAILED, traceback.format_exc())
         status = 1

@@ -14,7 +14,8 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import _children  # type: ignore[attr-defined]
 from typing import Any
 
-from border_cli.process.child import BEGUN, FAILED, LOG, Manners, begin
+from border_cli.core.errors import BadStep
+from border_cli.process.child import BEGUN, FAILED, LOG, REFUSED, Manners, begin
 from border_cli.process.stack import StackFile, kill
 from border_cli.process.start import child_environment
 
@@ -44,6 +45,7 @@ class ChildProcess:
         self._name = name
         self._stack = StackFile()
         self.traceback: str | None = None  # of its failure
+        self.refusal: BadStep | None = None  # for which it ended
         self.inbox: deque[tuple[Any, ...]] = deque()  # what it said of its own affairs
         self.connection, theirs = context.Pipe(duplex=True)
         manners = Manners(nice=nice, log_level=logging.getLogger().getEffectiveLevel())
@@ -101,6 +103,8 @@ class ChildProcess:
             self.traceback = message[1]
         elif message[0] == BEGUN:
             self._begun = True
+        elif message[0] == REFUSED:
+            self.refusal = message[1]
         elif message[0] == LOG:
             _, name, level, text = message
             logging.getLogger(name).log(level, "%s: %s", self._name, text)
@@ -132,6 +136,8 @@ class ChildProcess:
         self.connection.close()
         self._stack.close()
         self._forget()
+        if self.refusal is not None:
+            return str(self.refusal)
         if self.traceback is not None:
             return self.traceback
         return None if status in (0, None) else f"{crash}{_cause(status)}"

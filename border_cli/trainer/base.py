@@ -13,6 +13,7 @@ from border_cli.core.errors import NotFinite
 from border_cli.core.interfaces import Agent
 from border_cli.core.output import Resumption
 from border_cli.core.replay import ReplayBuffer
+from border_cli.core.spaces import Space
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import State
 from border_cli.trainer.checkpointing import Checkpointing
@@ -45,6 +46,7 @@ class Trainer(ABC):
         post_step: PostStep,
         batch_size: int,
         slack: int,
+        observation: Space,
         stop: StopFlag,
     ) -> None:
         self.config = config
@@ -67,7 +69,11 @@ class Trainer(ABC):
         )
         self._needed = self.pacing.needed(0)  # samples in all, for the next optimisation step
         self._intake = Intake(
-            agent, replay_buffer, counters=self.counters, window=post_step.reporting.window
+            agent,
+            replay_buffer,
+            counters=self.counters,
+            window=post_step.reporting.window,
+            observation=observation,
         )
         self._checkpointing = Checkpointing(
             agent=agent,
@@ -85,6 +91,7 @@ class Trainer(ABC):
             opt_steps=self.counters.opt_steps,
             env_steps=self.counters.env_steps,
             samples_total=self.counters.samples_total,
+            out_of_bounds=self.counters.out_of_bounds,
             duration_s=reporting.elapsed_s,
             evaluations=scores.evaluations,
             best_score=scores.best,

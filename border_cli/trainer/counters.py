@@ -20,6 +20,7 @@ class Counters:
     opt_steps: int = 0
     env_steps: int = 0  # actions of the actors whose messages arrived
     samples_total: int = 0  # rows pushed into the replay buffer
+    out_of_bounds: int = 0  # of these, with an observation beyond the bounds of its space
 
 
 class Window:

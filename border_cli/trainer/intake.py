@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,62 @@ from numpy.typing import NDArray
 from border_cli.core.errors import NotFinite
 from border_cli.core.interfaces import Agent
 from border_cli.core.replay import ReplayBuffer
-from border_cli.core.types import Array, Experience, State, leaves
+from border_cli.core.spaces import BoxSpace, DictSpace, Space
+from border_cli.core.types import Array, Experience, State
 from border_cli.trainer.counters import Counters, Window
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _RealPart:
+    """The real numbers of an observation, or of one key of it.
+
+    Where the space has no bound, that is the greatest finite number.
+    """
+
+    key: str | None  # of a Dict space
+    low: NDArray[np.floating]  # [shape]
+    high: NDArray[np.floating]  # [shape]
+    has_bounds: bool
+
+    def of(self, observations: Array) -> NDArray[Any]:
+        """The part of M observations.  [M, …]"""
+        if not isinstance(observations, dict):
+            return observations
+        assert self.key is not None
+        return observations[self.key]
+
+    def is_sound(self, values: NDArray[Any]) -> bool:
+        """Whether all are finite and within the bounds.  [M, …]"""
+        if not self.has_bounds:
+            return _all(np.isfinite(values))
+        return _all((values >= self.low) & (values <= self.high))
+
+    def beyond(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which numbers are not within the bounds.  [M, …]"""
+        return (values < self.low) | (values > self.high)
+
+
+def _real_parts(space: Space) -> list[_RealPart]:
+    named = space.spaces.items() if isinstance(space, DictSpace) else [(None, space)]
+    return [
+        _real_part(key, part)
+        for key, part in named
+        if isinstance(part, BoxSpace) and np.dtype(part.dtype).kind == "f"
+    ]
+
+
+def _real_part(key: str | None, space: BoxSpace) -> _RealPart:
+    least, most = np.finfo(space.dtype).min, np.finfo(space.dtype).max
+    low, high = np.clip(space.low, least, most), np.clip(space.high, least, most)
+    has_bounds = bool((low > least).any() or (high < most).any())
+    return _RealPart(key, low, high, has_bounds)
 
 
 class Intake:
     """Pushes rows, shows them to the agent, counts them, and refuses a NaN or an infinity with its
-    name and step.
+    name and step. Observations beyond the bounds of their space are counted, and the first is said.
 
     Owned by the learner's thread.
     """
@@ -29,11 +80,13 @@ class Intake:
         *,
         counters: Counters,
         window: Window,
+        observation: Space,
     ) -> None:
         self._agent = agent
         self._replay_buffer = replay_buffer
         self._counters = counters
         self._window = window
+        self._real_parts = _real_parts(observation)
         self._samples_of: dict[int, int] = {}  # actor id -> samples taken in
 
     def state_dict(self) -> State:
@@ -60,29 +113,72 @@ class Intake:
 
     def _check(self, message: Experience) -> None:
         rows = message.transitions
-        named: list[tuple[str, Array]] = [
-            ("observation", rows.obs),
+        unsound = [
+            (name, part, values)
+            for name, observed in (("observation", rows.obs), ("next observation", rows.next_obs))
+            for part in self._real_parts
+            if not part.is_sound(values := part.of(observed))
+        ]
+        if unsound or not _is_finite(rows.reward) or not _is_finite(rows.action):
+            self._refuse_not_finite(message)
+            self._count_beyond(message, unsound)
+
+    def _refuse_not_finite(self, message: Experience) -> None:
+        rows = message.transitions
+        named = [
+            *(("observation", part.of(rows.obs)) for part in self._real_parts),
             ("action", rows.action),
             ("reward", rows.reward),
-            ("next observation", rows.next_obs),
+            *(("next observation", part.of(rows.next_obs)) for part in self._real_parts),
         ]
         bad = [
-            (_first_bad_row(leaf), name, leaf)
-            for name, array in named
-            for leaf in leaves(array)
-            if leaf.dtype.kind == "f" and not np.isfinite(leaf).all()
+            (_first(~np.isfinite(values)), name, values)
+            for name, values in named
+            if not _is_finite(values)
         ]
         if not bad:
             return
-        first, name, leaf = min(bad, key=lambda each: each[0])  # the cause, not what followed
-        sample = self._samples_of.get(message.actor_id, 0) + first + 1
+        first, name, values = min(bad, key=lambda each: each[0])  # the cause, not what followed
         raise NotFinite(
-            f"{name} of actor {message.actor_id}, its sample {sample:,} "
+            f"{name} of {self._place(message, first)} "
             f"(optimisation step {self._counters.opt_steps:,}), is not finite: "
-            f"{leaf[first].tolist()}. Nothing of its message was learned from"
+            f"{values[first].tolist()}. Nothing of its message was learned from"
         )
 
+    def _count_beyond(
+        self, message: Experience, unsound: Sequence[tuple[str, _RealPart, NDArray[Any]]]
+    ) -> None:
+        """Counts samples, because most observations are in two of them."""
+        samples = np.zeros(len(message.transitions), np.bool_)  # [M]
+        for name, part, values in unsound:
+            beyond = part.beyond(values)  # [M, …]
+            if not self._counters.out_of_bounds and not samples.any():
+                place = tuple(np.argwhere(beyond)[0].tolist())
+                log.warning(
+                    "%s of %s%s, is beyond the bounds of its space: %s%s, allowed are %s to %s. "
+                    "Such samples are learned from and counted (out_of_bounds in run.json)",
+                    name, self._place(message, place[0]),
+                    "" if part.key is None else f", key {part.key!r}",
+                    values[place], f" at {list(place[1:])}" if place[1:] else "",
+                    part.low[place[1:]], part.high[place[1:]],
+                )  # fmt: skip
+            samples |= beyond.reshape(len(beyond), -1).any(axis=1)
+        self._counters.out_of_bounds += int(np.count_nonzero(samples))
 
-def _first_bad_row(leaf: NDArray[np.floating]) -> int:
-    good = np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)  # [M]
-    return int(np.argmin(good))
+    def _place(self, message: Experience, row: int) -> str:
+        sample = self._samples_of.get(message.actor_id, 0) + row + 1
+        return f"actor {message.actor_id}, its sample {sample:,}"
+
+
+def _is_finite(values: NDArray[Any]) -> bool:
+    return values.dtype.kind != "f" or _all(np.isfinite(values))
+
+
+def _all(flags: NDArray[np.bool_]) -> bool:
+    """In a third of the time of `all`: every message asks four times."""
+    return bool(np.count_nonzero(flags) == flags.size)
+
+
+def _first(bad: NDArray[np.bool_]) -> int:
+    """The first row with anything bad.  [M, …]"""
+    return int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))

@@ -13,6 +13,7 @@ class TrainerStats:
     opt_steps: int
     env_steps: int
     samples_total: int
+    out_of_bounds: int  # samples with an observation beyond the bounds of its space
     duration_s: float
     evaluations: int
     best_score: float

@@ -152,6 +152,86 @@ def test_a_nan_observation_is_named_with_its_actor_and_sample(
     assert steps_saved(folder / "run")[-1] in range(7, 36, 7)
 
 
+BAD_STEPS = {
+    "observation: [0.5]": "the observation [0.5] does not fit Box(-1.0, 1.0, (3,), float32): its",
+    "observation: [a, b, c]": "the observation ['a', 'b', 'c'] does not fit Box(-1.0, 1.0,",
+    "reward: null": "the reward None is not a number",
+    "terminated: [false, true]": "terminated is [False, True], neither true nor false",
+}
+ROOMS = "env.kwargs.rooms=true", "env.kwargs.what={observation: 5}"
+
+
+@pytest.mark.parametrize("what", BAD_STEPS)
+@pytest.mark.parametrize("manager", ["serial", "thread", "process"])
+def test_a_step_that_does_not_fit_ends_the_run_in_one_message_and_without_a_restart(
+    folder: Path, capsys: Capture, manager: str, what: str
+) -> None:
+    chosen = ("env.id=Wrong-v0", "env.kwargs.at=100", f"env.kwargs.what={{{what}}}")
+    actors = ("actor_manager.max_restarts=3", "actor_manager.num_actors=1")
+    assert train_status(*SMALL[:-1], f"actor_manager={manager}", *chosen, *actors) == 1
+    said = capsys.readouterr().out
+    message = f"error: actor 0, after 99 env steps: env.id=Wrong-v0: {BAD_STEPS[what]}"
+    assert said.count(message.split("does not")[0]) == 1, said
+    assert message in said
+    assert "restart" not in said
+    assert "Traceback" not in said
+    facts = facts_of(folder / "run")
+    assert facts["status"] == "failed"
+    assert facts["exit_reason"].startswith(
+        "BadStep: actor 0, after 99 env steps: env.id=Wrong-v0: "
+    )
+    assert 90 <= facts["samples_total"] <= 99
+    assert steps_saved(folder / "run") == [facts["opt_steps"]]
+
+
+@pytest.mark.parametrize("manager", ["serial", "thread", "process"])
+def test_a_run_goes_on_from_before_the_step_that_did_not_fit(
+    folder: Path, capsys: Capture, manager: str
+) -> None:
+    """Its environment is another one by then, whose own 100th step is not reached."""
+    argv = (*SMALL[:-1], f"actor_manager={manager}", "actor_manager.num_actors=1")
+    assert train_status(*argv, "env.id=Wrong-v0", "env.kwargs.at=100", *ROOMS) == 1
+    said = capsys.readouterr().out
+    assert "env.id=Wrong-v0: the observation 5 does not fit Discrete(5): it is not within" in said
+    before = facts_of(folder / "run")["opt_steps"]
+    assert train_status("resume=run", f"trainer.max_opt_steps={before + 20}") == 0
+    assert facts_of(folder / "run")["opt_steps"] == before + 20
+
+
+@pytest.mark.parametrize("background", ["true", "false"])
+def test_a_step_that_does_not_fit_in_an_evaluation_is_said_to_be_of_one(
+    folder: Path, capsys: Capture, background: str
+) -> None:
+    evaluator = (
+        "+evaluator.env.kwargs={at: 5, rooms: true, what: {observation: 5}}",
+        f"evaluator.background={background}", "trainer.eval_interval=10",
+    )  # fmt: skip
+    assert train_status(*SMALL, "env.id=Wrong-v0", *ROOMS, *evaluator) == 1
+    said = capsys.readouterr().out
+    message = "error: evaluation: env.id=Wrong-v0, environment 1 of 2: the observation 5 does not"
+    assert said.count(message) == 1, said
+    assert "Traceback" not in said
+    assert facts_of(folder / "run")["exit_reason"].startswith(
+        "BadStep: evaluation: env.id=Wrong-v0"
+    )
+
+
+def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resume(
+    folder: Path, capsys: Capture
+) -> None:
+    argv = (*SERIAL, "trainer.max_opt_steps=80", "actor_manager.num_actors=1")
+    chosen = ("env.id=Wrong-v0", "env.kwargs.at=70", "env.kwargs.what={observation: [0, 0, 1.5]}")
+    assert train_status(*argv, *chosen) == 0
+    said = capsys.readouterr().out
+    warning = (
+        "warning: next observation of actor 0, its sample 70, is beyond the bounds of its space"
+    )
+    assert said.count("beyond the bounds") == said.count(f"{warning}: 1.5 at [2], allowed are") == 1
+    assert facts_of(folder / "run")["out_of_bounds"] == 2  # once as next_obs, once as obs
+    assert train_status("resume=run", "trainer.max_opt_steps=90") == 0
+    assert facts_of(folder / "run")["out_of_bounds"] == 2
+
+
 def test_a_loss_that_is_not_finite_is_never_saved(folder: Path, capsys: Capture) -> None:
     assert train_status(*SERIAL, "env.id=Generous-v0", "agent.loss=mse") == 1
     said = capsys.readouterr().out

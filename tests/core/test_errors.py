@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from border_cli.core.errors import (
     ActorCrashed,
     ActorHung,
+    BadStep,
     BorderError,
     CheckpointError,
     ConfigError,
@@ -30,6 +32,7 @@ from border_cli.core.errors import (
         (ActorHung(0, 5.0, "stack"), 1),
         (Stalled("x"), 1),
         (NotFinite("x"), 1),
+        (BadStep("x"), 1),
         (ConfigError("x"), 2),
         (MissingPackage("env.id=X", "x"), 2),
         (CheckpointError("x"), 2),
@@ -63,3 +66,11 @@ def test_the_nearest_known_word_is_offered_and_nothing_where_none_is_near() -> N
     assert did_you_mean("gama", ["batch_size", "gamma"]) == "; did you mean 'gamma'?"
     assert did_you_mean("zzz", ["batch_size", "gamma"]) == ""
     assert did_you_mean("gama", []) == ""
+
+
+def test_a_bad_step_says_from_outside_in_where_it_happened_also_past_a_process() -> None:
+    error = BadStep("the reward None is not a number").within("env.id=X").of_actor(2, 1_234)
+    crossed = pickle.loads(pickle.dumps(error))
+    assert type(crossed) is BadStep
+    said = "actor 2, after 1,234 env steps: env.id=X: the reward None is not a number"
+    assert str(crossed) == said

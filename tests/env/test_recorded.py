@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.spaces import allocate
 from border_cli.core.types import leaves
+from border_cli.env.answers import observation_writer
 from border_cli.env.config import GymConfig
 from border_cli.env.recorded import (
     action_rows,
@@ -19,7 +20,7 @@ from border_cli.env.recorded import (
     recorded_rows,
     spaces_of,
 )
-from border_cli.env.spaces import action_reader, observation_space, observation_writer
+from border_cli.env.spaces import action_reader, observation_space
 
 SPACES: dict[str, spaces.Space[Any]] = {
     "float64": spaces.Box(-1, 1, (2, 3), np.float64),
@@ -88,3 +89,26 @@ def test_the_parts_of_an_environment_are_gymnasiums_own() -> None:
     observation, action, spec = raw_parts(GymConfig(id="CartPole-v1", max_episode_steps=9))
     assert (observation.shape, action) == ((4,), spaces.Discrete(2))
     assert (spec.id, spec.max_episode_steps) == ("CartPole-v1", 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("float64", np.zeros((5, 2)), r"5 observations .* its shape is \(5, 2\), not \(5, 2, 3\)"),
+        ("pixels", np.full((5, 4, 4, 1), 300), r"step 0: .* 300 at \[0, 0, 0\] is not within 0 to"),
+        ("choice", np.array([0, 4, 5]), "step 2: the observation 5 does not fit Discrete"),
+        ("choice", np.array([0.0, 2.7]), "2 observations .* integers are needed, not float64"),
+        ("choices", np.array([[1, -1], [1, -2]]), r"step 1: .* -2 at \[1\] is not within -1 to 2"),
+        ("named", {"b": np.array([1])}, "the observation lacks 'a'"),
+    ],
+)
+def test_what_is_refused_of_an_environment_is_refused_of_a_recording(
+    name: str, values: Any, said: str
+) -> None:
+    with pytest.raises(BadStep, match=said):
+        observation_rows(SPACES[name], values)
+
+
+def test_recorded_choices_that_are_no_integers_are_refused() -> None:
+    with pytest.raises(BadStep, match=r"2 actions .* integers are needed, not float64"):
+        action_rows(SPACES["choice"], np.array([0.0, 2.7]))

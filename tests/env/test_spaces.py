@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
@@ -192,5 +192,5 @@ def test_an_unsupported_action_space_is_refused_with_its_name(spaced, space):
 
 def test_an_observation_of_another_shape_than_its_space_is_refused(spaced):
     env = opened(spaced, spaces.Box(0, 1, (3,), np.float32), FLAG, [np.zeros(1, np.float32)])
-    with pytest.raises(ConfigError, match=r"Spaced-v1: an observation has shape \(1,\).*\(3,\)$"):
+    with pytest.raises(BadStep, match=r"Spaced-v1, at a reset: .* shape is \(1,\), not \(3,\)$"):
         env.reset(0)

@@ -9,9 +9,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from vectors import LANES
+from vectors import LANES, Alone, Endless
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Episode, Step, Transitions
@@ -188,7 +188,7 @@ def test_a_limit_that_the_implementation_does_not_keep_is_an_error():
     env = vector("Bounded", limit=2, kwargs={"length": 99}, num_envs=3)
     env.reset(0)
     env.step(np.zeros(3, np.int64))
-    with pytest.raises(ConfigError, match=r"goes on past max_episode_steps=2; env\.vecto"):
+    with pytest.raises(BadStep, match=r"goes on past max_episode_steps=2; env\.vecto"):
         env.step(np.zeros(3, np.int64))
 
 
@@ -205,7 +205,7 @@ def test_the_last_observations_may_come_as_one_batch():
 def test_an_implementation_that_hides_the_last_observation_is_an_error(shown):
     env = vector("Endless", num_envs=3, kwargs={"shown": shown})
     env.reset(0)
-    with pytest.raises(ConfigError, match=r"^env\.id=border/Endless-v1: .* gives no final_obs;"):
+    with pytest.raises(BadStep, match=r"^env\.id=border/Endless-v1: .* gives no final_obs;"):
         env.step(np.zeros(3, np.int64))
 
 
@@ -322,3 +322,60 @@ def test_a_resumed_vector_has_forgotten_what_the_episodes_were():
     step = env.step(np.zeros(3, np.int64))
     assert step.obs is obs
     assert step.moved is None
+
+
+class Strange(Endless):
+    """Replaces what `shown` names of its third answer, or of its reset, by something else."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, over, cut, told = super().step(action)
+        if self.shown == "one observation less":
+            obs = obs[:-1]
+        elif self.shown == "strings":
+            obs = obs.astype(str)
+        elif self.shown == "one reward":
+            reward = 1.0
+        elif self.shown == "flags of two":
+            over = over[:2]
+        elif self.shown == "counted flags":
+            cut = np.array([0, 2, 0])
+        elif self.shown == "four values":
+            return obs, reward, over, told
+        elif self.shown == "a long last one" and over.any():
+            told = {"final_obs": [np.zeros(2)] * self.num_envs}
+        return obs, reward, over, cut, told
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        obs, told = super().reset(seed=seed, options=options)
+        return (obs[:, 0], told) if self.shown == "flat" else (obs, told)
+
+
+gymnasium.register("border/Strange-v1", entry_point=Alone, vector_entry_point=Strange)
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        ("one observation less", r": 3 observations .* its shape is \(2, 1\), not \(3, 1\)$"),
+        ("strings", ": 3 observations .* real numbers are needed, not <U"),
+        ("one reward", ": the rewards 1.0 are not 3 numbers$"),
+        ("flags of two", r": terminated is array\(.*\), not 3 times true or false$"),
+        ("counted flags", r": truncated is array\(\[0, 2, 0\]\), not 3 times true or false$"),
+        ("four values", ": step must return observation, reward, terminated, truncated and info"),
+        (
+            "a long last one",
+            r", environment 3 of 3, final_obs: the observation .* shape is \(2,\), not \(1,\)$",
+        ),
+    ],
+)
+def test_what_a_vector_implementation_answers_is_checked(shown: str, said: str) -> None:
+    env = vector("Strange", num_envs=3, kwargs={"shown": shown})
+    env.reset(0)
+    with pytest.raises(BadStep, match=rf"^env\.id=border/Strange-v1{said}"):
+        env.step(np.zeros(3, np.int64))
+
+
+def test_a_reset_of_a_vector_implementation_is_checked() -> None:
+    env = vector("Strange", num_envs=3, kwargs={"shown": "flat"})
+    with pytest.raises(BadStep, match=r"Strange-v1: 3 observations .* shape is \(3,\), not \(3, 1"):
+        env.reset(0)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import (
+    SPEC,
     FakeAgent,
     FakeClock,
     ListBuffer,
@@ -68,6 +69,7 @@ class Built:
             post_step=self.post_step,
             batch_size=4,
             slack=0,
+            observation=SPEC.observation,
             stop=self.stop,
         )
 

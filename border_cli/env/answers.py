@@ -1,0 +1,355 @@
+"""What environments answer, as rows: observations, rewards and flags; what does not fit is refused.
+
+Everything here raises `BadStep` for what numpy would stretch, wrap, round or parse without a word.
+Whether real numbers are finite and within their bounds is looked at where many rows arrive
+together (`trainer/intake.py`).
+"""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from border_cli.core.errors import BadStep
+from border_cli.core.types import Array
+from border_cli.env.spaces import carried_dtype
+
+# (storage [N, …], i, what environment i gave): puts the observation into row i.
+ObservationWriter: TypeAlias = Callable[[Any, int, Any], None]
+# (what was given, M): M observations as rows, always a copy.  [M, …]
+ObservationReader: TypeAlias = Callable[[Any, int], Array]
+
+_INTEGERS: Final = "iub"  # kinds of dtypes
+_NUMBERS: Final = "fiub"
+_NUMBER: Final = (float, int, np.floating, np.integer)
+_FLAG: Final = (bool, np.bool_)
+_MOST_SHOWN: Final = 80  # characters of a value
+
+
+class Answer(NamedTuple):
+    """What a method of an environment returns."""
+
+    method: str
+    values: str
+
+
+RESET: Final = Answer("reset", "observation and info")
+STEP: Final = Answer("step", "observation, reward, terminated, truncated and info")
+
+_short = reprlib.Repr()
+_short.maxother = _short.maxstring = _MOST_SHOWN
+
+
+def shown(value: object) -> str:
+    """`repr` of a stranger's value, in one line and cut."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return " ".join(_short.repr(value).split())
+
+
+def observation_writer(space: gym.Space[Any]) -> ObservationWriter:
+    """How an observation of `space` gets into its row; integers arrive counted from 0."""
+    if isinstance(space, spaces.Dict):
+        parts = {key: observation_writer(part) for key, part in space.spaces.items()}
+        return _dict_writer(parts)
+    values = Values(space, "observation")
+    if isinstance(space, spaces.Discrete):
+        return _choice_writer(values, int(space.start), int(space.n))
+    return _integers_writer(values) if values.has_bounds else _array_writer(values)
+
+
+def _array_writer(values: Values) -> ObservationWriter:
+    shape, dtype, exact = values.shape, values.given_dtype, values.exact
+
+    def write(storage: NDArray[Any], row: int, observation: Any) -> None:
+        if (
+            type(observation) is not np.ndarray
+            or observation.dtype is not dtype
+            or observation.shape != shape
+        ):
+            observation = exact(observation, ())
+        storage[row] = observation
+
+    return write
+
+
+def _integers_writer(values: Values) -> ObservationWriter:
+    def write(storage: NDArray[Any], row: int, observation: Any) -> None:
+        storage[row] = values.counted(values.checked(observation, ()), ())
+
+    return write
+
+
+def _choice_writer(values: Values, start: int, count: int) -> ObservationWriter:
+    def write(storage: NDArray[Any], row: int, observation: Any) -> None:
+        choice = observation
+        if type(choice) is not int:
+            try:
+                choice = operator.index(choice)
+            except TypeError:  # an array of one integer is one
+                choice = int(values.exact(choice, ()))
+        if not 0 <= choice - start < count:
+            raise values.refused(observation, f"it is not within {start} to {start + count - 1}")
+        storage[row] = choice - start
+
+    return write
+
+
+def _dict_writer(parts: dict[Any, ObservationWriter]) -> ObservationWriter:
+    writers = [(str(key), key, write) for key, write in parts.items()]
+
+    def write_all(storage: dict[str, NDArray[Any]], row: int, observation: Any) -> None:
+        if type(observation) is not dict or observation.keys() != parts.keys():
+            _refuse_other_keys(observation, parts)
+        for name, key, write in writers:
+            try:
+                write(storage[name], row, observation[key])
+            except BadStep as error:
+                raise error.within(f"key {key!r}") from None
+
+    return write_all
+
+
+def _refuse_other_keys(observation: Any, parts: Mapping[Any, object]) -> None:
+    if not isinstance(observation, Mapping):
+        raise BadStep(f"the observation {shown(observation)} is not a dict of {_named(parts)}")
+    for what, keys in (
+        ("lacks", [key for key in parts if key not in observation]),
+        ("has beside its space", [key for key in observation if key not in parts]),
+    ):
+        if keys:
+            raise BadStep(f"the observation {what} {_named(keys)}; its keys are {_named(parts)}")
+
+
+def _named(keys: Any) -> str:
+    return ", ".join(map(shown, keys))
+
+
+def observation_reader(
+    space: gym.Space[Any], name_row: Callable[[int, int], str]
+) -> ObservationReader:
+    """How M observations of the single `space` become rows; integers are counted from 0.
+
+    `name_row(i, M)` is how an error calls the observation at place i.
+    """
+    if not isinstance(space, spaces.Dict):
+        return Values(space, "observation", name_row).rows
+    parts = {key: Values(part, "observation", name_row).rows for key, part in space.spaces.items()}
+
+    def read(observations: Any, count: int) -> Array:
+        if type(observations) is not dict or observations.keys() != parts.keys():
+            _refuse_other_keys(observations, parts)
+        rows = {}
+        for key, read_part in parts.items():
+            try:
+                rows[str(key)] = read_part(observations[key], count)
+            except BadStep as error:
+                raise error.within(f"key {key!r}") from None
+        return rows
+
+    return read
+
+
+class Values:
+    """What is accepted as values of one Box, Discrete or MultiDiscrete, and what becomes of it."""
+
+    def __init__(
+        self,
+        space: gym.Space[Any],
+        noun: str,
+        name_row: Callable[[int, int], str] = lambda i, _: f"row {i}",
+    ) -> None:
+        self._space = space
+        self._noun = noun
+        self._name_row = name_row
+        self.shape: tuple[int, ...] = space.shape or ()
+        self._is_box = isinstance(space, spaces.Box)
+        self.dtype = carried_dtype(space) if isinstance(space, spaces.Box) else np.dtype(np.int64)
+        self._is_real = self.dtype.kind == "f"
+        # Real numbers are rounded where they are stored; integers are converted before.
+        self.given_dtype = space.dtype if self._is_real else self.dtype
+        low, high = _bounds(space, self.dtype)
+        self._low = low
+        whole = self._is_real or _is_whole(low, high, self.dtype)
+        # How far a value may be above `low`, as unsigned numbers: one below it is far above.
+        self._most = None if whole else np.subtract(high, low).view(f"u{self.dtype.itemsize}")
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether its dtype holds integers that the space does not have."""
+        return self._most is not None
+
+    def rows(self, given: Any, count: int) -> NDArray[Any]:
+        """So many values as rows, integers counted from 0; a copy.  [count, …]"""
+        return self._copied(self.checked(given, (count,)), count)
+
+    def unbounded_rows(self, given: Any, count: int) -> NDArray[Any]:
+        """The same where somebody else looks at the bounds.  [count, …]"""
+        return self._copied(self.exact(given, (count,)), count)
+
+    def _copied(self, values: NDArray[Any], count: int) -> NDArray[Any]:
+        return np.array(self.counted(values, (count,)), self.dtype, order="C")
+
+    def counted(self, values: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
+        """Checked values with choices counted from 0: [*lead], or [*lead, K] of several."""
+        if self._is_box:
+            return values
+        flat = (*lead, -1) if isinstance(self._space, spaces.MultiDiscrete) else lead
+        counted: NDArray[Any] = values - self._low
+        return counted.reshape(flat)
+
+    def checked(self, given: Any, lead: tuple[int, ...]) -> NDArray[Any]:
+        """As `exact`; where the space has a choice of integers, all are among them."""
+        values = self.exact(given, lead)
+        if self._most is None:
+            return values
+        beyond = np.subtract(values, self._low).view(self._most.dtype) > self._most
+        if beyond.any():
+            self._refuse_beyond(values, np.argwhere(beyond)[0].tolist(), lead)
+        return values
+
+    def exact(self, given: Any, lead: tuple[int, ...]) -> NDArray[Any]:
+        """Numbers of the space's shape behind `lead`; integers in the dtype that rows have."""
+        shape = lead + self.shape
+        if type(given) is np.ndarray and given.dtype is self.given_dtype and given.shape == shape:
+            return given
+        values = _as_array(given)
+        kinds = _NUMBERS if self._is_real else _INTEGERS
+        if values is None or values.dtype.kind not in kinds:
+            of = "objects" if values is None else values.dtype
+            wanted = "real numbers" if self._is_real else "integers"
+            raise self.refused(given, f"{wanted} are needed, not {of}", lead)
+        if isinstance(self._space, spaces.Discrete) and values.size == np.prod(lead, dtype=int):
+            values = values.reshape(lead)  # arrays of one number each
+        if values.shape != shape:
+            raise self.refused(given, f"its shape is {values.shape}, not {shape}", lead)
+        if self._is_real:
+            return values
+        converted = values.astype(self.dtype)
+        if not np.array_equal(converted, values):
+            self._refuse_beyond(values, np.argwhere(converted != values)[0].tolist(), lead)
+        return converted
+
+    def _refuse_beyond(self, values: NDArray[Any], place: list[int], lead: tuple[int, ...]) -> None:
+        inner = tuple(place[len(lead) :])
+        low, high = (np.broadcast_to(each, self.shape)[inner] for each in _bounds_of(self._space))
+        at = f" at {list(inner)}" if inner else ""
+        error = self.refused(
+            values[tuple(place[: len(lead)])],
+            f"{values[tuple(place)]}{at} is not within {low} to {high}",
+        )
+        raise error.within(self._name_row(place[0], lead[0])) if lead else error
+
+    def refused(self, given: Any, why: str, lead: tuple[int, ...] = ()) -> BadStep:
+        """The error about a value."""
+        what = f"{lead[0]} {self._noun}s" if lead else f"the {self._noun}"
+        fit = "do not fit" if lead else "does not fit"
+        space = " ".join(str(self._space).split())
+        return BadStep(f"{what} {shown(given)} {fit} {space}: {why}")
+
+
+def _bounds_of(space: Any) -> tuple[Any, Any]:
+    """The least and the greatest integer, [] or as the space has them."""
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return space.low, space.high
+
+
+def _bounds(space: Any, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    with np.errstate(over="ignore"):
+        low, high = (np.asarray(each).astype(dtype) for each in _bounds_of(space))
+    return low, high
+
+
+def _is_whole(low: NDArray[Any], high: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether the bounds are those of the dtype."""
+    if dtype.kind == "b":
+        return True
+    limits = np.iinfo(dtype)
+    return bool((low == limits.min).all() and (high == limits.max).all())
+
+
+def _as_array(given: Any) -> NDArray[Any] | None:
+    """None where numpy makes none of it."""
+    try:
+        return np.asarray(given)
+    except Exception:  # of a stranger's `__array__`; or of lists of several lengths
+        return None
+
+
+def as_reward(given: Any) -> float:
+    """A number, or an array of one."""
+    if isinstance(given, _NUMBER):
+        try:
+            return float(given)
+        except OverflowError:
+            raise BadStep(f"the reward {shown(given)} is beyond all floats") from None
+    value = _as_array(given)
+    if value is None or value.dtype.kind not in _NUMBERS or value.size != 1:
+        raise BadStep(f"the reward {shown(given)} is not a number")
+    return float(value.item())
+
+
+def as_flag(name: str, given: Any) -> bool:
+    """True, False, 0, 1, or an array of one of these."""
+    if isinstance(given, _FLAG):
+        return bool(given)
+    value = _as_array(given)
+    if value is None or value.dtype.kind not in _NUMBERS or value.size != 1:
+        raise _no_flag(name, given)
+    only = value.item()
+    if only not in (0, 1):
+        raise _no_flag(name, given)
+    return bool(only)
+
+
+def _no_flag(name: str, given: Any) -> BadStep:
+    return BadStep(f"{name} is {shown(given)}, neither true nor false")
+
+
+def as_rewards(given: Any, count: int) -> NDArray[Any]:
+    """Those of so many environments.  [N]"""
+    rewards = _as_array(given)
+    if rewards is None or rewards.dtype.kind not in _NUMBERS or rewards.shape != (count,):
+        raise BadStep(f"the rewards {shown(given)} are not {count} numbers")
+    return rewards
+
+
+def as_flags(name: str, given: Any, count: int) -> NDArray[np.bool_]:
+    """Those of so many environments; a copy.  [N]"""
+    flags = _as_array(given)
+    if flags is not None and flags.dtype.kind in _NUMBERS and flags.shape == (count,):
+        told = flags.astype(np.bool_)
+        if flags.dtype.kind == "b" or np.array_equal(told, flags):
+            return told
+    raise BadStep(f"{name} is {shown(given)}, not {count} times true or false")
+
+
+def environment_of(i: int, count: int) -> str:
+    """What environment i of so many is called."""
+    return f"environment {i + 1} of {count}"
+
+
+def place_of(env_id: str, i: int, count: int) -> str:
+    """Where an error happened; one environment alone needs no number."""
+    return f"env.id={env_id}" + (f", {environment_of(i, count)}" if count > 1 else "")
+
+
+def refuse_other_answer(error: Exception, place: str, answer: Answer) -> None:
+    """Raises `BadStep` where `error` is of an answer that could not be taken apart.
+
+    Wrappers of Gymnasium take it apart, too; what is raised inside of an environment is its own.
+    """
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    where = str(frame.f_globals.get("__name__"))
+    if "unpack" in str(error) and where.startswith(("border_cli.env.", "gymnasium.wrappers.")):
+        raise BadStep(f"{place}: {answer.method} must return {answer.values}: {error}") from None

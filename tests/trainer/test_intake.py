@@ -1,0 +1,122 @@
+"""What arrives is looked at before it is learned from: numbers that are not finite, and bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeAgent, ListBuffer
+
+from border_cli.core.errors import NotFinite
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.core.types import Array, Experience, Transitions
+from border_cli.trainer.counters import Counters, Window
+from border_cli.trainer.intake import Intake
+
+Log = pytest.LogCaptureFixture
+INF = np.inf
+
+
+def box(low: list[float], high: list[float]) -> BoxSpace:
+    return BoxSpace((len(low),), "float32", np.array(low, np.float32), np.array(high, np.float32))
+
+
+HALF_BOUNDED = box([-1, -INF], [1, INF])
+NAMED = DictSpace({"room": DiscreteSpace(4), "place": HALF_BOUNDED, "free": box([-INF], [INF])})
+
+
+class Taken:
+    """An intake of actor 3, and what it counted."""
+
+    def __init__(self, space: Space) -> None:
+        self.counters = Counters()
+        self.buffer = ListBuffer()
+        self._intake = Intake(
+            FakeAgent(),
+            self.buffer,
+            counters=self.counters,
+            window=Window(self.counters),
+            observation=space,
+        )
+
+    def take(self, obs: Array, next_obs: Array, rows: int, **columns: Any) -> None:
+        plain = {
+            "action": np.zeros(rows, np.int64),
+            "reward": np.zeros(rows, np.float32),
+            "discount": np.ones(rows, np.float32),
+        }
+        transitions = Transitions(obs=obs, next_obs=next_obs, **plain | columns)
+        message = Experience(
+            actor_id=3, opt_steps=0, env_steps=rows, transitions=transitions, episodes=()
+        )
+        self._intake.take([message])
+
+
+def real(*rows: list[float]) -> Any:
+    return np.array(rows, np.float32)
+
+
+def named(*places: list[float]) -> dict[str, Any]:
+    return {
+        "room": np.full(len(places), 9),  # of which the environment's own check makes sure
+        "place": real(*places),
+        "free": np.full((len(places), 1), 1e30, np.float32),
+    }
+
+
+def test_samples_beyond_the_bounds_are_counted_and_the_first_is_said(caplog: Log) -> None:
+    taken = Taken(HALF_BOUNDED)
+    fine = [1.0, -3e38]
+    taken.take(real(fine, fine), real(fine, [-1, 3e38]), 2)
+    assert (taken.counters.out_of_bounds, caplog.messages) == (0, [])
+    taken.take(real(fine, [2, 0], [3, 0]), real([2, 0], [3, 0], fine), 3)
+    taken.take(real([-4, 0]), real([-4, 0]), 1)
+    assert taken.counters.out_of_bounds == 4
+    assert caplog.messages == [
+        "observation of actor 3, its sample 4, is beyond the bounds of its space: 2.0 at [0], "
+        "allowed are -1.0 to 1.0. Such samples are learned from and counted (out_of_bounds in "
+        "run.json)"
+    ]
+    assert sum(len(rows) for rows in taken.buffer.pushed) == 6
+
+
+def test_a_part_of_a_dict_that_is_beyond_its_bounds_is_named(caplog: Log) -> None:
+    taken = Taken(NAMED)
+    taken.take(named([0, 0]), named([0, 0]), 1)
+    taken.take(named([0, 0], [0, 0]), named([0, 0], [-1.5, 0]), 2)
+    assert taken.counters.out_of_bounds == 1
+    [said] = caplog.messages
+    assert said.startswith(
+        "next observation of actor 3, its sample 3, key 'place', is beyond the bounds of its space:"
+        " -1.5 at [0], allowed are -1.0 to 1.0."
+    )
+
+
+@pytest.mark.parametrize("bad", [np.nan, INF, -INF])
+@pytest.mark.parametrize("place", [0, 1])  # with bounds, without
+def test_what_is_not_finite_is_refused_and_not_counted_as_beyond(
+    place: int, bad: float, caplog: Log
+) -> None:
+    taken = Taken(NAMED)
+    wrong = [0.0, 0.0]
+    wrong[place] = bad
+    with pytest.raises(NotFinite, match=r"^next observation of actor 3, its sample 2 .*not finite"):
+        taken.take(named([5, 0], [0, 0]), named([0, 0], wrong), 2)
+    assert (taken.buffer.pushed, taken.counters.out_of_bounds, caplog.messages) == ([], 0, [])
+
+
+@pytest.mark.parametrize("column", ["reward", "action"])
+def test_rewards_and_actions_that_are_not_finite_are_refused(column: str) -> None:
+    taken = Taken(HALF_BOUNDED)
+    wrong = np.array([0, np.nan], np.float32)
+    with pytest.raises(NotFinite, match=f"^{column} of actor 3, its sample 2 "):
+        taken.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2, **{column: wrong})
+
+
+def test_pixels_are_not_looked_at() -> None:
+    low, high = np.zeros((2, 2), np.uint8), np.full((2, 2), 100, np.uint8)
+    taken = Taken(BoxSpace((2, 2), "uint8", low, high))
+    pixels = np.full((1, 2, 2), 200, np.uint8)
+    taken.take(pixels, pixels, 1)
+    assert taken.counters.out_of_bounds == 0
