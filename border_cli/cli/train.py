@@ -82,7 +82,10 @@ def _compose(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> 
         composer.job(overrides)
         launch(_never, arguments.for_hydra(overrides), composer.folders)
     else:
-        _train(arguments, composer, overrides, typed, run_job)
+        from border_cli.core.process_state import keeping_everything  # imports numpy
+
+        with keeping_everything():
+            _train(arguments, composer, overrides, typed, run_job)
 
 
 def _never(composed: object) -> float:

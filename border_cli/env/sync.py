@@ -18,9 +18,8 @@ from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Env
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construct
+from border_cli.env.construct import construct, starting
 from border_cli.env.episodes import RECENT, Episodes, require_same_row
-from border_cli.env.missing import missing_packages
 from border_cli.env.spaces import (
     action_reader,
     action_space,
@@ -112,7 +111,7 @@ class GymEnv(Env):
     def _starting(self) -> Iterator[None]:
         """The block in which first episodes begin; a failure closes all environments."""
         try:
-            with missing_packages(f"env.id={self._id}"):  # windows open with the first reset
+            with starting(self._id):
                 yield
         except BaseException:
             self._abandon()

@@ -19,8 +19,8 @@ from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, leaves, map_array
 from border_cli.env.batches import action_batch, observation_batch
+from border_cli.env.construct import starting
 from border_cli.env.construct_vector import Autoreset, Vector
-from border_cli.env.missing import missing_packages
 from border_cli.env.spaces import check_shape, observation_writer
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class GymVectorEnv(Env):
     def _start(self, seed: int) -> Array:
         assert self._env is not None, "it is closed"
         try:
-            with missing_packages(f"env.id={self._id}"):
+            with starting(self._id):
                 # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
                 # a sign.
                 observation, _ = self._env.reset(seed=seed >> 2)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
+from border_cli.core.process_state import keeping_everything
 from border_cli.process.stack import STACK_SIGNAL, StackFile
 from border_cli.process.start import PARENT_SIGNALS
 
@@ -67,7 +68,8 @@ def begin(
     status = 0
     try:
         _prepare(manners, stack, line)
-        main(*args, line)
+        with keeping_everything():
+            main(*args, line)
     except BaseException:
         line.say(FAILED, traceback.format_exc())
         status = 1

@@ -117,5 +117,5 @@ def test_the_lines_of_others_count_and_not_the_way_through_ours() -> None:
 
     restarts = Restarts(0, 3)
     restarts.failed(told(10))
-    with pytest.raises(ActorCrashed, match="first with licences.NoLicence; .* the same way"):
+    with pytest.raises(ActorCrashed, match=r"first with licences\.NoLicence; .* the same way"):
         restarts.failed(told(20))
