@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer, Job
     from border_cli.config.job import Continuation
+    from border_cli.probe import Probes
 
 
 def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> None:
@@ -155,7 +156,7 @@ def _is_dry(composer: Composer, jobs: list[Job], overrides: list[str]) -> bool:
 
     if not dry_run.is_asked_for(composer, jobs, overrides):
         return False
-    dry_run.show(jobs)
+    dry_run.show(jobs, _probes())
     return True
 
 
@@ -165,6 +166,19 @@ def _runner(jobs: list[Job]) -> Jobs:
     from border_cli.cli.sweep import Jobs
     from border_cli.needs.plan import refuse_unmet
 
-    refuse_unmet(plans_of(jobs))
+    probes = _probes()
+    refuse_unmet(plans_of(jobs, probes))
     collect_from_here()
-    return Jobs()
+    return Jobs(probes)
+
+
+def _probes() -> Probes:
+    """Tries environments; one that hangs ends the command, because nothing can end a thread."""
+    from border_cli.cli.job import leave_now
+    from border_cli.probe import Probes
+
+    def leave(error: BorderError) -> None:
+        sys.stderr.write(f"border-train: {error}\n")
+        leave_now(error.exit_status)
+
+    return Probes(leave)

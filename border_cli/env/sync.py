@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -61,6 +62,12 @@ class GymEnv(Env):
         self._running = Episodes(self._envs, first=first, read=self._read)
         self._tallies = self._running.score, self._running.length, self._running.recent
         self._forget(seed=0)
+
+    @property
+    def single(self) -> gym.Env[Any, Any]:
+        """The first environment, as Gymnasium made it."""
+        env: gym.Env[Any, Any] = self._envs[0]
+        return env
 
     def _forget(self, seed: int) -> None:
         self._obs: Array = self._allocate()  # [N, …]
