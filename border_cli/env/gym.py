@@ -16,6 +16,7 @@ from border_cli.core.types import Array
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import construct, time_limit
 from border_cli.env.construct_vector import Unfit, construct_vector, vector_entry
+from border_cli.env.registered import portable, register_portable
 from border_cli.env.spaces import (
     action_reader,
     action_space,
@@ -30,12 +31,22 @@ log = logging.getLogger(__name__)
 
 
 class GymEnvFactory(EnvFactory):
-    """A recipe for environments; holds settings only, and what it once learned of them."""
+    """A recipe for environments; holds settings only, and what it once learned of them.
+
+    In another process the id means what it meant here, also where it was registered here alone.
+    """
 
     def __init__(self, config: GymConfig) -> None:
         self.config = config
         self._spec: EnvSpec | None = None
         self._unfit = False  # found that there is no vector implementation to use
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"settings": vars(self), "registered": portable(self.config.id)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state["settings"])
+        register_portable(state["registered"])
 
     @property
     def spec(self) -> EnvSpec:
