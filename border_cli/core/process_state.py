@@ -45,7 +45,7 @@ class Kind:
     name: str
     read: Callable[[], Any]
     put_back: Callable[[Any], object]
-    only_main_thread: bool = False  # which alone can change it, or put it back
+    only_main_thread: bool = False  # looked at there alone
 
 
 def _folder() -> str | None:
@@ -155,7 +155,12 @@ def everything() -> list[Kind]:
         _attribute(sys, "excepthook"),
         _attribute(threading, "excepthook"),
         Kind("the root logger", _logging, _put_logging_back),
-        Kind("the warning filters", lambda: list(warnings.filters), _put_filters_back),
+        Kind(
+            "the warning filters",
+            lambda: list(warnings.filters),
+            _put_filters_back,
+            only_main_thread=True,  # which changes them for moments, also beside other threads
+        ),
         Kind("numpy's error handling", np.geterr, lambda before: np.seterr(**before)),
         Kind("torch's number of threads", _torch_threads, _set_torch_threads),
         Kind("the number of threads of numpy's BLAS", blas_threads, set_blas_threads),
@@ -191,13 +196,17 @@ class _Keeper:
     def _compare(self, who: str, before: Sequence[tuple[Kind, Any]]) -> None:
         changed = []
         for kind, value in before:
-            if value is not None and kind.read() != value:
+            if value is None or kind.read() == value:
+                continue
+            try:
                 kind.put_back(value)
-                changed.append(kind.name)
+                changed.append(f"{kind.name}; it was put back")
+            except (OSError, ValueError) as error:  # the folder was removed
+                changed.append(f"{kind.name}, which cannot be put back: {error}")
         for name in changed:  # by now there is a log again
             if (who, name) not in self._said:
                 self._said.add((who, name))
-                log.warning("%s changed %s; it was put back", who, name)
+                log.warning("%s changed %s", who, name)
 
 
 _keeper = _Keeper([FOLDER])

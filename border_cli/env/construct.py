@@ -18,8 +18,9 @@ from border_cli.env.registered import creator, refused_kwargs, registered
 from border_cli.env.wrappers import apply_wrappers
 
 # Physics engines load shared libraries and set global state: one constructor at a time. The lock
-# starts no thread; whoever owns the threads need not know about it.
-_constructing = threading.Lock()
+# starts no thread; whoever owns the threads need not know about it. An environment may construct
+# another, as one that plays against a saved policy does.
+_constructing = threading.RLock()
 
 
 @contextmanager

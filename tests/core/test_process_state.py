@@ -145,6 +145,18 @@ def test_what_raises_is_put_back_too() -> None:
         build()
 
 
+def test_a_folder_that_is_gone_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Log
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path)
+    os.chdir("gone")
+    with unchanged("env.id=X"):
+        os.chdir(tmp_path)
+        (tmp_path / "gone").rmdir()
+    assert "changed the current directory, which cannot be put back: [Errno 2]" in caplog.text
+
+
 def test_the_panel_may_come_and_go_meanwhile(caplog: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     class Proxy(io.StringIO):
         """As rich puts one in front of the streams while it draws."""
