@@ -81,9 +81,9 @@ class GymEnvFactory(EnvFactory):
         several = self.config.num_envs > 1 and self.config.vectorization == Vectorization.auto
         if not several or self._unfit:
             return None
-        spec = self.spec
         try:
             entry = vector_entry(self.config)
+            spec = self.spec
             env, autoreset = construct_vector(self.config, entry, spec)
         except Unfit as reason:
             self._unfit = True
