@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,14 @@ from border_cli.config.resume import refuse_no_run
 from border_cli.config.saved import saved_composer
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
-from border_cli.launch import Launch, Result, launch
+from border_cli.launch import Launch, Result, interrupt, launch
 from border_cli.needs.plan import plan, refuse_unmet
 from border_cli.nn.saving import load_state
 from border_cli.parts import build_agent, env_factory, evaluation_policy
+from border_cli.probe import Probes
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.attempts import set_aside
@@ -62,7 +64,7 @@ def train(
     import_modules(config.imports)
     if config.dry_run:
         raise ConfigError("dry_run=true is for the command line; got it in train")
-    built = rehearse(config)
+    built = rehearse(config, Probes(_interrupt_here()))
     run_dir = run_to_go_on_with(config)
     if built is not None:
         refuse_unmet([plan(config, run_dir or _place(config), built)])
@@ -98,6 +100,17 @@ def resume(
     config = saved_composer(place, overrides, user_folders()).job(list(overrides)).config
     config = replace(config, run_dir=None, resume=str(place))
     return train(config, recorders=recorders, evaluator=evaluator)
+
+
+def _interrupt_here() -> Callable[[ProbeFailed], None]:
+    """Interrupts the calling thread where an environment hangs in it."""
+    caller = threading.get_ident()
+
+    def on_hung(error: ProbeFailed) -> None:
+        log.error("%s", error)
+        interrupt(caller)
+
+    return on_hung
 
 
 def run_to_go_on_with(config: RunConfig) -> Path | None:

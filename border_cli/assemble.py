@@ -10,7 +10,7 @@ from border_cli.core import threads
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import BorderError, ConfigError
+from border_cli.core.errors import BorderError
 from border_cli.core.interfaces import Agent, EnvFactory
 from border_cli.core.judge import Judge
 from border_cli.core.output import Checkpoints
@@ -22,18 +22,13 @@ from border_cli.parts import (
     actor_manager_config,
     build_actors,
     build_agent,
-    env_factory,
-    evaluation_env_config,
     load_first_weights,
     num_actors,
     slack,
     torch_threads,
 )
-from border_cli.registry import (
-    ACTOR_MANAGERS,
-    ENVS,
-    TRAINERS,
-)
+from border_cli.probe import Probes
+from border_cli.registry import ACTOR_MANAGERS, TRAINERS
 from border_cli.trainer.base import Trainer
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
@@ -117,20 +112,20 @@ def assemble(
     )
 
 
-def rehearse(config: RunConfig) -> tuple[EnvSpec, Agent] | None:
-    """Builds what is cheap and refuses most: environments, agent and policies.
+def rehearse(config: RunConfig, probes: Probes) -> tuple[EnvSpec, Agent] | None:
+    """Tries the environments, builds what is cheap, and refuses most: agent and policies.
 
     Returns the agent and what it was built for, to be counted and dropped; None where they could
     not be built.
 
-    Raises ConfigError for what only the components themselves can refuse, and CheckpointError
-    where `init_from` does not fit. Any other failure is left to the run, which reports it with its
-    traceback.
+    Raises ConfigError for what only the components themselves can refuse, ProbeFailed where an
+    environment failed as it was tried, and CheckpointError where `init_from` does not fit. Any
+    other failure is left to the run, which reports it with its traceback.
     """
     try:
-        spec = env_factory(config).spec
+        spec = probes.training(config)
         rehearse_dataset(config, spec)
-        _rehearse_evaluation(config)
+        probes.evaluation(config)
         agent = build_agent(config, spec)
         if config.resume is None:  # else they may be long gone, and are not needed
             load_first_weights(config, agent)
@@ -144,12 +139,3 @@ def rehearse(config: RunConfig) -> tuple[EnvSpec, Agent] | None:
         log.debug("the rehearsal failed; the run will say so", exc_info=True)
         return None
     return spec, agent
-
-
-def _rehearse_evaluation(config: RunConfig) -> None:
-    if not config.evaluator.env:
-        return  # the training environment is the same
-    try:
-        ENVS.build(evaluation_env_config(config)).spec  # noqa: B018 - reading it constructs one
-    except ConfigError as error:
-        raise ConfigError(f"evaluator.env: {error}") from error

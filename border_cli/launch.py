@@ -19,7 +19,7 @@ from border_cli.assemble import Assembly, assemble
 from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import NotFinite, Stalled
+from border_cli.core.errors import ConfigError, NotFinite, Stalled
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.output import Recorders
 from border_cli.core.seeding import derived_seeds
@@ -88,6 +88,7 @@ class Launch:
     on_start: Callable[[Started], None] | None = None
     on_restored: Callable[[], None] = lambda: None  # a resume succeeded: the run goes on
     on_hung_learner: Callable[[Stalled], None] | None = None
+    refused: ConfigError | None = None  # why the run ends before it begins, found beforehand
 
 
 def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
@@ -138,6 +139,8 @@ class _Run:
 
     def _build(self, heartbeat: Heartbeat, cleanup: ExitStack) -> Assembly:
         config, run_dir, options = self._config, self._run_dir, self._options
+        if options.refused is not None:
+            raise options.refused
         rows = config.checkpoint.replay_buffer
         found = Found(run_dir, rows=rows) if options.resume else None
         recorders = options.recorders
@@ -200,7 +203,7 @@ class _Run:
             if options.on_hung_learner is not None:
                 options.on_hung_learner(stalled)
             else:
-                _interrupt(learner.thread_id)
+                interrupt(learner.thread_id)
 
         watchdog = Watchdog(
             [learner, assembly.judge.pulse, *assembly.actors.heartbeats()],
@@ -262,7 +265,7 @@ def _describe(assembly: Assembly) -> str:
     return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} opt steps"
 
 
-def _interrupt(thread_id: int | None) -> None:
+def interrupt(thread_id: int | None) -> None:
     """The last resort of a Python caller: a KeyboardInterrupt for the main thread.
 
     A real signal, because nothing less ends a wait. Other threads cannot be interrupted.

@@ -37,17 +37,18 @@ ALLOWED: dict[str, set[str]] = {
     # What puts the parts together may know all of them; each knows those above it.
     "offline": PARTS,
     "parts": PARTS | {"offline"},
-    "assemble": PARTS | {"offline", "parts"},
+    "probe": PARTS | {"parts"},
+    "assemble": PARTS | {"offline", "parts", "probe"},
     "needs": PARTS | {"offline", "parts"},
     "facts": {"core", "trainer", "assemble"},
     "restore": {"core", "nn", "run", "trainer"},
     "launch": PARTS | {"parts", "assemble", "facts", "restore"},
-    "api": PARTS | {"parts", "assemble", "needs", "launch", "config", ""},
+    "api": PARTS | {"parts", "probe", "assemble", "needs", "launch", "config", ""},
     "record": PARTS | {"offline", "parts", "api", ""},
     # The terminal is shared with the panel, and the statistics of a run are shown as tables.
     "cli": {
         *("core", "registry", "run", "config", "parts", "assemble", "needs", "launch", "api", ""),
-        *("recorder", "trainer", "offline", "record", "dataset"),
+        *("recorder", "trainer", "offline", "record", "dataset", "probe"),
     },
     "__main__": {"cli"},
     "__init__": {"core", "config", "api"},

@@ -19,7 +19,6 @@ class Arrivals:
     """Takes what the actors wrote, in the order of their ids; owned by the learner's thread."""
 
     def __init__(self, posts: Sequence[Post]) -> None:
-        self._posts = posts
         self._lanes = [post.lane for post in posts]
         self.readers = [RingReader(post.actor_id, post.lane) for post in posts]
         self._unreleased = False
@@ -37,9 +36,9 @@ class Arrivals:
     def take(self) -> list[Experience]:
         """All that arrived; readable until `release`."""
         arrived: list[Experience] = []
-        for reader, post in zip(self.readers, self._posts, strict=True):
+        for reader in self.readers:
             if reader.has_news:
-                arrived += _taken(reader, post, None)
+                arrived += reader.take(None)
         self._unreleased |= bool(arrived)
         return arrived
 
@@ -48,8 +47,8 @@ class Arrivals:
         question only what it had written by then."""
         copies = [
             _copied(each)
-            for reader, post in zip(self.readers, self._posts, strict=True)
-            for each in _taken(reader, post, written_by_then(post.lane, question))
+            for reader, lane in zip(self.readers, self._lanes, strict=True)
+            for each in reader.take(written_by_then(lane, question))
         ]
         self._unreleased = True
         self.release()
@@ -79,14 +78,6 @@ class Arrivals:
         for lane in self._lanes:
             lane.learner[LEARNER_WAITS] = waiting
         fence()  # what is written from here on rings, and what was written before is seen
-
-
-def _taken(reader: RingReader, post: Post, written: int | None) -> list[Experience]:
-    rows = reader.rows
-    arrived = reader.take(written)
-    if reader.rows > rows:
-        post.restarts.delivered()
-    return arrived
 
 
 def _copied(message: Experience) -> Experience:

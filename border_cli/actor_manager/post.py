@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from border_cli.actor_manager.actor_record import ActorRecord
-from border_cli.actor_manager.lane import BEATS, WAITS, WAITS_FOR, Lane
+from border_cli.actor_manager.lane import BEATS, MADE, WAITS, WAITS_FOR, Lane
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.core.stop import Pulse
 from border_cli.process.child_process import ChildProcess
@@ -26,6 +26,7 @@ class Post(Pulse):
         self.stuck = False  # the watchdog wants it to be replaced
         self.stack: str | None = None  # of the process that was killed because it was stuck
         self.ended = False
+        self._delivered = 0  # samples of all lives until the last failure
         self.ask: Callable[[], None] = lambda: None  # wakes the supervisor
 
     def resume(self, record: ActorRecord) -> None:
@@ -33,6 +34,16 @@ class Post(Pulse):
         self.before = record
         self.restarts = Restarts(self.actor_id, self.restarts.most, before=record.restarts)
         self.lane.resume(record)
+
+    def failed(self, why: str) -> float:
+        """Takes why a process ended, whose lane is settled; seconds before the next life.
+
+        What it wrote counts as delivered, whether or not the learner has taken it in yet.
+        """
+        if self.lane.actor[MADE] > self._delivered:
+            self._delivered = self.lane.actor[MADE]
+            self.restarts.delivered()
+        return self.restarts.failed(why)
 
     @property
     def name(self) -> str:

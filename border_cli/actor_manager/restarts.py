@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import TypeAlias
+
 from border_cli.core.errors import ActorCrashed
 
 FIRST_BACK_OFF_S = 0.1
 LONGEST_BACK_OFF_S = 5.0
 _DOUBLINGS = 10  # more than enough for the longest; some hundred more and a float overflows
+
+_TRACEBACK = "Traceback (most recent call last):\n"
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in .*$', re.MULTILINE)
+_RAISED = re.compile(r"^([\w.]+)(?:: |$)", re.MULTILINE)  # the type, in front of the message
+_OURS = str(Path(__file__).parents[1])
+
+Origin: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # type; file and line of each frame
+
+
+def origin(text: str) -> Origin | None:
+    """Which type of exception a traceback tells of, raised through which lines of others' code.
+
+    A text, because that is all that comes from another process. None where it is no traceback.
+    """
+    if not text.startswith(_TRACEBACK):
+        return None
+    last = text.rpartition(_TRACEBACK)[2]  # of a chain: what was raised in the end
+    frames = list(_FRAME.finditer(last))
+    raised = _RAISED.search(last, frames[-1].end() if frames else 0)
+    if raised is None:
+        return None
+    lines = [(frame[1], frame[2]) for frame in frames]
+    others = [each for each in lines if not each[0].startswith(_OURS)]
+    return raised[1], tuple(others or lines)
 
 
 class Restarts:
@@ -21,6 +49,7 @@ class Restarts:
         self._before = before
         self._first_traceback: str | None = None
         self._since_delivery = 0  # failures since the last message that arrived
+        self._last: Origin | None = None  # of the failure before, if nothing was delivered since
         self.made = 0  # since the run was started or resumed
 
     @property
@@ -31,15 +60,30 @@ class Restarts:
     def delivered(self) -> None:
         """Samples of it arrived: the next pause is the shortest again."""
         self._since_delivery = 0
+        self._last = None
 
     def failed(self, text: str) -> float:
         """Takes the traceback of a failure; returns the pause before the next life, in seconds.
 
-        Raises `ActorCrashed` with the first traceback once the budget is used up.
+        Raises `ActorCrashed` with the first traceback once the budget is used up, or where a life
+        delivered nothing and then raised what the one before had raised in the same line: another
+        life would, too. The death of a process is told in other words than a traceback; it may be
+        chance, and only the budget limits it.
         """
         self._first_traceback = self._first_traceback or text
+        last, self._last = self._last, origin(text)
         if self.made >= self.most:
-            raise ActorCrashed(self._actor_id, self.most, self._first_traceback)
+            raise ActorCrashed(
+                self._actor_id,
+                f"its {self.most} restarts are used up (actor_manager.max_restarts)",
+                self._first_traceback,
+            )
+        if self._last is not None and self._last == last:
+            raise ActorCrashed(
+                self._actor_id,
+                "the restarted actor failed in the same way before it delivered a sample",
+                self._first_traceback,
+            )
         self.made += 1
         delay_s = min(LONGEST_BACK_OFF_S, FIRST_BACK_OFF_S * 2.0**self._since_delivery)
         self._since_delivery = min(self._since_delivery + 1, _DOUBLINGS)

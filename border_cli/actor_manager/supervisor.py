@@ -123,7 +123,8 @@ class Supervisor:
         try:
             post.process = self._start_life(post.actor_id, post.restarts.made)
         except (OSError, EOFError):  # no process or file is to be had, or no fork server
-            self._plan_next_life(post, traceback.format_exc())
+            why = f"its process could not be started:\n{traceback.format_exc()}"
+            self._plan_next_life(post, why)
         finally:
             self._starting = False
         if self._abandoned:
@@ -182,9 +183,9 @@ class Supervisor:
 
     def _plan_next_life(self, post: Post, why: str) -> None:
         try:
-            post.due_s = self._clock.now_s() + post.restarts.failed(why)
+            post.due_s = self._clock.now_s() + post.failed(why)
         except ActorCrashed as error:
-            log.error("actor %d failed, no restart is left", post.actor_id)
+            log.error("actor %d failed and is not restarted", post.actor_id)
             self._end(post)
             self._fail(error)
             return

@@ -95,8 +95,8 @@ class Worker:
     def failed(self) -> tuple[int, float]:
         """Takes the exception being handled; returns (lost rows, seconds before a new life).
 
-        Raises `ActorCrashed` with the first traceback once the restarts are used up, and a
-        `BadStep` at once.
+        Raises `ActorCrashed` with the first traceback where no restart is left, or none can help,
+        and a `BadStep` at once.
         """
         error, text = sys.exception(), traceback.format_exc()
         built = "while it was built" if self._saved is None else "while it was restored"
@@ -107,7 +107,7 @@ class Worker:
         try:
             delay_s = self._restarts.failed(text)
         except ActorCrashed:
-            log.error("actor %d failed %s, no restart is left", self.actor_id, where)
+            log.error("actor %d failed %s and is not restarted", self.actor_id, where)
             raise
         log.warning(
             "actor %d failed %s, restart %d of %d:\n%s",

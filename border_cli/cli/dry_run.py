@@ -13,12 +13,13 @@ from border_cli.assemble import rehearse
 from border_cli.cli.outlook import directory_line, outlook
 from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms
 from border_cli.needs.plan import Plan, plan, refuse_unmet
 from border_cli.needs.sizes import Need, size
 from border_cli.parts import build_agent, env_factory
+from border_cli.probe import Probes
 from border_cli.recorder import terminal
 
 
@@ -37,12 +38,12 @@ def is_asked_for(composer: Composer, jobs: Sequence[Job], overrides: Sequence[st
     return False
 
 
-def show(jobs: Sequence[Job]) -> None:
+def show(jobs: Sequence[Job], probes: Probes) -> None:
     """Prints all jobs; raises ConfigError where what they need is not there."""
     console = terminal.make_console()
     plans = []
     for job, name in zip(jobs, names(jobs), strict=True):
-        built = rehearse(job.config)
+        built = rehearse(job.config, probes)
         if built is None:  # what hindered it is for all to see now
             spec = env_factory(job.config).spec
             built = spec, build_agent(job.config, spec)
@@ -58,11 +59,19 @@ def show(jobs: Sequence[Job]) -> None:
     terminal.say(console, "dry run: nothing was run and nothing was written")
 
 
-def plans_of(jobs: Sequence[Job]) -> list[Plan]:
-    """Lets the components refuse what only they can judge, and counts what the jobs need."""
+def plans_of(jobs: Sequence[Job], probes: Probes) -> list[Plan]:
+    """Lets the components refuse what only they can judge, and counts what the jobs need.
+
+    A job of a sweep whose environment fails as it is tried will say so itself: it needs nothing.
+    """
     plans = []
     for job, name in zip(jobs, names(jobs), strict=True):
-        built = rehearse(job.config)
+        try:
+            built = rehearse(job.config, probes)
+        except ProbeFailed:
+            if job.number is None:
+                raise
+            continue
         if built is not None:
             plans.append(plan(job.config, Path(job.folder).absolute(), built, name))
     return plans

@@ -29,7 +29,14 @@ from border_cli.cli.signals import stopping_on_signals
 from border_cli.config.frozen import begin_attempt
 from border_cli.config.job import JobContext
 from border_cli.core.config import Objective, RunConfig
-from border_cli.core.errors import ActorHung, BorderError, CheckpointError, Interrupted, Stalled
+from border_cli.core.errors import (
+    ActorHung,
+    BorderError,
+    CheckpointError,
+    ConfigError,
+    Interrupted,
+    Stalled,
+)
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch import Launch, Result, Started, launch
 from border_cli.recorder import terminal
@@ -59,8 +66,11 @@ def run_job(
     config: RunConfig,
     context: JobContext,
     on_hung: Callable[[Outcome], None] = lambda _: None,
+    refused: ConfigError | None = None,
 ) -> Outcome:
     """Runs one job to its end, whatever that is; never raises what a run can raise.
+
+    One that is `refused` ends before it begins, in a folder that says why.
 
     A learner that hangs never comes back: `on_hung` is called by the watchdog's thread, then the
     process ends.
@@ -88,7 +98,7 @@ def run_job(
                 outcome.score = found.score
                 log.info("%s", found.message)
             else:
-                result = _run(config, context, console, leave)
+                result = _run(config, context, console, leave, refused)
                 outcome.score = _objective(config, result)
                 _say_end(console, config, context, result)
         except Exception as error:
@@ -98,7 +108,11 @@ def run_job(
 
 
 def _run(
-    config: RunConfig, context: JobContext, console: Console, on_hung: Callable[[Stalled], None]
+    config: RunConfig,
+    context: JobContext,
+    console: Console,
+    on_hung: Callable[[Stalled], None],
+    refused: ConfigError | None,
 ) -> Result:
     refuse_running(context.run_dir)
     goes_on = context.continuation is not None and has_checkpoint(context.run_dir)
@@ -129,6 +143,7 @@ def _run(
         on_start=on_start,
         on_restored=begin,  # nothing refuses it any more
         on_hung_learner=on_hung,
+        refused=refused,
     )
     watched = watching(context.run_dir, config.trainer.stall_timeout_s)
     with stopping_on_signals(stop, on_second_signal, save), watched:

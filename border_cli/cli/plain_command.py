@@ -30,8 +30,10 @@ def plain_command(
         sys.stdout.write(f"border_cli {__version__}\n")
         return
     set_up_threads()
+    from border_cli.core.process_state import keeping_everything  # imports numpy
+
     path = list(sys.path)
-    with leaving_on_signals() as signals:
+    with leaving_on_signals() as signals, keeping_everything():
         try:
             run(typed, signals)
         except (KeyboardInterrupt, Interrupted):

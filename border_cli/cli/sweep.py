@@ -15,6 +15,8 @@ from border_cli.cli.resume import FINISHED, has_checkpoint
 from border_cli.cli.shell import resume_run, resume_sweep
 from border_cli.config.job import JobContext
 from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.probe import Probes
 from border_cli.recorder import terminal
 from border_cli.run.files import write_text
 
@@ -28,7 +30,8 @@ class Jobs:
     The objective of a failed job is NaN. An interruption ends the sweep after its job.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, probes: Probes) -> None:
+        self._probes = probes
         self._outcomes: list[Outcome] = []
         self._quiet = True  # until a job is not
         self._command: list[str] = []
@@ -38,9 +41,19 @@ class Jobs:
         self._quiet &= config.quiet
         self._command = context.command
         self._has_own_folder = config.run_dir is not None
-        outcome = run_job(config, context, on_hung=self._take)
+        outcome = run_job(config, context, on_hung=self._take, refused=self._refusal(config))
         self._take(outcome)
         return outcome.score
+
+    def _refusal(self, config: RunConfig) -> ConfigError | None:
+        """Why the environments of a job cannot be used; they were tried before, unless its sweeper
+        invented it."""
+        try:
+            self._probes.training(config)
+            self._probes.evaluation(config)
+        except ConfigError as error:
+            return error
+        return None
 
     def _take(self, outcome: Outcome) -> None:
         """Notes how a job ended; leaves the command where no other job can follow."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer, Job
     from border_cli.config.job import Continuation
+    from border_cli.probe import Probes
 
 
 def command() -> None:
@@ -89,7 +90,10 @@ def _compose(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> 
         composer.job(overrides)
         launch(_never, arguments.for_hydra(overrides), composer.folders)
     else:
-        _train(arguments, composer, overrides, typed, run_job)
+        from border_cli.core.process_state import keeping_everything  # imports numpy
+
+        with keeping_everything():
+            _train(arguments, composer, overrides, typed, run_job)
 
 
 def _never(composed: object) -> float:
@@ -160,7 +164,7 @@ def _is_dry(composer: Composer, jobs: list[Job], overrides: list[str]) -> bool:
 
     if not dry_run.is_asked_for(composer, jobs, overrides):
         return False
-    dry_run.show(jobs)
+    dry_run.show(jobs, _probes())
     return True
 
 
@@ -170,6 +174,19 @@ def _runner(jobs: list[Job]) -> Jobs:
     from border_cli.cli.sweep import Jobs
     from border_cli.needs.plan import refuse_unmet
 
-    refuse_unmet(plans_of(jobs))
+    probes = _probes()
+    refuse_unmet(plans_of(jobs, probes))
     collect_from_here()
-    return Jobs()
+    return Jobs(probes)
+
+
+def _probes() -> Probes:
+    """Tries environments; one that hangs ends the command, because nothing can end a thread."""
+    from border_cli.cli.job import leave_now
+    from border_cli.probe import Probes
+
+    def leave(error: BorderError) -> None:
+        sys.stderr.write(f"border-train: {error}\n")
+        leave_now(error.exit_status)
+
+    return Probes(leave)

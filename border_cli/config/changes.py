@@ -21,7 +21,14 @@ MAY_CHANGE = (  # these settings, and all that lies below them
             *("sync_interval", "stall_timeout_s"),
         )
     ),
-    *("actor_manager", "device", "agent.num_threads", "agent.compile", "evaluator.background"),
+    *(
+        "actor_manager",
+        "device",
+        "agent.num_threads",
+        "agent.compile",
+        "evaluator.background",
+        "env.probe",
+    ),
     *("recorder", "checkpoint", "quiet", "objective"),
 )
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison

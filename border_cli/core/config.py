@@ -48,6 +48,11 @@ class EnvConfig(Settings, path="env"):
     max_episode_steps: int | None = setting(
         None, "time limit in env steps; null keeps the environment's own", low=1
     )
+    probe: bool = setting(
+        True,
+        "plays a few steps in a fresh environment before the run directory is made; false: it is "
+        "only constructed, for simulators that are slow to start",
+    )
 
 
 @dataclass(kw_only=True)

@@ -2,9 +2,10 @@
 
 BorderError
  ├── ConfigError             settings refused before anything is built        exit 2
- │    └── MissingPackage     a chosen component needs a package               exit 2
+ │    ├── MissingPackage     a chosen component needs a package               exit 2
+ │    └── ProbeFailed        the environment failed as it was tried           exit 2
  ├── RunFailed               the run cannot go on                             exit 1
- │    ├── ActorCrashed       an actor is past its restarts
+ │    ├── ActorCrashed       an actor is past its restarts, or fails again and again
  │    ├── ActorHung          an actor did not stop by its deadline
  │    ├── Stalled            somebody made no step for `stall_timeout_s`
  │    ├── BadStep            an observation, reward or flag of an environment does not fit
@@ -41,20 +42,24 @@ class MissingPackage(ConfigError):
         super().__init__(f"{what} needs a package that is not installed: pip install {quoted}")
 
 
+class ProbeFailed(ConfigError):
+    """An environment that was tried before the run raised or hung; says in which call and line."""
+
+
 class RunFailed(BorderError):
     """The run ended before its budget; what was saved stays."""
 
 
 class ActorCrashed(RunFailed):
-    """An actor raised more often than it may be restarted; carries its first traceback."""
+    """An actor failed and is not restarted; says why not, and carries its first traceback."""
 
-    def __init__(self, actor_id: int, restarts: int, first_traceback: str) -> None:
+    def __init__(self, actor_id: int, why_no_more: str, first_traceback: str) -> None:
         self.actor_id = actor_id
         self.first_traceback = first_traceback
         what = first_traceback.strip().rpartition("\n")[2]
         super().__init__(
-            f"actor {actor_id} failed, first with {what}; its {restarts} restarts are used up "
-            f"(actor_manager.max_restarts). Its first failure:\n{first_traceback}"
+            f"actor {actor_id} failed, first with {what}; {why_no_more}. "
+            f"Its first failure:\n{first_traceback}"
         )
 
 

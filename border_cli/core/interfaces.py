@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -179,6 +179,11 @@ class EnvFactory(ABC):
     @abstractmethod
     def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
         """A fresh environment of `num_envs`; its seeds are those of environments `first`, …"""
+
+    def trials(self) -> Iterator[Env]:
+        """Fresh environments to be tried before a run, one of each kind that training makes; the
+        caller closes each."""
+        yield self.make(training=True)
 
     @abstractmethod
     def translator(self) -> Translator:

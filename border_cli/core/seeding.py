@@ -19,6 +19,7 @@ class Branch(IntEnum):
     REPLAY_BUFFER = 1
     EVALUATION = 2
     ACTOR = 3
+    PROBE = 4
 
 
 class ActorStream(IntEnum):

@@ -5,15 +5,19 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 # What numpy's and torch's libraries read as they are loaded.
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_GETTERS = (
-    "scipy_openblas_get_num_threads64_",  # numpy's own wheels
-    "openblas_get_num_threads64_",
-    "openblas_get_num_threads",
-    "MKL_Get_Max_Threads",
+_FUNCTIONS = (  # that ask and that set
+    # numpy's own wheels
+    ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
+    ("openblas_get_num_threads64_", "openblas_set_num_threads64_"),
+    ("openblas_get_num_threads", "openblas_set_num_threads"),
+    ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
 )
 
 
@@ -30,16 +34,31 @@ def blas_threads() -> int | None:
     The environment does not tell: it counts only where it was set before numpy was loaded. None
     where the library is unknown, or does not say.
     """
+    found = _blas()
+    return None if found is None else int(found[0]())
+
+
+def set_blas_threads(threads: int) -> None:
+    """Sets what `blas_threads` tells; nothing where it does not tell."""
+    found = _blas()
+    if found is not None:
+        found[1](ctypes.c_int(threads))
+
+
+@cache
+def _blas() -> tuple[Callable[[], Any], Callable[[ctypes.c_int], Any]] | None:
+    """The functions of the loaded library that ask and that set; once, because to look takes 1 ms.
+
+    The first call comes after numpy was imported.
+    """
     for path in _loaded_blas(Path("/proc/self/maps")):
         try:
-            library = ctypes.CDLL(path)  # the one that is loaded, not another
+            library = ctypes.PyDLL(path)  # the one that is loaded, not another
         except OSError:  # its file was replaced since
             continue
-        for name in _GETTERS:
-            getter = getattr(library, name, None)
-            if getter is not None:
-                getter.restype = ctypes.c_int
-                return int(getter())
+        for asks, sets in _FUNCTIONS:
+            if hasattr(library, asks) and hasattr(library, sets):
+                return getattr(library, asks), getattr(library, sets)
     return None
 
 

@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import copy
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Lock
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import gymnasium as gym
 
+from border_cli.core.process_state import unchanged
 from border_cli.env.config import GymConfig
 from border_cli.env.missing import missing_packages
 from border_cli.env.registered import creator, refused_kwargs, registered
 from border_cli.env.wrappers import apply_wrappers
 
 # Physics engines load shared libraries and set global state: one constructor at a time. The lock
-# starts no thread; whoever owns the threads need not know about it.
-_constructing = Lock()
+# starts no thread; whoever owns the threads need not know about it. An environment may construct
+# another, as one that plays against a saved policy does.
+_constructing = threading.RLock()
 
 
 @contextmanager
 def construction(config: GymConfig) -> Iterator[None]:
-    """The only block in which environments are constructed. Waits while another is under way."""
-    with _constructing, _without_noise(), missing_packages(f"env.id={config.id}"):
+    """The only block in which environments are constructed. Waits while another is under way.
+
+    What a constructor changes of this process is put back.
+    """
+    who = f"env.id={config.id}"
+    with _constructing, _without_noise(), unchanged(who), missing_packages(who):
+        yield
+
+
+@contextmanager
+def starting(env_id: str) -> Iterator[None]:
+    """The block in which first episodes begin; some environments set themselves up only then.
+
+    What that changes of this process is put back where the main thread does it: others would have
+    to take turns, and a first episode may take long.
+    """
+    who = f"env.id={env_id}"
+    with ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread():
+            stack.enter_context(_constructing)
+            stack.enter_context(unchanged(who))
+        stack.enter_context(missing_packages(who))  # windows open with the first reset
         yield
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +18,7 @@ from border_cli.env.answers import observation_writer
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import construct, time_limit
 from border_cli.env.construct_vector import Unfit, construct_vector, vector_entry
+from border_cli.env.registered import portable, register_portable
 from border_cli.env.spaces import (
     action_reader,
     action_space,
@@ -28,18 +31,32 @@ log = logging.getLogger(__name__)
 
 
 class GymEnvFactory(EnvFactory):
-    """A recipe for environments; holds settings only, and what it once learned of them."""
+    """A recipe for environments; holds settings only, and what it once learned of them.
+
+    In another process the id means what it meant here, also where it was registered here alone.
+    """
 
     def __init__(self, config: GymConfig) -> None:
         self.config = config
         self._spec: EnvSpec | None = None
         self._unfit = False  # found that there is no vector implementation to use
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"settings": vars(self), "registered": portable(self.config.id)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state["settings"])
+        register_portable(state["registered"])
+
     @property
     def spec(self) -> EnvSpec:
         """Spaces and time limit; the first call constructs one environment and closes it."""
         if self._spec is None:
-            self._spec = self._read_spec()
+            env = construct(self.config)
+            try:
+                self._spec = self._spec_of(env)
+            finally:
+                env.close()
         return self._spec
 
     def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
@@ -48,19 +65,30 @@ class GymEnvFactory(EnvFactory):
         Several that train are an environment's own vector implementation where there is one that
         does what the settings ask (`env.vectorization`).
         """
-        several = training and render is None and self.config.num_envs > 1
-        if several and self.config.vectorization == Vectorization.auto and not self._unfit:
-            try:
-                return self._make_vector(first)
-            except Unfit as reason:
-                self._unfit = True
-                log.debug("env.id=%s, its vector implementation: %s", self.config.id, reason)
-        return GymEnv(self.config, training=training, render=render, first=first)
+        own = self._make_vector(first) if training and render is None else None
+        return own or GymEnv(self.config, training=training, render=render, first=first)
 
-    def _make_vector(self, first: int) -> GymVectorEnv:
-        entry = vector_entry(self.config)
-        spec = self.spec
-        env, autoreset = construct_vector(self.config, entry, spec)
+    def trials(self) -> Iterator[Env]:
+        one = GymEnv(replace(self.config, num_envs=1), training=True)
+        self._spec = self._spec_of(one.single)
+        yield one
+        own = self._make_vector(first=0)
+        if own is not None:
+            yield own
+
+    def _make_vector(self, first: int) -> GymVectorEnv | None:
+        """The environment's own vector implementation; None where it is not to be used."""
+        several = self.config.num_envs > 1 and self.config.vectorization == Vectorization.auto
+        if not several or self._unfit:
+            return None
+        try:
+            entry = vector_entry(self.config)
+            spec = self.spec
+            env, autoreset = construct_vector(self.config, entry, spec)
+        except Unfit as reason:
+            self._unfit = True
+            log.debug("env.id=%s, its vector implementation: %s", self.config.id, reason)
+            return None
         return GymVectorEnv(
             env,
             env_id=spec.id,
@@ -77,18 +105,14 @@ class GymEnvFactory(EnvFactory):
         finally:
             env.close()
 
-    def _read_spec(self) -> EnvSpec:
-        env = construct(self.config)
-        try:
-            env_id = str(self.config.id)
-            return EnvSpec(
-                id=env_id,
-                observation=observation_space(env.observation_space, env_id),
-                action=action_space(env.action_space, env_id),
-                max_episode_steps=time_limit(self.config, env),
-            )
-        finally:
-            env.close()
+    def _spec_of(self, env: gym.Env[Any, Any]) -> EnvSpec:
+        env_id = str(self.config.id)
+        return EnvSpec(
+            id=env_id,
+            observation=observation_space(env.observation_space, env_id),
+            action=action_space(env.action_space, env_id),
+            max_episode_steps=time_limit(self.config, env),
+        )
 
 
 class GymTranslator:

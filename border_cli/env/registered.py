@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,28 @@ def registered(env_id: str | None) -> registration.EnvSpec:
         f"env.id={env_id} is not registered with Gymnasium{hint} (an environment of another "
         f"package: imports=[its_module], or env.id=its_module:{name})"
     )
+
+
+def portable(env_id: str | None) -> tuple[str, bytes] | None:
+    """The id and what is registered under it, for a process that may not know it.
+
+    None where the id names its own module, or where what it stands for is no class or function of
+    a module, so that it cannot be sent.
+    """
+    if env_id is None or ":" in env_id:
+        return None
+    try:
+        entry = registered(env_id)
+        return entry.id, pickle.dumps(entry)
+    except (ConfigError, pickle.PicklingError, AttributeError, TypeError):
+        return None
+
+
+def register_portable(sent: tuple[str, bytes] | None) -> None:
+    """Registers what `portable` gave elsewhere, unless the id is known here."""
+    if sent is not None and sent[0] not in registration.registry:
+        entry: registration.EnvSpec = pickle.loads(sent[1])
+        registration.registry.setdefault(entry.id, entry)  # its module may have done so
 
 
 def creator(entry_point: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,9 +28,8 @@ from border_cli.env.answers import (
     refuse_other_answer,
 )
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construct
+from border_cli.env.construct import construct, starting
 from border_cli.env.episodes import RECENT, Episodes, require_same_row
-from border_cli.env.missing import missing_packages
 from border_cli.env.spaces import (
     action_reader,
     action_space,
@@ -69,6 +69,12 @@ class GymEnv(Env):
         self._running = Episodes(self._envs, first=first, read=self._read)
         self._tallies = self._running.score, self._running.length, self._running.recent
         self._forget(seed=0)
+
+    @property
+    def single(self) -> gym.Env[Any, Any]:
+        """The first environment, as Gymnasium made it."""
+        env: gym.Env[Any, Any] = self._envs[0]
+        return env
 
     def _forget(self, seed: int) -> None:
         self._obs: Array = self._allocate()  # [N, …]
@@ -119,7 +125,7 @@ class GymEnv(Env):
     def _starting(self) -> Iterator[None]:
         """The block in which first episodes begin; a failure closes all environments."""
         try:
-            with missing_packages(f"env.id={self._id}"):  # windows open with the first reset
+            with starting(self._id):
                 yield
         except BaseException:
             self._abandon()

@@ -30,8 +30,8 @@ from border_cli.env.answers import (
     place_of,
     refuse_other_answer,
 )
+from border_cli.env.construct import starting
 from border_cli.env.construct_vector import Autoreset, Vector
-from border_cli.env.missing import missing_packages
 from border_cli.env.spaces import action_batch
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class GymVectorEnv(Env):
     def _start(self, seed: int) -> Array:
         assert self._env is not None, "it is closed"
         try:
-            with missing_packages(f"env.id={self._id}"), self._answering(RESET):
+            with starting(self._id), self._answering(RESET):
                 # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
                 # a sign.
                 observation, _ = self._env.reset(seed=seed >> 2)

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from border_cli.core.errors import BadStep
+from border_cli.core.process_state import keeping_everything
 from border_cli.core.stacks import show_stacks_on
 from border_cli.process.stack import STACK_SIGNAL, StackFile
 from border_cli.process.start import PARENT_SIGNALS
@@ -71,7 +72,8 @@ def begin(
     status = 0
     try:
         _prepare(manners, stack, line)
-        main(*args, line)
+        with keeping_everything():
+            main(*args, line)
     except BadStep as error:
         line.say(REFUSED, error)
         status = 1

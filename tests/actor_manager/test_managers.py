@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -159,8 +160,8 @@ def test_a_new_life_has_a_new_seed(backend: str, tmp_path: Path) -> None:
 def test_past_its_restarts_an_actor_ends_the_run_with_its_first_traceback(
     backend: str, tmp_path: Path
 ) -> None:
-    lives = [Life(deed=fail, at=step) for step in (3, 1, 2)]
-    built = Built(backend, lives=lives, folder=tmp_path, num_actors=1, max_restarts=2)
+    lives = [Life(deed=fail, at=step) for step in (3, 2, 2)]  # each delivers something before
+    built = Built(backend, lives=lives, folder=tmp_path, num_actors=1, max_restarts=2, n_buffer=1)
 
     def run() -> None:
         with built.manager as manager:
@@ -172,6 +173,24 @@ def test_past_its_restarts_an_actor_ends_the_run_with_its_first_traceback(
     with pytest.raises(ActorCrashed, match="the simulator broke at step 3"):
         run()
     assert built.manager.stats()[0].restarts == 2
+
+
+def test_the_same_failure_before_a_new_actor_delivered_ends_the_run(
+    backend: str, tmp_path: Path
+) -> None:
+    lives = [Life(deed=fail, at=step) for step in (9, 2, 2)]
+    built = Built(backend, lives=lives, folder=tmp_path, num_actors=1, max_restarts=9, n_buffer=4)
+
+    def run() -> None:
+        with built.manager as manager:
+            manager.publish(snapshot())
+            manager.permit(math.inf)
+            while True:
+                manager.receive(5.0)
+
+    with pytest.raises(ActorCrashed, match="step 9; the restarted actor failed in the same way"):
+        run()
+    assert built.manager.stats()[0].restarts == 1
 
 
 def test_an_env_that_fails_to_build_counts_as_a_failed_life(backend: str, tmp_path: Path) -> None:
@@ -190,15 +209,17 @@ def test_an_env_that_fails_to_build_counts_as_a_failed_life(backend: str, tmp_pa
 
 
 def test_the_back_off_doubles_to_its_limit_and_is_reset_by_a_delivery() -> None:
+    kinds = itertools.cycle([RuntimeError, OSError])  # the same one twice would be the end
+
     def again() -> CountingEnv:
-        raise RuntimeError("again")
+        raise next(kinds)("again")
 
     one = worker.Worker(0, lambda _a, _b, _c: again(), max_restarts=100, clock=FakeClock())  # type: ignore[arg-type, return-value]
 
     def next_delay_s() -> float:
         try:
             one.step()
-        except RuntimeError:
+        except (RuntimeError, OSError):
             return one.failed()[1]
         raise AssertionError("it cannot live")
 

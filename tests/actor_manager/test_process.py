@@ -28,6 +28,7 @@ from remote_fakes import (
     vanish,
 )
 
+from border_cli.actor_manager.post import Post
 from border_cli.actor_manager.proxy import ReplayBufferProxy
 from border_cli.actor_manager.ring_writer import RingWriter
 from border_cli.core.errors import ActorCrashed, RunFailed
@@ -225,8 +226,9 @@ def test_thirty_two_actors_start_and_stop() -> None:
 def test_only_samples_make_the_next_pause_short_again() -> None:
     built = Built("process", num_actors=1, max_restarts=9)
     (post,) = built.manager.heartbeats()
-    restarts, lane = post.restarts, post.lane  # type: ignore[attr-defined]
-    assert [restarts.failed("boom") for _ in range(2)] == [0.1, 0.2]
+    assert isinstance(post, Post)
+    lane = post.lane
+    assert [post.failed("boom") for _ in range(2)] == [0.1, 0.2]
     writer = RingWriter(lane)
     proxy = ReplayBufferProxy(0, 1, writer.put, FakeClock())
     step = CountingEnv().step(np.zeros(1, np.int64))
@@ -240,8 +242,9 @@ def test_only_samples_make_the_next_pause_short_again() -> None:
     proxy.push(none, env_steps=1, episodes=(), opt_steps=0)
     proxy.flush(0)  # steps, and no sample yet
     assert len(built.manager.receive()) == 1
-    assert restarts.failed("boom") == 0.4
+    lane.bury()
+    assert post.failed("boom") == 0.4
     proxy.push(OneStep().process(step), env_steps=1, episodes=(), opt_steps=0)
-    assert len(built.manager.receive()) == 1
-    assert restarts.failed("boom") == 0.1
+    lane.bury()
+    assert post.failed("boom") == 0.1  # whether or not the learner has taken it in
     built.manager.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from border_cli.actor_manager.restarts import Restarts
@@ -37,3 +39,83 @@ def test_restarts_before_a_resume_are_counted_and_cost_nothing() -> None:
     assert (restarts.made, restarts.total) == (1, 4)
     with pytest.raises(ActorCrashed, match="once"):
         restarts.failed("twice")
+
+
+def raised_by(kind: type[Exception], message: str, *, elsewhere: bool = False) -> str:
+    """The traceback of an exception, as an actor in a thread or a process tells it."""
+    try:
+        if elsewhere:
+            raise kind(message)
+        raise kind(message)
+    except kind:
+        return traceback.format_exc()
+
+
+def test_the_same_failure_again_before_a_delivery_ends_it_whatever_its_message() -> None:
+    restarts = Restarts(4, 3)
+    restarts.failed(raised_by(ValueError, "at step 1"))
+    again = r"(?s)at step 1; the restarted actor failed in the same way before .*at step 1"
+    with pytest.raises(ActorCrashed, match=again):
+        restarts.failed(raised_by(ValueError, "at step 2"))
+    assert restarts.made == 1
+
+
+def test_a_delivery_between_two_equal_failures_makes_the_second_a_new_one() -> None:
+    restarts = Restarts(0, 3)
+    for made in (1, 2, 3):
+        restarts.failed(raised_by(ValueError, "x"))
+        assert restarts.made == made
+        restarts.delivered()
+
+
+def test_another_type_or_another_line_is_another_failure() -> None:
+    restarts = Restarts(0, 3)
+    restarts.failed(raised_by(ValueError, "x"))
+    restarts.failed(raised_by(KeyError, "x"))
+    restarts.failed(raised_by(KeyError, "x", elsewhere=True))
+    assert restarts.made == 3
+
+
+def test_of_a_chain_the_last_exception_counts() -> None:
+    cause = raised_by(ValueError, "the cause")
+    chained = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    restarts = Restarts(0, 3)
+    restarts.failed(cause + chained + raised_by(KeyError, "x"))
+    with pytest.raises(ActorCrashed, match="failed in the same way"):
+        restarts.failed(raised_by(KeyError, "y"))
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        "its process was ended by SIGKILL (out of memory?)",
+        "its process ended by itself",
+        'Current thread 0x1 (most recent call first):\n  File "a.py", line 3 in step\n'
+        "it made no step for trainer.stall_timeout_s and was killed",
+    ],
+)
+def test_deaths_of_processes_always_use_the_budget(death: str) -> None:
+    restarts = Restarts(0, 2)
+    restarts.failed(death)
+    restarts.failed(death)
+    with pytest.raises(ActorCrashed, match="its 2 restarts are used up"):
+        restarts.failed(death)
+
+
+def test_the_lines_of_others_count_and_not_the_way_through_ours() -> None:
+    ours, theirs = "/border_cli/actor_manager/actor.py", "/home/me/env.py"
+    package = Restarts.__module__.partition(".")[0]
+    home = __import__(package).__file__.removesuffix("/border_cli/__init__.py")
+
+    def told(line: int) -> str:
+        return (
+            "Traceback (most recent call last):\n"
+            f'  File "{home}{ours}", line {line}, in step\n    self._env.step(action)\n'
+            f'  File "{theirs}", line 7, in step\n    boom()\n    ^^^^^^\n'
+            "licences.NoLicence\n"
+        )
+
+    restarts = Restarts(0, 3)
+    restarts.failed(told(10))
+    with pytest.raises(ActorCrashed, match=r"first with licences\.NoLicence; .* the same way"):
+        restarts.failed(told(20))

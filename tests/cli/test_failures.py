@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import untried
 from commands import Command, facts_of, full_disk, train_status
 
 from border_cli.registry import GROUPS, register_builtin
@@ -105,14 +106,16 @@ def test_an_env_that_fails_again_in_its_thread_is_reported_by_its_first_failure(
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
 
 
-def test_an_env_that_cannot_be_built_ends_the_run(folder: Path, capsys: Capture) -> None:
-    assert train_status(*SMALL, "env.id=Unbuildable-v0") == 1
+def test_an_env_that_cannot_be_built_again_ends_the_run(folder: Path, capsys: Capture) -> None:
+    more = ("imports=[untried]", "env.id=Counted-v0", "env.kwargs.most=1")
+    untried.Counted.made = 0
+    assert train_status(*SMALL[1:], *more) == 1
     said = capsys.readouterr().out
-    assert "error: the run failed: RuntimeError: no licence for this simulator" in said
-    assert 'raise RuntimeError("no licence for this simulator")' in said
+    assert "error: the run failed: RuntimeError: no licence left" in said
+    assert 'raise RuntimeError("no licence left")' in said
     facts = facts_of(folder / "run")
     assert (facts["status"], facts["opt_steps"]) == ("failed", 0)
-    assert facts["exit_reason"] == "RuntimeError: no licence for this simulator"
+    assert facts["exit_reason"] == "RuntimeError: no licence left"
     assert not (folder / "run" / "checkpoints").exists()
 
 

@@ -17,6 +17,7 @@ from border_cli.core.errors import (
     Interrupted,
     MissingPackage,
     NotFinite,
+    ProbeFailed,
     RunFailed,
     Stalled,
     did_you_mean,
@@ -28,13 +29,14 @@ from border_cli.core.errors import (
     [
         (BorderError("x"), 1),
         (RunFailed("x"), 1),
-        (ActorCrashed(0, 3, "Traceback\nValueError: mine"), 1),
+        (ActorCrashed(0, "no restart is left", "Traceback\nValueError: mine"), 1),
         (ActorHung(0, 5.0, "stack"), 1),
         (Stalled("x"), 1),
         (NotFinite("x"), 1),
         (BadStep("x"), 1),
         (ConfigError("x"), 2),
         (MissingPackage("env.id=X", "x"), 2),
+        (ProbeFailed("x"), 2),
         (CheckpointError("x"), 2),
         (Interrupted(signal.SIGINT), 130),
         (Interrupted(signal.SIGTERM), 143),
@@ -50,8 +52,8 @@ def test_an_interruption_names_its_signal() -> None:
 
 def test_a_crash_shows_its_first_failure_in_its_first_line() -> None:
     text = "Traceback (most recent call last):\n  …\nValueError: mine\n"
-    first_line, *rest = str(ActorCrashed(2, 3, text)).splitlines()
-    assert first_line.startswith("actor 2 failed, first with ValueError: mine; its 3 restarts are")
+    first_line, *rest = str(ActorCrashed(2, "no restart is left", text)).splitlines()
+    assert first_line.startswith("actor 2 failed, first with ValueError: mine; no restart is left")
     assert "ValueError: mine" in rest
 
 

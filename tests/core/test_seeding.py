@@ -16,7 +16,7 @@ from border_cli.core.seeding import (
 
 
 def test_a_stream_is_the_child_that_spawn_gives() -> None:
-    children = np.random.SeedSequence(7).spawn(4)
+    children = np.random.SeedSequence(7).spawn(len(Branch))
     for branch in Branch:
         by_spawn = children[branch].generate_state(8)
         assert (sequence(7, branch).generate_state(8) == by_spawn).all()
@@ -55,5 +55,5 @@ def test_a_derived_seed_is_the_first_word_of_its_stream() -> None:
 
 @pytest.mark.parametrize("branch", list(Branch))
 def test_the_numbers_of_the_branches_are_part_of_every_saved_run(branch: Branch) -> None:
-    fixed = {"LEARNER": 0, "REPLAY_BUFFER": 1, "EVALUATION": 2, "ACTOR": 3}
+    fixed = {"LEARNER": 0, "REPLAY_BUFFER": 1, "EVALUATION": 2, "ACTOR": 3, "PROBE": 4}
     assert branch.value == fixed[branch.name]

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError, MissingPackage
@@ -257,3 +258,16 @@ def test_a_window_without_its_package_names_it(monkeypatch):
     env = GymEnvFactory(GymConfig(id="CartPole-v1")).make(training=False, render="human")
     with pytest.raises(MissingPackage, match=r'pip install "gymnasium\[classic-control\]"$'):
         env.reset(0)
+
+
+def test_an_environment_may_construct_another():
+    class Nested(CartPoleEnv):
+        def __init__(self, **_: Any) -> None:
+            super().__init__()
+            construct(GymConfig(id="CartPole-v1")).close()
+
+    gymnasium.register("border/Nested-v1", Nested)
+    try:
+        construct(GymConfig(id="border/Nested-v1")).close()
+    finally:
+        gymnasium.registry.pop("border/Nested-v1")

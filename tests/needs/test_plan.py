@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError
 from border_cli.core.machine import Room, free_disk
 from border_cli.needs.plan import Plan, plan, refuse_unmet
+from border_cli.probe import Probes
 
 MIB, GIB = 2**20, 2**30
 HERE = Path("/nowhere/run")
@@ -22,7 +24,7 @@ HERE = Path("/nowhere/run")
 
 def planned(*overrides: str, run_dir: Path = HERE, name: str = "the run") -> Plan:
     config = compose("env=cartpole", "agent.hidden=[4]", *overrides)
-    built = rehearse(config)
+    built = rehearse(config, Probes(logging.error))
     assert built is not None
     return plan(config, run_dir, built, name)
 

@@ -1,0 +1,308 @@
+"""Environments are tried before a run directory is made; what is wrong with them is one message."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import unruly
+import untried
+from commands import (
+    QUICK,
+    Command,
+    facts_of,
+    isolated,
+    process_state,
+    repeatable_rows,
+    train_status,
+)
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+
+from border_cli import compose, train
+from border_cli.core.errors import ProbeFailed
+from border_cli.core.seeding import Branch, derived_seed
+from border_cli.run.reading import steps_saved
+
+Capture = pytest.CaptureFixture[str]
+
+UNTRIED = ("imports=[untried]", *QUICK)
+
+
+@pytest.fixture(autouse=True)
+def nothing_counted_yet() -> None:
+    untried.Counted.made = 0
+    untried.Counted.seeds.clear()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "said"),
+    [
+        (
+            "FourValues-v0",
+            "step raised ValueError: not enough values to unpack (expected 5, got 4) (Gymnasium's "
+            "step(action) returns observation, reward, terminated, truncated and a dict)\n",
+        ),
+        (
+            "OldReset-v0",
+            "(Gymnasium's reset(*, seed, options) returns an observation and a dict)\n",
+        ),
+        ("Seedless-v0", "reset raised TypeError: Seedless.reset() got an unexpected keyword arg"),
+        ("Exits-v0", "step raised SystemExit: no such action: int\n"),
+        ("Unclosable-v0", "close raised OSError: the server is gone\n"),
+        ("Unbuildable-v0", "its constructor raised RuntimeError: no licence for this simulator\n"),
+    ],
+)
+def test_an_environment_that_fails_as_it_is_tried_is_refused_before_a_folder_is_made(
+    folder: Path, capsys: Capture, env_id: str, said: str
+) -> None:
+    assert train_status(*UNTRIED, f"env.id={env_id}", "run_dir=run") == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"border-train: env.id={env_id}: ")
+    assert said in error
+    assert "Traceback" not in error
+    assert list(folder.iterdir()) == []
+
+
+def test_an_observation_of_another_shape_is_found_before_a_folder_is_made(
+    folder: Path, capsys: Capture
+) -> None:
+    assert train_status(*UNTRIED, "env.id=Misshapen-v0", "run_dir=run") == 2
+    assert "env.id=Misshapen-v0" in capsys.readouterr().err
+    assert list(folder.iterdir()) == []
+
+
+def test_only_the_users_own_lines_of_a_traceback_are_shown(folder: Path, capsys: Capture) -> None:
+    assert train_status(*UNTRIED, "env.id=Breaks-v0", "run_dir=run") == 2
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert list(folder.iterdir()) == []
+    assert first == "border-train: env.id=Breaks-v0: step raised KeyError: 'joint_7'"
+    assert [line.rpartition(", in ")[2] for line in lines if "File " in line] == [
+        "step",
+        "simulate",
+    ]
+    assert all("untried.py" in line for line in lines if "File " in line)
+    assert "THE LINE THAT RAISES" in lines[-1]
+
+
+def test_the_evaluators_environment_is_tried_where_it_is_another(
+    folder: Path, capsys: Capture
+) -> None:
+    argv = (*UNTRIED, "env.id=Calm-v0", "+evaluator.env.id=Breaks-v0", "run_dir=run")
+    assert train_status(*argv) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("border-train: evaluator.env: env.id=Breaks-v0: step raised KeyError")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_vector_implementation_that_the_run_would_use_is_tried_too(
+    folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(CartPoleVectorEnv):
+        def step(self, action: object) -> Any:  # noqa: ARG002 - Gymnasium's
+            raise OSError("only one at a time")
+
+    entry = gymnasium.registry["CartPole-v1"]
+    monkeypatch.setattr(entry, "vector_entry_point", Broken)
+    argv = (*QUICK, "env=cartpole", "run_dir=run")
+    assert train_status(*argv, "env.num_envs=2") == 2
+    assert "env.id=CartPole-v1: step raised OSError: only one at a time" in capsys.readouterr().err
+    assert list(folder.iterdir()) == []
+    assert train_status(*argv, "env.num_envs=2", "env.vectorization=sync") == 0
+
+
+def test_an_environment_is_tried_in_the_one_that_its_spaces_are_read_from(folder: Path) -> None:
+    argv = (*UNTRIED, "actor_manager=serial", "actor_manager.num_actors=1", "env.id=Counted-v0")
+    assert train_status(*argv, "run_dir=tried") == 0
+    tried, seeds = untried.Counted.made, list(untried.Counted.seeds)
+    untried.Counted.made = 0
+    untried.Counted.seeds.clear()
+    assert train_status(*argv, "run_dir=untried", "env.probe=false") == 0
+    assert untried.Counted.made == tried
+    probe = derived_seed(0, Branch.PROBE, 0)
+    assert derived_seed(probe, 0, 0) in seeds
+    assert derived_seed(probe, 0, 0) not in untried.Counted.seeds
+    # what comes of a run does not depend on it
+    assert repeatable_rows(folder / "tried") == repeatable_rows(folder / "untried")
+
+
+def test_without_the_probe_a_run_finds_out_by_itself(folder: Path, capsys: Capture) -> None:
+    argv = (*UNTRIED, "env.id=Breaks-v0", "run_dir=run", "env.probe=false")
+    assert train_status(*argv) == 1
+    assert "failed in the same way before it delivered a sample" in capsys.readouterr().out
+    assert facts_of(folder / "run")["status"] == "failed"
+
+
+def test_a_resume_tries_too_unless_it_is_told_not_to(folder: Path, capsys: Capture) -> None:
+    argv = (*UNTRIED, "env.id=NeedsFile-v0", "env.kwargs.file=broken", "env.kwargs.at=0")
+    assert train_status(*argv, "run_dir=run") == 0
+    saved = steps_saved(folder / "run")
+    before = (folder / "run" / "run.json").read_text()
+    (folder / "broken").touch()
+    longer = ("resume=run", "trainer.max_opt_steps=4")
+    assert train_status(*longer) == 2
+    assert "env.id=NeedsFile-v0: step raised RuntimeError: broken" in capsys.readouterr().err
+    assert (folder / "run" / "run.json").read_text() == before
+    assert steps_saved(folder / "run") == saved
+    (folder / "broken").unlink()
+    assert train_status(*longer, "env.probe=false") == 0
+    assert facts_of(folder / "run")["opt_steps"] == 4
+
+
+def test_in_a_sweep_a_failed_probe_ends_its_own_jobs_only(folder: Path, capsys: Capture) -> None:
+    argv = ("-m", *UNTRIED, "actor_manager=serial", "run_dir=S", "seed=0,1")
+    assert train_status(*argv, "env.id=Breaks-v0,Counted-v0") == 1
+    said = capsys.readouterr().out
+    with (folder / "S" / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["status"] for row in rows] == ["failed", "done", "failed", "done"]
+    reason = "ProbeFailed: env.id=Breaks-v0: step raised KeyError: 'joint_7'"
+    for row in rows[::2]:
+        assert row["reason"] == reason
+        facts = facts_of(Path(row["folder"]))
+        assert (facts["status"], facts["exit_reason"]) == ("failed", reason)
+        assert "THE LINE THAT RAISES" in facts["traceback"]
+    assert "2 of 4 jobs done\n" in said
+    probe = derived_seed(derived_seed(0, Branch.PROBE, 0), 0, 0)
+    assert untried.Counted.seeds.count(probe) == 1  # for both seeds of the sweep
+
+
+HANGING = ("its constructor", "reset", "step", "close")
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, Path]]:
+    """How a command ended whose environment hangs in one of its calls; they wait side by side."""
+    with ExitStack() as stack:
+        started = {}
+        for where in HANGING:
+            folder = tmp_path_factory.mktemp("hung")
+            argv = (*UNTRIED, "env.id=Hangs-v0", f"env.kwargs.where='{where}'", "run_dir=run")
+            command = Command(folder, *argv, "trainer.stall_timeout_s=1")
+            started[where] = folder, stack.enter_context(command)
+        return {where: (*run.ended(), folder) for where, (folder, run) in started.items()}
+
+
+@pytest.mark.parametrize("where", HANGING)
+def test_an_environment_that_hangs_as_it_is_tried_is_named_with_its_call_and_line(
+    hung: dict[str, tuple[int, str, Path]], where: str
+) -> None:
+    status, said, folder = hung[where]
+    assert status == 2, said
+    within = "within 1 s (trainer.stall_timeout_s); it is here:\n"
+    assert said.startswith(f"border-train: env.id=Hangs-v0: {where} did not return {within}")
+    assert "THE LINE THAT HANGS" in said
+    assert "border_cli" not in said.partition("\n")[2]
+    assert list(folder.iterdir()) == []
+
+
+def test_train_raises_what_the_probe_found(tmp_path: Path) -> None:
+    with (
+        isolated(tmp_path),
+        pytest.raises(ProbeFailed, match=r"^env\.id=Breaks-v0: step raised KeyError: 'joint_7'\n"),
+    ):
+        train(compose(*UNTRIED, "env.id=Breaks-v0"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_train_is_interrupted_where_an_environment_hangs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = (*UNTRIED, "env.id=Hangs-v0", "env.kwargs.where=step", "trainer.stall_timeout_s=0.2")
+    with (
+        isolated(tmp_path),
+        pytest.raises(ProbeFailed, match=r"(?s)step did not return within 0\.2 s .* THAT HANGS"),
+    ):
+        train(compose(*settings))
+    assert "env.id=Hangs-v0: step did not return within 0.2 s" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_id_that_is_registered_here_alone_is_known_to_processes(tmp_path: Path) -> None:
+    gymnasium.register("OfThisProcess-v0", unruly.Calm)
+    settings = (*QUICK, "env.id=OfThisProcess-v0", "evaluator.background=true")
+    try:
+        with isolated(tmp_path):
+            more = ("actor_manager=process", "actor_manager.num_actors=1")
+            result = train(compose(*settings, *more, "actor_manager.max_restarts=0"))
+    finally:
+        gymnasium.registry.pop("OfThisProcess-v0")
+    assert result.trainer_stats.opt_steps == 2
+
+
+MEDDLED = (
+    "the current directory",
+    "sys.stdout",
+    "sys.stderr",
+    "the root logger",
+    "the warning filters",
+    "numpy's error handling",
+    "torch's number of threads",
+    "the handler of SIGINT",
+    "the handler of SIGTERM",
+)
+
+
+@pytest.mark.parametrize("manager", ["serial", "thread", "process"])
+def test_a_constructor_that_takes_the_process_over_leaves_ctrl_c_the_log_and_the_folder(
+    tmp_path: Path, manager: str
+) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    # An actor of its own process sends its Ctrl-C to itself, where it must be ignored.
+    at = unruly.NEVER if manager != "process" else 30
+    argv = (
+        *("imports=[untried]", "run_dir=run", "env.id=Meddles-v0"),
+        *("agent.hidden=[4]", "agent.batch_size=4", "evaluator.num_episodes=1"),
+        *("trainer.max_opt_steps=1000000", "trainer.warmup_period=20", "trainer.eval_interval=20"),
+        *(f"actor_manager={manager}", "actor_manager.num_actors=1", "actor_manager.n_buffer=10"),
+        f"env.kwargs={{folder: '{elsewhere}', at: {at}}}",
+        "recorder=[jsonl]",
+    )
+    metrics = here / "run" / "metrics.jsonl"
+    with Command(here, *argv) as run:
+        run.until(lambda: metrics.exists() and metrics.stat().st_size > 0)
+        run.send(signal.SIGINT)
+        status, said = run.ended()
+    assert status == 130, said
+    assert facts_of(here / "run")["status"] == "interrupted"
+    assert steps_saved(here / "run")
+    assert "SIGINT: stopping and saving" in said
+    assert "failed" not in said
+    assert list(elsewhere.iterdir()) == []
+    for each in MEDDLED:
+        assert said.count(f"env.id=Meddles-v0 changed {each}; it was put back") >= 1
+
+
+def test_train_puts_back_the_current_directory_alone(tmp_path: Path) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    settings = (*UNTRIED, "env.id=Writes-v0", f"env.kwargs.folder={elsewhere}", "run_dir=run")
+    with isolated(here):
+        train(compose(*settings, "actor_manager=serial"))
+        assert os.getcwd() == str(here)  # noqa: PTH109
+    assert facts_of(here / "run")["status"] == "done"
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_command_leaves_its_process_as_it_was_whatever_an_environment_did(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "elsewhere").mkdir()
+    before = process_state()
+    argv = (*UNTRIED, "env.id=Meddles-v0", "actor_manager=serial", "run_dir=run")
+    with caplog.at_level(logging.WARNING):
+        assert train_status(*argv, f"env.kwargs.folder={folder / 'elsewhere'}") == 0
+    assert process_state() == before
+    assert sys.stdout is before["streams"][0]
+    messages = [each.getMessage() for each in caplog.records if "put back" in each.getMessage()]
+    assert len(messages) == len(set(messages))

@@ -1,0 +1,155 @@
+"""Gymnasium environments that are wrong from the start, as a user's module: `imports=[untried]`."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import torch
+from unruly import NEVER, Answer, Calm
+
+
+class FourValues(Calm):
+    """Steps as Gym did before Gymnasium."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, told = super().step(action)
+        return observation, reward, terminated or truncated, told
+
+
+class OldReset(Calm):
+    """Begins as Gym did before Gymnasium."""
+
+    def reset(self, **options: Any) -> Any:
+        return super().reset(**options)[0]
+
+
+class Seedless(Calm):
+    """Cannot be seeded."""
+
+    def reset(self, *, options: dict[str, Any] | None = None) -> Any:  # type: ignore[override]
+        return super().reset(options=options)
+
+
+class Misshapen(Calm):
+    """Observes two numbers and says three."""
+
+    def observe(self) -> Any:
+        return np.zeros(2, np.float32)
+
+
+class Exits(Calm):
+    """Takes the process for its own."""
+
+    def step(self, action: Any) -> Answer:
+        sys.exit(f"no such action: {type(action).__name__}")
+
+
+class Breaks(Calm):
+    """Has a defect some calls below `step`."""
+
+    def step(self, action: Any) -> Answer:
+        return self.simulate(action)
+
+    def simulate(self, action: Any) -> Answer:
+        del action
+        raise KeyError("joint_7")  # THE LINE THAT RAISES
+
+
+class Unclosable(Calm):
+    """Has a defect in `close`."""
+
+    def close(self) -> None:
+        raise OSError("the server is gone")
+
+
+class Hangs(Calm):
+    """Waits for ever in one of its calls."""
+
+    def __init__(self, where: str, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
+        self.where = where
+        self.called("its constructor")
+
+    def called(self, what: str) -> None:
+        if what == self.where:
+            threading.Event().wait()  # THE LINE THAT HANGS
+
+    def reset(self, **options: Any) -> Any:
+        self.called("reset")
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Answer:
+        self.called("step")
+        return super().step(action)
+
+    def close(self) -> None:
+        self.called("close")
+
+
+class Counted(Calm):
+    """Knows how often it was constructed; more than `most` times it cannot be."""
+
+    made: ClassVar[int] = 0
+    seeds: ClassVar[list[int | None]] = []
+
+    def __init__(self, most: int = NEVER, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
+        if Counted.made >= most:
+            raise RuntimeError("no licence left")
+        Counted.made += 1
+
+    def reset(self, *, seed: int | None = None, **options: Any) -> Any:
+        Counted.seeds.append(seed)
+        return super().reset(seed=seed, **options)
+
+
+class Meddles(Calm):
+    """Its constructor takes the process over; at step `at` somebody presses Ctrl-C."""
+
+    def __init__(self, folder: str, at: int = NEVER, render_mode: str | None = None) -> None:
+        super().__init__(at, render_mode)
+        os.chdir(folder)
+        sys.stdout = sys.stderr = io.StringIO()
+        logging.basicConfig(force=True, stream=sys.__stderr__)
+        warnings.simplefilter("error")
+        np.seterr(all="raise")
+        torch.set_num_threads(7)
+        libc: Any = ctypes.CDLL(None)
+        libc.signal(int(signal.SIGINT), ctypes.c_void_p(1))  # ignored; Python is not told
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(signum, signal.SIG_IGN)
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        os.kill(os.getpid(), signal.SIGINT)
+        return answer
+
+
+class Writes(Calm):
+    """Goes to another folder with its first episode."""
+
+    def __init__(self, folder: str, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
+        self.folder = folder
+
+    def reset(self, **options: Any) -> Any:
+        os.chdir(Path(self.folder))
+        return super().reset(**options)
+
+
+for _each in (
+    FourValues, OldReset, Seedless, Misshapen, Exits, Breaks, Unclosable, Hangs, Counted, Meddles,
+    Writes,
+):  # fmt: skip
+    gym.register(f"{_each.__name__}-v0", _each)
