@@ -7,6 +7,7 @@ BorderError
  │    ├── ActorCrashed       an actor is past its restarts
  │    ├── ActorHung          an actor did not stop by its deadline
  │    ├── Stalled            somebody made no step for `stall_timeout_s`
+ │    ├── OutOfMemory        an allocation failed
  │    └── NotFinite          a NaN or an infinity in data or loss
  ├── Interrupted             the user or the system asked the run to stop     exit 128 + signal
  └── CheckpointError         a run directory or checkpoint cannot be read     exit 2
@@ -69,6 +70,10 @@ class ActorHung(RunFailed):
 
 class Stalled(RunFailed):
     """Somebody made no step for `trainer.stall_timeout_s`; carries the stacks of all threads."""
+
+
+class OutOfMemory(RunFailed):
+    """An allocation failed; the message says during what, and which settings would take less."""
 
 
 class NotFinite(RunFailed):

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from border_cli.core.errors import BorderError, OutOfMemory
 
 PROC = Path("/proc")
 UNLIMITED = 2**60  # bytes; cgroups of version 1 say "no limit" by a number above
 
+# In what torch raises where the allocator of a CPU or a GPU has nothing left, or C++ does not, and
+# where a size is beyond all numbers.
+_ALLOCATION_FAILED = (
+    *("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "bad allocation"),
+    *("Storage size calculation overflowed", "Overflow when unpacking long"),
+)
 _ARENA_NBYTES = 64 * 2**20  # of address space, which malloc reserves for each thread
 _ARENAS_PER_CORE = 8  # at most; later threads share them
 _STACK_NBYTES = 2 * 2**20  # of a thread, where RLIMIT_STACK has no limit
@@ -23,6 +33,64 @@ class Room(NamedTuple):
 
     limit: str  # what is limited, in words
     nbytes: int
+
+
+def size(nbytes: float) -> str:
+    """28224 -> `28.2 kB`, 412_000_000 -> `393 MiB`, 9_000_000_000 -> `8.38 GiB`."""
+    if nbytes < 1e6:
+        return f"{nbytes:.0f} B" if nbytes < 1000 else f"{nbytes / 1000:.3g} kB"
+    if nbytes < 2**30:
+        return f"{nbytes / 2**20:,.0f} MiB"
+    gib = nbytes / 2**30
+    return f"{gib:,.1f} GiB" if gib >= 10 else f"{gib:.2f} GiB"
+
+
+def failed_allocation(error: BaseException) -> str | None:
+    """What an error says of memory that could not be had; None where that is not what it is about.
+
+    numpy and Python raise MemoryError, the kernel ENOMEM, and torch a RuntimeError, whose kind is
+    in its text alone.
+    """
+    text = " ".join(str(error).split())
+    failed = (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (isinstance(error, RuntimeError) and any(each in text for each in _ALLOCATION_FAILED))
+    )
+    if not failed:
+        return None
+    nbytes = re.search(r"tried to allocate (\d+) bytes", text)
+    return f"{size(int(nbytes[1]))} could not be allocated" if nbytes else text or "no more is left"
+
+
+def out_of_memory(
+    error: BaseException,
+    what: str,
+    settings: Mapping[str, object],
+    kind: type[BorderError] = OutOfMemory,
+) -> BorderError | None:
+    """The failure to report where an allocation failed, else None; `what` was wanted, and with
+    smaller `settings` it takes less."""
+    said = failed_allocation(error)
+    if said is None:
+        return None
+    listed = ", ".join(f"{name}={value}" for name, value in settings.items())
+    smaller = f". Settings that take memory: {listed}" if listed else ""
+    return kind(f"{what}: {said}{smaller}")
+
+
+@contextmanager
+def memory_for(
+    what: str, settings: Mapping[str, object], kind: type[BorderError] = OutOfMemory
+) -> Iterator[None]:
+    """Raises such a failure in place of what fails within the block."""
+    try:
+        yield
+    except Exception as error:
+        failed = out_of_memory(error, what, settings, kind)
+        if failed is None:
+            raise
+        raise failed from error
 
 
 def resident_bytes(proc: Path = PROC) -> int:
@@ -60,6 +128,11 @@ def address_rooms(proc: Path = PROC) -> list[Room]:
         if most != resource.RLIM_INFINITY and taken is not None:
             rooms.append(Room(limit, max(0, most - taken)))
     return rooms
+
+
+def least_room() -> Room:
+    """The smallest of all rooms: what this process may still take at most."""
+    return min([*memory_rooms(), *address_rooms()], key=lambda each: each.nbytes)
 
 
 def thread_nbytes(threads: int, cores: int) -> int:

@@ -10,12 +10,12 @@ from typing import TypeAlias
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms
+from border_cli.core.machine import Room, address_rooms, free_disk, memory_for, memory_rooms, size
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import available_cores
 from border_cli.needs.disk import disk_needs, on_disk
 from border_cli.needs.memory import memory_needs
-from border_cli.needs.sizes import AgentSizes, Need, agent_sizes, replay_sizes, size
+from border_cli.needs.sizes import AgentSizes, Need, agent_sizes, replay_sizes
 
 Parts: TypeAlias = list[tuple[Need, int]]  # with their bytes
 
@@ -76,11 +76,14 @@ def plan(
 ) -> Plan:
     """Counts what was built for the rehearsal; it need not be kept."""
     spec, agent = built
+    what = "the weights of the agent, and a copy, do not fit into memory"
+    with memory_for(what, config.agent.taking_memory(), ConfigError):
+        sizes = agent_sizes(agent)
     return Plan(
         config=config,
         run_dir=run_dir,
         spec=spec,
-        agent=agent_sizes(agent),
+        agent=sizes,
         name=name,
         cores=available_cores(),
         held=on_disk(run_dir) if config.resume is not None else 0,
