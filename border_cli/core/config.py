@@ -258,6 +258,8 @@ class RunConfig(Settings):
         super().__post_init__()
         if self.resume == "":
             self.refuse("resume", self.resume, "must be null, auto or a run directory")
+        if self.run_dir is not None and (not self.run_dir or "\0" in self.run_dir):
+            self.refuse("run_dir", self.run_dir, "must be null, or the path of a folder")
         if self.init_from == "":
             self.refuse("init_from", self.init_from, "must be null, or a run directory")
         if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:

@@ -16,7 +16,8 @@ BorderError
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -104,6 +105,22 @@ class CheckpointError(BorderError):
     """A run directory or a checkpoint is missing, incomplete or not ours."""
 
     exit_status = 2
+
+
+@contextmanager
+def reachable(kind: type[BorderError]) -> Iterator[None]:
+    """Raises `kind` with the path and the reason where the system denies a file or a folder.
+
+    Other failures of input and output, such as a broken pipe, name no path and stay as they are.
+    """
+    try:
+        yield
+    except OSError as error:
+        here = "the current directory" if isinstance(error, FileNotFoundError) else None
+        path = here if error.filename is None else error.filename
+        if path is None:
+            raise
+        raise kind(f"{path}: {error.strerror or error}") from error
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

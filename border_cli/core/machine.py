@@ -10,9 +10,10 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import NamedTuple
 
-from border_cli.core.errors import BorderError, OutOfMemory
+from border_cli.core.errors import BorderError, OutOfMemory, RunFailed
 
 PROC = Path("/proc")
 UNLIMITED = 2**60  # bytes; cgroups of version 1 say "no limit" by a number above
@@ -20,11 +21,13 @@ UNLIMITED = 2**60  # bytes; cgroups of version 1 say "no limit" by a number abov
 # In what torch raises where the allocator of a CPU or a GPU has nothing left, or C++ does not, and
 # where a size is beyond all numbers.
 _ALLOCATION_FAILED = (
-    *("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "bad allocation"),
-    *("Storage size calculation overflowed", "Overflow when unpacking long"),
+    *("can't allocate memory", "annot allocate memory", "not enough memory", "out of memory"),
+    *("bad_alloc", "bad allocation", "Storage size calculation overflowed"),
+    "Overflow when unpacking long",
 )
 _ARENA_NBYTES = 64 * 2**20  # of address space, which malloc reserves for each thread
 _ARENAS_PER_CORE = 8  # at most; later threads share them
+_LONGEST_PATH_INSIDE = 200  # bytes, of the files in a run directory
 _STACK_NBYTES = 2 * 2**20  # of a thread, where RLIMIT_STACK has no limit
 
 
@@ -49,15 +52,19 @@ def failed_allocation(error: BaseException) -> str | None:
     """What an error says of memory that could not be had; None where that is not what it is about.
 
     numpy and Python raise MemoryError, the kernel ENOMEM, and torch a RuntimeError, whose kind is
-    in its text alone.
+    in its text alone. What failed in another thread or process comes as the text of its traceback.
     """
-    text = " ".join(str(error).split())
+    kind, text = type(error).__name__, str(error).strip()
+    if isinstance(error, RunFailed):
+        kind, _, text = text.rpartition("\n")[2].partition(": ")
+    text = " ".join(text.split())
     failed = (
-        isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or (isinstance(error, RuntimeError) and any(each in text for each in _ALLOCATION_FAILED))
+        isinstance(error, OSError) and error.errno == errno.ENOMEM,
+        kind.endswith("MemoryError"),  # numpy's own is called _ArrayMemoryError
+        kind.endswith(("RuntimeError", "AcceleratorError", "ImportError"))
+        and any(each in text for each in _ALLOCATION_FAILED),
     )
-    if not failed:
+    if not any(failed):
         return None
     nbytes = re.search(r"tried to allocate (\d+) bytes", text)
     return f"{size(int(nbytes[1]))} could not be allocated" if nbytes else text or "no more is left"
@@ -147,6 +154,51 @@ def free_disk(folder: Path) -> Room:
     """What the file system takes on which `folder` is, or would be made."""
     existing = next(each for each in (folder, *folder.parents) if each.is_dir())
     return Room(f"free disk below {existing}", shutil.disk_usage(existing).free)
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why nothing can be written into a folder that is there or shall be made; None where it can.
+
+    Tried, with an empty folder that goes again, because owners, lists, namespaces and file systems
+    all have their say. A full disk is no reason: what is free is another question.
+    """
+    try:
+        existing = _nearest(folder)
+        if not existing.is_dir():
+            return f"{existing} is a file"
+        longest = os.pathconf(existing, "PC_NAME_MAX")
+        most = os.pathconf(existing, "PC_PATH_MAX") - _LONGEST_PATH_INSIDE
+        for name in folder.parts:
+            if len(os.fsencode(name)) > longest:
+                return f"a name in it is longer than {longest} bytes"
+        if len(os.fsencode(folder.absolute())) > most:
+            return f"it is longer than {most} bytes"
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    probe = existing / f".{token_hex(4)}.tmp"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return f"nothing can be made in {existing.absolute()} ({error.strerror})"
+    return None
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the next above it that is there; raises OSError for a link that leads
+    nowhere."""
+    for each in (folder, *folder.parents):
+        try:
+            each.stat()
+        except PermissionError:
+            continue  # one above it cannot be entered: nothing can be made there either
+        except (FileNotFoundError, NotADirectoryError):
+            if each.is_symlink():
+                raise OSError(errno.ENOENT, "is a link that leads nowhere", str(each)) from None
+            continue
+        return each
+    raise AssertionError("there is no root folder")
 
 
 def _statm(proc: Path) -> list[int] | None:
