@@ -24,9 +24,10 @@ from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch import Launch, Result, launch
-from border_cli.needs.plan import plan, refuse_unmet
+from border_cli.needs.memory import loading_needs
+from border_cli.needs.plan import plan, refuse_no_room, refuse_unmet, sizes_of
 from border_cli.nn.saving import load_state
-from border_cli.parts import build_agent, env_factory, evaluation_policy
+from border_cli.parts import build_agent, countable_agent, env_factory, evaluation_policy
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.attempts import set_aside
@@ -188,7 +189,10 @@ def load_agent(run_dir: Path, checkpoint: str) -> tuple[RunConfig, Agent]:
     config = read_config(run_dir)
     folder = find_checkpoint(run_dir, checkpoint)
     verify(folder)
-    agent = build_agent(config, env_factory(config).spec, learns=False)
+    spec = env_factory(config).spec
+    sizes = sizes_of(config, countable_agent(config, spec, learns=False))
+    refuse_no_room(f"{folder}", loading_needs(config, sizes))
+    agent = build_agent(config, spec, learns=False)
     agent.load_state_dict(load_state(folder / "agent.pt"))
     return config, agent
 

@@ -85,7 +85,7 @@ def build_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Age
     return agent
 
 
-def countable_agent(config: RunConfig, spec: EnvSpec) -> Agent:
+def countable_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Agent:
     """The agent to be counted and dropped: it takes no memory, and its large weights have no
     contents. Raises ConfigError where they would take more than there is."""
     what = (
@@ -94,7 +94,7 @@ def countable_agent(config: RunConfig, spec: EnvSpec) -> Agent:
         f"{name_of(spec.action)})"
     )
     with memory_for(what, config.agent.taking_memory(), ConfigError), Unfilled():
-        return build_agent(config, spec)
+        return build_agent(config, spec, learns=learns)
 
 
 def memory_settings(config: RunConfig) -> dict[str, Any]:

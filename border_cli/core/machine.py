@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import NamedTuple
 
 from border_cli.core.errors import BorderError, OutOfMemory, RunFailed
@@ -175,7 +174,7 @@ def unwritable(folder: Path) -> str | None:
             return f"it is longer than {most} bytes"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
-    probe = existing / f".{token_hex(4)}.tmp"
+    probe = existing / f".{os.urandom(4).hex()}.tmp"
     try:
         probe.mkdir()
         probe.rmdir()
@@ -191,13 +190,15 @@ def _nearest(folder: Path) -> Path:
     for each in (folder, *folder.parents):
         try:
             each.stat()
-        except PermissionError:
-            continue  # one above it cannot be entered: nothing can be made there either
-        except (FileNotFoundError, NotADirectoryError):
+            return each
+        except OSError as error:
+            # One above it cannot be entered, or it is too long: what is above will say so.
+            if error.errno in (errno.EACCES, errno.ENAMETOOLONG):
+                continue
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
             if each.is_symlink():
                 raise OSError(errno.ENOENT, "is a link that leads nowhere", str(each)) from None
-            continue
-        return each
     raise AssertionError("there is no root folder")
 
 

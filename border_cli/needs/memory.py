@@ -6,6 +6,7 @@ with Python 3.11 and torch 2.13.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from border_cli.actor_manager.config import ProcessConfig
@@ -69,6 +70,19 @@ def memory_needs(
     held = Need(what="freed and kept by malloc", nbytes=kept, reserved=kept)
     rows = [*_dataset(config, replay), *([_replay_buffer(replay)] if replay.capacity else [])]
     return [*rows, *passing, held, _program(config, spec, cores)]
+
+
+def loading_needs(config: RunConfig, agent: AgentSizes) -> list[Need]:
+    """A saved model that shall act: the agent, its file while it is read, and two copies."""
+    nbytes = 2 * agent.state + 2 * agent.weights
+    settings = config.agent.taking_memory()
+    return [Need(what="the saved agent", nbytes=nbytes, reserved=nbytes, settings=settings)]
+
+
+def playing_needs(config: RunConfig, spec: EnvSpec, agent: AgentSizes) -> list[Need]:
+    """The episodes of one evaluation, side by side in this process."""
+    here = replace(config, evaluator=replace(config.evaluator, background=False))
+    return [_evaluation(here, spec, agent)]
 
 
 def _dataset(config: RunConfig, replay: ReplaySizes) -> list[Need]:

@@ -76,9 +76,7 @@ def plan(
 ) -> Plan:
     """Counts what was built for the rehearsal; it need not be kept."""
     spec, agent = built
-    what = "the weights of the agent, and a copy, do not fit into memory"
-    with memory_for(what, config.agent.taking_memory(), ConfigError):
-        sizes = agent_sizes(agent)
+    sizes = sizes_of(config, agent)
     return Plan(
         config=config,
         run_dir=run_dir,
@@ -88,6 +86,13 @@ def plan(
         cores=available_cores(),
         held=on_disk(run_dir) if config.resume is not None else 0,
     )
+
+
+def sizes_of(config: RunConfig, agent: Agent) -> AgentSizes:
+    """Raises ConfigError where not even a copy of its weights fits into memory."""
+    what = "the weights of the agent, and a copy, do not fit into memory"
+    with memory_for(what, config.agent.taking_memory(), ConfigError):
+        return agent_sizes(agent)
 
 
 def refuse_unmet(
@@ -110,22 +115,40 @@ def refuse_unmet(
     _refuse_disk(plans, disk(plans[0].run_dir))
 
 
+def refuse_no_room(name: str, needs: Sequence[Need]) -> None:
+    """The same for what is no run: `name` is what needs the memory of this process."""
+    _refuse_parts(name, [(each, each.nbytes) for each in needs], memory_rooms())
+    _refuse_parts(name, [(each, each.reserved) for each in needs], address_rooms())
+
+
 def _refuse_memory(plan: Plan, rooms: Sequence[Room], which: str) -> None:
+    def fitting(room: Room) -> int | None:
+        def enough(rows: int) -> bool:
+            needs = plan.with_capacity(rows).memory
+            return sum(int(getattr(each, which)) for each in needs) <= room.nbytes
+
+        return _fitting([plan], enough)
+
+    parts = [(each, int(getattr(each, which))) for each in plan.memory]
+    _refuse_parts(plan.name, parts, rooms, fitting)
+
+
+def _refuse_parts(
+    name: str,
+    parts: Parts,
+    rooms: Sequence[Room],
+    fitting: Callable[[Room], int | None] = lambda _: None,
+) -> None:
+    """`fitting` gives the capacity of the replay buffer with which a room would do."""
     if not rooms:
         return
     room = min(rooms, key=lambda each: each.nbytes)
-    parts = [(each, int(getattr(each, which))) for each in plan.memory]
     needed = sum(nbytes for _, nbytes in parts)
     if needed <= room.nbytes:
         return
-
-    def enough(rows: int) -> bool:
-        needs = plan.with_capacity(rows).memory
-        return sum(int(getattr(each, which)) for each in needs) <= room.nbytes
-
     raise ConfigError(
-        f"{plan.name} needs {size(needed)} of memory and {size(room.nbytes)} are available "
-        f"({room.limit}): {_listed(parts)}. Smaller: {_smaller(parts, _fitting([plan], enough))}"
+        f"{name} needs {size(needed)} of memory and {size(room.nbytes)} are available "
+        f"({room.limit}): {_listed(parts)}. Smaller: {_smaller(parts, fitting(room))}"
     )
 
 
