@@ -60,7 +60,8 @@ def setting(
     bounds = Range(low=low, above=above, high=high)
     bounded = bounds != ANY_NUMBER
     metadata: dict[str, Any] = {"meaning": meaning, "range": bounds if bounded else None}
-    metadata["takes_memory"] = takes_memory
+    if takes_memory:
+        metadata["takes_memory"] = True
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
     return field(default=default, metadata=metadata)
