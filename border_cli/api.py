@@ -16,21 +16,24 @@ from border_cli.assemble import rehearse, thread_budget
 from border_cli.config.changes import changes, refuse_fixed
 from border_cli.config.frozen import FILE, begin_attempt, load_resolved, resolved_yaml
 from border_cli.config.imports import add_to_path, import_modules
+from border_cli.config.preflight import refuse_unwritable
 from border_cli.config.resume import refuse_no_run
 from border_cli.config.saved import saved_composer
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed
+from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed, reachable
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch import Launch, Result, interrupt, launch
-from border_cli.needs.plan import plan, refuse_unmet
+from border_cli.needs.memory import loading_needs
+from border_cli.needs.plan import plan, refuse_no_room, refuse_unmet, sizes_of
 from border_cli.nn.saving import load_state
-from border_cli.parts import build_agent, env_factory, evaluation_policy
+from border_cli.parts import build_agent, countable_agent, env_factory, evaluation_policy
 from border_cli.probe import Probes
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.attempts import set_aside
+from border_cli.run.lock import refuse_denied
 from border_cli.run.reading import find_checkpoint, resumable, verify
 from border_cli.run.record import import_paths
 
@@ -64,6 +67,7 @@ def train(
     import_modules(config.imports)
     if config.dry_run:
         raise ConfigError("dry_run=true is for the command line; got it in train")
+    refuse_unwritable(_place(config))
     built = rehearse(config, Probes(_interrupt_here()))
     run_dir = run_to_go_on_with(config)
     if built is not None:
@@ -87,6 +91,14 @@ def train(
     return launch(config, run_dir, options)
 
 
+@reachable(ConfigError)
+def _saved(place: Path, overrides: Sequence[str]) -> RunConfig:
+    """The settings of a run with what is different now."""
+    refuse_no_run(place)
+    add_to_path(import_paths(place))
+    return saved_composer(place, overrides, user_folders()).job(list(overrides)).config
+
+
 def resume(
     run_dir: str | Path,
     *overrides: str,
@@ -95,10 +107,7 @@ def resume(
 ) -> Result:
     """Goes on with a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`."""
     place = Path(run_dir).expanduser().absolute()
-    refuse_no_run(place)
-    add_to_path(import_paths(place))
-    config = saved_composer(place, overrides, user_folders()).job(list(overrides)).config
-    config = replace(config, run_dir=None, resume=str(place))
+    config = replace(_saved(place, overrides), run_dir=None, resume=str(place))
     return train(config, recorders=recorders, evaluator=evaluator)
 
 
@@ -113,6 +122,7 @@ def _interrupt_here() -> Callable[[ProbeFailed], None]:
     return on_hung
 
 
+@reachable(ConfigError)
 def run_to_go_on_with(config: RunConfig) -> Path | None:
     """The run directory that `config.resume` goes on in; None where a run starts.
 
@@ -126,6 +136,7 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
     run_dir = Path(str(place)).expanduser().absolute()
     if config.resume == "auto" and not resumable(run_dir):
         return None
+    refuse_denied(run_dir)
     found = changes(read_config(run_dir), config)
     new_run = f"init_from={run_dir}"
     refuse_fixed(found, run_dir / FILE, job="", new_run=new_run)
@@ -133,8 +144,10 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
 
 
 def _place(config: RunConfig) -> Path:
-    """Below which folder a new run will be written."""
-    return Path(config.run_dir or "outputs").expanduser().absolute()
+    """The folder of the run, or below which one is made for it."""
+    goes_on = config.resume not in (None, "auto")
+    place = config.resume if goes_on else config.run_dir
+    return Path(place or "outputs").expanduser().absolute()
 
 
 def _homes(modules: Sequence[str]) -> list[str]:
@@ -149,13 +162,12 @@ def _new_run_dir(config: RunConfig) -> Path:
         run_dir = Path(config.run_dir).expanduser().absolute()
         if (run_dir / "run.json").exists() and config.resume is None:
             raise ConfigError(f"run_dir={run_dir} holds a run already: choose another")
-        if run_dir.exists() and not run_dir.is_dir():
-            raise ConfigError(f"run_dir={run_dir} cannot be made: it is a file")
     else:
         now = time.time()
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
         run_dir = Path.cwd() / "outputs" / config.name / f"{stamp}-{int(now % 1 * 1e6):06d}"
-    run_dir.mkdir(parents=True, exist_ok=config.run_dir is not None)
+    with reachable(ConfigError):
+        run_dir.mkdir(parents=True, exist_ok=config.run_dir is not None)
     return run_dir
 
 
@@ -183,17 +195,22 @@ def load_policy(run_dir: str | Path, checkpoint: str = "best") -> LoadedPolicy:
     return LoadedPolicy(policy, env_factory(config).translator())
 
 
+@reachable(CheckpointError)
 def load_agent(run_dir: Path, checkpoint: str) -> tuple[RunConfig, Agent]:
     """The settings and the agent of a run as they were saved."""
     register_builtin()
     config = read_config(run_dir)
     folder = find_checkpoint(run_dir, checkpoint)
     verify(folder)
-    agent = build_agent(config, env_factory(config).spec, learns=False)
+    spec = env_factory(config).spec
+    sizes = sizes_of(config, countable_agent(config, spec, learns=False))
+    refuse_no_room(f"{folder}", loading_needs(config, sizes))
+    agent = build_agent(config, spec, learns=False)
     agent.load_state_dict(load_state(folder / "agent.pt"))
     return config, agent
 
 
+@reachable(CheckpointError)
 def read_config(run_dir: Path) -> RunConfig:
     """The saved settings of a run; its own modules are imported again."""
     if not run_dir.is_dir():

@@ -13,6 +13,7 @@ from border_cli.core.config import RunConfig
 from border_cli.core.errors import BorderError
 from border_cli.core.interfaces import Agent, EnvFactory
 from border_cli.core.judge import Judge
+from border_cli.core.machine import out_of_memory
 from border_cli.core.output import Checkpoints
 from border_cli.core.seeding import generator
 from border_cli.core.spaces import EnvSpec
@@ -21,8 +22,9 @@ from border_cli.offline import build_replay_buffer, observe_stored, rehearse_dat
 from border_cli.parts import (
     actor_manager_config,
     build_actors,
-    build_agent,
+    countable_agent,
     load_first_weights,
+    memory_settings,
     num_actors,
     slack,
     torch_threads,
@@ -126,16 +128,27 @@ def rehearse(config: RunConfig, probes: Probes) -> tuple[EnvSpec, Agent] | None:
         spec = probes.training(config)
         rehearse_dataset(config, spec)
         probes.evaluation(config)
-        agent = build_agent(config, spec)
+        agent = countable_agent(config, spec)
         if config.resume is None:  # else they may be long gone, and are not needed
             load_first_weights(config, agent)
-        for actor_id in range(num_actors(config)):
-            agent.policy_factory(
-                generator(config.seed), config.actor_manager.exploration_of(actor_id)
-            )
+        for exploration in _explorations(config):
+            agent.policy_factory(generator(config.seed), exploration)
     except BorderError:
         raise
-    except Exception:
+    except Exception as error:
+        refused = out_of_memory(
+            error, "the run does not fit into memory", memory_settings(config), ConfigError
+        )
+        if refused is not None:
+            raise refused from error
         log.debug("the rehearsal failed; the run will say so", exc_info=True)
         return None
     return spec, agent
+
+
+def _explorations(config: RunConfig) -> set[float | None]:
+    """Those of the actors, each once: a million actors have few."""
+    actors = range(num_actors(config))
+    ends = [*actors[:1], *actors[-1:]]  # of ape_x, whose constants lie between two that are valid
+    spread = config.actor_manager.exploration == "ape_x"
+    return {config.actor_manager.exploration_of(i) for i in (ends if spread else actors)}

@@ -6,8 +6,8 @@ import logging
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from border_cli.assemble import Assembly, assemble
 from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import ConfigError, NotFinite, Stalled
+from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
 from border_cli.core.interfaces import Agent, Evaluator
+from border_cli.core.machine import out_of_memory
 from border_cli.core.output import Recorders
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
@@ -35,6 +36,7 @@ from border_cli.parts import (
     env_factory,
     evaluates_in_background,
     load_first_weights,
+    memory_settings,
     num_actors,
 )
 from border_cli.restore import Found, restore, restored_line
@@ -48,6 +50,20 @@ from border_cli.trainer.stats import TrainerStats
 from border_cli.trainer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
+
+# What the learner does in each section of its time, in words.
+DOING = {
+    "wait": "while the learner waited for samples",
+    "push": "while samples were stored",
+    "sample": "while a batch was drawn",
+    "update": "in an update",
+    "priorities": "while priorities were stored",
+    "evaluate": "in an evaluation",
+    "save": "while a checkpoint was taken",
+    "record": "while metrics were recorded",
+    "sync": "while weights were published",
+    "other": "while the run began or ended",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +135,7 @@ class _Run:
             self._record.write()
         try:
             heartbeat = Heartbeat("evaluation", waiting_for="its turn")
-            with ExitStack() as cleanup:
+            with self._naming_lack_of_memory(), ExitStack() as cleanup:
                 assembly = self._assembly = self._build(heartbeat, cleanup)
                 actor_stats = self._train(assembly, cleanup)
         except BaseException as error:
@@ -136,6 +152,23 @@ class _Run:
             trainer_stats=stats,
             run_dir=self._run_dir,
         )
+
+    @contextmanager
+    def _naming_lack_of_memory(self) -> Iterator[None]:
+        """Says what was being done, and what takes memory, where an allocation fails."""
+        try:
+            yield
+        except Exception as error:
+            doing = "while the run was built"
+            if self._assembly is not None:
+                doing = DOING[self._assembly.post_step.timing.failing]
+            if isinstance(error, ActorCrashed):
+                doing = f"in actor {error.actor_id}"
+            what = f"out of memory {doing}"
+            failed = out_of_memory(error, what, memory_settings(self._config))
+            if failed is None:
+                raise
+            raise failed from error
 
     def _build(self, heartbeat: Heartbeat, cleanup: ExitStack) -> Assembly:
         config, run_dir, options = self._config, self._run_dir, self._options

@@ -13,6 +13,7 @@ from typing import Any
 from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.idle import IdleActorManager
 from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.agent.action_space import name_of
 from border_cli.agent.settings import LearnerConfig, NetworkConfig
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
@@ -27,6 +28,7 @@ from border_cli.core.interfaces import (
     StepProcessor,
 )
 from border_cli.core.judge import Judge
+from border_cli.core.machine import memory_for
 from border_cli.core.output import Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
@@ -35,7 +37,9 @@ from border_cli.core.threads import available_cores
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.evaluator.background import BackgroundJudge
 from border_cli.evaluator.inline import InlineJudge
+from border_cli.nn.numpy_encoder import encoded_size
 from border_cli.nn.saving import load_state, save_state
+from border_cli.nn.unfilled import Unfilled
 from border_cli.offline import evaluator_config
 from border_cli.registry import (
     ACTOR_MANAGERS,
@@ -90,6 +94,26 @@ def build_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Age
         seed=derived_seed(config.seed, Branch.LEARNER),
     )
     return agent
+
+
+def countable_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) -> Agent:
+    """The agent to be counted and dropped: it takes no memory, and its large weights have no
+    contents. Raises ConfigError where they would take more than there is."""
+    what = (
+        f"the agent does not fit into memory (env.id={spec.id}: "
+        f"{encoded_size(spec.observation):,} numbers per observation, actions "
+        f"{name_of(spec.action)})"
+    )
+    with memory_for(what, config.agent.taking_memory(), ConfigError), Unfilled():
+        return build_agent(config, spec, learns=learns)
+
+
+def memory_settings(config: RunConfig) -> dict[str, Any]:
+    """What the memory of the run grows with, as it is typed."""
+    rows = {} if config.trainer.offline else config.replay_buffer.taking_memory()
+    acting = (config.env, config.actor_manager) if num_actors(config) else ()
+    parts = (config.agent, *acting, config.evaluator)
+    return rows | {name: value for part in parts for name, value in part.taking_memory().items()}
 
 
 def torch_threads(config: RunConfig, spec: EnvSpec) -> int:

@@ -62,6 +62,37 @@ class Raises(Calm):
         raise RuntimeError(f"the simulator exploded after {self.steps} steps")
 
 
+class Greedy(Calm):
+    """Wants more memory than any machine has."""
+
+    def __init__(self, at: int = NEVER, born: bool = False, render_mode: str | None = None) -> None:
+        super().__init__(at, render_mode)
+        if born:
+            np.empty(10**16)
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        np.empty(10**16)
+        return answer
+
+
+class Vast(Calm):
+    """Observes one of so many numbers, or acts in one of so many ways."""
+
+    def __init__(
+        self, states: int = 4, actions: int = 2, parts: int = 1, render_mode: str | None = None
+    ) -> None:
+        super().__init__(NEVER, render_mode)
+        self.observation_space = (  # type: ignore[assignment]
+            gym.spaces.Discrete(states)
+            if parts == 1
+            else gym.spaces.MultiDiscrete([states] * parts)
+        )
+        self.action_space = gym.spaces.Discrete(actions)
+
+    def observe(self) -> Any:
+        return self.observation_space.sample()
+
+
 class Undefined(Calm):
     """Observes a NaN."""
 
@@ -239,6 +270,6 @@ class Named(FromOne):
 
 for _each in (
     Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Faults, Forks, Unbuildable,
-    Signals, NeedsFile, Shows, FromOne, Named,
+    Signals, NeedsFile, Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)

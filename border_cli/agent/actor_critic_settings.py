@@ -19,7 +19,9 @@ class ActorCriticConfig(NetworkConfig):
     max_grad_norm: float | None = setting(
         None, "clips the norm of each gradient; null: off", above=0
     )
-    num_critics: int = setting(2, "critics, of which targets take the smallest value", low=1)
+    num_critics: int = setting(
+        2, "critics, of which targets take the smallest value", low=1, takes_memory=True
+    )
     tau: float = setting(
         0.005, "target := tau * online + (1 - tau) * target; 1 copies", above=0, high=1
     )

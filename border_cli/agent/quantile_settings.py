@@ -41,7 +41,9 @@ class QuantileConfig(ValueConfig):
 class QrdqnConfig(QuantileConfig):
     """QR-DQN; conf/tuned/qrdqn_<env>.yaml holds what an env needs."""
 
-    num_quantiles: int = setting(50, "quantiles per action; 200 in the paper", low=1)
+    num_quantiles: int = setting(
+        50, "quantiles per action; 200 in the paper", low=1, takes_memory=True
+    )
 
     @property
     def fractions(self) -> list[float]:
@@ -66,15 +68,24 @@ class QrdqnConfig(QuantileConfig):
 class IqnConfig(QuantileConfig):
     """Implicit quantile networks; conf/tuned/iqn_<env>.yaml holds what an env needs."""
 
-    embedding_size: int = setting(64, "cosines of a quantile's fraction", low=1)
+    embedding_size: int = setting(64, "cosines of a quantile's fraction", low=1, takes_memory=True)
     num_quantiles_online: int = setting(
-        8, "fractions drawn for Q(s, a) of a row (N; 64 in most of the paper)", low=1
+        8,
+        "fractions drawn for Q(s, a) of a row (N; 64 in most of the paper)",
+        low=1,
+        takes_memory=True,
     )
     num_quantiles_target: int = setting(
-        8, "fractions drawn for the target of a row (N'; 64 in most of the paper)", low=1
+        8,
+        "fractions drawn for the target of a row (N'; 64 in most of the paper)",
+        low=1,
+        takes_memory=True,
     )
     num_quantiles_acting: int = setting(
-        32, "fractions over which the values that choose an action are averaged (K)", low=1
+        32,
+        "fractions over which the values that choose an action are averaged (K)",
+        low=1,
+        takes_memory=True,
     )
 
     @property

@@ -73,7 +73,9 @@ class TqcConfig(EntropyConfig):
     """Truncated quantile critics."""
 
     num_critics: int = setting(5, "critics, whose quantiles a target pools", low=1)
-    num_quantiles: int = setting(25, "quantiles of the return that each critic has", low=1)
+    num_quantiles: int = setting(
+        25, "quantiles of the return that each critic has", low=1, takes_memory=True
+    )
     dropped_quantiles: int = setting(
         2, "largest quantiles per critic that a target leaves out, against overestimation", low=0
     )

@@ -77,7 +77,7 @@ class NetworkConfig(LearnerConfig):
         "what images go through first: nature_cnn or impala_resnet; mlp takes pixels as numbers; "
         "auto: nature_cnn for images of at least 36 x 36",
     )
-    hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1)
+    hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)
     activation: Activation = setting(Activation.relu, "between layers: relu, tanh, elu or silu")
     layer_norm: bool = setting(False, "normalises each hidden layer before its activation")
 

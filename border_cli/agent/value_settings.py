@@ -78,7 +78,10 @@ class DqnConfig(ValueConfig):
         0.5, "of noisy at the start, where 1 is a deviation of inputs ** -0.5 (sigma_0)", above=0
     )
     num_atoms: int = setting(
-        1, "of the distribution of the return; 1 learns its mean only, 51 is C51", low=1
+        1,
+        "of the distribution of the return; 1 learns its mean only, 51 is C51",
+        low=1,
+        takes_memory=True,
     )
     v_min: float = setting(-10.0, "return of the first of two or more atoms")
     v_max: float = setting(10.0, "return of the last of two or more atoms")

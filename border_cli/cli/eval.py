@@ -82,14 +82,19 @@ def read_request(typed: Sequence[str]) -> Request:
 def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import load_agent
     from border_cli.cli.playing import play
+    from border_cli.needs.memory import playing_needs
+    from border_cli.needs.plan import refuse_no_room, sizes_of
     from border_cli.offline import evaluator_config
-    from border_cli.parts import evaluation_policy
+    from border_cli.parts import env_factory, evaluation_policy
 
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
     config, agent = load_agent(request.run_dir, checkpoint)
     expect(config.trainer.stall_timeout_s)
     if request.episodes is not None:
         config = replace(config, evaluator=replace(config.evaluator, num_episodes=request.episodes))
+    if request.render is None:  # else one after another
+        needed = playing_needs(config, env_factory(config).spec, sizes_of(config, agent))
+        refuse_no_room("the evaluation", needed)
     policy = evaluation_policy(config, agent)
     policy.load_snapshot(agent.snapshot())
     with signals.looked_at() as stop:

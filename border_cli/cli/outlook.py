@@ -9,11 +9,11 @@ from border_cli.config.compose import Job
 from border_cli.config.provenance import tuned_file
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import Agent
+from border_cli.core.machine import size
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.needs.disk import checkpoints_made, evaluations, metric_rows, most_rows, opt_steps
 from border_cli.needs.plan import Plan
-from border_cli.needs.sizes import size
 from border_cli.parts import build_evaluator, evaluates_in_background
 from border_cli.registry import AGENTS, RECORDERS
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from border_cli import __version__
 from border_cli.cli.signals import EarlySignals, leaving_on_signals
 from border_cli.cli.thread_settings import set_up_threads
-from border_cli.core.errors import BorderError, Interrupted
+from border_cli.core.errors import BorderError, CheckpointError, Interrupted, reachable
+from border_cli.core.machine import memory_for
 
 
 def plain_command(
@@ -35,7 +36,8 @@ def plain_command(
     path = list(sys.path)
     with leaving_on_signals() as signals, keeping_everything():
         try:
-            run(typed, signals)
+            with reachable(CheckpointError), memory_for("out of memory", {}):
+                run(typed, signals)
         except (KeyboardInterrupt, Interrupted):
             if interrupted:
                 sys.stderr.write(f"{name}: {interrupted}\n")

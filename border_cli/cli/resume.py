@@ -16,7 +16,7 @@ from border_cli.config.preflight import AUTO
 from border_cli.config.saved import saved_settings
 from border_cli.core.config import Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError
-from border_cli.run.lock import RunInUse, look
+from border_cli.run.lock import RunInUse, look, refuse_denied
 from border_cli.run.reading import resumable
 from border_cli.run.record import read_run
 
@@ -45,6 +45,7 @@ def continuation_of(composer: Composer, job: Job) -> Continuation | None:
     run_dir, config = Path(job.folder).absolute(), job.config
     if config.resume is None or not (run_dir / FILE).is_file():
         return None
+    refuse_denied(run_dir)
     refuse_running(run_dir)
     done = read_run(run_dir).get("status") == FINISHED
     if config.resume == AUTO and not done and not has_checkpoint(run_dir):

@@ -14,7 +14,10 @@ from border_cli.cli.garbage import collect_from_here, not_collecting
 from border_cli.cli.monitor import STALL_TIMEOUT_S, expect, monitored
 from border_cli.cli.signals import early_signals
 from border_cli.cli.thread_settings import set_up_threads
-from border_cli.core.errors import BorderError
+from border_cli.core.errors import BorderError, ConfigError, reachable
+from border_cli.core.machine import memory_for
+
+NO_ROOM = "there is too little memory to begin"
 
 if TYPE_CHECKING:
     from border_cli.cli.launch import RunJob
@@ -41,7 +44,7 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
     path = list(sys.path)
     with early_signals() as early:
         try:
-            with not_collecting():
+            with not_collecting(), reachable(ConfigError), memory_for(NO_ROOM, {}, ConfigError):
                 _answer(read_arguments(typed), typed, run_job)
         except BorderError as error:
             sys.stderr.write(f"border-train: {error}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from border_cli.config.check import refuse_without_env
 from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError
+from border_cli.core.machine import unwritable
 from border_cli.registry import ENVS
 
 RUN_MARKS = ("run.json", ".hydra")
@@ -65,7 +67,7 @@ def _check_resume(composer: Composer, job: Job) -> None:
 
 def _refuse_used(job: Job) -> None:
     folder = Path(job.folder)
-    _refuse_file(folder)
+    refuse_unwritable(folder)
     if (folder / SWEEP_MARK).exists():
         raise ConfigError(f"run_dir={folder} holds a sweep: choose another, or repeat it with -m")
     if job.config.resume is None and _holds_run(folder):
@@ -77,7 +79,7 @@ def _refuse_used(job: Job) -> None:
 def _refuse_used_by_sweep(jobs: Sequence[Job]) -> None:
     folders = [Path(job.folder) for job in jobs]
     for job, folder in zip(jobs, folders, strict=True):
-        _refuse_file(folder)
+        refuse_unwritable(folder)
         if job.config.run_dir is not None:
             _refuse_root(Path(job.config.run_dir).expanduser(), job)
         if job.config.resume is None and _holds_run(folder):
@@ -100,7 +102,9 @@ def _holds_run(folder: Path) -> bool:
     return any((folder / mark).exists() for mark in RUN_MARKS)
 
 
-def _refuse_file(folder: Path) -> None:
-    existing = next(each for each in (folder, *folder.parents) if each.exists())
-    if not existing.is_dir():
-        raise ConfigError(f"run_dir={folder} cannot be made: {existing} is a file")
+def refuse_unwritable(folder: Path) -> None:
+    """Raises where a run directory can be neither made nor written to; nothing is left behind."""
+    reason = unwritable(folder)
+    if reason is not None:
+        what = "written to" if os.path.isdir(folder) else "made"  # noqa: PTH112 - never raises
+        raise ConfigError(f"run_dir={folder} cannot be {what}: {reason}")

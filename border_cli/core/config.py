@@ -36,7 +36,7 @@ class AgentConfig(Settings, path="agent"):
     gives_priorities: ClassVar[bool] = True  # whether its errors can drive prioritized replay
 
     gamma: float = setting(0.99, "discount per env step", low=0, high=1)
-    batch_size: int = setting(64, "sampled rows per optimisation step", low=1)
+    batch_size: int = setting(64, "sampled rows per optimisation step", low=1, takes_memory=True)
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,9 @@ class EnvConfig(Settings, path="env"):
     """What every kind of environment has."""
 
     id: str | None = setting(None, "which environment; a preset such as env=cartpole sets it")
-    num_envs: int = setting(1, "environments that each actor steps side by side", low=1)
+    num_envs: int = setting(
+        1, "environments that each actor steps side by side", low=1, takes_memory=True
+    )
     max_episode_steps: int | None = setting(
         None, "time limit in env steps; null keeps the environment's own", low=1
     )
@@ -66,15 +68,17 @@ class ReplayBufferConfig(Settings, path="replay_buffer"):
 
     prioritizes: ClassVar[bool] = False  # whether it lives on the errors of the agent
 
-    capacity: int = setting(100_000, "rows kept; the oldest make room", low=1)
+    capacity: int = setting(100_000, "rows kept; the oldest make room", low=1, takes_memory=True)
 
 
 @dataclass(kw_only=True)
 class ActorManagerConfig(Settings, path="actor_manager"):
     """What every way to run actors has."""
 
-    num_actors: int = setting(2, "actors that sample side by side", low=1)
-    n_buffer: int = setting(100, "samples an actor gathers before it sends them", low=1)
+    num_actors: int = setting(2, "actors that sample side by side", low=1, takes_memory=True)
+    n_buffer: int = setting(
+        100, "samples an actor gathers before it sends them", low=1, takes_memory=True
+    )
     max_restarts: int = setting(3, "times that each actor may fail and be rebuilt", low=0)
     exploration: Any = setting(
         None,
@@ -159,7 +163,9 @@ class TrainerConfig(Settings, path="trainer"):
 class EvaluatorConfig(Settings, path="evaluator"):
     """What every evaluator has."""
 
-    num_episodes: int = setting(20, "episodes per evaluation, side by side", low=1)
+    num_episodes: int = setting(
+        20, "episodes per evaluation, side by side", low=1, takes_memory=True
+    )
     max_episode_steps: int | None = setting(
         None,
         "cuts an evaluation episode, in env steps; null: the env's limit, else 10,000",
@@ -257,6 +263,8 @@ class RunConfig(Settings):
         super().__post_init__()
         if self.resume == "":
             self.refuse("resume", self.resume, "must be null, auto or a run directory")
+        if self.run_dir is not None and (not self.run_dir or "\0" in self.run_dir):
+            self.refuse("run_dir", self.run_dir, "must be null, or the path of a folder")
         if self.init_from == "":
             self.refuse("init_from", self.init_from, "must be null, or a run directory")
         if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:

@@ -9,6 +9,7 @@ BorderError
  │    ├── ActorHung          an actor did not stop by its deadline
  │    ├── Stalled            somebody made no step for `stall_timeout_s`
  │    ├── BadStep            an observation, reward or flag of an environment does not fit
+ │    ├── OutOfMemory        an allocation failed
  │    └── NotFinite          a NaN or an infinity in data or loss
  ├── Interrupted             the user or the system asked the run to stop     exit 128 + signal
  └── CheckpointError         a run directory or checkpoint cannot be read     exit 2
@@ -17,7 +18,8 @@ BorderError
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -92,6 +94,10 @@ class BadStep(RunFailed):
         return self.within(f"actor {actor_id}, after {env_steps:,} env steps")
 
 
+class OutOfMemory(RunFailed):
+    """An allocation failed; the message says during what, and which settings would take less."""
+
+
 class NotFinite(RunFailed):
     """A NaN or an infinity; the message names the quantity and its step.
 
@@ -120,6 +126,22 @@ class CheckpointError(BorderError):
     """A run directory or a checkpoint is missing, incomplete or not ours."""
 
     exit_status = 2
+
+
+@contextmanager
+def reachable(kind: type[BorderError]) -> Iterator[None]:
+    """Raises `kind` with the path and the reason where the system denies a file or a folder.
+
+    Other failures of input and output, such as a broken pipe, name no path and stay as they are.
+    """
+    try:
+        yield
+    except OSError as error:
+        here = "the current directory" if isinstance(error, FileNotFoundError) else None
+        path = here if error.filename is None else error.filename
+        if path is None:
+            raise
+        raise kind(f"{path}: {error.strerror or error}") from error
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

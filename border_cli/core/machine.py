@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from border_cli.core.errors import BorderError, OutOfMemory, RunFailed
 
 PROC = Path("/proc")
 UNLIMITED = 2**60  # bytes; cgroups of version 1 say "no limit" by a number above
 
+# In what torch raises where the allocator of a CPU or a GPU has nothing left, or C++ does not, and
+# where a size is beyond all numbers.
+_ALLOCATION_FAILED = (
+    *("can't allocate memory", "annot allocate memory", "not enough memory", "out of memory"),
+    *("bad_alloc", "bad allocation", "Storage size calculation overflowed"),
+    "Overflow when unpacking long",
+)
 _ARENA_NBYTES = 64 * 2**20  # of address space, which malloc reserves for each thread
 _ARENAS_PER_CORE = 8  # at most; later threads share them
+_LONGEST_PATH_INSIDE = 200  # bytes, of the files in a run directory
 _STACK_NBYTES = 2 * 2**20  # of a thread, where RLIMIT_STACK has no limit
 
 
@@ -23,6 +35,68 @@ class Room(NamedTuple):
 
     limit: str  # what is limited, in words
     nbytes: int
+
+
+def size(nbytes: float) -> str:
+    """28224 -> `28.2 kB`, 412_000_000 -> `393 MiB`, 9_000_000_000 -> `8.38 GiB`."""
+    if nbytes < 1e6:
+        return f"{nbytes:.0f} B" if nbytes < 1000 else f"{nbytes / 1000:.3g} kB"
+    if nbytes < 2**30:
+        return f"{nbytes / 2**20:,.0f} MiB"
+    gib = nbytes / 2**30
+    return f"{gib:,.1f} GiB" if gib >= 10 else f"{gib:.2f} GiB"
+
+
+def failed_allocation(error: BaseException) -> str | None:
+    """What an error says of memory that could not be had; None where that is not what it is about.
+
+    numpy and Python raise MemoryError, the kernel ENOMEM, and torch a RuntimeError, whose kind is
+    in its text alone. What failed in another thread or process comes as the text of its traceback.
+    """
+    kind, text = type(error).__name__, str(error).strip()
+    if isinstance(error, RunFailed):
+        kind, _, text = text.rpartition("\n")[2].partition(": ")
+    text = " ".join(text.split())
+    failed = (
+        isinstance(error, OSError) and error.errno == errno.ENOMEM,
+        kind.endswith("MemoryError"),  # numpy's own is called _ArrayMemoryError
+        kind.endswith(("RuntimeError", "AcceleratorError", "ImportError"))
+        and any(each in text for each in _ALLOCATION_FAILED),
+    )
+    if not any(failed):
+        return None
+    nbytes = re.search(r"tried to allocate (\d+) bytes", text)
+    return f"{size(int(nbytes[1]))} could not be allocated" if nbytes else text or "no more is left"
+
+
+def out_of_memory(
+    error: BaseException,
+    what: str,
+    settings: Mapping[str, object],
+    kind: type[BorderError] = OutOfMemory,
+) -> BorderError | None:
+    """The failure to report where an allocation failed, else None; `what` was wanted, and with
+    smaller `settings` it takes less."""
+    said = failed_allocation(error)
+    if said is None:
+        return None
+    listed = ", ".join(f"{name}={value}" for name, value in settings.items())
+    smaller = f". Settings that take memory: {listed}" if listed else ""
+    return kind(f"{what}: {said}{smaller}")
+
+
+@contextmanager
+def memory_for(
+    what: str, settings: Mapping[str, object], kind: type[BorderError] = OutOfMemory
+) -> Iterator[None]:
+    """Raises such a failure in place of what fails within the block."""
+    try:
+        yield
+    except Exception as error:
+        failed = out_of_memory(error, what, settings, kind)
+        if failed is None:
+            raise
+        raise failed from error
 
 
 def resident_bytes(proc: Path = PROC) -> int:
@@ -62,6 +136,11 @@ def address_rooms(proc: Path = PROC) -> list[Room]:
     return rooms
 
 
+def least_room() -> Room:
+    """The smallest of all rooms: what this process may still take at most."""
+    return min([*memory_rooms(), *address_rooms()], key=lambda each: each.nbytes)
+
+
 def thread_nbytes(threads: int, cores: int) -> int:
     """Address space that so many more threads reserve: their stacks, and malloc's arenas."""
     stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
@@ -74,6 +153,53 @@ def free_disk(folder: Path) -> Room:
     """What the file system takes on which `folder` is, or would be made."""
     existing = next(each for each in (folder, *folder.parents) if each.is_dir())
     return Room(f"free disk below {existing}", shutil.disk_usage(existing).free)
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why nothing can be written into a folder that is there or shall be made; None where it can.
+
+    Tried, with an empty folder that goes again, because owners, lists, namespaces and file systems
+    all have their say. A full disk is no reason: what is free is another question.
+    """
+    try:
+        existing = _nearest(folder)
+        if not existing.is_dir():
+            return f"{existing} is a file"
+        longest = os.pathconf(existing, "PC_NAME_MAX")
+        most = os.pathconf(existing, "PC_PATH_MAX") - _LONGEST_PATH_INSIDE
+        for name in folder.parts:
+            if len(os.fsencode(name)) > longest:
+                return f"a name in it is longer than {longest} bytes"
+        if len(os.fsencode(folder.absolute())) > most:
+            return f"it is longer than {most} bytes"
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    probe = existing / f".{os.urandom(4).hex()}.tmp"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return f"nothing can be made in {existing.absolute()} ({error.strerror})"
+    return None
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the next above it that is there; raises OSError for a link that leads
+    nowhere."""
+    for each in (folder, *folder.parents):
+        try:
+            each.stat()
+            return each
+        except OSError as error:
+            # One above it cannot be entered, or it is too long: what is above will say so.
+            if error.errno in (errno.EACCES, errno.ENAMETOOLONG):
+                continue
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            if each.is_symlink():
+                raise OSError(errno.ENOENT, "is a link that leads nowhere", str(each)) from None
+    raise AssertionError("there is no root folder")
 
 
 def _statm(proc: Path) -> list[int] | None:

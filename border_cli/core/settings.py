@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
 from border_cli.core.errors import ConfigError
@@ -53,11 +53,15 @@ def setting(
     low: float | None = None,
     above: float | None = None,
     high: float | None = None,
+    takes_memory: bool = False,
 ) -> Any:
-    """A dataclass field with its meaning, unit and range."""
+    """A dataclass field with its meaning, unit and range; `takes_memory` where memory grows with
+    it, so that a refusal for want of memory names it."""
     bounds = Range(low=low, above=above, high=high)
     bounded = bounds != ANY_NUMBER
-    metadata = {"meaning": meaning, "range": bounds if bounded else None}
+    metadata: dict[str, Any] = {"meaning": meaning, "range": bounds if bounded else None}
+    if takes_memory:
+        metadata["takes_memory"] = True
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -90,6 +94,23 @@ class Settings:
             kind = "" if is_finite(entry) else "a finite number "
             where = " in each entry" if isinstance(value, list) else ""
             self.refuse(name, value, f"must be {kind}{bounds}".rstrip() + where)
+
+    def taking_memory(self) -> dict[str, Any]:
+        """What memory grows with, as it is typed; what is off or 1 cannot be less."""
+        bases = [base for base in type(self).__mro__ if is_dataclass(base)]
+        # Of all bases: who gives a setting another default does not repeat what it is.
+        grows = {
+            each.name
+            for base in bases
+            for each in fields(base)
+            if each.metadata.get("takes_memory")
+        }
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            f"{self.path}.{name}": value
+            for name, value in values.items()
+            if name in grows and value not in (None, 1)
+        }
 
     def refuse(self, name: str, value: object, allowed: str) -> None:
         """Raises the error of a setting that cannot be meant."""

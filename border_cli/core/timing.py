@@ -32,7 +32,7 @@ class Timing:
     the clock. Owned by one thread.
     """
 
-    __slots__ = ("_now_s", "_seconds", "_section", "since_s")
+    __slots__ = ("_now_s", "_seconds", "_section", "broken", "since_s")
 
     def __init__(self, clock: Clock) -> None:
         self._now_s = clock.now_s
@@ -42,6 +42,7 @@ class Timing:
         """Starts again in `other`, from zero or from what was `spent` before."""
         self._seconds = dict.fromkeys(LEARNER_SECTIONS, 0.0) | dict(spent or {})
         self._section = "other"
+        self.broken: str | None = None  # the section whose block something first left by raising
         self.since_s = self._now_s()  # when the section under way began: the clock as last read
 
     def enter(self, section: str) -> None:
@@ -58,8 +59,16 @@ class Timing:
         self.enter(section)
         try:
             yield
+        except BaseException:
+            self.broken = self.broken or section
+            raise
         finally:
             self.enter(outer)
+
+    @property
+    def failing(self) -> str:
+        """The section in which the thread failed, for whoever handles what it raised."""
+        return self.broken or self._section
 
     def seconds(self) -> dict[str, float]:
         """What was spent in each section so far, the one under way included."""

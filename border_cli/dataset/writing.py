@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from border_cli.core.errors import ConfigError
+from border_cli.core.machine import unwritable
 from border_cli.dataset.local import is_id, is_known, known_ids, missing_minari, root
 from border_cli.dataset.reading import RawEpisode
 
@@ -25,7 +26,8 @@ class EnvParts:
 
 
 def refuse_name(dataset: str | None, *, overwrite: bool) -> str:
-    """A name that a new data set can have; raises ConfigError for any other."""
+    """A name that a new data set can have; raises ConfigError for any other, and where nothing can
+    be written."""
     example = "such as my/cartpole-medium-v0"
     if dataset is None:
         raise ConfigError(f"give dataset=ID, {example}")
@@ -34,13 +36,22 @@ def refuse_name(dataset: str | None, *, overwrite: bool) -> str:
     if is_known(dataset):
         if not overwrite:
             raise _exists(dataset)
+        _refuse_unwritable(dataset)
         return dataset
     if (root() / dataset).exists():
         raise ConfigError(f"dataset={dataset} is a folder of other things in {root()}")
     for above in map(Path.as_posix, Path(dataset).parents):
         if is_known(above):
             raise ConfigError(f"dataset={dataset} would lie inside the data set {above}")
+    _refuse_unwritable(dataset)
     return dataset
+
+
+def _refuse_unwritable(dataset: str) -> None:
+    place = (root() / dataset).parent  # where it gets its hidden name first
+    reason = unwritable(place)
+    if reason is not None:
+        raise ConfigError(f"dataset={dataset} cannot be written to {place}: {reason}")
 
 
 def _exists(dataset: str) -> ConfigError:

@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from border_cli.core.config import RunConfig
-from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, size
+from border_cli.core.machine import size
+from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes
 from border_cli.parts import evaluates_in_background, slack
 
 STATE_NBYTES = 128 * 1024  # counters, generators, actors and manifest of a checkpoint

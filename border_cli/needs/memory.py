@@ -6,16 +6,20 @@ with Python 3.11 and torch 2.13.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.process import RING_SHARES
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
+from border_cli.agent.action_space import name_of
 from border_cli.core.config import RunConfig
-from border_cli.core.machine import thread_nbytes
+from border_cli.core.machine import size, thread_nbytes
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec, row_nbytes, transition_nbytes
 from border_cli.dataset.episodes import GROUP, GROUP_NBYTES
 from border_cli.needs.disk import rows_per_save
-from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, encoded_nbytes, size
+from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, encoded_nbytes
 from border_cli.offline import SETTING, dataset_of
 from border_cli.parts import (
     actor_manager_config,
@@ -47,6 +51,7 @@ GATHERED_NBYTES = 1024  # Python's objects around each row that waits in a proxy
 # What malloc keeps of what was freed, as a share of all that comes and goes. With frames of 84x84x4
 # bytes, where 340 MiB come and go, 470 to 600 MiB were held; with CartPole next to nothing.
 KEPT_FREE = 0.75
+WIDE = 100_000  # numbers of an observation or an action, which make a layer large by themselves
 PIECE_NBYTES = 32 * MIB  # of rows that are copied at a time on their way to the disk
 
 
@@ -65,6 +70,19 @@ def memory_needs(
     held = Need(what="freed and kept by malloc", nbytes=kept, reserved=kept)
     rows = [*_dataset(config, replay), *([_replay_buffer(replay)] if replay.capacity else [])]
     return [*rows, *passing, held, _program(config, spec, cores)]
+
+
+def loading_needs(config: RunConfig, agent: AgentSizes) -> list[Need]:
+    """A saved model that shall act: the agent, its file while it is read, and two copies."""
+    nbytes = 2 * agent.state + 2 * agent.weights
+    settings = config.agent.taking_memory()
+    return [Need(what="the saved agent", nbytes=nbytes, reserved=nbytes, settings=settings)]
+
+
+def playing_needs(config: RunConfig, spec: EnvSpec, agent: AgentSizes) -> list[Need]:
+    """The episodes of one evaluation, side by side in this process."""
+    here = replace(config, evaluator=replace(config.evaluator, background=False))
+    return [_evaluation(here, spec, agent)]
 
 
 def _dataset(config: RunConfig, replay: ReplaySizes) -> list[Need]:
@@ -143,8 +161,6 @@ def _environment(spec: EnvSpec, agent: AgentSizes) -> int:
 
 def _agent(config: RunConfig, spec: EnvSpec, agent: AgentSizes) -> Need:
     """Parameters, targets, optimiser; snapshots; the batch on its way through the networks."""
-    hidden = {"agent.hidden": getattr(config.agent, "hidden", None)}
-    hidden = {name: units for name, units in hidden.items() if units is not None}
     batch = config.agent.batch_size * storage_nbytes(spec, 1)
     nbytes = batch + 4 * agent.weights  # snapshots: the newest, the next, and two to share
     if agent.on_host:
@@ -156,8 +172,17 @@ def _agent(config: RunConfig, spec: EnvSpec, agent: AgentSizes) -> Need:
         what="agent",
         nbytes=nbytes,
         reserved=nbytes,
-        settings={"agent.batch_size": config.agent.batch_size} | hidden,
+        settings=config.agent.taking_memory() | _interface(spec),
     )
+
+
+def _interface(spec: EnvSpec) -> dict[str, Any]:
+    """The environment, where it is what makes the first or the last layer large."""
+    numbers = encoded_nbytes(spec.observation) // 4
+    if max(numbers, encoded_nbytes(spec.action) // 4) < WIDE:
+        return {}
+    told = f"{spec.id}, {numbers:,} numbers per observation, actions {name_of(spec.action)}"
+    return {"env.id": told}
 
 
 def _evaluation(config: RunConfig, spec: EnvSpec, agent: AgentSizes) -> Need:

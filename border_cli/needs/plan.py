@@ -10,12 +10,12 @@ from typing import TypeAlias
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms
+from border_cli.core.machine import Room, address_rooms, free_disk, memory_for, memory_rooms, size
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import available_cores
 from border_cli.needs.disk import disk_needs, on_disk
 from border_cli.needs.memory import memory_needs
-from border_cli.needs.sizes import AgentSizes, Need, agent_sizes, replay_sizes, size
+from border_cli.needs.sizes import AgentSizes, Need, agent_sizes, replay_sizes
 
 Parts: TypeAlias = list[tuple[Need, int]]  # with their bytes
 
@@ -76,15 +76,23 @@ def plan(
 ) -> Plan:
     """Counts what was built for the rehearsal; it need not be kept."""
     spec, agent = built
+    sizes = sizes_of(config, agent)
     return Plan(
         config=config,
         run_dir=run_dir,
         spec=spec,
-        agent=agent_sizes(agent),
+        agent=sizes,
         name=name,
         cores=available_cores(),
         held=on_disk(run_dir) if config.resume is not None else 0,
     )
+
+
+def sizes_of(config: RunConfig, agent: Agent) -> AgentSizes:
+    """Raises ConfigError where not even a copy of its weights fits into memory."""
+    what = "the weights of the agent, and a copy, do not fit into memory"
+    with memory_for(what, config.agent.taking_memory(), ConfigError):
+        return agent_sizes(agent)
 
 
 def refuse_unmet(
@@ -107,22 +115,40 @@ def refuse_unmet(
     _refuse_disk(plans, disk(plans[0].run_dir))
 
 
+def refuse_no_room(name: str, needs: Sequence[Need]) -> None:
+    """The same for what is no run: `name` is what needs the memory of this process."""
+    _refuse_parts(name, [(each, each.nbytes) for each in needs], memory_rooms())
+    _refuse_parts(name, [(each, each.reserved) for each in needs], address_rooms())
+
+
 def _refuse_memory(plan: Plan, rooms: Sequence[Room], which: str) -> None:
+    def fitting(room: Room) -> int | None:
+        def enough(rows: int) -> bool:
+            needs = plan.with_capacity(rows).memory
+            return sum(int(getattr(each, which)) for each in needs) <= room.nbytes
+
+        return _fitting([plan], enough)
+
+    parts = [(each, int(getattr(each, which))) for each in plan.memory]
+    _refuse_parts(plan.name, parts, rooms, fitting)
+
+
+def _refuse_parts(
+    name: str,
+    parts: Parts,
+    rooms: Sequence[Room],
+    fitting: Callable[[Room], int | None] = lambda _: None,
+) -> None:
+    """`fitting` gives the capacity of the replay buffer with which a room would do."""
     if not rooms:
         return
     room = min(rooms, key=lambda each: each.nbytes)
-    parts = [(each, int(getattr(each, which))) for each in plan.memory]
     needed = sum(nbytes for _, nbytes in parts)
     if needed <= room.nbytes:
         return
-
-    def enough(rows: int) -> bool:
-        needs = plan.with_capacity(rows).memory
-        return sum(int(getattr(each, which)) for each in needs) <= room.nbytes
-
     raise ConfigError(
-        f"{plan.name} needs {size(needed)} of memory and {size(room.nbytes)} are available "
-        f"({room.limit}): {_listed(parts)}. Smaller: {_smaller(parts, _fitting([plan], enough))}"
+        f"{name} needs {size(needed)} of memory and {size(room.nbytes)} are available "
+        f"({room.limit}): {_listed(parts)}. Smaller: {_smaller(parts, fitting(room))}"
     )
 
 

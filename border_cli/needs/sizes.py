@@ -11,6 +11,7 @@ from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
+from border_cli.nn.unfilled import Unfilled
 from border_cli.offline import dataset_size
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
@@ -35,16 +36,6 @@ class Need:
         return ", ".join(f"{name}={value}" for name, value in self.settings.items())
 
 
-def size(nbytes: float) -> str:
-    """28224 -> `28.2 kB`, 412_000_000 -> `393 MiB`, 9_000_000_000 -> `8.38 GiB`."""
-    if nbytes < 1e6:
-        return f"{nbytes:.0f} B" if nbytes < 1000 else f"{nbytes / 1000:.3g} kB"
-    if nbytes < 2**30:
-        return f"{nbytes / 2**20:,.0f} MiB"
-    gib = nbytes / 2**30
-    return f"{gib:,.1f} GiB" if gib >= 10 else f"{gib:.2f} GiB"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSizes:
     """How large an agent is."""
@@ -57,12 +48,14 @@ class AgentSizes:
 
 
 def agent_sizes(agent: Agent) -> AgentSizes:
-    """Counted from copies of its weights and state, which are dropped again."""
-    arrays = agent.snapshot().arrays.values()
+    """Counted from copies of its weights and state, which take no memory."""
+    with Unfilled():
+        arrays = agent.snapshot().arrays.values()
+        state = _nbytes(agent.state_dict())
     return AgentSizes(
         parameters=sum(each.size for each in arrays),
         weights=sum(each.nbytes for each in arrays),
-        state=_nbytes(agent.state_dict()),
+        state=state,
         units=sum(each.size for each in arrays if each.ndim == 1),
         on_host=not agent.device_name.startswith("cuda"),
     )

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -20,7 +19,7 @@ def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
     """Copies of a module's arrays under the names of its state dict; read-only."""
     arrays = {}
     for name, tensor in module.state_dict().items():
-        array = np.array(tensor.cpu().numpy())  # on the CPU .cpu() alone would still be the weights
+        array = tensor.detach().to("cpu", copy=True).numpy()  # torch copies, so `Unfilled` sees it
         array.setflags(write=False)
         arrays[name] = array
     return arrays

@@ -21,6 +21,7 @@ from typing import Any
 
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.interfaces import Evaluation
+from border_cli.core.machine import failed_allocation
 from border_cli.core.output import RunState, SaveReport
 from border_cli.core.replay import ReplayBuffer
 from border_cli.run.folders import CheckpointFolders, SaveState
@@ -144,7 +145,7 @@ class CheckpointStore:
             write()
         except Exception as error:
             problem = str(error) or type(error).__name__
-            expected = isinstance(error, OSError)
+            expected = isinstance(error, OSError) or failed_allocation(error) is not None
             failures = self._report.failures + 1
             self._report = replace(self._report, failures=failures)
             log.error(

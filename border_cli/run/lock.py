@@ -16,13 +16,39 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, reachable
 
 log = logging.getLogger(__name__)
 
 NAME = "run.lock"
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # of the file system
 LOOKS, PAUSE_S = 20, 0.02
+
+
+# What a run that goes on reads or writes; what is only replaced need not be writable itself.
+FOLDERS = (".", ".hydra", "tensorboard", "checkpoints", "checkpoints/replay")
+READ = (".hydra/resolved.yaml", "run.json")
+GROWING = (NAME, "border-train.log", "metrics.jsonl", "superseded.jsonl")
+
+
+def refuse_denied(run_dir: Path) -> None:
+    """Raises ConfigError where a run can not go on because its files are somebody else's."""
+    denied = [
+        *(name for name in FOLDERS if _is_denied(run_dir / name, os.R_OK | os.W_OK | os.X_OK)),
+        *(name for name in READ if _is_denied(run_dir / name, os.R_OK)),
+        *(name for name in GROWING if _is_denied(run_dir / name, os.R_OK | os.W_OK)),
+    ]
+    if denied:
+        raise ConfigError(
+            f"{run_dir} cannot go on: {run_dir / denied[0]} cannot be "
+            f"{'read' if denied[0] in READ else 'written to'} (Permission denied). "
+            "init_from begins a new run with the weights of one that can be read"
+        )
+
+
+def _is_denied(path: Path, mode: int) -> bool:
+    """Whether it is there and this process may not use it so."""
+    return os.path.lexists(path) and not os.access(path, mode)
 
 
 class RunInUse(ConfigError):
@@ -51,8 +77,9 @@ class RunLock:
         self._file = -1
 
     def __enter__(self) -> RunLock:
-        self._run_dir.mkdir(parents=True, exist_ok=True)
-        file = os.open(self._run_dir / NAME, os.O_RDWR | os.O_CREAT, 0o666)
+        with reachable(ConfigError):
+            self._run_dir.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._run_dir / NAME, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             self._take(file)
         except BaseException:

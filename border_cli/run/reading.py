@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.errors import CheckpointError
+from border_cli.core.errors import CheckpointError, reachable
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.types import State
 from border_cli.run.files import aside
@@ -122,6 +122,7 @@ def steps_saved(run_dir: Path) -> list[int]:
     return [int(each.name) for each in numbered(run_dir / "checkpoints")]
 
 
+@reachable(CheckpointError)
 def find_checkpoint(run_dir: Path, which: str) -> Path:
     """The folder of `best`, `latest` or a number of optimisation steps; raises with what there is.
 
@@ -150,6 +151,7 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
     return folder
 
 
+@reachable(CheckpointError)
 def find_weights(place: Path) -> Path:
     """The folder, whole, of the weights that a new run begins with: of a run directory its best
     model, else its latest checkpoint; or a checkpoint itself."""

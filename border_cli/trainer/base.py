@@ -11,6 +11,7 @@ from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import NotFinite
 from border_cli.core.interfaces import Agent
+from border_cli.core.machine import failed_allocation
 from border_cli.core.output import Resumption
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.spaces import Space
@@ -230,5 +231,9 @@ class Trainer(ABC):
             self._post_step.reporting.show("stopping")
             self._checkpointing.save_last(self._own_state())
             self._post_step.interrupted()
-        except Exception:
-            log.exception("the last checkpoint could not be taken")
+        except Exception as error:
+            lack = failed_allocation(error)
+            why = f" (out of memory: {lack})" if lack else ""
+            log.error(
+                "the last checkpoint could not be taken%s", why, exc_info=None if lack else error
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -10,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from border_cli.core.errors import ActorCrashed, ConfigError, OutOfMemory, RunFailed
 from border_cli.core.machine import (
     Room,
     address_rooms,
+    failed_allocation,
     free_disk,
     machine_bytes,
+    memory_for,
     memory_rooms,
     resident_bytes,
     thread_nbytes,
+    unwritable,
 )
 
 MIB = 2**20
@@ -151,3 +156,58 @@ def test_the_disk_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> N
         room = free_disk(folder)
         assert room.limit == f"free disk below {tmp_path}"
         assert room.nbytes > 0
+
+
+TORCH = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+TRACEBACK = "Traceback (most recent call last):\n  …\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "no more is left"),
+        (MemoryError("Unable to allocate 8 EiB"), "Unable to allocate 8 EiB"),
+        (MemoryError("std::bad_alloc"), "std::bad_alloc"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "[Errno 12] Cannot allocate memory"),
+        (
+            RuntimeError(f"{TORCH}you tried to allocate 4000000000 bytes. Error code 12"),
+            "3.73 GiB could not be allocated",
+        ),
+        (RuntimeError("CUDA out of memory. Tried to"), "CUDA out of memory. Tried to"),
+        (ActorCrashed(0, 3, f"{TRACEBACK}MemoryError: too\n"), "too"),
+        (
+            RunFailed(f"the evaluation failed:\n{TRACEBACK}numpy.X._ArrayMemoryError: 1 TiB"),
+            "1 TiB",
+        ),
+        (RuntimeError("the simulator exploded"), None),
+        (ActorCrashed(0, 3, f"{TRACEBACK}ValueError: bad_alloc"), None),
+        (OSError(errno.ENOSPC, "No space left on device"), None),
+    ],
+)
+def test_a_failed_allocation_is_known_by_what_raised_it(error: Exception, said: str | None) -> None:
+    assert failed_allocation(error) == said
+
+
+def test_a_failed_allocation_becomes_a_message_with_what_was_wanted_and_the_settings() -> None:
+    with (
+        pytest.raises(
+            OutOfMemory, match=r"^out of memory here: 9 TiB\. Settings that take memory: a=1"
+        ),
+        memory_for("out of memory here", {"a": 1}),
+    ):
+        raise MemoryError("9 TiB")
+    with (
+        pytest.raises(ConfigError, match=r"^no room: 9 TiB$"),
+        memory_for("no room", {}, ConfigError),
+    ):
+        raise MemoryError("9 TiB")
+    with pytest.raises(ValueError, match="mine"), memory_for("no room", {}):
+        raise ValueError("mine")
+
+
+def test_a_folder_is_tried_for_writing_and_left_as_it_was(tmp_path: Path) -> None:
+    assert unwritable(tmp_path) is None
+    assert unwritable(tmp_path / "a" / "b") is None
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert unwritable(tmp_path / "file" / "x") == f"{tmp_path / 'file'} is a file"

@@ -105,3 +105,18 @@ def test_a_field_keeps_its_meaning_and_its_range() -> None:
 def test_a_range_reads_as_a_user_would_say_it() -> None:
     assert str(Range(low=1)) == "at least 1"
     assert str(Range(above=0, high=1)) == "above 0 and at most 1"
+
+
+def test_settings_that_take_memory_are_known_also_where_their_default_is_another() -> None:
+    @dataclass(kw_only=True)
+    class Rows(Settings, path="group"):
+        rows: int = setting(10, "rows", low=1, takes_memory=True)
+        copies: int = setting(1, "copies", low=1, takes_memory=True)
+        seed: int = setting(3, "a seed")
+
+    @dataclass(kw_only=True)
+    class MoreRows(Rows):
+        rows: int = setting(100, "rows", low=1)
+
+    assert MoreRows().taking_memory() == {"group.rows": 100}
+    assert Rows(copies=2).taking_memory() == {"group.rows": 10, "group.copies": 2}

@@ -1,0 +1,218 @@
+"""Folders and files that the system denies: refused with the path and the reason, nothing made."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from commands import QUICK, UNPRIVILEGED, Command, record_status, train_status
+
+from border_cli import compose, load_policy, resume, train
+from border_cli.core.errors import CheckpointError, ConfigError
+
+Capture = pytest.CaptureFixture[str]
+
+TRAIN = ("env=cartpole", *QUICK)
+EVAL, RECORD = "border_cli.cli.eval", "border_cli.cli.record"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def modes_count(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Skips where root cannot give up its right to pass over the modes of files."""
+    closed = tmp_path_factory.mktemp("closed")
+    closed.chmod(0o555)
+    asks = f"import os, sys; sys.exit(os.access({str(closed)!r}, os.W_OK))"
+    become = f"import os, sys; {UNPRIVILEGED}; os.execv(sys.executable, sys.argv[1:])"
+    argv = [sys.executable, "-ISc", become, sys.executable, "-ISc", asks]
+    if subprocess.run(argv, check=False).returncode:
+        pytest.skip("root may write everywhere here")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run in it."""
+    folder = tmp_path_factory.mktemp("whole")
+    with Command(folder, *TRAIN, "run_dir=run", "actor_manager=serial") as run:
+        status, said = run.ended()
+    assert status == 0, said
+    return folder
+
+
+@pytest.fixture
+def theirs(whole: Path, tmp_path: Path) -> Iterator[Path]:
+    """A folder with a copy of that run; it can be entered again when the test is over."""
+    shutil.copytree(whole / "run", tmp_path / "run", symlinks=True)
+    yield tmp_path
+    for each in (tmp_path, *tmp_path.rglob("*")):
+        if each.is_dir() and not each.is_symlink():
+            each.chmod(0o755)
+
+
+def read_only(folder: Path) -> None:
+    """As the folder of another user."""
+    for each in (folder, *folder.rglob("*")):
+        if not each.is_symlink():
+            each.chmod(0o555 if each.is_dir() else 0o444)
+
+
+def refusal(folder: Path, *argv: str, module: str = "border_cli") -> str:
+    """Runs what must be refused with status 2 and no new file; returns what is said."""
+    before = sorted(folder.rglob("*"))
+    with Command(folder, *argv, before=UNPRIVILEGED, module=module) as run:
+        status, said = run.ended()
+    assert status == 2, said
+    assert "Traceback" not in said
+    assert sorted(folder.rglob("*")) == before
+    return said
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [(), ("dry_run=true",), ("run_dir=a/b/c",), ("run_dir=a", "resume=auto"), ("-m", "seed=0,1")],
+)
+def test_where_nothing_can_be_written_no_run_begins(tmp_path: Path, typed: tuple[str, ...]) -> None:
+    tmp_path.chmod(0o555)
+    said = refusal(tmp_path, *TRAIN, *typed)
+    tmp_path.chmod(0o755)
+    assert said.startswith("border-train: run_dir=")
+    assert f" cannot be made: nothing can be made in {tmp_path} (Permission denied)" in said
+
+
+def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(0o000)
+    try:
+        with Command(tmp_path, *TRAIN, "run_dir=closed/x", before=UNPRIVILEGED) as run:
+            status, said = run.ended()
+    finally:
+        closed.chmod(0o755)
+    assert status == 2, said
+    assert f"run_dir=closed/x cannot be made: nothing can be made in {closed} (Permission" in said
+
+
+@pytest.mark.parametrize(
+    ("run_dir", "reason"),
+    [
+        pytest.param(
+            "/proc/x",
+            "nothing can be made in /proc (No such file or directory)",
+            marks=pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc"),
+        ),
+        ("file/x", "file is a file"),
+        ("loop", "loop: Too many levels of symbolic links"),
+        ("loop/x", "loop/x: Too many levels of symbolic links"),
+        ("lost", "lost: is a link that leads nowhere"),
+        ("lost/x", "lost: is a link that leads nowhere"),
+        ("x/" + 256 * "a", "a name in it is longer than 255 bytes"),
+        ("/".join(20 * [200 * "a"]), "it is longer than 3896 bytes"),
+    ],
+)
+@pytest.mark.parametrize("how", [(), ("dry_run=true",), ("resume=auto",), ("-m", "seed=0,1")])
+def test_a_run_directory_that_cannot_be_is_refused_with_its_reason(
+    folder: Path, capsys: Capture, how: tuple[str, ...], run_dir: str, reason: str
+) -> None:
+    (folder / "file").touch()
+    (folder / "loop").symlink_to("loop")
+    (folder / "lost").symlink_to("nowhere")
+    before = sorted(folder.iterdir())
+    assert train_status(*TRAIN, f"run_dir={run_dir}", *how) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"border-train: run_dir={run_dir}")
+    assert said.endswith(f" cannot be made: {reason}\n") or "-m" in how
+    assert sorted(folder.iterdir()) == before
+    with pytest.raises(ConfigError, match="cannot be made: ") as refused:
+        train(compose(*TRAIN, f"run_dir={run_dir}"))
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("run_dir", ["", "a\0b"])
+def test_a_path_that_names_no_folder_is_refused(run_dir: str) -> None:
+    with pytest.raises(ConfigError, match="run_dir must be null, or the path of a folder, got '"):
+        compose(*TRAIN).__class__(**{**vars(compose(*TRAIN)), "run_dir": run_dir})
+
+
+@pytest.mark.parametrize("typed", [("resume=run",), ("resume=run", "dry_run=true")])
+def test_the_run_of_another_user_cannot_be_resumed(theirs: Path, typed: tuple[str, ...]) -> None:
+    read_only(theirs / "run")
+    said = refusal(theirs, *typed, "trainer.max_opt_steps=4")
+    place = theirs / "run"
+    assert f"run_dir={place} cannot be written to: nothing can be made in {place} (Perm" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "what"),
+    [
+        ("run.lock", 0o444, "written to"),
+        ("border-train.log", 0o444, "written to"),
+        ("metrics.jsonl", 0o444, "written to"),
+        ("checkpoints", 0o555, "written to"),
+        ("tensorboard", 0o555, "written to"),
+        ("run.json", 0o000, "read"),
+    ],
+)
+def test_a_run_whose_files_are_denied_cannot_go_on(
+    theirs: Path, name: str, mode: int, what: str
+) -> None:
+    (theirs / "run" / name).chmod(mode)
+    for typed in (("resume=run",), (*TRAIN, "run_dir=run", "resume=auto")):
+        said = refusal(theirs, *typed, "trainer.max_opt_steps=4")
+        place = theirs / "run"
+        assert f"{place} cannot go on: {place / name} cannot be {what} (Permission denied)" in said
+
+
+@pytest.mark.parametrize("name", [".hydra", "checkpoints"])
+def test_a_run_that_cannot_be_read_is_refused_by_all_who_read_it(theirs: Path, name: str) -> None:
+    (theirs / "run" / name).chmod(0o000)
+    asked: list[Callable[[], str]] = [
+        lambda: refusal_of_unreadable(theirs, "run", module=EVAL),
+        lambda: refusal_of_unreadable(theirs, "run", "dataset=my/data-v0", module=RECORD),
+        lambda: refusal_of_unreadable(theirs, "resume=run", "trainer.max_opt_steps=4"),
+    ]
+    if name == "checkpoints":
+        asked.append(lambda: refusal_of_unreadable(theirs, *TRAIN, "init_from=run", "run_dir=new"))
+    for ask in asked:
+        assert "Permission denied" in ask()
+
+
+def refusal_of_unreadable(folder: Path, *argv: str, module: str = "border_cli") -> str:
+    """The same where what is there cannot be listed."""
+    with Command(folder, *argv, before=UNPRIVILEGED, module=module) as run:
+        status, said = run.ended()
+    assert status == 2, said
+    assert "Traceback" not in said
+    assert str(Path("run")) in said
+    assert [each.name for each in folder.iterdir()] == ["run"]
+    return said
+
+
+def test_from_python_too(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(theirs)
+    (theirs / "run" / ".hydra" / "resolved.yaml").unlink()
+    (theirs / "run" / ".hydra" / "resolved.yaml").symlink_to("resolved.yaml")
+    with pytest.raises(ConfigError, match=r"there is no \.hydra/resolved\.yaml"):
+        resume("run", "trainer.max_opt_steps=4")
+    with pytest.raises(CheckpointError, match=r"there is no .*resolved\.yaml"):
+        load_policy("run")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_a_data_set_that_cannot_be_written_is_refused_before_anything_is_played(
+    theirs: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", "/proc/x")
+    assert record_status(str(theirs / "run"), "dataset=my/data-v0", "episodes=1") == 2
+    said = capsys.readouterr().err
+    assert (
+        "dataset=my/data-v0 cannot be written to /proc/x/my: nothing can be made in /proc" in said
+    )
+
+
+def test_a_current_directory_that_is_gone_is_said(tmp_path: Path) -> None:
+    leave = "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')"
+    with Command(tmp_path, *TRAIN, before=leave) as run:
+        status, said = run.ended()
+    assert (status, said) == (2, "border-train: the current directory: No such file or directory\n")
