@@ -15,8 +15,8 @@ from border_cli.cli.resume import FINISHED, has_checkpoint
 from border_cli.cli.shell import resume_run, resume_sweep
 from border_cli.config.job import JobContext
 from border_cli.core.config import RunConfig
+from border_cli.core.files import write_text
 from border_cli.recorder import terminal
-from border_cli.run.files import write_text
 
 FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
 COLUMNS = ("job", "overrides", "status", "score", *FACTS, "reason", "folder")

@@ -97,8 +97,13 @@ def _train(
     run_job: RunJob | None,
 ) -> None:
     from border_cli.config.preflight import checked_jobs
+    from border_cli.run.files import refuse_foreign
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
+    for job in jobs:
+        refuse_foreign(Path(job.folder))
+        if job.number is not None:  # Hydra and we write beside the jobs of a sweep, too
+            refuse_foreign(Path(job.folder).parent)
     continuations = _continuations(composer, jobs)
     alone = len(jobs) == 1 and jobs[0].number is None
     if alone and _is_finished(jobs[0], continuations[0]):
