@@ -34,6 +34,7 @@ class AppendFile:
         self._run_dir.mkdir(parents=True, exist_ok=True)
         self._head = head
         self._file = self._opened("ab")
+        self._identity = os.fstat(self._file.fileno())
         self._waiting: deque[bytes] = deque()
         self._torn = 0  # bytes of the first waiting record that stand in the file already
         self._lost = 0
@@ -67,13 +68,16 @@ class AppendFile:
             own_folder(self._path.parent)
         return FileIO(self._path, mode, opener=not_through_links)
 
+    def _is_gone(self) -> bool:
+        try:
+            return not os.path.samestat(self._path.lstat(), self._identity)
+        except FileNotFoundError:
+            return True
+
     def _begin_again_where_gone(self) -> None:
         """Raises `OSError` while there is no place for a new file."""
-        try:
-            if os.path.samestat(self._path.lstat(), os.fstat(self._file.fileno())):
-                return
-        except FileNotFoundError:
-            pass
+        if not self._is_gone():
+            return
         if not self._run_dir.is_dir():
             wait = "is gone, deleted or moved; rows wait for a checkpoint, which makes it again"
             raise FileNotFoundError(errno.ENOENT, wait, str(self._run_dir))
@@ -81,6 +85,7 @@ class AppendFile:
         log.warning("%s was gone, with the rows in it; a new one is begun", self._path)
         self._file.close()
         self._file, self._torn = file, 0
+        self._identity = os.fstat(file.fileno())
         if self._head:
             self._waiting.appendleft(self._head)
 
@@ -96,10 +101,12 @@ class AppendFile:
         """
         with suppress(OSError):  # the next record says so
             self._begin_again_where_gone()
-        size = os.fstat(self._file.fileno()).st_size - self._torn
+        size, waiting = os.fstat(self._file.fileno()).st_size - self._torn, b"".join(self._waiting)
+        if self._is_gone():  # and a new file will hold nothing but what waits
+            size, waiting = 0, self._head + waiting
         position: State = {"size": max(0, size)}
-        if self._waiting:
-            position["waiting"] = np.frombuffer(b"".join(self._waiting), dtype=np.uint8)  # [bytes]
+        if waiting:
+            position["waiting"] = np.frombuffer(waiting, dtype=np.uint8)  # [bytes]
         return position
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from border_cli.recorder import append_file
 from border_cli.recorder.append_file import AppendFile
+from border_cli.recorder.archive import Archive
 
 
 @contextmanager
@@ -127,6 +128,24 @@ def test_rows_wait_for_a_run_directory_that_is_gone_until_it_is_made_again(tmp_p
     file.append(b"four\n")
     file.close()
     assert path.read_bytes() == b"two\nthree\nfour\n"
+
+
+def test_the_position_in_a_file_that_is_gone_is_one_in_the_file_to_come(tmp_path: Path) -> None:
+    """A run goes on from a checkpoint that was taken while its directory was gone."""
+    path = tmp_path / "run" / "rows"
+    file = AppendFile(path, head=b"head\n")
+    file.append(b"lost, and longer than what comes\n")
+    shutil.rmtree(path.parent)
+    with pytest.raises(FileNotFoundError, match="rows wait"):
+        file.append(b"one\n")
+    position = file.position()
+    path.parent.mkdir()
+    for row in (b"two\n", b"three\n", b"four\n", b"five, which makes it longer than before\n"):
+        file.append(row)
+    file.close()
+    missing = Archive().cut(path, position, tmp_path / "dropped")
+    assert (path.read_bytes(), missing) == (b"head\none\n", b"")
+    assert (tmp_path / "dropped").read_bytes().startswith(b"two\nthree\n")
 
 
 def test_a_torn_record_is_whole_in_the_file_that_is_begun_again(tmp_path: Path) -> None:
