@@ -71,8 +71,10 @@ class AppendFile:
     def _is_gone(self) -> bool:
         try:
             return not os.path.samestat(self._path.lstat(), self._identity)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return True
+        except OSError:
+            return False  # nobody can tell; the next write says why
 
     def _begin_again_where_gone(self) -> None:
         """Raises `OSError` while there is no place for a new file."""

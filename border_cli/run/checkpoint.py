@@ -131,7 +131,10 @@ class CheckpointStore:
         return there
 
     def stand(self) -> bool:
-        return self._folders.stand(self._chunks)
+        try:
+            return self._folders.stand(self._chunks)
+        except OSError:
+            return False  # to write it again says why
 
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation

@@ -99,18 +99,17 @@ def refuse_foreign(run_dir: Path) -> None:
 
 
 def _refuse_other(entry: os.DirEntry[str], kind: Kind, run_dir: Path) -> None:
-    path = Path(entry.path)
     if kind == "link":
         if not entry.is_symlink():
-            raise ConfigError(f"{path} is no link, and a run makes one there: move it away")
+            raise ConfigError(f"{entry.path} is no link, and a run makes one there: move it away")
     elif entry.is_symlink():
         raise ConfigError(
-            f"{path} is a link to {path.resolve()}. A run writes and deletes there: put the "
-            f"{kind} itself in place of the link. To keep a run on another disk move its whole "
-            f"directory; {run_dir} or a folder above it may be a link"
+            f"{entry.path} is a link to {Path(entry.path).resolve()}. A run writes and deletes "
+            f"there: put the {kind} itself in place of the link. To keep a run on another disk "
+            f"move its whole directory; {run_dir} or a folder above it may be a link"
         )
     elif not (entry.is_file() if kind == "file" else entry.is_dir()):
-        raise ConfigError(f"{path} is no {kind}, and a run writes one there: move it away")
+        raise ConfigError(f"{entry.path} is no {kind}, and a run writes one there: move it away")
 
 
 def refresh_times(run_dir: Path) -> None:
