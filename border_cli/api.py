@@ -33,6 +33,7 @@ from border_cli.probe import Probes
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.attempts import set_aside
+from border_cli.run.files import refuse_foreign
 from border_cli.run.lock import refuse_denied
 from border_cli.run.reading import find_checkpoint, resumable, verify
 from border_cli.run.record import import_paths
@@ -70,6 +71,8 @@ def train(
     refuse_unwritable(_place(config))
     built = rehearse(config, Probes(_interrupt_here()))
     run_dir = run_to_go_on_with(config)
+    if run_dir is not None:
+        refuse_foreign(run_dir)
     if built is not None:
         refuse_unmet([plan(config, run_dir or _place(config), built)])
         log.info("threads: %s", thread_budget(config, built[0]))
@@ -78,6 +81,7 @@ def train(
     resume = run_dir is not None
     if run_dir is None:
         run_dir = _new_run_dir(config)
+        refuse_foreign(run_dir)
         set_aside(run_dir)
         begin(run_dir, {})
     options = Launch(

@@ -10,7 +10,7 @@ from border_cli.core import threads
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import BorderError
+from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.interfaces import Agent, EnvFactory
 from border_cli.core.judge import Judge
 from border_cli.core.machine import out_of_memory

@@ -20,6 +20,7 @@ from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
+from border_cli.core.files import not_through_links
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.machine import out_of_memory
 from border_cli.core.output import Recorders
@@ -113,17 +114,18 @@ def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
     Raises ConfigError where another process runs there, and CheckpointError where there is nothing
     whole to resume from; neither changes anything.
     """
-    with RunLock(run_dir):
-        return _Run(config, run_dir, options).run()
+    with RunLock(run_dir) as lock:
+        return _Run(config, run_dir, options, lock).run()
 
 
 class _Run:
     """One attempt: what is built for it, and its document."""
 
-    def __init__(self, config: RunConfig, run_dir: Path, options: Launch) -> None:
+    def __init__(self, config: RunConfig, run_dir: Path, options: Launch, lock: RunLock) -> None:
         self._config = config
         self._run_dir = run_dir
         self._options = options
+        self._lock = lock
         self._assembly: Assembly | None = None
         self._record: RunRecord | None = None  # of a resumed run once it goes on
 
@@ -204,7 +206,7 @@ class _Run:
                     restored=restored_line(config, found.newest) if found else "",
                 )
             )
-        store = build_checkpoints(config, run_dir, options.settings)
+        store = build_checkpoints(config, run_dir, options.settings, self._lock.hold)
         cleanup.callback(store.close)
         assembly = assemble(
             config,
@@ -258,14 +260,17 @@ class _Run:
 
     def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
         """For whoever looks for the cause of a NaN."""
+        path, content = self._run_dir / BATCH_FILE, dict[str, Any](rows)
         try:
-            np.savez(self._run_dir / BATCH_FILE, **rows)  # type: ignore[arg-type]
+            with open(path, "wb", opener=not_through_links) as file:
+                np.savez(file, **content)
         except OSError as error:
             log.error("%s could not be written: %s", BATCH_FILE, error)
 
     def _progress(self, counters: Mapping[str, float]) -> None:
         try:
             if self._record is not None:
+                self._lock.hold()
                 self._record.progress(counters)
         except OSError as error:
             log.error("run.json could not be written: %s", error)
@@ -278,6 +283,7 @@ class _Run:
         if self._assembly is not None:
             facts |= facts_of(self._config, self._assembly, failed=status == "failed")
         try:
+            self._lock.hold()
             record.end(status, reason, **facts)
         except OSError as error:
             log.error("run.json could not be written: %s", error)

@@ -198,8 +198,11 @@ def build_recorders(
     return built
 
 
-def build_checkpoints(config: RunConfig, run_dir: Path, text: str) -> CheckpointStore:
-    """Where checkpoints go, which know the `text` of the run's settings by its checksum."""
+def build_checkpoints(
+    config: RunConfig, run_dir: Path, text: str, hold: Callable[[], None] = lambda: None
+) -> CheckpointStore:
+    """Where checkpoints go, which know the `text` of the run's settings by its checksum; `hold`
+    makes a run directory again that is gone."""
     settings = config.checkpoint
     return CheckpointStore(
         run_dir,
@@ -208,6 +211,8 @@ def build_checkpoints(config: RunConfig, run_dir: Path, text: str) -> Checkpoint
         replay_buffer=settings.replay_buffer,
         save_state=save_state,
         config_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        settings=text,
+        hold=hold,
     )
 
 

@@ -70,6 +70,12 @@ def restore(found: Found, trainer: Trainer, store: CheckpointStore) -> int:
     best = best_score(found.run_dir)
     if best is not None:  # it may be newer than the checkpoint
         trainer.scores.know_best(*best)
+    elif trainer.scores.best_opt_steps is not None:
+        log.warning(
+            "the best model, with score %g at %d opt steps, is gone from %s or damaged, and only "
+            "a better one takes its place",
+            trainer.scores.best, trainer.scores.best_opt_steps, found.run_dir,
+        )  # fmt: skip
     log.info("goes on from %s", saved.folder)
     return saved.opt_steps
 

@@ -389,6 +389,9 @@ class MemoryCheckpoints:
         self.report = replace(self.report, problem=None)
         return True
 
+    def stand(self) -> bool:
+        return True
+
     def wait(self, timeout_s: float | None = None) -> bool:
         del timeout_s
         return True

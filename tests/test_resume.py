@@ -35,6 +35,7 @@ from border_cli.agent.deterministic_settings import Noise
 from border_cli.core.actors import ActorStats
 from border_cli.core.config import CheckpointConfig, RunConfig
 from border_cli.core.errors import CheckpointError, Interrupted
+from border_cli.core.files import SETTINGS
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import SaveFlag, StopFlag
@@ -55,8 +56,10 @@ from border_cli.replay_buffer.config import (
     UniformConfig,
 )
 from border_cli.run.files import checksum
+from border_cli.run.lock import RunInUse, RunLock
 from border_cli.run.manifest import read_manifest, write_manifest
-from border_cli.run.reading import Saved, read_checkpoint, resumable
+from border_cli.run.reading import Saved, best_score, read_checkpoint, resumable
+from border_cli.run.record import read_run
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
 
@@ -117,6 +120,29 @@ class StopAt(Recorder):
         pass
 
 
+class Deletes(Recorder):
+    """Deletes folders, as somebody else might, once a row or a look at the run fits."""
+
+    def __init__(self, paths: list[Path], opt_steps: int, phase: str | None = None) -> None:
+        self._paths, self._opt_steps, self._phase = paths, opt_steps, phase
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        del metrics, final
+        if self._phase is None and step.opt_steps >= self._opt_steps:
+            self._delete()
+
+    def show(self, progress: Progress) -> None:
+        if progress.phase == self._phase and progress.step.opt_steps >= self._opt_steps:
+            self._delete()
+
+    def _delete(self) -> None:
+        while self._paths:
+            shutil.rmtree(self._paths.pop())
+
+    def close(self) -> None:
+        pass
+
+
 def run(config: RunConfig, folder: Path, **options: Any) -> Result:
     folder.mkdir(exist_ok=True)
     return launch(config, folder, Launch(**options))
@@ -168,6 +194,12 @@ def metrics_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def assert_equal(config: RunConfig, one: Path, other: Path) -> None:
+    assert_equal_checkpoints(config, one, other)
+    assert metrics_of(one) == metrics_of(other)
+    assert len(metrics_of(one)) >= WHOLE // 50
+
+
+def assert_equal_checkpoints(config: RunConfig, one: Path, other: Path) -> None:
     first, second = newest(one), newest(other)
     assert first.opt_steps == second.opt_steps == WHOLE
     assert plain(first.counters) == plain(second.counters)
@@ -178,8 +210,6 @@ def assert_equal(config: RunConfig, one: Path, other: Path) -> None:
     for name in ("obs", "action", "reward", "discount", "next_obs"):
         mine, theirs = getattr(rows.rows(index), name), getattr(others.rows(index), name)
         assert mine.tobytes() == theirs.tobytes(), name
-    assert metrics_of(one) == metrics_of(other)
-    assert len(metrics_of(one)) >= WHOLE // 50
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -569,3 +599,66 @@ def test_weights_of_another_run_are_where_a_new_one_begins(tmp_path: Path) -> No
         moved = (begun[name] - learned[name]).abs().max()
         assert moved < 2e-3  # one step of Adam
         assert moved < (fresh[name] - learned[name]).abs().max()
+
+
+@pytest.mark.parametrize("phase", [None, "stopping"])
+@pytest.mark.parametrize("what", ["checkpoints/replay", "checkpoints", ".hydra", "."])
+def test_what_is_deleted_during_a_run_is_there_at_its_end_and_nothing_else_changes(
+    what: str, phase: str | None, tmp_path: Path
+) -> None:
+    at = 200 if phase is None else 0
+    # With 100 the last step of the run is saved before it ends, and again because it is gone.
+    config = config_of(trainer={"save_interval": 150 if phase is None else 100})
+    folder = tmp_path / "deleted"
+    run(config, tmp_path / "whole", settings="seed: 5\n")
+    folder.mkdir()
+    recorders = [*build_recorders(config, folder, None), Deletes([folder / what], at, phase)]
+    launch(config, folder, Launch(recorders=recorders, settings="seed: 5\n"))
+    assert_equal_checkpoints(config, tmp_path / "whole", folder)
+    names = sorted(each.name for each in folder.iterdir())
+    assert names == sorted(each.name for each in (tmp_path / "whole").iterdir())
+    assert read_run(folder)["status"] == "done"
+    assert best_score(folder) == best_score(tmp_path / "whole")
+    assert (folder / SETTINGS).read_text() == "seed: 5\n"
+    more = config_of(updates=WHOLE + 10)
+    assert run(more, folder, resume=True).trainer_stats.opt_steps == WHOLE + 10
+
+
+def test_actors_beside_the_learner_lose_no_row_where_rows_are_deleted(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    config = config_of("thread")
+    folder.mkdir()
+    replay = folder / "checkpoints" / "replay"
+    launch(config, folder, Launch(recorders=[Deletes([replay], 200)]))
+    saved = newest(folder)
+    assert len(rows_of(config, saved)) == config.replay_buffer.capacity
+
+
+def test_while_a_run_directory_is_gone_no_other_run_is_let_in_once_it_is_made_again(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run"
+    refused: list[RunInUse] = []
+
+    class TriesToRun(Deletes):
+        def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+            super().write(step, metrics, final=final)
+            if step.opt_steps >= 350:
+                try:
+                    RunLock(folder, pause=lambda: None).__enter__()
+                except RunInUse as error:
+                    refused.append(error)
+
+    folder.mkdir()
+    launch(config_of(), folder, Launch(recorders=[TriesToRun([folder], 200)]))
+    assert refused
+
+
+def test_a_best_model_that_is_gone_is_missed_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "run"
+    run(config_of(updates=200), folder)
+    shutil.rmtree((folder / "best").resolve())
+    run(config_of(), folder, resume=True)
+    assert caplog.text.count("the best model, with score ") == 1

@@ -41,7 +41,7 @@ from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch import Launch, Result, Started, launch
 from border_cli.recorder import terminal
 from border_cli.run.attempts import set_aside
-from border_cli.run.files import write_json
+from border_cli.run.files import refuse_foreign, write_json
 from border_cli.run.record import now, read_run
 
 log = logging.getLogger(__name__)
@@ -114,6 +114,7 @@ def _run(
     on_hung: Callable[[Stalled], None],
     refused: ConfigError | None,
 ) -> Result:
+    refuse_foreign(context.run_dir)  # again: a sweeper may have chosen it only now
     refuse_running(context.run_dir)
     goes_on = context.continuation is not None and has_checkpoint(context.run_dir)
     begin = partial(begin_attempt, context.run_dir, context.record, context.resolved)

@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 import logging
+import logging.handlers
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 
 from rich.console import Console
 
+from border_cli.core.files import not_through_links
 from border_cli.recorder.terminal import log_handler
 
 FILE_ONLY = {"file_only": True}  # `extra` of a record that the terminal has shown in its own way
+
+
+class LogFile(logging.handlers.WatchedFileHandler):
+    """Writes to the file of another handler, never through a link, and begins it again where it was
+    deleted. What cannot be written is only missing there."""
+
+    def __init__(self, instead_of: logging.FileHandler) -> None:
+        super().__init__(instead_of.baseFilename, encoding="utf-8", delay=True)
+        self.setFormatter(instead_of.formatter)
+        self.setLevel(instead_of.level)
+        self.filters = list(instead_of.filters)
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", opener=not_through_links)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a line, to a new file where the folder still stands and the old one is gone."""
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
 
 
 @contextmanager
 def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
     """Within the block the log goes to `console` and to the file that Hydra opened for the job.
 
-    Hydra's own handler would write through the panel. Every handler and level comes back.
+    Hydra's own handlers would write through the panel, and into whatever stands in the place of the
+    file. Every handler and level comes back.
     """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
@@ -26,12 +51,15 @@ def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
     ours.setLevel(logging.WARNING if quiet else logging.INFO)
     ours.addFilter(lambda record: not hasattr(record, "file_only"))
     files = [each for each in before if isinstance(each, logging.FileHandler)]
-    root.handlers = [ours, *files]
+    opened = [LogFile(each) if type(each) is logging.FileHandler else each for each in files]
+    root.handlers = [ours, *opened]
     root.setLevel(logging.INFO)
     logging.raiseExceptions = False  # a log on a full disk must not print a traceback per line
     try:
         yield
     finally:
+        for each in set(opened) - set(files):
+            each.close()
         root.handlers = before
         root.setLevel(level)
         logging.raiseExceptions = raising

@@ -18,7 +18,7 @@ from border_cli.core.config import Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.run.lock import RunInUse, look, refuse_denied
 from border_cli.run.reading import resumable
-from border_cli.run.record import read_run
+from border_cli.run.record import NEEDED_TO_RESUME, read_run
 
 FINISHED = "done"
 _LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
@@ -47,7 +47,7 @@ def continuation_of(composer: Composer, job: Job) -> Continuation | None:
         return None
     refuse_denied(run_dir)
     refuse_running(run_dir)
-    done = read_run(run_dir).get("status") == FINISHED
+    done = read_run(run_dir, needed=NEEDED_TO_RESUME).get("status") == FINISHED
     if config.resume == AUTO and not done and not has_checkpoint(run_dir):
         return None  # nothing is lost by other settings
     found = Continuation(trainer=config.trainer)

@@ -16,9 +16,9 @@ from border_cli.cli.shell import resume_run, resume_sweep
 from border_cli.config.job import JobContext
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import write_text
 from border_cli.probe import Probes
 from border_cli.recorder import terminal
-from border_cli.run.files import write_text
 
 FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
 COLUMNS = ("job", "overrides", "status", "score", *FACTS, "reason", "folder")

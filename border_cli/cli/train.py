@@ -111,8 +111,13 @@ def _train(
     run_job: RunJob | None,
 ) -> None:
     from border_cli.config.preflight import checked_jobs
+    from border_cli.run.files import refuse_foreign
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
+    for job in jobs:
+        refuse_foreign(Path(job.folder))
+        if job.number is not None:  # Hydra and we write beside the jobs of a sweep, too
+            refuse_foreign(Path(job.folder).parent)
     expect(max((job.config.trainer.stall_timeout_s for job in jobs), default=STALL_TIMEOUT_S))
     continuations = _continuations(composer, jobs)
     alone = len(jobs) == 1 and jobs[0].number is None

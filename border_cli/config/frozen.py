@@ -15,6 +15,7 @@ from border_cli.config.resolvers import FILE as FILE
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import CheckpointError
+from border_cli.core.files import own_folder, write_text
 from border_cli.registry import GROUPS
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
@@ -47,15 +48,11 @@ def _typed_entries(config: RunConfig) -> list[str]:
 
 
 def write_resolved(run_dir: Path, text: str) -> Path:
-    """Saves `resolved_yaml` in a run directory: under a temporary name, synced, then renamed."""
+    """Saves `resolved_yaml` in a run directory, at once."""
     path = run_dir / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    own_folder(path.parent)
+    write_text(path, text)
     return path
 
 
@@ -66,10 +63,11 @@ def note_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
     """
     saved = run_dir / FILE
     number = 1
-    while (saved.parent / f"resume-{number}").exists():
+    own_folder(saved.parent)
+    while os.path.lexists(saved.parent / f"resume-{number}"):
         number += 1
     folder = saved.parent / f"resume-{number}"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     for name, content in record.items():
         (folder / name).write_text(content, encoding="utf-8")
     before = saved.read_text(encoding="utf-8") if saved.is_file() else text

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-FILE = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
+from border_cli.core.files import SETTINGS
+
+FILE = SETTINGS
 MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
 
 

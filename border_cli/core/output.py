@@ -69,6 +69,9 @@ class Checkpoints(Protocol):
     def save(self, state: RunState) -> bool:
         """Hands a checkpoint over. False where one is being written: this one is left out."""
 
+    def stand(self) -> bool:
+        """Whether what was written last is still there; asked while nothing is being written."""
+
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:

@@ -199,8 +199,9 @@ def _evaluation(config: RunConfig, spec: EnvSpec, agent: AgentSizes) -> Need:
 
 
 def _saving(config: RunConfig, agent: AgentSizes, replay: ReplaySizes) -> Need:
-    """A checkpoint and the best model while they are written: copies, and the bytes of a file."""
-    nbytes = 5 * agent.state
+    """A checkpoint and the best model while they are written: copies, and the bytes of a file. The
+    files of the best model stay in memory."""
+    nbytes = 6 * agent.state
     if config.checkpoint.replay_buffer:
         nbytes += PIECE_NBYTES + replay.priorities + _aside(config, replay)
     return Need(

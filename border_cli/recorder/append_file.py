@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections import deque
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
 
+from border_cli.core.files import not_through_links, own_folder
 from border_cli.core.types import State
+
+log = logging.getLogger(__name__)
 
 MAX_WAITING = 10_000  # records kept in memory until there is room, a few megabytes
 
@@ -17,14 +23,18 @@ MAX_WAITING = 10_000  # records kept in memory until there is room, a few megaby
 class AppendFile:
     """Each record reaches the file whole and in order, or waits in memory for its turn.
 
-    Unbuffered, so another process can read whatever `append` has returned from. Owned by one
-    thread.
+    Unbuffered, so another process can read whatever `append` has returned from. Where the file was
+    deleted, a new one begins with `head`; the run directory itself is for others to make again, who
+    know whether it is still ours. Owned by one thread.
     """
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: Path, *, run_dir: Path | None = None, head: bytes = b"") -> None:
         self._path = path
-        self._file = path.open("ab", buffering=0)
+        self._run_dir = run_dir or path.parent
+        self._run_dir.mkdir(parents=True, exist_ok=True)
+        self._head = head
+        self._file = self._opened("ab")
+        self._identity = os.fstat(self._file.fileno())
         self._waiting: deque[bytes] = deque()
         self._torn = 0  # bytes of the first waiting record that stand in the file already
         self._lost = 0
@@ -43,6 +53,8 @@ class AppendFile:
 
     def flush(self) -> None:
         """Tries again to write what waits."""
+        if self._waiting:
+            self._begin_again_where_gone()
         while self._waiting:
             record = self._waiting[0]
             # Fewer bytes than asked are written where the disk fills up.
@@ -50,6 +62,34 @@ class AppendFile:
             if self._torn == len(record):
                 self._waiting.popleft()
                 self._torn = 0
+
+    def _opened(self, mode: str) -> FileIO:
+        if self._path.parent != self._run_dir:
+            own_folder(self._path.parent)
+        return FileIO(self._path, mode, opener=not_through_links)
+
+    def _is_gone(self) -> bool:
+        try:
+            return not os.path.samestat(self._path.lstat(), self._identity)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False  # nobody can tell; the next write says why
+
+    def _begin_again_where_gone(self) -> None:
+        """Raises `OSError` while there is no place for a new file."""
+        if not self._is_gone():
+            return
+        if not self._run_dir.is_dir():
+            wait = "is gone, deleted or moved; rows wait for a checkpoint, which makes it again"
+            raise FileNotFoundError(errno.ENOENT, wait, str(self._run_dir))
+        file = self._opened("xb")  # what another run has put there is not ours
+        log.warning("%s was gone, with the rows in it; a new one is begun", self._path)
+        self._file.close()
+        self._file, self._torn = file, 0
+        self._identity = os.fstat(file.fileno())
+        if self._head:
+            self._waiting.appendleft(self._head)
 
     def sync(self) -> None:
         """Makes what was written survive a crash of the machine."""
@@ -61,10 +101,14 @@ class AppendFile:
         They would be lost otherwise where the file is cut there, or where this process is killed
         before there is room.
         """
-        size = os.fstat(self._file.fileno()).st_size - self._torn
+        with suppress(OSError):  # the next record says so
+            self._begin_again_where_gone()
+        size, waiting = os.fstat(self._file.fileno()).st_size - self._torn, b"".join(self._waiting)
+        if self._is_gone():  # and a new file will hold nothing but what waits
+            size, waiting = 0, self._head + waiting
         position: State = {"size": max(0, size)}
-        if self._waiting:
-            position["waiting"] = np.frombuffer(b"".join(self._waiting), dtype=np.uint8)  # [bytes]
+        if waiting:
+            position["waiting"] = np.frombuffer(waiting, dtype=np.uint8)  # [bytes]
         return position
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from border_cli.core.files import not_through_links
 from border_cli.recorder.append_file import AppendFile
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class Archive:
         """
         size, waiting = int(position["size"]), _waiting(position)
         try:
-            file = path.open("rb+")
+            file = open(path, "rb+", opener=not_through_links)  # noqa: SIM115 - its opener
         except FileNotFoundError:
             log.warning("%s is gone; what was recorded in it before is missing", path)
             return waiting

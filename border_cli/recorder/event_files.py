@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+import os
 import socket
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from os import getpid
 from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.summary.writer.record_writer import RecordWriter
+
+from border_cli.core.files import not_through_links
 
 PREFIX = "events.out.tfevents."  # TensorBoard reads every file with `tfevents` in its name
 ASIDE = "superseded-"
@@ -61,7 +63,7 @@ def new_event_file(folder: Path, wall_time_s: float) -> Path:
         digits = each.name.removeprefix(PREFIX).partition(".")[0]
         if digits.isdecimal():
             begun = max(begun, int(digits) + 1)
-    return folder / f"{PREFIX}{begun:010d}.{socket.gethostname()}.{getpid()}.0"
+    return folder / f"{PREFIX}{begun:010d}.{socket.gethostname()}.{os.getpid()}.0"
 
 
 def aside(path: Path) -> Path:
@@ -78,8 +80,8 @@ def put_aside(path: Path) -> None:
     if path.stat().st_size == 0:
         return
     place, number = aside(path), 2
-    while place.exists():
+    while os.path.lexists(place):
         place, number = aside(path).with_name(f"{aside(path).name}.{number}"), number + 1
     path.rename(place)
     with suppress(OSError):  # no room even for a name
-        path.touch()
+        os.close(not_through_links(path, os.O_CREAT | os.O_WRONLY))

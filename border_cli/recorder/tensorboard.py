@@ -49,11 +49,12 @@ class TensorboardRecorder(Recorder):
         self._axis = config.step
         self._wall_time_s = wall_time_s
         self._path = new_event_file(info.run_dir / FOLDER, wall_time_s())
-        self._file = AppendFile(self._path)
+        version = record(Event(wall_time=wall_time_s(), file_version="brain.Event:2"))
+        self._file = AppendFile(self._path, run_dir=info.run_dir, head=version)
         self._archive = Archive()
         self._last_step = -1  # the highest that was recorded, earlier attempts included
         # Kept, not written: a full disk must not raise before anyone is there to count it.
-        self._file.enqueue(record(Event(wall_time=wall_time_s(), file_version="brain.Event:2")))
+        self._file.enqueue(version)
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
+
+from border_cli.core.files import SETTINGS
 
 log = logging.getLogger(__name__)
 
 LEFTOVERS = (
     *("run.json", "metrics.jsonl", "superseded.jsonl", "tensorboard", "checkpoints", "best"),
-    *("not_finite.npz", ".hydra/resolved.yaml"),
+    *("not_finite.npz", str(SETTINGS)),
 )
 
 
 def set_aside(run_dir: Path) -> None:
     """Moves what an unfinished attempt left into `attempt-N`: nothing that was saved is lost."""
-    left = [run_dir / name for name in LEFTOVERS if (run_dir / name).exists()]
+    left = [run_dir / name for name in LEFTOVERS if os.path.lexists(run_dir / name)]
     if not left:
         return
-    number = 1 + sum(1 for _ in run_dir.glob("attempt-*"))
-    folder = run_dir / f"attempt-{number}"
+    number = 1
+    while os.path.lexists(folder := run_dir / f"attempt-{number}"):
+        number += 1
     folder.mkdir()
     for path in left:
         path.rename(folder / path.name)

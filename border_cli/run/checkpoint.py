@@ -33,6 +33,7 @@ from border_cli.run.writer import WritingThread
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 600.0  # then a disk counts as hung
+REFRESH_EVERY_S = 3600.0  # a purge of old files counts in days
 CHECKPOINT, BEST = "checkpoint", "best"
 
 
@@ -52,6 +53,8 @@ class CheckpointStore:
         milestone_interval: int = 0,
         replay_buffer: bool = True,
         config_sha256: str | None = None,
+        settings: str = "",
+        hold: Callable[[], None] = lambda: None,
         clock: Clock | None = None,
     ) -> None:
         self._folders = CheckpointFolders(
@@ -60,6 +63,8 @@ class CheckpointStore:
             milestone_interval=milestone_interval,
             save_state=save_state,
             config_sha256=config_sha256,
+            settings=settings,
+            hold=hold,
             written=self._count_bytes,
         )
         self._saves_rows = replay_buffer
@@ -67,6 +72,7 @@ class CheckpointStore:
         self._thread = WritingThread("checkpoints")
         self._chunks: tuple[Chunk, ...] = ()  # of the newest; the learner reads it while not busy
         self._late_best: Callable[[], None] | None = None  # the disk did not take it yet
+        self._refreshed_s = -REFRESH_EVERY_S  # when the times of all files were set
         self._skipped = 0  # the learner's, all else in the report is the writing thread's
         self._report = SaveReport()
 
@@ -98,10 +104,12 @@ class CheckpointStore:
         return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(handed))
 
     def _freeze(self, buffer: ReplayBuffer) -> HandedRows:
-        end = self._chunks[-1].end if self._chunks else 0
-        before = self._chunks if end <= buffer.rows_pushed else ()  # else they are of another run
-        frozen = buffer.freeze(end if before else 0)
         oldest = buffer.first_pushed
+        before = tuple(each for each in self._chunks if each.end > oldest)
+        if before and before[-1].end > buffer.rows_pushed:
+            before = ()  # they are of another run
+        before = self._still_there(before)
+        frozen = buffer.freeze(before[-1].end if before else oldest)
         return HandedRows(
             frozen=frozen,
             oldest=oldest,
@@ -109,6 +117,25 @@ class CheckpointStore:
             row_nbytes=max(1, buffer.nbytes // buffer.capacity),
             before=before,
         )
+
+    def _still_there(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
+        # The only look at the disk that the learner's thread waits for: one listing.
+        try:
+            there = self._folders.up_to_missing(chunks)
+        except OSError:
+            return chunks  # who writes them will meet it, too, and say so
+        if len(there) < len(chunks):
+            first = chunks[len(there)].first
+            log.warning(
+                "files of the replay buffer were gone; rows from %d on are written again", first
+            )
+        return there
+
+    def stand(self) -> bool:
+        try:
+            return self._folders.stand(self._chunks)
+        except OSError:
+            return False  # to write it again says why
 
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
@@ -132,10 +159,17 @@ class CheckpointStore:
             self._report = replace(self._report, opt_steps=opt_steps, written=written)
 
         try:
-            self._attempt(write)
+            if self._attempt(write):
+                self._attempt(self._folders.write_what_is_gone)
+                self._refresh_times()
         finally:
             if handed.rows is not None:
                 handed.rows.frozen.release()
+
+    def _refresh_times(self) -> None:
+        if self._clock.now_s() >= self._refreshed_s + REFRESH_EVERY_S:
+            self._folders.refresh_times()
+            self._refreshed_s = self._clock.now_s()
 
     def _attempt(self, write: Callable[[], None]) -> bool:
         """Whether it could be written. A disk that does not take it does not end a run."""

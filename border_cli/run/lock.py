@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakSet
 
 from border_cli.core.errors import ConfigError, reachable
+from border_cli.core.files import not_through_links
 
 log = logging.getLogger(__name__)
 
@@ -75,22 +76,52 @@ class RunLock:
         self._run_dir = run_dir
         self._pause = pause
         self._file = -1
+        self._turn = threading.Lock()  # of those that `hold`
 
     def __enter__(self) -> RunLock:
         with reachable(ConfigError):
-            self._run_dir.mkdir(parents=True, exist_ok=True)
-            file = os.open(self._run_dir / NAME, os.O_RDWR | os.O_CREAT, 0o666)
+            self._file = self._taken()
+        _held.add(self)
+        return self
+
+    def hold(self) -> None:
+        """Takes the lock anew where its file is gone, as with the whole run directory, which is
+        made again. To be called before anything else is made there; by any thread.
+
+        Raises `OSError` where another process has begun to run there since.
+        """
+        with self._turn:
+            if self._file < 0 or self._stands():
+                return
+            gone = self._run_dir / NAME if self._run_dir.is_dir() else self._run_dir
+            log.warning("%s was gone, deleted or moved, and is made again", gone)
+            try:
+                file = self._taken()
+            except RunInUse as error:
+                raise OSError(errno.EBUSY, str(error)) from error
+            os.close(self._file)
+            self._file = file
+
+    def _stands(self) -> bool:
+        ours = os.fstat(self._file)
+        try:
+            return os.path.samestat(ours, (self._run_dir / NAME).lstat())
+        except FileNotFoundError:
+            return False
+
+    def _taken(self) -> int:
+        """The file, open and locked."""
+        self._run_dir.resolve().mkdir(parents=True, exist_ok=True)  # a link may lead nowhere by now
+        file = not_through_links(self._run_dir / NAME, os.O_RDWR | os.O_CREAT)
         try:
             self._take(file)
         except BaseException:
             os.close(file)
             raise
-        self._file = file
-        _held.add(self)
         with suppress(OSError):  # a full disk: nobody will know who it is, but that there is one
             os.ftruncate(file, 0)
             os.pwrite(file, json.dumps(this_process()).encode(), 0)
-        return self
+        return file
 
     def __exit__(self, *rest: object) -> None:
         file, self._file = self._file, -1
@@ -150,7 +181,7 @@ def look(run_dir: Path) -> Iterator[bool | None]:
     Where none does, none can begin within the block, which should therefore be short.
     """
     try:
-        file = os.open(run_dir / NAME, os.O_RDONLY)
+        file = os.open(run_dir / NAME, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         yield False if isinstance(error, FileNotFoundError) else None
         return
@@ -176,7 +207,8 @@ def _owner(file: int) -> dict[str, Any]:
         owner = json.loads(os.pread(file, 4096, 0))
     except (OSError, ValueError):
         return {}
-    return owner if isinstance(owner, dict) and {"pid", "host"} <= owner.keys() else {}
+    known = isinstance(owner, dict) and isinstance(owner.get("pid"), int)
+    return owner if known and isinstance(owner.get("host"), str) else {}
 
 
 def _lives(owner: dict[str, Any]) -> bool | None:
@@ -184,7 +216,7 @@ def _lives(owner: dict[str, Any]) -> bool | None:
         return False
     if owner["host"] != platform.node():
         return None
-    start = process_start(int(owner["pid"]))
+    start = process_start(owner["pid"])
     return start is not None and start == owner.get("process_start", start)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.core.errors import CheckpointError
-from border_cli.run.files import write_text
+from border_cli.core.files import write_text
 
 NAME = "manifest.json"
 FORMAT = 2
@@ -91,7 +91,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise CheckpointError(f"{path} is damaged: its checksum differs from its own entries'")
     try:
         return _manifest(found, content)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise CheckpointError(f"{path} is no manifest of a checkpoint: {error}") from error
 
 

@@ -112,7 +112,8 @@ def _counters(path: Path, state: Mapping[str, Any]) -> dict[str, float]:
         if name not in state:
             raise CheckpointError(f"{path} has no {name}")
     for name, value in state.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        whole = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (whole and 0 <= value < math.inf):
             raise CheckpointError(f"{path} has {name} {value!r}, which is no count")
     return dict(state)
 
@@ -173,7 +174,7 @@ def best_score(run_dir: Path) -> tuple[float, int] | None:
         score, opt_steps = document["score"], document["opt_steps"]
     except (CheckpointError, KeyError):
         return None
-    whole = isinstance(score, int | float) and isinstance(opt_steps, int) and math.isfinite(score)
+    whole = isinstance(score, int | float) and isinstance(opt_steps, int) and abs(score) < math.inf
     return (float(score), opt_steps) if whole else None
 
 

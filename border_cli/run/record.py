@@ -6,11 +6,13 @@ import json
 import platform
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from border_cli.core.errors import CheckpointError
 from border_cli.core.threads import available_cores
 from border_cli.run.files import write_json
 from border_cli.run.lock import RunLock, look, this_process
@@ -29,6 +31,45 @@ PACKAGES = (
 
 NAME = "run.json"
 KILLED = "its process is gone: killed, or lost with its machine"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a value of `run.json` may be."""
+
+    fits: Callable[[Any], bool]
+    allowed: str
+
+
+def _or_null(kind: _Kind) -> _Kind:
+    return _Kind(lambda value: value is None or kind.fits(value), f"{kind.allowed} or null")
+
+
+def _list_of(kind: type, words: str) -> _Kind:
+    def fits(value: Any) -> bool:
+        return isinstance(value, list) and all(isinstance(each, kind) for each in value)
+
+    return _Kind(fits, f"a list of {words}")
+
+
+_TEXT = _Kind(lambda value: isinstance(value, str), "a string")
+_COUNT = _Kind(lambda value: type(value) is int and 0 <= value < 2**63, "a count")
+_SCORE = _Kind(
+    lambda value: type(value) is float or (type(value) is int and abs(value) < 2**63), "a number"
+)
+
+# What is read for use and not only kept.
+KINDS = {
+    **dict.fromkeys(("status", "host", "started"), _TEXT),
+    **dict.fromkeys(("exit_reason", "bottleneck"), _or_null(_TEXT)),
+    **dict.fromkeys(("pid", "opt_steps", "env_steps", "samples_total"), _COUNT),
+    **dict.fromkeys(("saves_skipped", "save_failures", "recorder_failures"), _COUNT),
+    **dict.fromkeys(("best_score", "final_score"), _or_null(_SCORE)),
+    "best_opt_steps": _or_null(_COUNT),
+    "import_paths": _list_of(str, "strings"),
+    "attempts": _list_of(dict, "objects"),
+    "seeds": _Kind(lambda value: isinstance(value, dict), "an object"),
+}
 # What a resumed run takes over from the attempts before.
 LASTING = (
     "started",
@@ -40,6 +81,8 @@ LASTING = (
     "env_steps",
     "samples_total",
 )
+# What a command looks at that resumes a run.
+NEEDED_TO_RESUME = ("status", "exit_reason", "pid", "host", "attempts", *LASTING)
 
 
 class RunRecord:
@@ -83,7 +126,7 @@ class RunRecord:
     @classmethod
     def resumed(cls, run_dir: Path, from_opt_steps: int, **facts: Any) -> RunRecord:
         """The document of a run that goes on; what `facts` do not say is as it was."""
-        before = _read(run_dir)
+        before = _read(run_dir, NEEDED_TO_RESUME)
         record = cls(run_dir, **facts)
         (attempt,) = record.content["attempts"]
         record.content |= {name: before[name] for name in LASTING if name in before}
@@ -109,12 +152,13 @@ class RunRecord:
         self.write()
 
 
-def read_run(run_dir: Path) -> dict[str, Any]:
+def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
     """`run.json` with the true status: a run whose process is gone without an end was killed.
 
-    Empty where there is none that can be read. Nothing is written.
+    Empty where there is none that can be read. A value of a wrong kind is as if it was not there;
+    raises `CheckpointError` where it is `needed`. Nothing is written.
     """
-    facts = _read(run_dir)
+    facts = _read(run_dir, needed)
     if facts.get("status") != "running":
         return facts
     with look(run_dir) as runs:
@@ -148,15 +192,26 @@ def end_from_outside(
 def import_paths(run_dir: Path) -> list[str]:
     """The folders in which a run found its modules."""
     # The folder of today comes last: a module of the same name there is another one.
-    return list(dict.fromkeys([*read_run(run_dir).get("import_paths", []), str(Path.cwd())]))
+    found = read_run(run_dir, needed=("import_paths",)).get("import_paths", [])
+    return list(dict.fromkeys([*found, str(Path.cwd())]))
 
 
-def _read(run_dir: Path) -> dict[str, Any]:
+def _read(run_dir: Path, needed: Collection[str] = ()) -> dict[str, Any]:
+    path = run_dir / NAME
     try:
-        facts = json.loads((run_dir / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError, RecursionError):
         return {}
-    return facts if isinstance(facts, dict) else {}
+    if not isinstance(facts, dict):
+        return {}
+    known = {name: kind for name, kind in KINDS.items() if name in facts}
+    wrong = [name for name, kind in known.items() if not kind.fits(facts[name])]
+    for name in wrong:
+        if name in needed:
+            raise CheckpointError(
+                f"{path} is damaged: {name} must be {KINDS[name].allowed}, got {facts[name]!r:.80}"
+            )
+    return {name: value for name, value in facts.items() if name not in wrong}
 
 
 def versions() -> dict[str, str]:

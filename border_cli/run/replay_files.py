@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import takewhile
 from pathlib import Path
 from secrets import token_hex
 
 from border_cli.core.errors import CheckpointError
+from border_cli.core.files import own_folder
 from border_cli.core.replay import FrozenRows, ReplayBuffer
-from border_cli.run.files import checksum, sync
+from border_cli.run.files import checksum, files_in, sync
 from border_cli.run.manifest import Chunk, SavedRows
 from border_cli.run.npy import NpyReader, NpyWriter
 
@@ -31,7 +33,7 @@ def write_chunks(
     """
     piece_rows = max(1, PIECE_NBYTES // row_nbytes)
     chunk_rows = max(1, CHUNK_NBYTES // row_nbytes)
-    folder.mkdir(parents=True, exist_ok=True)
+    own_folder(folder)
     chunks: list[Chunk] = []
     try:
         for first in range(rows.first, rows.end, chunk_rows):
@@ -44,6 +46,12 @@ def write_chunks(
         remove_chunks(folder, chunks)
         raise
     return chunks
+
+
+def up_to_missing(folder: Path, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    """The chunks before the first of which a file is gone."""
+    there = files_in(folder) if chunks else set()
+    return tuple(takewhile(lambda each: each.files.keys() <= there, chunks))
 
 
 def remove_chunks(folder: Path, chunks: Sequence[Chunk]) -> None:

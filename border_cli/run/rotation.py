@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from border_cli.core.errors import CheckpointError
-from border_cli.run.files import remove_folder, sync
+from border_cli.core.files import is_own_folder
+from border_cli.run.files import REPLAY, TEMPORARY, remove_files, remove_folder, sync
 from border_cli.run.manifest import NAME, Manifest, read_manifest, write_manifest
 from border_cli.run.replay_files import FOLDER
 
@@ -76,7 +76,7 @@ def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
     for each in kept[:-keep]:
         if each.folder not in milestones:
             remove_folder(each.folder)
-        elif each.manifest and each.manifest.replay:
+        elif each.manifest and each.manifest.replay and is_own_folder(each.folder):
             write_manifest(each.folder, replace(each.manifest, replay=None))
     sync(folder)  # no manifest may come back after a crash when its chunks are gone
     collect_garbage(folder)
@@ -90,11 +90,11 @@ def _milestones(kept: list[Kept], interval: int) -> set[Path]:
 
 
 def collect_garbage(folder: Path) -> None:
-    """Removes what no checkpoint names and what killed processes left under temporary names."""
+    """Removes files of ours that no checkpoint names, or that killed processes left unfinished."""
     kept = by_age(folder)
     for each in kept:
-        for left in each.folder.glob(".*.tmp"):
-            left.unlink()
+        if is_own_folder(each.folder):
+            remove_files(each.folder, TEMPORARY)
     if any(each.manifest is None for each in kept):
         return  # who knows which chunks it names
     named: set[str] = set()
@@ -102,6 +102,5 @@ def collect_garbage(folder: Path) -> None:
         if each.manifest and each.manifest.replay:
             named.update(name for chunk in each.manifest.replay.chunks for name in chunk.files)
     replay = folder / FOLDER
-    for file in replay.iterdir() if replay.is_dir() else ():
-        if file.name not in named:
-            file.unlink() if file.is_file() else shutil.rmtree(file)
+    if is_own_folder(replay):
+        remove_files(replay, REPLAY, keep=frozenset(named))

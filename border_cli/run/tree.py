@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
+from border_cli.core.files import require_stored
 from border_cli.core.types import State
 
 ARRAY = "__array__"
@@ -77,6 +78,7 @@ def packed(arrays: Arrays) -> bytes:
 def read_arrays(path: Path) -> Arrays:
     """The arrays of an `.npz`; raises `CheckpointError` for anything else, pickles included."""
     try:
+        require_stored(path)
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except Exception as error:  # a damaged file may raise anything

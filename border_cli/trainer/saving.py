@@ -87,7 +87,8 @@ class Saving:
 
     def has(self, counters: Mapping[str, float]) -> bool:
         """Whether the newest checkpoint is of this very moment and on the disk."""
-        return self.report.problem is None and self._counters == _position(counters)
+        known = self.report.problem is None and self._counters == _position(counters)
+        return known and self._checkpoints.stand()
 
     def finish(self, heartbeat: Heartbeat) -> None:
         """Until everything is on the disk, or could not be written."""

@@ -21,6 +21,7 @@ from border_cli.cli.resume import finished
 from border_cli.cli.train import main
 from border_cli.config.compose import compose
 from border_cli.config.frozen import FILE, load_resolved
+from border_cli.config.resolvers import job_folder
 from border_cli.run.files import write_json
 from border_cli.run.lock import RunLock
 
@@ -34,6 +35,7 @@ TYPED = (
     *("trainer.max_opt_steps=100", "trainer.eval_interval=50", "trainer.save_interval=50"),
     *("trainer.record_interval=50", "evaluator.num_episodes=2", "agent.hidden=[8]"),
 )
+JOB_1 = job_folder("s", 1, "env=cartpole,seed=1")
 ENDLESS = (  # but for its signal
     *("imports=[unruly]", "trainer.max_opt_steps=1000000", "trainer.warmup_period=20"),
     *("agent.hidden=[4]", "agent.batch_size=4", "evaluator.num_episodes=1"),
@@ -154,6 +156,53 @@ def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refus
         for typed in (["resume=a"], ["resume=auto", "run_dir=a", "env=cartpole"]):
             assert "a is in use by process 77 on far" in refusal(*typed)
     assert ran("resume=a").contexts[0].continuation is not None  # it was killed
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [["resume=a"], ["resume=auto", "run_dir=a", "env=cartpole"], ["resume=a", "dry_run=true"]],
+)
+def test_a_link_inside_of_a_run_directory_is_refused_before_anything_is_opened(
+    typed: list[str], folder: Path, ran: Ran, refusal: Refusal
+) -> None:
+    ran("run_dir=a", "env=cartpole")
+    stopped(folder / "a")
+    (folder / "victim").mkdir()
+    (folder / "victim" / "thesis.txt").touch()
+    (folder / "a" / "checkpoints" / "replay").symlink_to("../../victim")
+    said = refusal(*typed)
+    assert f"checkpoints/replay is a link to {folder / 'victim'}. A run writes and deletes" in said
+    assert "a or a folder above it may be a link" in said
+
+
+@pytest.mark.parametrize(
+    ("link", "typed"),
+    [
+        ("b/border-train.log", ["run_dir=b"]),
+        ("b/.hydra", ["run_dir=b"]),
+        (f"s/{JOB_1}/metrics.jsonl", ["-m", "run_dir=s", "seed=0,1"]),
+        ("s/multirun.yaml", ["-m", "run_dir=s", "seed=0,1"]),
+    ],
+)
+def test_a_link_that_awaits_a_new_run_is_refused(
+    link: str, typed: list[str], folder: Path, refusal: Refusal
+) -> None:
+    (folder / link).parent.mkdir(parents=True)
+    (folder / link).symlink_to(folder / "target")
+    assert f"{link} is a link to {folder / 'target'}" in refusal("env=cartpole", *typed)
+
+
+def test_a_record_with_values_of_a_wrong_kind_is_refused(
+    folder: Path, ran: Ran, refusal: Refusal
+) -> None:
+    ran("run_dir=a", "env=cartpole")
+    for key, value, allowed in (
+        ("import_paths", 5, "a list"),
+        ("attempts", 3, "a list of objects"),
+    ):
+        shutil.rmtree(folder / "a" / "checkpoints", ignore_errors=True)
+        stopped(folder / "a", **{key: value})
+        assert f"run.json is damaged: {key} must be {allowed}" in refusal("resume=a")
 
 
 def test_a_finished_run_is_said_to_be_and_left_alone(

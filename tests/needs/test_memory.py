@@ -83,10 +83,10 @@ def test_an_evaluation_in_the_background_is_a_process_more() -> None:
     assert beside["evaluation"].nbytes - in_line["evaluation"].nbytes == (16 + 32) * MIB
 
 
-def test_checkpoints_copy_the_agent_and_the_priorities() -> None:
+def test_checkpoints_copy_the_agent_and_the_priorities_and_keep_the_best_model() -> None:
     found = needs("replay_buffer=prioritized")["checkpoints"].nbytes
-    assert found == 5 * 4 * MIB + 32 * MIB + 800_000
-    assert needs("checkpoint.replay_buffer=false")["checkpoints"].nbytes == 5 * 4 * MIB
+    assert found == 6 * 4 * MIB + 32 * MIB + 800_000
+    assert needs("checkpoint.replay_buffer=false")["checkpoints"].nbytes == 6 * 4 * MIB
 
 
 def test_rows_that_are_overwritten_while_they_are_saved_are_copied_aside() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from border_cli.recorder import append_file
 from border_cli.recorder.append_file import AppendFile
+from border_cli.recorder.archive import Archive
 
 
 @contextmanager
@@ -86,10 +88,89 @@ def test_past_the_bound_the_oldest_waiting_records_go_and_close_says_how_many(
     assert path.read_bytes() == b"aaaa\ndddd\neeee\n"
 
 
-def test_closing_on_a_full_disk_raises_once_and_never_hangs() -> None:
-    file = AppendFile(Path("/dev/full"))
-    with pytest.raises(OSError, match="No space left on device"):
-        file.append(b"row\n")
-    with pytest.raises(OSError, match="No space left on device"):
+def test_closing_on_a_full_disk_raises_once_and_never_hangs(tmp_path: Path) -> None:
+    file = AppendFile(tmp_path / "rows")
+    with no_file_longer_than(0):
+        with pytest.raises(OSError, match="File too large"):
+            file.append(b"row\n")
+        with pytest.raises(OSError, match="File too large"):
+            file.close()
         file.close()
+
+
+def test_a_deleted_file_is_begun_again_with_its_head_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "folder" / "rows"
+    file = AppendFile(path, run_dir=tmp_path, head=b"head\n")
+    file.append(b"one\n")
+    shutil.rmtree(path.parent)
+    file.append(b"two\n")
+    file.append(b"three\n")
+    assert path.read_bytes() == b"head\ntwo\nthree\n"
+    assert caplog.text.count(f"{path} was gone, with the rows in it; a new one is begun") == 1
+    assert file.position() == {"size": len(b"head\ntwo\nthree\n")}
+    path.unlink()
+    assert file.position()["size"] == 0
     file.close()
+
+
+def test_rows_wait_for_a_run_directory_that_is_gone_until_it_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "rows"
+    file = AppendFile(path)
+    file.append(b"one\n")
+    shutil.rmtree(path.parent)
+    for row in (b"two\n", b"three\n"):
+        with pytest.raises(FileNotFoundError, match="gone, deleted or moved; rows wait"):
+            file.append(row)
+    assert not path.parent.exists()
+    path.parent.mkdir()
+    file.append(b"four\n")
+    file.close()
+    assert path.read_bytes() == b"two\nthree\nfour\n"
+
+
+def test_the_position_in_a_file_that_is_gone_is_one_in_the_file_to_come(tmp_path: Path) -> None:
+    """A run goes on from a checkpoint that was taken while its directory was gone."""
+    path = tmp_path / "run" / "rows"
+    file = AppendFile(path, head=b"head\n")
+    file.append(b"lost, and longer than what comes\n")
+    shutil.rmtree(path.parent)
+    with pytest.raises(FileNotFoundError, match="rows wait"):
+        file.append(b"one\n")
+    position = file.position()
+    path.parent.mkdir()
+    for row in (b"two\n", b"three\n", b"four\n", b"five, which makes it longer than before\n"):
+        file.append(row)
+    file.close()
+    missing = Archive().cut(path, position, tmp_path / "dropped")
+    assert (path.read_bytes(), missing) == (b"head\none\n", b"")
+    assert (tmp_path / "dropped").read_bytes().startswith(b"two\nthree\n")
+
+
+def test_a_torn_record_is_whole_in_the_file_that_is_begun_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    file = AppendFile(path)
+    with no_file_longer_than(3), pytest.raises(OSError, match="File too large"):
+        file.append(b"first\n")
+    path.unlink()
+    file.close()
+    assert path.read_bytes() == b"first\n"
+
+
+def test_a_file_or_link_that_somebody_put_in_its_place_is_not_written(tmp_path: Path) -> None:
+    path, target = tmp_path / "rows", tmp_path / "target"
+    file = AppendFile(path)
+    target.write_bytes(b"thesis")
+    path.unlink()
+    path.symlink_to(target)
+    with pytest.raises(OSError, match="is a link, and links are not followed"):
+        file.append(b"one\n")
+    path.unlink()
+    path.write_bytes(b"of another run\n")
+    with pytest.raises(FileExistsError, match="rows"):
+        file.append(b"two\n")
+    assert (path.read_bytes(), target.read_bytes()) == (b"of another run\n", b"thesis")
+    path.unlink()
+    file.close()
+    assert path.read_bytes() == b"one\ntwo\n"

@@ -100,3 +100,17 @@ def test_a_position_counts_whole_records_only(tmp_path: Path) -> None:
     file.flush()
     assert file.position() == {"size": 19}
     file.close()
+
+
+def test_neither_a_cut_nor_what_it_keeps_goes_through_a_link(tmp_path: Path) -> None:
+    path, target = tmp_path / "rows", tmp_path / "target"
+    target.write_bytes(b"a\nb\n")
+    path.symlink_to(target)
+    with pytest.raises(OSError, match="is a link, and links are not followed"):
+        Archive().cut(path, {"size": 2}, tmp_path / "dropped")
+    path.unlink()
+    path.write_bytes(b"a\nb\n")
+    (tmp_path / "dropped").symlink_to(target)
+    with pytest.raises(OSError, match="is a link, and links are not followed"):
+        Archive().cut(path, {"size": 2}, tmp_path / "dropped")
+    assert (path.read_bytes(), target.read_bytes()) == (b"a\nb\n", b"a\nb\n")

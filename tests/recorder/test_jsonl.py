@@ -80,15 +80,15 @@ def test_a_line_torn_by_a_killed_run_is_cut_before_new_rows_follow(tmp_path: Pat
 
 
 def test_a_full_disk_is_said_by_write_flush_and_close(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    with pytest.raises(OSError, match="No space left on device"):
-        recorder.write(step(1), {"train/loss": 1.0})
-    with pytest.raises(OSError, match="No space left on device"):
-        recorder.flush()
-    with pytest.raises(OSError, match="No space left on device"):
+    with full_disk(0):
+        with pytest.raises(OSError, match="File too large"):
+            recorder.write(step(1), {"train/loss": 1.0})
+        with pytest.raises(OSError, match="File too large"):
+            recorder.flush()
+        with pytest.raises(OSError, match="File too large"):
+            recorder.close()
         recorder.close()
-    recorder.close()
 
 
 def test_a_last_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
@@ -188,3 +188,12 @@ def test_no_other_file_than_its_own_is_cut_whatever_a_position_says(tmp_path: Pa
     recorder.rewind({"file": "mine", "size": 0})
     recorder.close()
     assert (tmp_path / "mine").read_bytes() == b"keep\n"
+
+
+def test_a_torn_line_behind_a_link_stays(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"a thesis without a last line end")
+    (tmp_path / "metrics.jsonl").symlink_to(target)
+    with pytest.raises(OSError, match="is a link, and links are not followed"):
+        JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    assert target.read_bytes() == b"a thesis without a last line end"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -133,3 +134,13 @@ def test_importing_it_loads_neither_torch_nor_tensorflow() -> None:
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_an_event_file_that_was_deleted_is_one_that_tensorboard_reads_again(tmp_path: Path) -> None:
+    recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
+    recorder.write(step(1), {"train/loss": 1.0})
+    shutil.rmtree(tmp_path / "tensorboard")
+    recorder.write(step(2), {"train/loss": 2.0})
+    recorder.close()
+    assert scalars(tmp_path, "train/loss") == [(2, 2.0)]
+    assert events(tmp_path)[0].file_version == "brain.Event:2"

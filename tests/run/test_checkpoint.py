@@ -174,7 +174,8 @@ def test_the_first_save_puts_in_order_what_a_killed_process_left(
     place = case.folder / "0000000010"
     place.rename(aside(place))
     partial(case.folder / "0000000020").mkdir()
-    for name in (".rows-0000000005-0000000009-aaaaaaaa.0.npy.tmp", "rows-5-9-aaaaaaaa.0.npy"):
+    chunk = "rows-0000000005-0000000009-aaaaaaaa.0.npy"
+    for name in (f".{chunk}.tmp", chunk):
         (case.folder / "replay" / name).write_text("half")
     (aside(place) / ".manifest.json.1234.tmp").write_text("half")
     again = make_run()

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from border_cli.core.files import write_text
 from border_cli.run.files import (
     aside,
     checksum,
@@ -20,7 +21,6 @@ from border_cli.run.files import (
     replace_folder,
     restore_folders,
     write_json,
-    write_text,
 )
 
 
@@ -89,44 +89,44 @@ def test_a_link_is_relative_and_moves_at_once(tmp_path: Path) -> None:
 
 def folder(path: Path, content: str) -> Path:
     path.mkdir()
-    (path / "file").write_text(content)
+    (path / "agent.pt").write_text(content)
     return path
 
 
 def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
-    place = folder(tmp_path / "place", "old")
-    replace_folder(folder(tmp_path / "new", "new"), place)
-    assert (place / "file").read_text() == "new"
-    assert names(tmp_path) == ["place"]
+    place = folder(tmp_path / "0000000010", "old")
+    replace_folder(folder(partial(tmp_path / "0000000010"), "new"), place)
+    assert (place / "agent.pt").read_text() == "new"
+    assert names(tmp_path) == ["0000000010"]
 
 
 def test_a_folder_that_cannot_take_the_place_leaves_the_old_one_there(tmp_path: Path) -> None:
-    place = folder(tmp_path / "place", "old")
+    place = folder(tmp_path / "0000000010", "old")
     with pytest.raises(FileNotFoundError, match="never_written"):
         replace_folder(tmp_path / "never_written", place)
-    assert (place / "file").read_text() == "old"
-    assert names(tmp_path) == ["place"]
+    assert (place / "agent.pt").read_text() == "old"
+    assert names(tmp_path) == ["0000000010"]
 
 
 def test_what_a_crash_left_aside_is_put_back(tmp_path: Path) -> None:
-    place = folder(tmp_path / "place", "old")
+    place = folder(tmp_path / "0000000010", "old")
     place.rename(aside(place))  # killed between the two renames of `replace_folder`
     folder(partial(place), "new")
     restore_folders(tmp_path)
-    assert (place / "file").read_text() == "old"
-    assert names(tmp_path) == ["place"]
+    assert (place / "agent.pt").read_text() == "old"
+    assert names(tmp_path) == ["0000000010"]
 
 
 def test_what_a_crash_left_to_remove_is_removed(tmp_path: Path) -> None:
-    place = folder(tmp_path / "place", "new")
+    place = folder(tmp_path / "0000000010", "new")
     folder(aside(place), "old")  # killed after both renames
     restore_folders(tmp_path)
-    assert (place / "file").read_text() == "new"
-    assert names(tmp_path) == ["place"]
+    assert (place / "agent.pt").read_text() == "new"
+    assert names(tmp_path) == ["0000000010"]
 
 
 def test_a_folder_is_removed_also_where_half_of_an_earlier_one_lies(tmp_path: Path) -> None:
-    place = folder(tmp_path / "place", "old")
+    place = folder(tmp_path / "0000000010", "old")
     folder(partial(place), "older")
     remove_folder(place)
     assert names(tmp_path) == []

@@ -215,3 +215,12 @@ def test_a_process_that_waits_to_be_reaped_is_gone() -> None:
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert process_start(process.pid) is None
     process.communicate()
+
+
+@pytest.mark.parametrize("content", ['{"pid": [], "host": 5}', '{"pid": "x", "host": "y"}', "[]"])
+def test_an_owner_of_a_wrong_kind_is_nobody(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.lock").write_text(content)
+    with (tmp_path / "run.lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RunInUse, match="is in use by another process"):
+            RunLock(tmp_path, pause=lambda: None).__enter__()

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from border_cli.core.errors import CheckpointError
 from border_cli.core.seeding import derived_seeds
+from border_cli.run.files import write_json
 from border_cli.run.lock import RunLock
 from border_cli.run.record import (
     RunRecord,
     git_state,
+    import_paths,
     machine,
     read_run,
     versions,
@@ -196,3 +199,50 @@ def test_the_state_of_the_users_repository(tmp_path: Path, monkeypatch: pytest.M
 def test_without_git_there_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert git_state(tmp_path) is None
+
+
+WRONG = [
+    ("import_paths", 5, "a list of strings"),
+    ("import_paths", [5], "a list of strings"),
+    ("attempts", 3, "a list of objects"),
+    ("attempts", [3], "a list of objects"),
+    ("best_score", "x", "a number or null"),
+    ("final_score", True, "a number or null"),
+    ("best_score", 10**400, "a number or null"),
+    ("best_opt_steps", {}, "a count or null"),
+    ("env_steps", -1, "a count"),
+    ("pid", [], "a count"),
+    ("status", {}, "a string"),
+    ("exit_reason", [1], "a string or null"),
+    ("seeds", "none", "an object"),
+    ("started", None, "a string"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "allowed"), WRONG)
+def test_a_value_of_a_wrong_kind_is_not_shown_and_refused_where_it_is_needed(
+    tmp_path: Path, key: str, value: Any, allowed: str
+) -> None:
+    RunRecord(tmp_path, import_paths=["/home/me"]).end("interrupted", "stopped by SIGINT")
+    write_json(tmp_path / "run.json", read(tmp_path) | {key: value})
+    facts = read_run(tmp_path)
+    assert key not in facts
+    assert "versions" in facts
+    with pytest.raises(CheckpointError, match=rf"run\.json is .*: {key} must be {allowed}, got"):
+        read_run(tmp_path, needed=[key])
+    with pytest.raises(CheckpointError, match=f"{key} must be {allowed}"):
+        RunRecord.resumed(tmp_path, 5)
+
+
+def test_modules_are_looked_for_only_where_the_paths_are_paths(tmp_path: Path) -> None:
+    write_json(tmp_path / "run.json", {"import_paths": 5})
+    with pytest.raises(CheckpointError, match="import_paths must be a list of strings, got 5"):
+        import_paths(tmp_path)
+
+
+def test_a_pipe_or_a_deep_document_is_no_record(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("[" * 100_000)
+    assert read_run(tmp_path) == {}
+    (tmp_path / "run.json").unlink()
+    os.mkfifo(tmp_path / "run.json")
+    assert read_run(tmp_path) == {}

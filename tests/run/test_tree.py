@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -134,4 +136,28 @@ def test_one_array_alone_is_no_npz(tmp_path: Path) -> None:
     with path.open("wb") as file:
         np.save(file, np.zeros(3))
     with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
+        read_arrays(path)
+
+
+def test_a_small_file_that_inflates_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez_compressed(path, array_0=np.zeros(2**20))
+    assert path.stat().st_size < 2**14
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot .* damaged or not ours"):
+        read_arrays(path)
+
+
+def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez(path, array_0=np.zeros(2**10))
+    with zipfile.ZipFile(path, "a") as archive:
+        (member,) = archive.infolist()
+        for n in range(1, 100):
+            again = copy.copy(member)
+            again.filename = f"array_{n}.npy"
+            archive.filelist.append(again)
+        archive.comment = b"has the directory written anew"
+    with zipfile.ZipFile(path) as archive:
+        assert len(archive.namelist()) == 100
+    with pytest.raises(CheckpointError, match="what it holds is larger than the file"):
         read_arrays(path)

@@ -1,0 +1,75 @@
+"""Files of a run: written whole or not at all, and never through a link.
+
+A link inside of a run directory may lead to anything, also to the rows of another run.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import zipfile
+from pathlib import Path
+from secrets import token_hex
+
+SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
+
+
+def not_through_links(path: str | os.PathLike[str], flags: int) -> int:
+    """An `opener` for `open`: a regular file, and none behind a link. Raises `OSError`."""
+    try:
+        # Without O_NONBLOCK a pipe in the place of a file would block.
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError:
+        _refuse_link(path)
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    return descriptor
+
+
+def own_folder(folder: Path) -> None:
+    """Makes the folder where there is none, in one that is there. Raises `OSError` where a link or
+    a file stands in its place."""
+    _refuse_link(folder)
+    folder.mkdir(exist_ok=True)
+
+
+def is_own_folder(folder: Path) -> bool:
+    """Whether a folder stands there itself, not a link to one."""
+    return folder.is_dir() and not folder.is_symlink()
+
+
+def _refuse_link(path: str | os.PathLike[str]) -> None:
+    if os.path.islink(path):  # noqa: PTH114 - an opener is given a plain string
+        raise OSError(errno.ELOOP, "is a link, and links are not followed", os.fspath(path))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces the file at once: temporary name, sync, rename."""
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}.tmp")  # two threads may write it
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def require_stored(path: Path) -> None:
+    """Raises `ValueError` where a zip file is none of ours: we do not compress, so all that is in
+    one is no larger than the file itself. A small file that inflates to gigabytes is found here,
+    before any of it is read.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    stored = all(
+        each.compress_type == zipfile.ZIP_STORED and each.file_size == each.compress_size
+        for each in members
+    )
+    if not stored or sum(each.file_size for each in members) > path.stat().st_size:
+        raise ValueError("it is damaged or not ours: what it holds is larger than the file")

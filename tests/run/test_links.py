@@ -1,0 +1,270 @@
+"""What is not ours in a run directory, or lies behind a link in it, is never touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from saves import SmallRun
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.files import not_through_links, own_folder, write_text
+from border_cli.run.attempts import set_aside
+from border_cli.run.files import aside, partial, point_link, refuse_foreign
+from border_cli.run.lock import RunLock, look
+from border_cli.run.reading import find_checkpoint, read_checkpoint, resumable, steps_saved
+
+MakeRun = Callable[..., SmallRun]
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    """Names below a folder and what files hold; links are not followed."""
+    return {
+        str(each.relative_to(folder)): each.read_bytes() if each.is_file() else None
+        for each in folder.rglob("*")
+    }
+
+
+def moved_and_linked(path: Path, elsewhere: Path) -> Path:
+    """Moves a file or folder away, with things beside it that are not ours, and links to it."""
+    elsewhere.mkdir()
+    target = elsewhere / path.name
+    path.rename(target)
+    path.symlink_to(target)
+    room = target if target.is_dir() else elsewhere
+    (room / "thesis.txt").write_text("years of work")
+    (room / "rows-0000000000-0000000009-aaaaaaaa.0.npy").write_text("rows of another run")
+    (room / "folder").mkdir()
+    (room / "folder" / "file").write_text("deep")
+    return elsewhere
+
+
+OPENED = (
+    *("run.lock", "run.json", "metrics.jsonl", "superseded.jsonl", "border-train.log"),
+    *("not_finite.npz", "sweep.csv", "multirun.yaml", ".hydra/config.yaml", ".hydra/hydra.yaml"),
+    *(".hydra/overrides.yaml", ".hydra/resolved.yaml", "tensorboard/events.out.tfevents.1.host"),
+    *("tensorboard/superseded-1.host", "checkpoints/0000000010/agent.pt"),
+    "checkpoints/replay/rows-0000000000-0000000009-aaaaaaaa.0.npy",
+)
+FOLDERS = (
+    *("checkpoints", "checkpoints/replay", "tensorboard", ".hydra", "checkpoints/0000000010"),
+    *("checkpoints/best-0000000010", "checkpoints/.0000000010.old", ".hydra/resume-1"),
+)
+
+
+@pytest.mark.parametrize("name", [*OPENED, *FOLDERS])
+def test_a_link_in_the_place_of_ours_is_refused_with_its_target(tmp_path: Path, name: str) -> None:
+    path, target = tmp_path / "run" / name, tmp_path / "target"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(target)
+    with pytest.raises(ConfigError, match=f"{name} is a link to {target}. .* in place of the link"):
+        refuse_foreign(tmp_path / "run")
+    target.mkdir()  # and whatever stands there
+    with pytest.raises(ConfigError, match=f"{name} is a link to"):
+        refuse_foreign(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.mkdir(parents=True)
+    with pytest.raises(ConfigError, match=f"{name} is no file"):
+        refuse_foreign(tmp_path)
+    path.rmdir()
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match=f"{name} is no file"):
+        refuse_foreign(tmp_path)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=f"{name} is no folder"):
+        refuse_foreign(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["best", "checkpoints/latest"])
+def test_a_folder_in_the_place_of_a_link_is_refused_and_never_replaced(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(ConfigError, match=f"{name} is no link"):
+        refuse_foreign(tmp_path)
+    with pytest.raises(FileExistsError, match="is not the link that a run replaces"):
+        point_link(tmp_path / name, "0000000010")
+
+
+def test_a_run_directory_behind_a_link_and_things_of_others_in_it_are_fine(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    disk = tmp_path / "other disk"
+    disk.mkdir()
+    (tmp_path / "run").symlink_to(disk)
+    case = make_run(tmp_path / "run")
+    case.save_best(10, 1.0)
+    case.save(10, push=5)
+    for place in (disk, case.folder, case.folder / "replay", case.folder / "0000000010"):
+        (place / "mine").symlink_to(tmp_path)
+    refuse_foreign(tmp_path / "run")
+    assert case.save(20, push=5)
+    assert resumable(disk)
+    refuse_foreign(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("place", ["replay", "0000000010", "", "0000000010/agent.pt"])
+def test_nothing_behind_a_link_is_removed_renamed_or_written(
+    make_run: MakeRun, tmp_path: Path, place: str
+) -> None:
+    """The link comes while the run goes on: a refusal beforehand does not help."""
+    case = make_run(keep=1, milestone_interval=10, capacity=10)
+    case.save_best(10, 1.0)
+    case.save(10, push=10)
+    elsewhere = moved_and_linked(case.folder / place, tmp_path / "elsewhere")
+    before = everything(elsewhere)
+    for opt_steps in (20, 30):
+        case.save(opt_steps, push=10)
+        case.save_best(opt_steps, float(opt_steps))
+    assert everything(elsewhere) == before
+    make_run(keep=1, capacity=10).save(40, push=10)  # which puts in order what it finds
+    assert everything(elsewhere) == before
+
+
+def test_a_link_to_the_rows_of_another_run_fails_the_save_and_they_stay(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    other = make_run(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    other.save(10, push=30)
+    (tmp_path / "mine").mkdir()
+    case = make_run(tmp_path / "mine")
+    case.save(10, push=30)
+    shutil.rmtree(case.folder / "replay")
+    (case.folder / "replay").symlink_to("../../other/checkpoints/replay")
+    assert not case.save(20, push=5)
+    assert "replay" in str(case.store.report.problem)
+    assert "is a link, and links are not followed" in str(case.store.report.problem)
+    assert len(other.chunks) == 1
+    other.resume()
+    assert other.numbers == list(range(30))
+    (case.folder / "replay").unlink()
+    assert case.save(20)
+    again = make_run(tmp_path / "mine")
+    again.resume()
+    assert again.numbers == list(range(35))
+
+
+def test_models_and_checkpoints_are_still_read_through_links(
+    case: SmallRun, tmp_path: Path
+) -> None:
+    case.save_best(10, 1.0)
+    case.save(10, push=30)
+    moved_and_linked(case.folder / "0000000010", tmp_path / "a")
+    moved_and_linked(case.folder / "replay", tmp_path / "b")
+    assert steps_saved(case.run_dir) == [10]
+    assert read_checkpoint(case.folder / "0000000010").opt_steps == 10
+    assert find_checkpoint(case.run_dir, "best").name == "best-0000000010"
+
+
+def test_files_of_others_stay_where_checkpoints_and_rows_go(
+    make_run: MakeRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    case = make_run(keep=1, capacity=5)
+    case.save_best(10, 1.0)
+    case.save(10, push=5)
+    best, first, replay = (
+        case.folder / each for each in ("best-0000000010", "0000000010", "replay")
+    )
+    (best / "video.mp4").write_text("the agent at play")
+    (first / "notes.md").write_text("looks good")
+    (first / "agent.pt.bak").write_text("a copy")
+    (replay / "rows-5-9.npy").write_text("not our name")
+    (replay / "folder").mkdir()
+    (case.folder / "best-of-all").mkdir()
+    (case.folder / "best-of-all" / "agent.pt").write_text("copied by hand")
+    (case.folder / ".mine.partial").mkdir()
+    for opt_steps in (20, 30):
+        case.save_best(opt_steps, float(opt_steps))
+        case.save(opt_steps, push=5)
+    left = {
+        "0000000010-left/notes.md": "looks good",
+        "0000000010-left/agent.pt.bak": "a copy",
+        "best-0000000010-left/video.mp4": "the agent at play",
+        "best-of-all/agent.pt": "copied by hand",
+        "replay/rows-5-9.npy": "not our name",
+    }
+    assert {name: (case.folder / name).read_text() for name in left} == left
+    assert not (case.folder / "0000000010-left" / "agent.pt").exists()
+    assert (replay / "folder").is_dir()
+    assert (case.folder / ".mine.partial").is_dir()
+    assert caplog.text.count("keeps what did not belong to its checkpoint") == 2
+    make_run(keep=1, capacity=5).save(40, push=5)
+    assert {name: (case.folder / name).read_text() for name in left} == left
+
+
+def test_what_a_crash_left_half_keeps_the_files_of_others_in_sight(make_run: MakeRun) -> None:
+    case = make_run()
+    case.save(10)
+    half, old = partial(case.folder / "0000000020"), aside(case.folder / "0000000010")
+    for hidden in (half, old):
+        hidden.mkdir()
+        (hidden / "agent.pt").write_text("ours")
+        (hidden / "mine.txt").write_text("mine")
+    (case.folder / "0000000010-left").mkdir()  # the name is taken
+    make_run().save(30)
+    assert (case.folder / "0000000020-left" / "mine.txt").exists()
+    assert (case.folder / "0000000010-left-2" / "mine.txt").exists()
+    assert not list(case.folder.glob(".*"))
+
+
+def test_a_lock_behind_a_link_is_not_written(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("a thesis")
+    (tmp_path / "run.lock").symlink_to(target)
+    with pytest.raises(OSError, match="is a link, and links are not followed"), RunLock(tmp_path):
+        pass
+    assert target.read_text() == "a thesis"
+
+
+def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.lock")
+    with look(tmp_path) as runs:
+        assert runs is False
+    with pytest.raises(OSError, match=r"run\.lock"), RunLock(tmp_path):
+        pass
+
+
+def test_what_is_opened_for_writing_is_a_regular_file_and_not_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("kept")
+    (tmp_path / "link").symlink_to("target")
+    for mode in ("w", "a", "r+"):
+        with pytest.raises(OSError, match="link, and links are not followed"):
+            open(tmp_path / "link", mode, opener=not_through_links)  # noqa: SIM115
+    with pytest.raises(OSError, match="is no regular file"):
+        open("/dev/null", "w", opener=not_through_links)  # noqa: SIM115
+    write_text(tmp_path / "link", "new")  # replaces the link itself
+    assert (tmp_path / "target").read_text() == "kept"
+    assert not (tmp_path / "link").is_symlink()
+
+
+def test_a_folder_is_made_but_not_behind_a_link(tmp_path: Path) -> None:
+    own_folder(tmp_path / "new")
+    own_folder(tmp_path / "new")
+    assert (tmp_path / "new").is_dir()
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    with pytest.raises(OSError, match="is a link"):
+        own_folder(tmp_path / "link")
+
+
+def test_an_attempt_is_moved_aside_with_its_links_and_to_a_free_name(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "best").symlink_to("checkpoints/best-0000000010")  # which is gone
+    (tmp_path / "attempt-2").mkdir()
+    set_aside(tmp_path)
+    assert (tmp_path / "attempt-1" / "best").is_symlink()
+    (tmp_path / "run.json").touch()
+    set_aside(tmp_path)
+    assert (tmp_path / "attempt-3" / "run.json").exists()
