@@ -174,7 +174,7 @@ def test_a_used_run_directory_is_refused(folder: Path) -> None:
         train(by_hand(folder / "run"))
     assert (folder / "run" / "run.json").read_bytes() == before
     (folder / "file").touch()
-    with pytest.raises(ConfigError, match="cannot be made: .* is a file"):
+    with pytest.raises(ConfigError, match=r"cannot be made: .* is a file"):
         train(by_hand(folder / "file"))
 
 
