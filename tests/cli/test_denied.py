@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from commands import QUICK, UNPRIVILEGED, Command, record_status, train_status
 
-from border_cli import compose, load_policy, resume, train
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli import compose, train
+from border_cli.core.errors import ConfigError
 
 Capture = pytest.CaptureFixture[str]
 
@@ -187,16 +187,6 @@ def refusal_of_unreadable(folder: Path, *argv: str, module: str = "border_cli") 
     assert str(Path("run")) in said
     assert [each.name for each in folder.iterdir()] == ["run"]
     return said
-
-
-def test_from_python_too(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(theirs)
-    (theirs / "run" / ".hydra" / "resolved.yaml").unlink()
-    (theirs / "run" / ".hydra" / "resolved.yaml").symlink_to("resolved.yaml")
-    with pytest.raises(ConfigError, match=r"there is no \.hydra/resolved\.yaml"):
-        resume("run", "trainer.max_opt_steps=4")
-    with pytest.raises(CheckpointError, match=r"there is no .*resolved\.yaml"):
-        load_policy("run")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")

@@ -33,7 +33,10 @@ TYPED = [
         "evaluator.env.max_episode_steps=abc",
         "evaluator.env.max_episode_steps must be a whole number or null (at least 1), got 'abc'",
     ),
-    ("evaluator.env.kwrgs=1", "did you mean 'kwargs'? (allowed: id, max_episode_steps, kwargs"),
+    (
+        "evaluator.env.kwrgs=1",
+        "did you mean 'kwargs'? (allowed: id, max_episode_steps, probe, kwargs",
+    ),
     ("agent.gamma=abc", "agent.gamma=abc must be a number (at least 0 and at most 1): discount"),
     ("agent.gamma=2", "agent.gamma must be at least 0 and at most 1, got 2.0"),
     ("seed=1.5", "seed=1.5 must be a whole number (at least 0): the one seed"),
