@@ -129,7 +129,7 @@ def actors_line(config: RunConfig) -> str:
     name = ACTOR_MANAGERS.entry_of(actors).name
     text = f"{actors.num_actors} x {config.env.num_envs} env, {name}"
     if config.env.num_envs > 1 and env_config(config) != config.env:
-        text += ", env.vectorization=sync as in every run that is bit-reproducible"
+        text += ", env.vectorization=sync to be bit-reproducible"
     if actors is not config.actor_manager:
         return f"{text} (trainer=sync steps them in turn, n_buffer 1, always the newest weights)"
     repeats = "repeats to the bit" if name == "serial" else "does not repeat to the bit"
