@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from border_cli.process.stack import STACK_SIGNAL, StackFile
-from border_cli.process.start import PARENT_SIGNALS
+from border_cli.process.start import OURS, PARENT_SIGNALS, SAFE_PATH
 
 # The first word of a message; whatever else a child says is its own affair.
 LOG: Final = "log"  # logger, level, text
@@ -85,6 +85,8 @@ def _prepare(manners: Manners, stack: StackFile, line: Line) -> None:
     # The interpreter need not be free for this: a step that never returns is shown, too.
     faulthandler.register(STACK_SIGNAL, file=stack.fileno(), all_threads=True)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # the fork server is deaf to them
+    if os.environ.get(SAFE_PATH) == OURS:  # programs that an environment starts know nothing of it
+        del os.environ[SAFE_PATH]
     if manners.nice:
         os.nice(manners.nice)
     _end_with_parent()
