@@ -8,9 +8,21 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from border_cli.core.foreign import visible
 from border_cli.recorder.terminal import log_handler
 
 FILE_ONLY = {"file_only": True}  # `extra` of a record that the terminal has shown in its own way
+
+
+class _Visible(logging.Formatter):
+    """Escapes what would steer the terminal on which the file is read one day."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(self._formatter.format(record))
 
 
 @contextmanager
@@ -26,12 +38,17 @@ def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
     ours.setLevel(logging.WARNING if quiet else logging.INFO)
     ours.addFilter(lambda record: not hasattr(record, "file_only"))
     files = [each for each in before if isinstance(each, logging.FileHandler)]
+    formatters = [each.formatter for each in files]
+    for each in files:
+        each.setFormatter(_Visible(each.formatter or logging.Formatter()))
     root.handlers = [ours, *files]
     root.setLevel(logging.INFO)
     logging.raiseExceptions = False  # a log on a full disk must not print a traceback per line
     try:
         yield
     finally:
+        for each, formatter in zip(files, formatters, strict=True):
+            each.setFormatter(formatter)
         root.handlers = before
         root.setLevel(level)
         logging.raiseExceptions = raising

@@ -128,9 +128,9 @@ def read_run(run_dir: Path) -> dict[str, Any]:
 
 
 def import_paths(run_dir: Path) -> list[str]:
-    """The folders in which a run found its modules."""
-    # The folder of today comes last: a module of the same name there is another one.
-    return list(dict.fromkeys([*read_run(run_dir).get("import_paths", []), str(Path.cwd())]))
+    """The folders in which a run found its modules, as it says itself."""
+    found = read_run(run_dir).get("import_paths", [])
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def _read(run_dir: Path) -> dict[str, Any]:
