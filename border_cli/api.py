@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,16 @@ from typing import Any
 
 from border_cli.assemble import rehearse, thread_budget
 from border_cli.config.changes import changes, refuse_fixed
-from border_cli.config.frozen import FILE, begin_attempt, load_resolved, resolved_yaml
-from border_cli.config.imports import add_to_path, import_modules
+from border_cli.config.frozen import FILE, begin_attempt, resolved_yaml
+from border_cli.config.imports import homes, import_modules, modules_of_a_run
 from border_cli.config.preflight import refuse_unwritable
 from border_cli.config.resume import refuse_no_run
-from border_cli.config.saved import saved_composer
+from border_cli.config.saved import (
+    load_resolved,
+    modules_of,
+    refuse_strange_modules,
+    saved_composer,
+)
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed, reachable
@@ -88,19 +93,11 @@ def train(
         recorders=recorders,
         evaluator=evaluator,
         resume=resume,
-        facts={"command": ["border_cli.train"], "import_paths": _homes(config.imports)},
+        facts={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
         settings=text,
         on_restored=partial(begin, run_dir, {"command.txt": "border_cli.train\n"}),
     )
     return launch(config, run_dir, options)
-
-
-@reachable(ConfigError)
-def _saved(place: Path, overrides: Sequence[str]) -> RunConfig:
-    """The settings of a run with what is different now."""
-    refuse_no_run(place)
-    add_to_path(import_paths(place))
-    return saved_composer(place, overrides, user_folders()).job(list(overrides)).config
 
 
 def resume(
@@ -108,11 +105,24 @@ def resume(
     *overrides: str,
     recorders: Recorders | None = None,
     evaluator: Evaluator | None = None,
+    trust: bool = False,
 ) -> Result:
-    """Goes on with a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`."""
+    """Goes on with a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`.
+
+    Modules that it names are imported as `load_policy` does.
+    """
     place = Path(run_dir).expanduser().absolute()
-    config = replace(_saved(place, overrides), run_dir=None, resume=str(place))
-    return train(config, recorders=recorders, evaluator=evaluator)
+    with reachable(CheckpointError):
+        refuse_no_run(place)
+        recorded = import_paths(place)
+    with modules_of_a_run(place, recorded, trust=trust):
+        if not trust:
+            refuse_strange_modules(place / FILE, recorded)
+        with reachable(CheckpointError):
+            composer = saved_composer(place, overrides, user_folders())
+            config = composer.job(list(overrides)).config
+        config = replace(config, run_dir=None, resume=str(place))
+        return train(config, recorders=recorders, evaluator=evaluator)
 
 
 def _interrupt_here() -> Callable[[ProbeFailed], None]:
@@ -141,7 +151,7 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
     if config.resume == "auto" and not resumable(run_dir):
         return None
     refuse_denied(run_dir)
-    found = changes(read_config(run_dir), config)
+    found = changes(read_config(run_dir, known=modules_of(config)), config)
     new_run = f"init_from={run_dir}"
     refuse_fixed(found, run_dir / FILE, job="", new_run=new_run)
     return run_dir
@@ -152,13 +162,6 @@ def _place(config: RunConfig) -> Path:
     goes_on = config.resume not in (None, "auto")
     place = config.resume if goes_on else config.run_dir
     return Path(place or "outputs").expanduser().absolute()
-
-
-def _homes(modules: Sequence[str]) -> list[str]:
-    """The folders in which a later process finds these modules, which are imported by now."""
-    tops = [sys.modules[module.partition(".")[0]] for module in modules]
-    places = [next(iter(getattr(top, "__path__", [])), top.__file__) for top in tops]
-    return list(dict.fromkeys(str(Path(each).absolute().parent) for each in places if each))
 
 
 def _new_run_dir(config: RunConfig) -> Path:
@@ -188,22 +191,33 @@ class LoadedPolicy:
         return self._translator.action(self._policy.act(row, explore=False))
 
 
-def load_policy(run_dir: str | Path, checkpoint: str = "best") -> LoadedPolicy:
+def load_policy(
+    run_dir: str | Path, checkpoint: str = "best", *, trust: bool = False
+) -> LoadedPolicy:
     """The policy of a run: its best model, `latest`, or the checkpoint of an optimisation step.
 
-    Raises CheckpointError where there is none, or where it is damaged.
+    Modules that the run names are imported where this Python finds them by itself or in the
+    current directory, never out of the run directory; ConfigError where they are not there. With
+    `trust` also where the run says that it had found them. Raises CheckpointError where there is
+    no such checkpoint, or where it is damaged.
     """
-    config, agent = load_agent(Path(run_dir), checkpoint)
-    policy = evaluation_policy(config, agent)
-    policy.load_snapshot(agent.snapshot())
-    return LoadedPolicy(policy, env_factory(config).translator())
+    with opened(Path(run_dir), trust=trust):
+        config, agent = load_agent(Path(run_dir), checkpoint, trust=trust)
+        policy = evaluation_policy(config, agent)
+        policy.load_snapshot(agent.snapshot())
+        return LoadedPolicy(policy, env_factory(config).translator())
+
+
+def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
+    """Within the block whatever is imported follows the rules of `load_policy`."""
+    return modules_of_a_run(run_dir, import_paths(run_dir), trust=trust)
 
 
 @reachable(CheckpointError)
-def load_agent(run_dir: Path, checkpoint: str) -> tuple[RunConfig, Agent]:
+def load_agent(run_dir: Path, checkpoint: str, *, trust: bool = False) -> tuple[RunConfig, Agent]:
     """The settings and the agent of a run as they were saved."""
     register_builtin()
-    config = read_config(run_dir)
+    config = read_config(run_dir, trust=trust)
     folder = find_checkpoint(run_dir, checkpoint)
     verify(folder)
     spec = env_factory(config).spec
@@ -215,8 +229,9 @@ def load_agent(run_dir: Path, checkpoint: str) -> tuple[RunConfig, Agent]:
 
 
 @reachable(CheckpointError)
-def read_config(run_dir: Path) -> RunConfig:
-    """The saved settings of a run; its own modules are imported again."""
+def read_config(run_dir: Path, *, trust: bool = False, known: Collection[str] = ()) -> RunConfig:
+    """The saved settings of a run; its own modules are imported again, see `load_policy`. Those
+    that are `known` the user has named, too."""
     if not run_dir.is_dir():
         raise CheckpointError(f"{run_dir} is no folder")
-    return load_resolved(run_dir, import_paths(run_dir))
+    return load_resolved(run_dir, import_paths(run_dir), trust=trust, known=known)

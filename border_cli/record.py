@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli import __version__
-from border_cli.api import load_agent, read_config
+from border_cli.api import load_agent, opened, read_config
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent, EnvFactory, Policy
@@ -56,6 +56,7 @@ class Order:
     seed: int | None = None  # None: that of the run
     explore: bool = False
     overwrite: bool = False
+    trust: bool = False  # see `load_policy`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +93,14 @@ def record(order: Order, stop: StopFlag) -> Recorded:
 
     Raises the reason of `stop` between two env steps.
     """
-    config = read_config(order.run_dir)
+    with opened(order.run_dir, trust=order.trust):
+        return _record(order, stop)
+
+
+def _record(order: Order, stop: StopFlag) -> Recorded:
+    config = read_config(order.run_dir, trust=order.trust)
     env = _env_parts(config)
-    loaded = [_load(order.run_dir, config, each.name) for each in order.players]
+    loaded = [_load(order, config, each.name) for each in order.players]
     with DatasetWriter(order.dataset, env, overwrite=order.overwrite) as writer:
         played = []
         for number, player in enumerate(order.players):
@@ -136,15 +142,15 @@ def _write(
     )
 
 
-def _load(run_dir: Path, config: RunConfig, name: str) -> tuple[Agent, Snapshot]:
+def _load(order: Order, config: RunConfig, name: str) -> tuple[Agent, Snapshot]:
     """An agent, and its weights with the exploration that it had when it was saved."""
     if name == RANDOM:
         agent = _random_agent(config)
         return agent, agent.snapshot()
-    agent = load_agent(run_dir, name)[1]
+    agent = load_agent(order.run_dir, name, trust=order.trust)[1]
     if config.init_from is not None or config.trainer.offline:
         return agent, agent.snapshot(env_steps=PAST_SCHEDULES)
-    counters = read_json(find_checkpoint(run_dir, name) / "state.json")
+    counters = read_json(find_checkpoint(order.run_dir, name) / "state.json")
     return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
 
 

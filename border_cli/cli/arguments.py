@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
+from border_cli.cli.pairs import FALSE
 from border_cli.core.errors import ConfigError
 
 FLAGS = (
@@ -41,6 +43,16 @@ class Arguments:
     help: bool
     hydra_help: bool
     version: bool
+
+    def resumed(self) -> Iterator[Path]:
+        """The run directories of `resume=RUN_DIR`, as far as Hydra is not needed to read them;
+        none where trust=true may be typed."""
+        pairs = [each.lstrip("+").partition("=") for each in self.overrides]
+        if any(key == "trust" and value.lower() not in FALSE for key, _, value in pairs):
+            return
+        for key, _, value in pairs:
+            if key == "resume" and value.lower() not in ("", "auto", "null"):
+                yield Path(value.strip("'\"")).expanduser()
 
     def for_hydra(self, overrides: Sequence[str]) -> list[str]:
         """Flags first, as Hydra's own parser wants them; folders reach it another way."""

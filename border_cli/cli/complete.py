@@ -6,7 +6,7 @@ import os
 import sys
 
 from border_cli.cli.arguments import FLAGS, Arguments, read_arguments
-from border_cli.cli.composing import composer_of
+from border_cli.cli.composing import composing
 from border_cli.config.complete import matches, shell_plugin
 from border_cli.core.errors import ConfigError
 
@@ -32,7 +32,7 @@ def complete(overrides: list[str]) -> None:
 def _offered(shell: str, typed: Arguments, word: str) -> list[str]:
     """Nothing after what would be refused: a Tab never prints a refusal."""
     try:
-        composer = composer_of(typed, typed.overrides)
+        with composing(typed, typed.overrides) as (composer, overrides):
+            return matches(shell, composer, overrides, word)
     except ConfigError:
         return []
-    return matches(shell, composer, typed.overrides, word)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from border_cli.cli.arguments import Arguments
 from border_cli.config.compose import Composer
-from border_cli.config.imports import add_to_path
+from border_cli.config.frozen import FILE
+from border_cli.config.imports import add_to_path, modules_of_a_run
+from border_cli.config.overrides import without_trust
 from border_cli.config.resume import refuse_beside_resume, run_to_resume
+from border_cli.config.saved import refuse_strange_modules, saved_composer, saved_source
 from border_cli.config.search_path import user_folders
+from border_cli.core.foreign import is_closed
 
 
-def composer_of(arguments: Arguments, overrides: list[str]) -> Composer:
-    """Finds plug-ins and folders; modules of the current folder can be imported from here on.
+@contextmanager
+def composing(arguments: Arguments, typed: list[str]) -> Iterator[tuple[Composer, list[str]]]:
+    """Finds plug-ins and folders; the overrides come back without what is no setting.
 
-    For `resume=RUN_DIR` it begins with the settings of that run.
+    Modules of the current folder can be imported within the block. For `resume=RUN_DIR` it begins
+    with the settings of that run, and no module comes out of its folder unless trust=true is typed.
     """
+    overrides, trust = without_trust(typed)
     run_dir = run_to_resume(overrides)
     if run_dir is None:
-        add_to_path([str(Path.cwd())])
-        return Composer(user_folders(arguments.config_dirs), arguments.config_name)
-    from border_cli.config.saved import saved_composer
+        with _saved_and_run_again(arguments) as folders:
+            yield Composer(folders, arguments.config_name, trust=trust), overrides
+        return
     from border_cli.run.record import import_paths
 
     refuse_beside_resume(
@@ -29,5 +38,26 @@ def composer_of(arguments: Arguments, overrides: list[str]) -> Composer:
         multirun=arguments.multirun,
         config_name=arguments.config_name,
     )
-    add_to_path(import_paths(run_dir))
-    return saved_composer(run_dir, overrides, user_folders(arguments.config_dirs))
+    recorded = import_paths(run_dir)
+    with modules_of_a_run(run_dir, recorded, trust=trust):
+        if not trust:
+            refuse_strange_modules(run_dir / FILE, recorded)
+        folders = user_folders(arguments.config_dirs)
+        yield saved_composer(run_dir, overrides, folders, trust=trust), overrides
+
+
+@contextmanager
+def _saved_and_run_again(arguments: Arguments) -> Iterator[list[str]]:
+    """The folders to compose from. `-cd RUN_DIR/.hydra -cn resolved` reads what a run has saved,
+    hence as data, and imports nothing from there."""
+    folders = user_folders(arguments.config_dirs)
+    with ExitStack() as stack:
+        for place, each in enumerate(folders):
+            folder = Path(each.removeprefix("file://"))
+            if folder.name == FILE.parent.name and (folder / FILE.name).is_file():
+                stack.enter_context(modules_of_a_run(folder.parent, (), trust=False))
+                if arguments.config_name == FILE.stem:
+                    folders[place] = saved_source(folder)
+        if not is_closed(str(Path.cwd())):
+            add_to_path([str(Path.cwd())])
+        yield folders

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.cli.monitor import expect, monitored
-from border_cli.cli.pairs import best_or_latest, read_pairs, whole_number
+from border_cli.cli.pairs import best_or_latest, opened_run, read_pairs, truth, whole_number
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError
@@ -26,6 +26,8 @@ border-eval: evaluates a saved model of a run.
   seed=N                           fresh episodes; without it those of the run's own
                                    evaluations, which give its recorded best score again
   render=human                     shows the episodes in a window, one after another
+  trust=true                       also imports modules of the run from where it had found them,
+                                   or from its own folder: only for a run whose code you trust
   --json                           prints one JSON object instead of the table
   --version, --help
 
@@ -34,7 +36,7 @@ Examples
   border-eval RUN_DIR seed=123 episodes=100
   border-eval RUN_DIR checkpoint=latest --json
 """
-KEYS = ("checkpoint", "episodes", "seed", "render")
+KEYS = ("checkpoint", "episodes", "seed", "render", "trust")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class Request:
     episodes: int | None = None
     seed: int | None = None
     render: str | None = None
+    trust: bool = False
     as_json: bool = False
 
 
@@ -61,7 +64,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    _evaluate(read_request(typed), signals)
+    request = read_request(typed)
+    with opened_run(request.run_dir, trust=request.trust):
+        _evaluate(request, signals)
 
 
 def read_request(typed: Sequence[str]) -> Request:
@@ -75,6 +80,7 @@ def read_request(typed: Sequence[str]) -> Request:
         episodes=whole_number(values, "episodes", 1),
         seed=whole_number(values, "seed", 0),
         render=values.get("render"),
+        trust=truth(values, "trust"),
         as_json="--json" in typed,
     )
 
@@ -88,7 +94,7 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.parts import env_factory, evaluation_policy
 
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
-    config, agent = load_agent(request.run_dir, checkpoint)
+    config, agent = load_agent(request.run_dir, checkpoint, trust=request.trust)
     expect(config.trainer.stall_timeout_s)
     if request.episodes is not None:
         config = replace(config, evaluator=replace(config.evaluator, num_episodes=request.episodes))

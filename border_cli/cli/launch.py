@@ -18,12 +18,13 @@ from omegaconf import DictConfig, OmegaConf
 from border_cli.cli.resume import continuation_of
 from border_cli.config.compose import Composer, Job, as_typed
 from border_cli.config.frozen import FILE, resolved_yaml
+from border_cli.config.imports import homes
 from border_cli.config.job import Continuation, JobContext
 from border_cli.config.loader import VERSION_BASE, Loader
 from border_cli.config.provenance import tuned_file
+from border_cli.config.saved import modules_of
 from border_cli.config.search_path import OURS, user_first
 from border_cli.core.config import RunConfig
-from border_cli.run.record import import_paths
 
 RunJob = Callable[[RunConfig, JobContext], float]
 
@@ -69,7 +70,7 @@ class Task:
             resolved=resolved_yaml(job.config),
             command=self._command,
             job_number=number,
-            import_paths=import_paths(run_dir),
+            import_paths=homes(modules_of(job.config)),
             continuation=continuation,
             record=_record(composed) if (run_dir / FILE).exists() else {},
         )

@@ -11,6 +11,7 @@ from io import TextIOWrapper
 from rich.console import Console
 
 from border_cli.core.files import not_through_links
+from border_cli.core.foreign import visible
 from border_cli.recorder.terminal import log_handler
 
 FILE_ONLY = {"file_only": True}  # `extra` of a record that the terminal has shown in its own way
@@ -37,6 +38,17 @@ class LogFile(logging.handlers.WatchedFileHandler):
             self.handleError(record)
 
 
+class _Visible(logging.Formatter):
+    """Escapes what would steer the terminal on which the file is read one day."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(self._formatter.format(record))
+
+
 @contextmanager
 def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
     """Within the block the log goes to `console` and to the file that Hydra opened for the job.
@@ -52,12 +64,17 @@ def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
     ours.addFilter(lambda record: not hasattr(record, "file_only"))
     files = [each for each in before if isinstance(each, logging.FileHandler)]
     opened = [LogFile(each) if type(each) is logging.FileHandler else each for each in files]
+    formatters = [each.formatter for each in opened]
+    for each in opened:
+        each.setFormatter(_Visible(each.formatter or logging.Formatter()))
     root.handlers = [ours, *opened]
     root.setLevel(logging.INFO)
     logging.raiseExceptions = False  # a log on a full disk must not print a traceback per line
     try:
         yield
     finally:
+        for each, formatter in zip(opened, formatters, strict=True):
+            each.setFormatter(formatter)
         for each in set(opened) - set(files):
             each.close()
         root.handlers = before

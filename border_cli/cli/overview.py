@@ -32,6 +32,13 @@ EXAMPLES = (
     ),
 )
 
+TYPED = (
+    (
+        "trust=true",
+        "also imports modules of the run from where it had found them, or from its own folder: "
+        "only for a run whose code you trust; never saved, never read from a file",
+    ),
+)
 LINE_WIDTH = 120
 _DEFAULT = re.compile(r"^\s*- (?:optional )?(\w+): (.+)$", re.MULTILINE)
 
@@ -43,6 +50,7 @@ def overview(config_dirs: Sequence[str]) -> str:
         ABOUT,
         "GROUPS, and what each offers (* where nothing is said)\n" + _groups(folders),
         "SETTINGS of every run; those of a group: border-train agent=dqn --help\n" + _settings(),
+        "FOR ONE COMMAND, beside resume\n" + _table(TYPED),
         "FLAGS, anywhere in the line\n" + _table(FLAGS),
         "EXAMPLES\n" + _table(EXAMPLES),
     ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from border_cli.core.errors import CheckpointError, ConfigError, did_you_mean
+from border_cli.core.foreign import complain, nothing_imported_from
 
 FLAGS = ("--json",)
+TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def read_pairs(typed: Sequence[str], keys: Sequence[str]) -> tuple[Path, dict[str, str]]:
@@ -51,10 +53,21 @@ def whole_number(values: dict[str, str], key: str, low: int) -> int | None:
 
 def truth(values: dict[str, str], key: str) -> bool:
     """Whether it was given as true; false where it was not given."""
-    value = values.get(key, "false")
-    if value not in ("true", "false"):
-        raise ConfigError(f"{key} must be true or false, got {value!r}")
-    return value == "true"
+    value = values.get(key, "false").lower()
+    if value not in (*TRUE, *FALSE):
+        raise ConfigError(f"{key} must be true or false, got {values[key]!r}")
+    return value in TRUE
+
+
+@contextmanager
+def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
+    """Within the block modules are found as `api.load_policy` says, those of others included that
+    our own need."""
+    with nullcontext() if trust else nothing_imported_from(run_dir):
+        from border_cli.api import opened
+
+        with opened(run_dir, trust=trust):
+            yield
 
 
 def best_or_latest(command: str, run_dir: Path) -> str:
@@ -65,6 +78,6 @@ def best_or_latest(command: str, run_dir: Path) -> str:
         find_checkpoint(run_dir, "best")
     except CheckpointError:
         find_checkpoint(run_dir, "latest")
-        sys.stderr.write(f"{command}: {run_dir} has no best model; taking the latest\n")
+        complain(command, f"{run_dir} has no best model; taking the latest")
         return "latest"
     return "best"

@@ -9,6 +9,7 @@ from border_cli import __version__
 from border_cli.cli.signals import EarlySignals, leaving_on_signals
 from border_cli.cli.thread_settings import set_up_threads
 from border_cli.core.errors import BorderError, CheckpointError, Interrupted, reachable
+from border_cli.core.foreign import complain
 from border_cli.core.machine import memory_for
 
 
@@ -40,10 +41,10 @@ def plain_command(
                 run(typed, signals)
         except (KeyboardInterrupt, Interrupted):
             if interrupted:
-                sys.stderr.write(f"{name}: {interrupted}\n")
+                complain(name, interrupted)
             sys.exit(signals.exit_status)
         except BorderError as error:
-            sys.stderr.write(f"{name}: {error}\n")
+            complain(name, error)
             sys.exit(error.exit_status)
         finally:
             sys.path[:] = path  # without the folders of the run's own modules

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from border_cli.cli.monitor import monitored
-from border_cli.cli.pairs import best_or_latest, read_pairs, truth, whole_number
+from border_cli.cli.pairs import best_or_latest, opened_run, read_pairs, truth, whole_number
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError, RunFailed
@@ -33,6 +33,8 @@ border-record: plays a saved model of a run and keeps its episodes as a data set
   explore=true                     acts as while training, not greedily
   seed=N                           other episodes; those of the run's own seed when not given
   overwrite=true                   replaces a data set of that name
+  trust=true                       also imports modules of the run from where it had found them,
+                                   or from its own folder: only for a run whose code you trust
   --json                           prints one JSON object instead of the table
   --version, --help
 
@@ -41,7 +43,7 @@ Examples
   border-record RUN_DIR dataset=my/cartpole-mixed-v0 episodes=500 'policy=[best,5000,random]'
   border-train agent=dqn env=cartpole trainer=offline replay_buffer.dataset=my/cartpole-expert-v0
 """
-KEYS = ("dataset", "episodes", "policy", "explore", "seed", "overwrite")
+KEYS = ("dataset", "episodes", "policy", "explore", "seed", "overwrite", "trust")
 EPISODES = 100
 
 
@@ -56,6 +58,7 @@ class Request:
     explore: bool = False
     seed: int | None = None
     overwrite: bool = False
+    trust: bool = False
     as_json: bool = False
 
 
@@ -71,8 +74,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
+    request = read_request(typed)
     try:
-        _record(read_request(typed), signals)
+        with opened_run(request.run_dir, trust=request.trust):
+            _record(request, signals)
     except OSError as error:  # a full disk, a folder that cannot be written
         raise RunFailed(f"the data set could not be written: {error}") from error
 
@@ -90,6 +95,7 @@ def read_request(typed: Sequence[str]) -> Request:
         explore=truth(values, "explore"),
         seed=whole_number(values, "seed", 0),
         overwrite=truth(values, "overwrite"),
+        trust=truth(values, "trust"),
         as_json="--json" in typed,
     )
 
@@ -118,7 +124,7 @@ def _weight(text: str, weight: str) -> float:
 
 
 def _record(request: Request, signals: EarlySignals) -> None:
-    from border_cli.cli.recorded import document, print_recorded
+    from border_cli.cli.recorded import document, print_recorded, typed_env
     from border_cli.dataset.writing import refuse_name
     from border_cli.record import Order, record
 
@@ -130,13 +136,15 @@ def _record(request: Request, signals: EarlySignals) -> None:
         seed=request.seed,
         explore=request.explore,
         overwrite=request.overwrite,
+        trust=request.trust,
     )
+    env_words = typed_env(request.run_dir)  # before anything is played: it may be refused
     with signals.looked_at() as stop:
         recorded = record(order, stop)
     if request.as_json:
         sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
     else:
-        print_recorded(request.run_dir, dataset, recorded)
+        print_recorded(dataset, recorded, env_words)
 
 
 def _players(request: Request) -> list[Player]:

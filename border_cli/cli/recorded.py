@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import ListConfig, OmegaConf
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from border_cli.cli.shell import command, setting
+from border_cli.config.saved import read_plain
 from border_cli.core.config import RunConfig
 from border_cli.record import Recorded
 from border_cli.recorder import terminal
@@ -40,8 +41,8 @@ def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
     }
 
 
-def print_recorded(run_dir: Path, dataset: str, recorded: Recorded) -> None:
-    """Who played what, the reference scores, and what to type next."""
+def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -> None:
+    """Who played what, the reference scores, and what to type next, see `typed_env`."""
     console = terminal.make_console()
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for name in ("policy", "opt steps", "episodes", "steps", "mean return", "std"):
@@ -63,28 +64,34 @@ def print_recorded(run_dir: Path, dataset: str, recorded: Recorded) -> None:
     else:
         low, high = recorded.references
         said = f"{low:.2f} of random actions, {high:.2f} of the best model"
-    lines += [("references", said), ("next", _next_command(run_dir, dataset, recorded.config))]
+    lines += [("references", said), ("next", _next_command(dataset, recorded.config, env_words))]
     terminal.header(console, lines)
 
 
-def _next_command(run_dir: Path, dataset: str, config: RunConfig) -> str:
+def _next_command(dataset: str, config: RunConfig, env_words: Sequence[str]) -> str:
     known = OFFLINE_AGENT in AGENTS.names()
     agent = OFFLINE_AGENT if known else AGENTS.entry_of(config.agent).name
     words = [
         f"agent={agent}",
-        *_env_words(run_dir, config),
+        *_env_words(config, env_words),
         "trainer=offline",
         setting("replay_buffer.dataset", dataset),
     ]
     return " ".join([command("border-train"), *map(shlex.quote, words)])
 
 
-def _env_words(run_dir: Path, config: RunConfig) -> list[str]:
-    """How the environment was typed; by its id where that is not known."""
+def typed_env(run_dir: Path) -> list[str]:
+    """What was typed of the environment when the run began."""
     file = run_dir / ".hydra" / "overrides.yaml"
-    typed = OmegaConf.load(file) if file.is_file() else OmegaConf.create([])
-    words = [str(each) for each in typed] if isinstance(typed, ListConfig) else []
-    found = [each for each in words if each.lstrip("+").startswith(("env=", "env.", "imports="))]
-    if any(each.lstrip("+").startswith(("env=", "env.id=")) for each in found):
-        return found
-    return [setting("env.id", str(config.env.id)), *found]
+    typed = read_plain(file) if file.is_file() else []
+    words = [str(each) for each in typed] if isinstance(typed, list) else []
+    return [each for each in words if each.lstrip("+").startswith(("env=", "env."))]
+
+
+def _env_words(config: RunConfig, typed: Sequence[str]) -> list[str]:
+    """How the environment was typed; by its id where that is not known. What can name a module is
+    taken from the settings, which were looked at."""
+    words = [each for each in typed if not each.lstrip("+").startswith("env.id=")]
+    if not any(each.lstrip("+").startswith("env=") for each in words):
+        words.insert(0, setting("env.id", str(config.env.id)))
+    return [*words, f"imports=[{','.join(config.imports)}]"] if config.imports else words

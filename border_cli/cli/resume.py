@@ -11,14 +11,15 @@ from border_cli.cli.shell import command, setting, shortest
 from border_cli.config.changes import changes, refuse_fixed
 from border_cli.config.compose import Composer, Job
 from border_cli.config.frozen import FILE, resolved_yaml
+from border_cli.config.imports import modules_of_a_run
 from border_cli.config.job import Continuation
 from border_cli.config.preflight import AUTO
-from border_cli.config.saved import saved_settings
+from border_cli.config.saved import modules_of, refuse_strange_modules, saved_settings
 from border_cli.core.config import Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.run.lock import RunInUse, look, refuse_denied
 from border_cli.run.reading import resumable
-from border_cli.run.record import NEEDED_TO_RESUME, read_run
+from border_cli.run.record import NEEDED_TO_RESUME, import_paths, read_run
 
 FINISHED = "done"
 _LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
@@ -60,7 +61,11 @@ def continuation_of(composer: Composer, job: Job) -> Continuation | None:
 
 def _compared(composer: Composer, job: Job, run_dir: Path) -> Continuation:
     """Reads the saved settings and refuses what may not differ from them."""
-    saved = saved_settings(run_dir, composer)
+    recorded = import_paths(run_dir)
+    with modules_of_a_run(run_dir, recorded, trust=composer.trust):
+        if not composer.trust:
+            refuse_strange_modules(run_dir / FILE, recorded, modules_of(job.config))
+        saved = saved_settings(run_dir, composer)
     found = changes(saved, job.config)
     number = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
     init_from = shlex.quote(setting("init_from", str(shortest(run_dir))))

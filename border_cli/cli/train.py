@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -15,6 +16,7 @@ from border_cli.cli.monitor import STALL_TIMEOUT_S, expect, monitored
 from border_cli.cli.signals import early_signals
 from border_cli.cli.thread_settings import set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
+from border_cli.core.foreign import complain, nothing_imported_from, visible
 from border_cli.core.machine import memory_for
 
 NO_ROOM = "there is too little memory to begin"
@@ -47,10 +49,10 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
             with not_collecting(), reachable(ConfigError), memory_for(NO_ROOM, {}, ConfigError):
                 _answer(read_arguments(typed), typed, run_job)
         except BorderError as error:
-            sys.stderr.write(f"border-train: {error}\n")
+            complain("border-train", error)
             sys.exit(error.exit_status)
         except KeyboardInterrupt:  # before a job had its own handler, or between two jobs
-            sys.stderr.write("border-train: interrupted\n")
+            complain("border-train", "interrupted")
             sys.exit(early.exit_status)
         finally:
             sys.path[:] = path
@@ -72,21 +74,36 @@ def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> N
 
 
 def _compose(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:
-    from border_cli.cli.composing import composer_of
-    from border_cli.config.overrides import normalized
+    with ExitStack() as stack:
+        for each in arguments.resumed():  # before anything of others is imported
+            stack.enter_context(nothing_imported_from(each))
+        from border_cli.cli.composing import composing
+        from border_cli.config.overrides import normalized
 
-    overrides = normalized(arguments.overrides)
-    composer = composer_of(arguments, overrides)
-    arguments = replace(arguments, config_name=composer.config_name)
+        composed = composing(arguments, normalized(arguments.overrides))
+        composer, overrides = stack.enter_context(composed)
+        arguments = replace(arguments, config_name=composer.config_name)
+        _respond(arguments, composer, overrides, typed, run_job)
+
+
+def _respond(
+    arguments: Arguments,
+    composer: Composer,
+    overrides: list[str],
+    typed: list[str],
+    run_job: RunJob | None,
+) -> None:
+    """Answers a question about the settings, or trains."""
     if arguments.help:
         from border_cli.config.help import settings_help
 
-        sys.stdout.write(settings_help(composer.job(overrides), overrides))
+        sys.stdout.write(visible(settings_help(composer.job(overrides), overrides)))
     elif arguments.cfg == "job" and not arguments.package:
         from border_cli.config.frozen import resolved_yaml
 
         job = composer.job(overrides)
-        sys.stdout.write(resolved_yaml(job.config) if arguments.resolve else job.as_composed)
+        text = resolved_yaml(job.config) if arguments.resolve else job.as_composed
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     elif arguments.cfg or arguments.info or arguments.hydra_help:
         from border_cli.cli.launch import launch
 
@@ -160,7 +177,7 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
 
     found = finished(Path(job.folder), job.config, continuation.trainer)
     if found is not None and not job.config.quiet:
-        sys.stdout.write(f"{found.message}\n")
+        sys.stdout.write(visible(f"{found.message}\n"))
     return found is not None
 
 

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.kinds import expected, nearest
 from border_cli.config.loader import Part
+from border_cli.config.overrides import TRUST
 from border_cli.config.repository import shown
 from border_cli.config.schemas import group_base
 from border_cli.core.config import RecorderConfig, RunConfig
@@ -71,6 +72,10 @@ def _empty(node: DictConfig) -> bool:
 
 def no_setting(kind: type[Any], path: str, key: str) -> str:
     """What is said of an unknown key: the nearest name, and all that exist there."""
+    if key == TRUST and not path:
+        return (
+            f"it is no setting: {TRUST}=true counts only where it is typed, beside resume=RUN_DIR"
+        )
     known = [each.name for each in fields(kind)]
     known_here = ", ".join(known)
     return f"there is no such setting{nearest(key, known)} {path or 'A run'} has: {known_here}"

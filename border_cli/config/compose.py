@@ -23,6 +23,7 @@ from border_cli.config.resolve import resolve_settings
 from border_cli.config.schemas import register_schemas
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
 
 BASIC_SWEEPER = f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}"
 
@@ -60,10 +61,12 @@ class Composer:
         config_name: str = "config",
         *,
         run_dir: Path | None = None,
+        trust: bool = False,
     ) -> None:
         self.folders = list(folders)
         self.config_name = config_name
         self.run_dir = run_dir  # whose saved settings these are
+        self.trust = trust  # whether `trust=true` was typed
         with hydra_turn():
             register_schemas()
 
@@ -83,7 +86,12 @@ class Composer:
                 check.refuse_unknown(config, loader.parts)
                 read, _ = loader.read(self.config_name, overrides)
                 check.refuse_odd_truths(config, loader.parts, read)
-                return _finish(config, loader.parts, imports, job_number)
+                job = _finish(config, loader.parts, imports, job_number)
+            if self.trust and job.config.resume is None:
+                raise ConfigError(
+                    "trust=true is for the modules of a run that is resumed, and resume is null"
+                )
+            return job
 
     def imported(self, overrides: list[str]) -> list[str]:
         """Imports the modules that these overrides lead to, and stores what they register."""

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 
-from border_cli.config.compose import Composer
-from border_cli.config.imports import add_to_path
+from border_cli.config.resolve import escaped
 from border_cli.config.resolvers import FILE as FILE
-from border_cli.config.search_path import user_folders
 from border_cli.core.config import RecorderConfig, RunConfig
-from border_cli.core.errors import CheckpointError
+from border_cli.core.errors import ConfigError
 from border_cli.core.files import own_folder, write_text
 from border_cli.registry import GROUPS
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
 BEFORE = "resolved-before.yaml"
+MOST_BYTES = 2**20  # that are read as saved settings, and hence written
 
 
 def resolved_yaml(config: RunConfig) -> str:
@@ -29,8 +29,29 @@ def resolved_yaml(config: RunConfig) -> str:
     """
     entries = ["/schema/run@_here_", "/hydra_settings", *_typed_entries(config), "_self_"]
     listed = "".join(f"- {entry}\n" for entry in entries)
-    values = OmegaConf.structured(replace(config, run_dir=None, resume=None, dry_run=False))
-    return f"{HEADER}defaults:\n{listed}{OmegaConf.to_yaml(values)}"
+    plain = _literal(replace(config, run_dir=None, resume=None, dry_run=False))
+    text = f"{HEADER}defaults:\n{listed}{OmegaConf.to_yaml(OmegaConf.structured(plain))}"
+    if len(text.encode()) > MOST_BYTES:
+        raise ConfigError(
+            f"the settings of a run may have {MOST_BYTES:,} bytes as YAML, these have "
+            f"{len(text.encode()):,}: keep large data in a file of its own, named by a setting"
+        )
+    return text
+
+
+def _literal(value: Any) -> Any:
+    """The same settings, in which `${` means itself when they are read again."""
+    if type(value) is str:
+        return escaped(value)
+    if isinstance(value, list):
+        return [_literal(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _literal(each) for key, each in value.items()}
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    before = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+    changed = {name: _literal(each) for name, each in before.items()}
+    return replace(value, **changed) if changed != before else value
 
 
 def _typed_entries(config: RunConfig) -> list[str]:
@@ -82,16 +103,3 @@ def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
         note_attempt(run_dir, record, text)
     else:
         write_resolved(run_dir, text)
-
-
-def load_resolved(path: Path, import_paths: Sequence[str] = ()) -> RunConfig:
-    """The RunConfig of a saved file, or of the run directory that holds one.
-
-    Imports the modules that it names, looking into `import_paths` too; typed and checked.
-    """
-    file = path / FILE if path.is_dir() else path
-    if not file.is_file():
-        raise CheckpointError(f"{path} is no run directory: there is no {file}")
-    add_to_path(import_paths)
-    folders = [f"file://{file.parent.resolve()}", *user_folders()]  # which calls the plug-ins
-    return Composer(folders, file.stem).job([]).config

@@ -1,12 +1,19 @@
-"""Modules of the user that register components, wherever `imports` is written."""
+"""Modules of the user that register components, wherever `imports` is written, and those that a
+saved run names."""
 
 from __future__ import annotations
 
+import glob
 import importlib
+import shlex
 import sys
+import sysconfig
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
@@ -18,7 +25,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.loader import Loader, YAMLError
 from border_cli.config.overrides import parsed
+from border_cli.config.repository import shown
 from border_cli.core.errors import ConfigError
+from border_cli.core.foreign import is_closed, nothing_imported_from
 
 
 class BlankSchemas(ConfigSource):
@@ -120,3 +129,90 @@ def _place(error: BaseException) -> str:
 def add_to_path(folders: Sequence[str]) -> None:
     """Puts folders at the end of sys.path: a console script does not look where it is started."""
     sys.path.extend(folder for folder in folders if folder not in sys.path)
+
+
+@contextmanager
+def modules_of_a_run(run_dir: Path, recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
+    """Within the block the modules of a saved run are found where the user's own Python finds any:
+    in the current directory, on $PYTHONPATH, among the installed packages. None comes out of the
+    run directory, whoever imports it.
+
+    With `trust` they are found there, too, and in `recorded`, where the run says that it had found
+    them. What the block adds to sys.path goes with it.
+    """
+    with nullcontext() if trust else nothing_imported_from(run_dir):
+        # The folder of today comes last: a module of the same name there is another one.
+        wanted = [*(recorded if trust else ()), str(Path.cwd())]
+        added = [each for each in wanted if each not in sys.path and not is_closed(each)]
+        add_to_path(added)
+        try:
+            yield
+        finally:
+            for each in added:
+                if each in sys.path:
+                    sys.path.remove(each)
+
+
+def refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[str]) -> None:
+    """Refuses modules that are not found as they stand; imports none, not to find them either.
+
+    `named`: each module with the setting of `file` that names it. `recorded`: where the run says
+    that it had found its modules.
+    """
+    for module, setting in named.items():
+        if not _is_found(module):
+            raise ConfigError(
+                f"{shown(str(file))}: {setting} names the module {module!r}. Modules of a run "
+                f"are imported from the current directory ({Path.cwd()}), $PYTHONPATH and the "
+                "installed packages alone, never from the run directory, and it is not there; "
+                f"nothing was imported.\n{_remedies(module, file.parent.parent, recorded)}"
+            )
+
+
+def _is_found(module: str) -> bool:
+    """Whether an import would find it, as far as that can be told without importing anything."""
+    path: Any = None
+    for name in accumulate(module.split("."), "{}.{}".format):
+        if name in sys.modules:
+            path = getattr(sys.modules[name], "__path__", None)
+            continue
+        specs = (each.find_spec(name, path) for each in sys.meta_path)
+        spec = next(filter(None, specs), None)
+        if spec is None:
+            return False
+        if spec.has_location or spec.submodule_search_locations is None:
+            return True  # its own code says what else there is
+        path = spec.submodule_search_locations
+    return True
+
+
+def _remedies(module: str, run_dir: Path, recorded: Sequence[str]) -> str:
+    """Where the run had found a module, and what to do about it."""
+    top = module.partition(".")[0]
+    there = [each for each in recorded if any(Path(each).glob(f"{glob.escape(top)}*"))]
+    home = Path(there[0] if there else "").resolve()
+    trust = "trust=true, typed (from Python: trust=True), imports it from there all the same"
+    if there and home.is_relative_to(run_dir.resolve()):
+        return f"The run brings it along, in {home}. Where you trust its code: {trust}"
+    if there:
+        cd = f"cd {shlex.quote(str(home))}"
+        return f"The run had found it in {home}. Where you trust that code: {cd}, or {trust}"
+    said = ", ".join(recorded) or "it does not say where"
+    return (
+        f"The run had found its modules elsewhere ({said}). Where you have its code and trust it: "
+        "cd to the folder that holds it; trust=true, typed (from Python: trust=True), also looks "
+        "where the run says and in the current directory, whatever that is"
+    )
+
+
+def homes(modules: Iterable[str]) -> list[str]:
+    """The folders in which those of the modules were found that are imported by now and are no
+    installed packages, for a later process."""
+    tops = {module: sys.modules.get(module.partition(".")[0]) for module in modules}
+    places = [
+        next(iter(getattr(top, "__path__", [])), getattr(top, "__file__", None))
+        for top in tops.values()
+    ]
+    found = dict.fromkeys(str(Path(each).absolute().parent) for each in places if each)
+    installed = sysconfig.get_paths().values()
+    return [each for each in found if each not in installed]

@@ -37,7 +37,7 @@ class JobContext:
     resolved: str  # the text of `.hydra/resolved.yaml`, see `frozen.write_resolved`
     command: list[str]  # as typed
     job_number: int | None  # None outside sweeps
-    import_paths: list[str]  # folders added to sys.path, which a later process needs too
+    import_paths: list[str]  # where the modules of the run were found, see `imports.homes`
     continuation: Continuation | None = None  # None: nothing that could go on was found beforehand
     # What Hydra was told of this attempt, as file and text, where the folder was used before.
     record: Mapping[str, str] = field(default_factory=dict)

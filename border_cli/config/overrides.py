@@ -9,6 +9,8 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
+from omegaconf import BooleanNode
+from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.kinds import nearest
 from border_cli.config.loader import Loader
@@ -18,6 +20,7 @@ from border_cli.core.errors import ConfigError
 from border_cli.registry import GROUPS
 
 OPTIONAL_GROUPS = ("tuned", "experiment")
+TRUST = "trust"  # see `without_trust`
 ONE_PER_COMMAND = ("run_dir", "resume", "imports", "quiet", "dry_run")
 HIDDEN_GROUPS = ("schema", "hydra")
 
@@ -51,6 +54,22 @@ def normalized(texts: Sequence[str]) -> list[str]:
             text = f"imports=[{override.get_value_string()}]"
         result.append(text)
     return result
+
+
+def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
+    """The overrides without `trust=…`, which is typed for one command and is no setting, and
+    whether it was typed as true."""
+    trust, rest = False, []
+    for text in texts:
+        override = parsed([text])[0] if "trust" in text else None
+        if override is None or override.key_or_group != TRUST or override.is_delete():
+            rest.append(text)
+            continue
+        try:
+            trust = bool(BooleanNode(override.value(), is_optional=False))
+        except OmegaConfBaseException as error:
+            raise ConfigError(f"{text}: {TRUST} must be true or false") from error
+    return rest, trust
 
 
 def is_sweep(text: str) -> bool:

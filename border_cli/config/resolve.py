@@ -7,7 +7,13 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+_OPENING = re.compile(r"(\\*)\$\{")
 _HYDRA_VALUE = re.compile(r"\$\{hydra:\s*([\w.]+)\s*\}")
+
+
+def escaped(text: str) -> str:
+    """The text as OmegaConf must be given it where `${` in it means nothing."""
+    return _OPENING.sub(lambda found: 2 * found[1] + r"\${", text)
 
 
 def resolve_settings(config: DictConfig) -> None:
@@ -18,11 +24,19 @@ def resolve_settings(config: DictConfig) -> None:
     """
     _localise(config)
     for key in [str(each) for each in config if each != "hydra"]:
-        if OmegaConf.is_interpolation(config, key):
-            config[key] = config[key]
-        node = config._get_node(key)
-        if isinstance(node, DictConfig | ListConfig) and isinstance(node._content, dict | list):
-            OmegaConf.resolve(node)
+        _resolve(config, key)
+
+
+def _resolve(node: Any, key: Any) -> None:
+    """As `OmegaConf.resolve`, which would take what comes out of `\\${x}` for one more `${x}`."""
+    if OmegaConf.is_interpolation(node, key):
+        value = node[key]
+        node[key] = escaped(value) if isinstance(value, str) else value
+    child = node._get_node(key)
+    if isinstance(child, DictConfig | ListConfig) and isinstance(child._content, dict | list):
+        keys = list(range(len(child))) if isinstance(child, ListConfig) else list(child)
+        for each in keys:
+            _resolve(child, each)
 
 
 def _localise(node: Any) -> None:

@@ -1,36 +1,153 @@
-"""A run's own saved settings as the first configuration of the command that resumes it."""
+"""A run's own saved settings: read as data, and the first configuration of a command."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.compose import Composer
-from border_cli.config.frozen import FILE
+from border_cli.config.frozen import FILE, MOST_BYTES
+from border_cli.config.imports import modules_of_a_run, refuse_elsewhere
 from border_cli.config.overrides import parsed
 from border_cli.config.repository import SAVED_SCHEME
+from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.registry import GROUPS
+
+RESUMED = "run_dir"  # of a query: the composition goes on in the folder of the settings
+MOST_LEVELS = 50  # of nesting
+# What our own files hold beside plain values, where a setting was given from Python.
+_TAGS = tuple(
+    f"tag:yaml.org,2002:{each}" for each in ("binary", "python/object/apply:pathlib.PosixPath")
+)
+_ENTRY = re.compile(r"/schema/(?P<group>\w+)/[^/@\s]+@(?P<package>[^@\s]+)")
+_INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # unless it is escaped
+
+
+def read_plain(file: Path) -> Any:
+    """What a YAML file of a run directory holds, which may be another's: plain values and no more.
+
+    Raises ConfigError for what our own files never have: aliases, by which a small file becomes
+    a huge one, tags, several documents. They are found before anything is built.
+    """
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ConfigError(f"{file}: it has more than {MOST_BYTES:,} bytes, as no file of a run")
+        text = content.decode()
+        _refuse_odd_yaml(file, text)
+        return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
+    except (OmegaConfBaseException, ValueError, OSError) as error:
+        raise ConfigError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def _refuse_odd_yaml(file: Path, text: str) -> None:
+    level = documents = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        level += isinstance(event, yaml.CollectionStartEvent)
+        level -= isinstance(event, yaml.CollectionEndEvent)
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        tag = getattr(event, "tag", None)
+        odd = {
+            "an alias": getattr(event, "anchor", None) is not None,
+            f"the tag {tag}": tag not in (None, "!", *_TAGS),
+            f"more than {MOST_LEVELS} levels": level > MOST_LEVELS,
+            "a second document": documents > 1,
+        }
+        for what in (each for each, is_there in odd.items() if is_there):
+            line = event.start_mark.line + 1
+            raise ConfigError(f"{file}: line {line} has {what}, which no file of a run has")
+
+
+def _refuse_interpolations(file: Path, value: object, path: str = "") -> None:
+    """Settings are saved resolved: one that reads the environment, say, was put there."""
+    if isinstance(value, str) and _INTERPOLATION.search(value):
+        raise ConfigError(f"{file}: {path}: {value} is an interpolation, which no run saves")
+    parts = value.items() if isinstance(value, dict) else ()
+    for key, each in enumerate(value) if isinstance(value, list) else parts:
+        _refuse_interpolations(file, each, f"{path}.{key}".lstrip("."))
+
+
+def read_saved(file: Path) -> dict[str, Any]:
+    """The saved settings of a run: values alone, under the defaults list that we write.
+
+    Raises ConfigError naming the file and what else is in it.
+    """
+    found = read_plain(file)
+    entries = found.get("defaults") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(entries, list):
+        raise ConfigError(f"{file} is no saved configuration: it has no defaults list")
+    if "hydra" in found:
+        raise ConfigError(
+            f"{file}: settings of Hydra (`hydra:`) are not read from a run, which saves none: they "
+            "decide which files are written"
+        )
+    _refuse_interpolations(file, found)
+    for entry in entries:
+        if not _is_ours(entry):
+            raise ConfigError(f"{file}: its defaults list has {entry!r}, which no run saves")
+    return {str(key): value for key, value in found.items()}
+
+
+def _is_ours(entry: object) -> bool:
+    """Whether `resolved_yaml` may have written an entry of a defaults list."""
+    if entry in ("/schema/run@_here_", "/hydra_settings", "_self_"):
+        return True
+    form = _ENTRY.fullmatch(entry) if isinstance(entry, str) else None
+    if form is None or form["group"] not in GROUPS:
+        return False
+    group, _, member = form["package"].partition(".")
+    return group == form["group"] and bool(member) == (group == "recorder")
+
+
+def named_modules(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The modules that saved settings lead to, each with the setting that names it."""
+    listed = settings.get("imports")
+    found = {str(each): "imports" for each in (listed if isinstance(listed, list) else [])}
+    evaluator = settings.get("evaluator")
+    other = evaluator.get("env") if isinstance(evaluator, dict) else None
+    # Components of others may write something else before a colon.
+    if "/schema/env/gym@env" in settings["defaults"]:
+        for place, env in (("env.id", settings.get("env")), ("evaluator.env.id", other)):
+            env_id = env.get("id") if isinstance(env, dict) else None
+            if isinstance(env_id, str) and ":" in env_id:
+                found.setdefault(env_id.rpartition(":")[0], place)
+    return found
+
+
+def modules_of(config: RunConfig) -> list[str]:
+    """The modules that the settings of a run lead to."""
+    ids = (config.env.id, config.evaluator.env.get("id"))
+    named = [each.rpartition(":")[0] for each in ids if isinstance(each, str) and ":" in each]
+    return list(dict.fromkeys([*config.imports, *named]))
 
 
 class SavedSettings(ConfigSource):
-    """The folder `.hydra` of a run: `border-saved://FOLDER?group,group`.
+    """The folder `.hydra` of a run: `border-saved://FOLDER?run_dir,group,group`.
 
     In it `resolved` chooses the groups named behind the question mark anew, by whatever the command
-    line says, and knows nothing of their saved values. Everything else is as it was saved.
+    line says, and knows nothing of their saved values; with `run_dir` it goes on where it was
+    saved. Everything else is as it was saved. No other file is served.
     """
 
     def __init__(self, provider: str, path: str) -> None:
-        folder, _, groups = path.rpartition("?")
+        folder, _, asked = path.rpartition("?")
         super().__init__(provider, folder)
-        self._groups = [each for each in groups.split(",") if each]
+        self._asked = [each for each in asked.split(",") if each]
 
     @staticmethod
     def scheme() -> str:
@@ -38,14 +155,12 @@ class SavedSettings(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         file = Path(self.path) / self._normalize_file_name(config_path)
-        content = OmegaConf.load(file)
-        if not isinstance(content, DictConfig) or not isinstance(
-            content.get("defaults"), ListConfig
-        ):
-            raise ConfigError(f"{file} is no saved configuration: it has no defaults list")
-        for group in self._groups:
-            _choose_anew(content, group)
-        content["run_dir"] = str(file.parent.parent)
+        content = OmegaConf.create(read_saved(file))
+        for group in self._asked:
+            if group == RESUMED:
+                content["run_dir"] = str(file.parent.parent)
+            else:
+                _choose_anew(content, group)
         return ConfigResult(self.provider, self.full_path(), content, header={"package": None})
 
     def is_group(self, config_path: str) -> bool:
@@ -73,18 +188,60 @@ def _choose_anew(content: DictConfig, group: str) -> None:
     content.pop(group, None)
 
 
-def saved_composer(run_dir: Path, overrides: Sequence[str], folders: Sequence[str]) -> Composer:
-    """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
+def saved_source(folder: Path, asked: Sequence[str] = ()) -> str:
+    """The folder `.hydra` of a run as a place to compose from, see `SavedSettings`."""
     Plugins.instance().register(SavedSettings)
-    groups = ",".join(_chosen(overrides))
-    own = f"{SAVED_SCHEME}://{(run_dir / FILE).parent}?{groups}"
-    return Composer([own, *folders], FILE.stem, run_dir=run_dir)
+    return f"{SAVED_SCHEME}://{folder}?{','.join(asked)}"
+
+
+def refuse_strange_modules(
+    file: Path, recorded: Sequence[str], known: Collection[str] = ()
+) -> None:
+    """Raises ConfigError where saved settings name a module that the user's own Python would not
+    find; nothing is imported. `recorded`: where the run says that it found its modules; `known`:
+    modules that the user has named as well."""
+    named = named_modules(read_saved(file))
+    for module in known:
+        named.pop(module, None)
+    refuse_elsewhere(file, named, recorded)
+
+
+def saved_composer(
+    run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool = False
+) -> Composer:
+    """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
+    own = saved_source((run_dir / FILE).parent, [RESUMED, *_chosen(overrides)])
+    return Composer([own, *folders], FILE.stem, run_dir=run_dir, trust=trust)
 
 
 def saved_settings(run_dir: Path, composer: Composer) -> RunConfig:
     """The settings of a run as they were saved, completed by the defaults of today."""
     folders = [each for each in composer.folders if not each.startswith(f"{SAVED_SCHEME}:")]
     return saved_composer(run_dir, [], folders).job([]).config
+
+
+def load_resolved(
+    path: Path,
+    import_paths: Sequence[str] = (),
+    *,
+    trust: bool = False,
+    known: Collection[str] = (),
+) -> RunConfig:
+    """The RunConfig of a saved file, or of the run directory that holds one; typed and checked.
+
+    Imports the modules that it names where the user's own Python finds them, and with `trust` in
+    `import_paths`, where the run says that it had found them. See `refuse_strange_modules`.
+    """
+    file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise CheckpointError(f"{path} is no run directory: there is no {file}")
+    folder = file.parent.resolve()
+    run_dir = folder.parent if folder.name == FILE.parent.name else folder
+    with modules_of_a_run(run_dir, import_paths, trust=trust):
+        if not trust:
+            refuse_strange_modules(file, import_paths, known)
+        folders = [saved_source(folder), *user_folders()]  # which calls the plug-ins
+        return replace(Composer(folders, file.stem).job([]).config, run_dir=None)
 
 
 def _chosen(overrides: Sequence[str]) -> list[str]:

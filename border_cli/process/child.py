@@ -21,7 +21,7 @@ from border_cli.core.errors import BadStep
 from border_cli.core.process_state import keeping_everything
 from border_cli.core.stacks import show_stacks_on
 from border_cli.process.stack import STACK_SIGNAL, StackFile
-from border_cli.process.start import PARENT_SIGNALS
+from border_cli.process.start import OURS, PARENT_SIGNALS, SAFE_PATH
 
 # The first word of a message; whatever else a child says is its own affair.
 LOG: Final = "log"  # logger, level, text
@@ -94,6 +94,8 @@ def _prepare(manners: Manners, stack: StackFile, line: Line) -> None:
     show_stacks_on(STACK_SIGNAL, stack.fileno())
     faulthandler.enable(file=stack.fileno())  # a segmentation fault shows where it was
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # the fork server is deaf to them
+    if os.environ.get(SAFE_PATH) == OURS:  # programs that an environment starts know nothing of it
+        del os.environ[SAFE_PATH]
     if manners.nice:
         os.nice(manners.nice)
     _end_with_parent()

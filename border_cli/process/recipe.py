@@ -8,15 +8,17 @@ from importlib import import_module
 from typing import Any
 
 from border_cli.core.errors import RunFailed
+from border_cli.core.foreign import close, closed
 
 
 def dump(setting: str, imports: Sequence[str], parts: Any) -> bytes:
     """`parts`, for a child that must import these modules first: they register what parts name.
 
-    Raises RunFailed, which names the setting that asks for a child, where they cannot be pickled.
+    The child imports nothing out of folders that are closed here. Raises RunFailed, which names
+    the setting that asks for a child, where the parts cannot be pickled.
     """
     try:
-        return pickle.dumps((list(imports), pickle.dumps(parts)))
+        return pickle.dumps((closed(), list(imports), pickle.dumps(parts)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise RunFailed(
             f"{setting} needs parts that can be sent to another process, which holds for "
@@ -26,7 +28,8 @@ def dump(setting: str, imports: Sequence[str], parts: Any) -> bytes:
 
 def load(recipe: bytes) -> Any:
     """What `dump` was given, in the child."""
-    imports, parts = pickle.loads(recipe)
+    folders, imports, parts = pickle.loads(recipe)
+    close(folders)
     for module in imports:
         import_module(module)
     return pickle.loads(parts)

@@ -13,10 +13,15 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 
 from border_cli.core.errors import RunFailed
+from border_cli.core.foreign import is_closed
 from border_cli.core.threads import BLAS_VARIABLES
 
 # Meant for the process that trains; SIGINT is ignored by the fork server itself.
 PARENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
+# A child that is started with `-c` would look for modules in the current directory before all
+# others, whatever the parent's sys.path says, which it is sent later. `child` takes it away again.
+SAFE_PATH, OURS = "PYTHONSAFEPATH", "border_cli"
 
 _environment = threading.Lock()
 
@@ -81,11 +86,18 @@ def refuse_while_imported_by_a_child() -> None:
 def child_environment() -> Iterator[None]:
     """Within the block this process has the environment that children shall inherit.
 
-    One BLAS thread each: it reads these variables once, when numpy is loaded.
+    One BLAS thread each: it reads these variables once, when numpy is loaded. Modules are found
+    where this process finds them.
     """
     with _environment:
-        before = {name: os.environ.get(name) for name in BLAS_VARIABLES}
-        os.environ.update(dict.fromkeys(BLAS_VARIABLES, "1"))
+        wanted = dict.fromkeys(BLAS_VARIABLES, "1")
+        if not os.environ.get(SAFE_PATH):
+            wanted[SAFE_PATH] = OURS
+        if path := os.environ.get("PYTHONPATH"):
+            entries = path.split(os.pathsep)
+            wanted["PYTHONPATH"] = os.pathsep.join(each for each in entries if not is_closed(each))
+        before = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
         try:
             yield
         finally:

@@ -1,6 +1,7 @@
 """The terminal before, during and after a run: the console, its log, header, tables, last lines.
 
-What users named (paths, runs, messages) is printed as it is: never wrapped, cut or coloured.
+What users named (paths, runs, messages) is printed as it is: never wrapped, cut or coloured. Only
+characters that would steer the terminal are escaped.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from border_cli.core.actors import ActorStats
+from border_cli.core.foreign import visible
 from border_cli.recorder import figures
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
@@ -28,6 +31,13 @@ MESSAGE = logging.Formatter("%(message)s")
 
 class _Terminal(Console):
     """A console whose reader may go away (`border-train … | head`) without ending the run."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """What others named cannot steer the terminal; rich's own steps are told by `control`."""
+        for each in super().render(renderable, options):
+            yield each if each.control else each._replace(text=visible(each.text))
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

@@ -190,10 +190,8 @@ def end_from_outside(
 
 
 def import_paths(run_dir: Path) -> list[str]:
-    """The folders in which a run found its modules."""
-    # The folder of today comes last: a module of the same name there is another one.
-    found = read_run(run_dir, needed=("import_paths",)).get("import_paths", [])
-    return list(dict.fromkeys([*found, str(Path.cwd())]))
+    """The folders in which a run found its modules, as it says itself."""
+    return list(read_run(run_dir, needed=("import_paths",)).get("import_paths", []))
 
 
 def _read(run_dir: Path, needed: Collection[str] = ()) -> dict[str, Any]:

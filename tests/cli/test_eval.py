@@ -177,7 +177,9 @@ def test_help_and_version_need_no_run(folder: Path, capsys: Capture) -> None:
     assert eval_status() == 2
 
 
-def test_a_plug_in_of_the_run_is_found_from_another_folder(tmp_path: Path, capsys: Capture) -> None:
+def test_with_trust_a_plug_in_of_the_run_is_found_from_another_folder(
+    tmp_path: Path, capsys: Capture
+) -> None:
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     project.mkdir()
     elsewhere.mkdir()
@@ -194,7 +196,7 @@ def test_a_plug_in_of_the_run_is_found_from_another_folder(tmp_path: Path, capsy
     sys.modules.pop("own_env")
     with commands.isolated(elsewhere):
         assert "own_env" not in sys.modules
-        assert eval_status("../project/run", "episodes=2") == 0
+        assert eval_status("../project/run", "episodes=2", "trust=true") == 0
         sys.modules.pop("own_env")
     unruly.gym.registry.pop("Own-v0")
     # reward 1 for each of 20 steps

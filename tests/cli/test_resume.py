@@ -20,8 +20,9 @@ from border_cli.cli import shell
 from border_cli.cli.resume import finished
 from border_cli.cli.train import main
 from border_cli.config.compose import compose
-from border_cli.config.frozen import FILE, load_resolved
+from border_cli.config.frozen import FILE
 from border_cli.config.resolvers import job_folder
+from border_cli.config.saved import load_resolved
 from border_cli.run.files import write_json
 from border_cli.run.lock import RunLock
 
@@ -61,7 +62,7 @@ def test_a_run_is_resumed_by_its_folder_alone_from_anywhere(
     folder: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ran("run_dir=a", "env=cartpole", "seed=3")
-    stopped(folder / "a", import_paths=["/where/modules/were"])
+    stopped(folder / "a")
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
     again = ran("resume=../a")
@@ -70,23 +71,24 @@ def test_a_run_is_resumed_by_its_folder_alone_from_anywhere(
     assert context.resolved == first.contexts[0].resolved
     assert context.continuation is not None
     assert context.continuation.changed == ()
-    assert context.import_paths == ["/where/modules/were", str(folder / "elsewhere")]
+    assert context.import_paths == []
     assert list((folder / "elsewhere").iterdir()) == []
     assert context.overrides == ["resume=../a"]
 
 
-def test_modules_are_found_where_the_run_found_them(
+def test_with_trust_modules_are_found_where_the_run_found_them(
     folder: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "mine").mkdir()
     (folder / "mine" / "module_of_a_run.py").write_text("")
     monkeypatch.chdir(folder / "mine")
-    ran("run_dir=a", "env=cartpole", "imports=[module_of_a_run]")
+    first = ran("run_dir=a", "env=cartpole", "imports=[module_of_a_run]")
+    assert first.contexts[0].import_paths == [str(folder / "mine")]
     stopped(folder / "mine" / "a", import_paths=[str(folder / "mine")])
     del sys.modules["module_of_a_run"]
     sys.path[:] = [each for each in sys.path if each != str(folder / "mine")]
     monkeypatch.chdir(folder)
-    assert ran("resume=mine/a").configs[0].imports == ["module_of_a_run"]
+    assert ran("resume=mine/a", "trust=true").configs[0].imports == ["module_of_a_run"]
     assert "module_of_a_run" in sys.modules
 
 

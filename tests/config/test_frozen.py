@@ -10,7 +10,8 @@ import pytest
 
 from border_cli.cli.train import main
 from border_cli.config.compose import Composer, compose
-from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
+from border_cli.config.frozen import resolved_yaml, write_resolved
+from border_cli.config.saved import load_resolved
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.replay_buffer.config import PrioritizedConfig

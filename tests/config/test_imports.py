@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from border_cli.config.compose import Composer, compose
-from border_cli.config.frozen import load_resolved, resolved_yaml, write_resolved
+from border_cli.config.frozen import resolved_yaml, write_resolved
+from border_cli.config.saved import load_resolved
 from border_cli.core.errors import ConfigError
 
 Write = Callable[[str, str], Path]
@@ -92,7 +93,7 @@ def test_all_that_is_named_is_imported_and_saved(mine: str, folder: Path, write:
 def test_a_saved_run_imports_what_it_needs(mine: str, folder: Path) -> None:
     config = compose(f"agent={mine}", f"imports=[{mine}]", config_dir=str(folder))
     write_resolved(folder / "run", resolved_yaml(config))
-    assert load_resolved(folder / "run", [str(folder)]) == config
+    assert load_resolved(folder / "run") == config
 
 
 def test_settings_of_the_user_are_checked_too(mine: str, folder: Path) -> None:

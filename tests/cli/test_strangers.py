@@ -1,0 +1,371 @@
+"""Somebody else's run directory: opening it runs nothing that it brings along, unless told so."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import commands
+import pytest
+from commands import QUICK, Command, eval_status, facts_of, record_status, train_status
+
+from border_cli.api import load_policy, resume, train
+from border_cli.cli.train import main
+from border_cli.config.compose import compose
+from border_cli.config.frozen import FILE
+from border_cli.core.errors import ConfigError
+from border_cli.run.record import NAME
+
+Capture = pytest.CaptureFixture[str]
+Attack = Callable[..., Path]
+
+SETTINGS = (
+    *("env=cartpole", "actor_manager=serial", "recorder=none", "quiet=true", *QUICK),
+    "trainer.stop_at_score=null",
+)
+MODULE = "module_of_theirs"
+CODE = """\
+from pathlib import Path
+import gymnasium
+Path({mark!r}).write_text("their code ran")
+if "Theirs-v0" not in gymnasium.registry:
+    gymnasium.register("Theirs-v0", "gymnasium.envs.classic_control:CartPoleEnv")
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("theirs")
+    with commands.isolated(folder):
+        assert train_status(*SETTINGS, "run_dir=run") == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def mark(folder: Path) -> Path:
+    """Exists once the code of the run has run."""
+    return folder / "mark"
+
+
+@pytest.fixture
+def attack(ran: Path, folder: Path, mark: Path) -> Iterator[Attack]:
+    """A copy of a run that names a module, which it brings along and says to be found there."""
+
+    def _attack(
+        before: str = "imports: []",
+        after: str = f"imports: [{MODULE}]",
+        *,
+        name: str = "theirs",
+        home: str | None = None,
+    ) -> Path:
+        run_dir = folder / name
+        shutil.copytree(ran, run_dir, symlinks=True)
+        text = (run_dir / FILE).read_text()
+        assert before in text
+        (run_dir / FILE).write_text(text.replace(before, after))
+        (run_dir / f"{MODULE}.py").write_text(CODE.format(mark=str(mark)))
+        facts = facts_of(run_dir) | {"import_paths": [home or str(run_dir)]}
+        (run_dir / NAME).write_text(json.dumps(facts))
+        return run_dir
+
+    yield _attack
+    for each in [each for each in sys.modules if MODULE in each]:
+        del sys.modules[each]
+
+
+def policy_status(run_dir: Path) -> int:
+    """`load_policy`, told like a command."""
+    try:
+        load_policy(run_dir)
+    except ConfigError as error:
+        sys.stderr.write(f"load_policy: {error}\n")
+        return error.exit_status
+    return 0
+
+
+def resume_status(run_dir: Path) -> int:
+    """`resume` from Python, told like a command."""
+    try:
+        resume(run_dir, "trainer.max_opt_steps=3")
+    except ConfigError as error:
+        sys.stderr.write(f"resume: {error}\n")
+        return error.exit_status
+    return 0
+
+
+WAYS: dict[str, Callable[[Path], int]] = {
+    "border-eval": lambda run: eval_status(str(run)),
+    "border-record": lambda run: record_status(str(run), "dataset=my/x-v0", "episodes=1"),
+    "load_policy": policy_status,
+    "resume from Python": resume_status,
+    "resume": lambda run: train_status(f"resume={run}", "trainer.max_opt_steps=3"),
+    "dry_run": lambda run: train_status(f"resume={run}", "dry_run=true"),
+    "--cfg job": lambda run: train_status(f"resume={run}", "--cfg", "job"),
+    "--cfg hydra": lambda run: train_status(f"resume={run}", "--cfg", "hydra"),
+    "--info": lambda run: train_status(f"resume={run}", "--info", "defaults"),
+    "--help": lambda run: train_status(f"resume={run}", "--help"),
+    "resume=auto": lambda run: train_status(*SETTINGS, f"run_dir={run}", "resume=auto", "seed=1"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_module_that_a_run_brings_along_is_refused_by_name(
+    way: str, attack: Attack, mark: Path, capsys: Capture
+) -> None:
+    run_dir = attack()
+    assert WAYS[way](run_dir) == 2
+    assert not mark.exists()
+    said = capsys.readouterr().err
+    assert re.search(rf"resolved\.yaml: imports names the module '{MODULE}'", said)
+    assert f"The run brings it along, in {run_dir}. Where you trust its code: trust=true" in said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "setting"),
+    [
+        ("  id: CartPole-v1", f"  id: {MODULE}:Theirs-v0", "env.id"),
+        ("  env: {}", f"  env: {{id: '{MODULE}:Theirs-v0'}}", "evaluator.env.id"),
+    ],
+)
+def test_so_is_one_in_the_id_of_an_environment(
+    attack: Attack, mark: Path, capsys: Capture, before: str, after: str, setting: str
+) -> None:
+    assert eval_status(str(attack(before, after))) == 2
+    assert not mark.exists()
+    assert f"resolved.yaml: {setting} names the module '{MODULE}'" in capsys.readouterr().err
+
+
+def test_the_run_directory_never_counts_whatever_leads_to_it(
+    attack: Attack, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    run_dir = attack(home="/proc/self/cwd/theirs")
+    assert eval_status("theirs") == 2
+    (folder / "link").symlink_to(run_dir)
+    monkeypatch.setattr(sys, "path", ["", str(folder / "link"), *sys.path])
+    monkeypatch.chdir(run_dir)
+    for way in ("border-eval", "load_policy", "--cfg job"):
+        assert WAYS[way](Path()) == 2
+    assert not mark.exists()
+    assert "The run had found its modules elsewhere (/proc/self/cwd/theirs)" in (
+        capsys.readouterr().err
+    )
+
+
+def test_as_a_package_of_the_folder_around_it_does_not_count(attack: Attack, mark: Path) -> None:
+    attack(after=f"imports: [theirs.{MODULE}]")
+    assert eval_status("theirs") == 2
+    assert not mark.exists()
+
+
+def test_where_the_users_own_python_finds_a_module_it_is_imported(
+    attack: Attack, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    run_dir = attack(home=str(folder / "mine"))
+    (folder / "mine").mkdir()
+    (folder / "mine" / f"{MODULE}.py").write_text(CODE.format(mark=str(mark)))
+    assert eval_status(str(run_dir)) == 2
+    said = capsys.readouterr().err
+    assert f"The run had found it in {folder / 'mine'}." in said
+    assert f"cd {folder / 'mine'}, or trust=true, typed" in said
+    monkeypatch.chdir(folder / "mine")
+    assert eval_status(str(run_dir)) == 0
+    assert sys.modules[MODULE].__file__ == str(folder / "mine" / f"{MODULE}.py")
+    monkeypatch.chdir(folder)
+    assert eval_status(str(run_dir)) == 0  # imported already
+    del sys.modules[MODULE]
+    monkeypatch.setattr(sys, "path", [*sys.path, str(folder / "mine")])  # as by $PYTHONPATH
+    assert eval_status(str(run_dir)) == 0
+
+
+def test_trust_counts_where_it_is_typed_and_is_saved_nowhere(
+    attack: Attack, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = attack()
+    trusting: list[Callable[[], Any]] = [
+        lambda: eval_status(str(run_dir), "trust=true"),
+        lambda: train_status(f"resume={run_dir}", "trust=on", "trainer.max_opt_steps=3"),
+        lambda: load_policy(run_dir, trust=True),
+        lambda: resume(run_dir, "trainer.max_opt_steps=4", trust=True),
+        lambda: train_status(f"resume={run_dir}", "++trust=True", "--cfg", "job"),
+    ]
+    for each in trusting:
+        path = list(sys.path)
+        assert each() != 2
+        assert mark.exists()
+        mark.unlink()
+        del sys.modules[MODULE]
+        assert sys.path == path
+    for saved in (run_dir / ".hydra").rglob("*"):
+        assert saved.is_dir() or "trust=" not in saved.read_text()
+    assert facts_of(run_dir)["import_paths"] == [str(run_dir)]
+    assert eval_status(str(run_dir), "trust=false") == 2
+    monkeypatch.chdir(run_dir)
+    (run_dir / NAME).write_text("{}")
+    assert eval_status(".", "trust=1") == 0  # then the current directory counts, too
+    assert mark.exists()
+    assert folder != run_dir
+
+
+def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
+    (folder / "conf").mkdir()
+    (folder / "conf" / "mine.yaml").write_text("defaults: [config, _self_]\ntrust: true\n")
+    for argv, said in (
+        (["trust=true", "--cfg", "job"], "trust=true is for the modules of a run that is resumed"),
+        (["trust=true", "run_dir=x", "env=cartpole"], "and resume is null"),
+        (["-cd", "conf", "-cn", "mine"], "trust: it is no setting: trust=true counts only where"),
+        ([f"resume={ran}", "trust=perhaps"], "trust=perhaps: trust must be true or false"),
+        ([f"resume={ran}", "trust=[true]"], "trust=[true]: trust must be true or false"),
+        (["-m", f"resume={ran}", "trust=true,false"], "trust must be true or false"),
+    ):
+        assert train_status(*argv) == 2
+        assert said in capsys.readouterr().err
+    assert eval_status(str(ran), "trust=maybe") == 2
+    assert "trust must be true or false, got 'maybe'" in capsys.readouterr().err
+    for command in (eval_status, record_status, train_status):
+        assert command("--help") == 0
+        assert "trust=true" in capsys.readouterr().out
+
+
+def test_a_sweep_names_no_folder_after_trust(folder: Path) -> None:
+    contexts = []
+
+    def note(_config: object, context: Any) -> float:
+        contexts.append(context)
+        return 0.0
+
+    main(["-m", "env=cartpole", "seed=0,1", "run_dir=s", "resume=auto", "trust=true"], run_job=note)
+    assert [each.run_dir for each in contexts] == [
+        folder / "s" / f"env-cartpole__seed-{i}" for i in (0, 1)
+    ]
+
+
+def test_resume_auto_goes_on_with_the_modules_that_the_user_names_as_well(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / f"{MODULE}.py").write_text(CODE.format(mark=str(folder / "mark")))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    typed = (*SETTINGS, f"env.id={MODULE}:Theirs-v0", "run_dir=.", "resume=auto")
+    assert train_status(*typed) == 0
+    assert facts_of(folder)["import_paths"] == [str(folder)]
+    del sys.modules[MODULE]
+    assert train_status(*typed, "trainer.max_opt_steps=3") == 0
+    del sys.modules[MODULE]
+
+
+def test_a_saved_file_that_is_run_again_imports_nothing_from_its_run(
+    attack: Attack, mark: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    run_dir = attack()
+    monkeypatch.chdir(run_dir)
+    assert train_status("-cd", ".hydra", "-cn", "resolved", "--cfg", "job") == 2
+    assert f"there is no module '{MODULE}'" in capsys.readouterr().err
+    (run_dir / FILE).write_text((run_dir / FILE).read_text() + "hydra: {verbose: true}\n")
+    assert train_status("-cd", ".hydra", "-cn", "resolved", "--cfg", "job") == 2
+    assert "settings of Hydra (`hydra:`) are not read from a run" in capsys.readouterr().err
+    assert not mark.exists()
+
+
+def test_what_hydra_and_python_look_for_by_themselves_is_not_taken_from_there(
+    attack: Attack, folder: Path, mark: Path
+) -> None:
+    run_dir = attack("seed: 0", "seed: 0", name="hydra_plugins")
+    (run_dir / "__init__.py").write_text(CODE.format(mark=str(mark)))
+    (run_dir / "hydra_plugins").mkdir()
+    for name in ("torch.py", "hydra_plugins/x.py", "cv2.py"):
+        (run_dir / name).write_text(CODE.format(mark=str(mark)))
+    for place, typed in ((folder, "hydra_plugins"), (run_dir, ".")):
+        with Command(place, f"resume={typed}", "dry_run=true") as command:
+            assert command.ended()[0] == 0
+        assert not mark.exists()
+
+
+def test_child_processes_look_for_nothing_in_the_current_directory(
+    attack: Attack, mark: Path
+) -> None:
+    run_dir = attack("/actor_manager/serial@", "/actor_manager/process@")
+    text = (run_dir / FILE).read_text()
+    (run_dir / FILE).write_text(text.replace(f"[{MODULE}]", "[]"))
+    for name in ("signal.py", "selectors.py"):  # which Python's own fork server imports
+        (run_dir / name).write_text(CODE.format(mark=str(mark)))
+    script = "import sys; from border_cli.cli.train import main; main(sys.argv[1:])"
+    path = [each for each in sys.path if each]
+    start = f"import sys; sys.path[:] = {path!r}; {script}"
+    argv = ["resume=.", "trainer.max_opt_steps=3"]
+    ended = subprocess.run(
+        [sys.executable, "-c", f"import os; os.chdir({str(run_dir)!r}); {start}", *argv],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True,
+        check=False,
+        timeout=commands.DEADLINE_S,
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert not mark.exists()
+
+
+def test_a_resume_writes_no_file_that_saved_settings_of_hydra_name(
+    attack: Attack, folder: Path, capsys: Capture
+) -> None:
+    (folder / "precious").write_text("precious")
+    handler = f"{{class: logging.FileHandler, mode: w, filename: '{folder}/precious'}}"
+    run_dir = attack(
+        "seed: 0\n", f"seed: 0\nhydra: {{job_logging: {{handlers: {{x: {handler}}}}}}}\n"
+    )
+    assert train_status(f"resume={run_dir}", "trainer.max_opt_steps=3") == 2
+    assert "settings of Hydra (`hydra:`) are not read from a run" in capsys.readouterr().err
+    assert (folder / "precious").read_text() == "precious"
+
+
+def test_a_bomb_beside_the_settings_is_refused_before_anything_is_played(
+    attack: Attack, capsys: Capture
+) -> None:
+    run_dir = attack("seed: 0", "seed: 0")
+    lines = ["- &a0 [x, x]", *(f"- &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12))]
+    (run_dir / ".hydra" / "overrides.yaml").write_text("\n".join(lines))
+    assert record_status(str(run_dir), "dataset=my/x-v0", "episodes=1") == 2
+    assert "overrides.yaml: line 1 has an alias" in capsys.readouterr().err
+
+
+def test_what_a_run_names_cannot_steer_the_terminal(
+    attack: Attack, folder: Path, capsys: Capture
+) -> None:
+    run_dir = attack("  id: CartPole-v1", '  id: "Cart\\e[31m\\u202ePole-v1"')
+    assert eval_status(str(run_dir)) == 2
+    assert r"env.id=Cart\x1b[31m\u202ePole-v1 is not registered" in capsys.readouterr().err
+    moved = run_dir.rename(folder / "their\x1b[2J")
+    shutil.rmtree(moved / "checkpoints")
+    assert eval_status(str(moved)) == 2
+    said = capsys.readouterr().err
+    assert r"their\x1b[2J" in said
+    assert "\x1b" not in said
+
+
+def test_what_a_run_names_is_escaped_in_its_log_and_on_the_console(
+    folder: Path, capsys: Capture
+) -> None:
+    settings = [each for each in SETTINGS if not each.startswith("quiet")]
+    assert train_status(*settings, "run_dir=run", "name='x\x1b[31m\u202ey'") == 0
+    out = capsys.readouterr().out
+    log = (folder / "run" / "border-train.log").read_text()
+    for said in (out, log):
+        assert r"x\x1b[31m\u202ey" in said
+        assert "\u202e" not in said
+        assert "\x1b[31m" not in said
+
+
+def test_a_run_notes_where_it_found_its_modules(folder: Path) -> None:
+    (folder / "mine").mkdir()
+    (folder / "mine" / "module_of_mine.py").write_text("")
+    sys.path.append(str(folder / "mine"))
+    try:
+        result = train(compose(*SETTINGS, "imports=[module_of_mine, json]", "run_dir=run"))
+    finally:
+        sys.path.remove(str(folder / "mine"))
+        sys.modules.pop("module_of_mine", None)
+    assert facts_of(result.run_dir)["import_paths"] == [str(folder / "mine")]

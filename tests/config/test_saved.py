@@ -1,0 +1,125 @@
+"""Saved settings are data: what `resolved_yaml` writes is read, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from border_cli.config.compose import compose
+from border_cli.config.frozen import FILE, MOST_BYTES, resolved_yaml, write_resolved
+from border_cli.config.saved import load_resolved, read_plain, read_saved, saved_composer
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.env.config import GymConfig
+
+Write = Callable[[str, str], Path]
+
+
+def with_kwargs(**kwargs: Any) -> RunConfig:
+    config = compose("env=cartpole")
+    assert isinstance(config.env, GymConfig)
+    return replace(config, env=replace(config.env, kwargs=kwargs))
+
+
+@pytest.fixture
+def edited(write: Write) -> Callable[[str, str], Path]:
+    """A run whose saved settings somebody has edited; its folder."""
+
+    def _edited(before: str, after: str) -> Path:
+        text = resolved_yaml(compose("env=cartpole"))
+        assert before in text
+        return write(f"run/{FILE}", text.replace(before, after)).parent.parent
+
+    return _edited
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("seed: 0\n", "seed: 0\nhydra: {job: {chdir: true}}\n", "settings of Hydra (`hydra:`)"),
+        ("- _self_\n", "- override hydra/launcher: basic\n- _self_\n", "which no run saves"),
+        ("- _self_\n", "- /experiment/mine\n- _self_\n", "has '/experiment/mine', which no run"),
+        ("- _self_\n", "- /schema/hydra/x@hydra\n- _self_\n", "which no run saves"),
+        ("/gym@env", "/gym@hydra.job_logging", "which no run saves"),
+        ("name: dqn_cartpole", "name: ${oc.env:HOME}", "name: ${oc.env:HOME} is an interpolation"),
+        ("seed: 0", r"seed: \\${x}", "seed: \\\\${x} is an interpolation"),
+        ("seed: 0", "seed: &x 0", "has an alias, which no file of a run has"),
+        ("seed: 0", "seed: !!python/object/apply:os.getpid []", "the tag tag:yaml.org,2002:python"),
+        ("seed: 0\n", "seed: 0\n---\nseed: 1\n", "a second document"),
+        ("  kwargs: {}", "  kwargs: " + "[" * 60 + "]" * 60, "more than 50 levels"),
+        ("seed: 0", "seed: 0 #" + "x" * MOST_BYTES, "has more than 1,048,576 bytes"),
+        ("seed: 0", "trust: true", "trust: it is no setting: trust=true counts only where it is"),
+    ],
+)
+def test_what_no_run_saves_is_refused_by_name(
+    edited: Callable[[str, str], Path], before: str, after: str, said: str
+) -> None:
+    run_dir = edited(before, after)
+    for read in (load_resolved, lambda folder: saved_composer(folder, [], []).job([])):
+        with pytest.raises(ConfigError, match=rf"resolved\.yaml: (?s:.*){re.escape(said)}"):
+            read(run_dir)
+
+
+def test_a_small_file_that_would_become_a_huge_one_is_refused(write: Write) -> None:
+    lines = ["- &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"- &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    file = write("run/.hydra/overrides.yaml", "\n".join(lines))
+    with pytest.raises(ConfigError, match=r"overrides\.yaml: line 1 has an alias"):
+        read_plain(file)
+
+
+def test_files_beside_the_saved_settings_are_not_composed(
+    edited: Callable[[str, str], Path], write: Write
+) -> None:
+    run_dir = edited("seed: 0", "seed: 3")
+    write("run/.hydra/hydra_settings.yaml", "# @package _global_\nimports: [their_module]\n")
+    write("run/.hydra/schema/run.yaml", "imports: [their_module]\n")
+    config = load_resolved(run_dir)
+    assert (config.seed, config.imports) == (3, [])
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["${x}", "${oc.env:HOME}", r"\${x}", r"\\${x}", "x${", "$${}", ["${y}", {"z": "${"}], "C:\\d"],
+)
+def test_what_looks_like_an_interpolation_comes_back_as_it_was(folder: Path, value: Any) -> None:
+    config = with_kwargs(a=value)
+    write_resolved(folder / "run", resolved_yaml(config))
+    assert load_resolved(folder / "run") == config
+    again = compose(config_dir=str(folder / "run" / ".hydra"), config_name="resolved")
+    assert again == config
+    assert resolved_yaml(again) == resolved_yaml(config)
+
+
+def test_an_escaped_interpolation_is_typed_and_saved(folder: Path) -> None:
+    config = compose("env=cartpole", r"env.kwargs.a='\${x}'", "env.kwargs.b=${seed}", "seed=4")
+    assert isinstance(config.env, GymConfig)
+    assert config.env.kwargs == {"a": "${x}", "b": 4}
+    write_resolved(folder / "run", resolved_yaml(config))
+    assert load_resolved(folder / "run") == config
+
+
+def test_what_is_written_never_has_an_alias_and_may_hold_paths_and_bytes(folder: Path) -> None:
+    shared = [1, {"deep": [2]}]
+    config = with_kwargs(a=shared, b=shared, c=[shared, shared], path=Path("/x"), data=b"\x00\xff")
+    write_resolved(folder / "run", resolved_yaml(config))
+    assert not re.search(r"[&*]id\d", (folder / "run" / FILE).read_text())
+    assert load_resolved(folder / "run") == config
+
+
+def test_settings_too_large_to_be_read_again_are_not_written() -> None:
+    with pytest.raises(ConfigError, match=r"may have 1,048,576 bytes as YAML, these have 1,\d+,"):
+        resolved_yaml(with_kwargs(a="x" * MOST_BYTES))
+
+
+def test_saved_settings_need_a_defaults_list(write: Write) -> None:
+    for text in ("- 1\n", "seed: 0\n", "", "defaults: x\n"):
+        with pytest.raises(ConfigError, match="is no saved configuration: it has no defaults"):
+            read_saved(write("resolved.yaml", text))
+    with pytest.raises(ConfigError, match=r"resolved\.yaml: not valid YAML: "):
+        read_saved(write("resolved.yaml", "a: [1\n"))
