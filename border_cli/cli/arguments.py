@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from border_cli.cli.pairs import FALSE
 from border_cli.core.errors import ConfigError
 
 FLAGS = (
@@ -48,7 +47,7 @@ class Arguments:
         """The run directories of `resume=RUN_DIR`, as far as Hydra is not needed to read them;
         none where trust=true may be typed."""
         pairs = [each.lstrip("+").partition("=") for each in self.overrides]
-        if any(key == "trust" and value.lower() not in FALSE for key, _, value in pairs):
+        if any(key == "trust" and value.lower() != "false" for key, _, value in pairs):
             return
         for key, _, value in pairs:
             if key == "resume" and value.lower() not in ("", "auto", "null"):

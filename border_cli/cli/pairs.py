@@ -10,7 +10,6 @@ from border_cli.core.errors import CheckpointError, ConfigError, did_you_mean
 from border_cli.core.foreign import complain, nothing_imported_from
 
 FLAGS = ("--json",)
-TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def read_pairs(typed: Sequence[str], keys: Sequence[str]) -> tuple[Path, dict[str, str]]:
@@ -53,10 +52,10 @@ def whole_number(values: dict[str, str], key: str, low: int) -> int | None:
 
 def truth(values: dict[str, str], key: str) -> bool:
     """Whether it was given as true; false where it was not given."""
-    value = values.get(key, "false").lower()
-    if value not in (*TRUE, *FALSE):
-        raise ConfigError(f"{key} must be true or false, got {values[key]!r}")
-    return value in TRUE
+    value = values.get(key, "false")
+    if value not in ("true", "false"):
+        raise ConfigError(f"{key} must be true or false, got {value!r}")
+    return value == "true"
 
 
 @contextmanager

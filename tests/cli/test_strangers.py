@@ -55,8 +55,11 @@ def mark(folder: Path) -> Path:
 
 
 @pytest.fixture
-def attack(ran: Path, folder: Path, mark: Path) -> Iterator[Attack]:
+def attack(
+    ran: Path, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Attack]:
     """A copy of a run that names a module, which it brings along and says to be found there."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(folder / "datasets"))
 
     def _attack(
         before: str = "imports: []",
@@ -208,7 +211,7 @@ def test_trust_counts_where_it_is_typed_and_is_saved_nowhere(
     assert eval_status(str(run_dir), "trust=false") == 2
     monkeypatch.chdir(run_dir)
     (run_dir / NAME).write_text("{}")
-    assert eval_status(".", "trust=1") == 0  # then the current directory counts, too
+    assert eval_status(".", "trust=true") == 0  # then the current directory counts, too
     assert mark.exists()
     assert folder != run_dir
 
