@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,17 +88,18 @@ def shared_out(episodes: int, weights: Sequence[float]) -> list[int]:
     return counts
 
 
-def record(order: Order, stop: StopFlag) -> Recorded:
+def record(order: Order, stop: StopFlag, on_begin: Callable[[RunConfig], None]) -> Recorded:
     """Plays all episodes and writes the data set, which is there at the end or not at all.
 
-    Raises the reason of `stop` between two env steps.
+    `on_begin` is told the settings of the run. Raises the reason of `stop` between two env steps.
     """
     with opened(order.run_dir, trust=order.trust):
-        return _record(order, stop)
+        config = read_config(order.run_dir, trust=order.trust)
+        on_begin(config)
+        return _record(order, config, stop)
 
 
-def _record(order: Order, stop: StopFlag) -> Recorded:
-    config = read_config(order.run_dir, trust=order.trust)
+def _record(order: Order, config: RunConfig, stop: StopFlag) -> Recorded:
     env = _env_parts(config)
     loaded = [_load(order, config, each.name) for each in order.players]
     with DatasetWriter(order.dataset, env, overwrite=order.overwrite) as writer:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from border_cli.cli.monitor import monitored
+from border_cli.cli.monitor import expect, monitored
 from border_cli.cli.pairs import best_or_latest, opened_run, read_pairs, truth, whole_number
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
@@ -140,7 +140,7 @@ def _record(request: Request, signals: EarlySignals) -> None:
     )
     env_words = typed_env(request.run_dir)  # before anything is played: it may be refused
     with signals.looked_at() as stop:
-        recorded = record(order, stop)
+        recorded = record(order, stop, lambda config: expect(config.trainer.stall_timeout_s))
     if request.as_json:
         sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
     else:

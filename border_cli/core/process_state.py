@@ -101,6 +101,17 @@ def _actions() -> list[Kind]:
     ]
 
 
+def _wakeup_file() -> int:
+    """Where the C handlers write the numbers of signals; there is no other way to ask."""
+    file = signal.set_wakeup_fd(-1)
+    _set_wakeup_file(file)
+    return file
+
+
+def _set_wakeup_file(file: int) -> None:
+    signal.set_wakeup_fd(file, warn_on_full_buffer=False)
+
+
 def _attribute(module: Any, name: str, read: Callable[[Any], Any] = lambda value: value) -> Kind:
     return Kind(
         f"{module.__name__}.{name}",
@@ -150,6 +161,7 @@ def everything() -> list[Kind]:
         FOLDER,
         *_handlers(),
         *_actions(),  # behind them: what Python puts back here is as it was by then
+        Kind("signal.set_wakeup_fd", _wakeup_file, _set_wakeup_file, only_main_thread=True),
         _attribute(sys, "stdout", _stream),
         _attribute(sys, "stderr", _stream),
         _attribute(sys, "excepthook"),

@@ -64,11 +64,15 @@ def toggle_faulthandler() -> None:
         faulthandler.enable(sys.__stderr__)
 
 
+PIPE = os.pipe()
+os.set_blocking(PIPE[1], False)
+
 CHANGES: dict[str, Callable[[], object]] = {
     "the current directory": lambda: os.chdir("/"),
     "the handler of SIGINT": lambda: ignore(signal.SIGINT),
     "the handler of SIGUSR2": lambda: ignore(signal.SIGUSR2),
     "the handler of SIGTERM": lambda: ignore_in_c(signal.SIGTERM),
+    "signal.set_wakeup_fd": lambda: signal.set_wakeup_fd(PIPE[1], warn_on_full_buffer=False),
     "sys.stdout": take_the_streams,
     "sys.excepthook": lambda: setattr(sys, "excepthook", print),
     "threading.excepthook": lambda: setattr(threading, "excepthook", print),
