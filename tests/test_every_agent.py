@@ -9,6 +9,7 @@ from typing import Any
 import commands
 import numpy as np
 import pytest
+from compilers import needs_compiler
 
 from border_cli import compose, load_policy, resume, train
 
@@ -104,7 +105,7 @@ def test_every_agent_makes_500_updates_on_every_backend(agent: str, env: str, ba
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch's own compiler
+@needs_compiler
 @pytest.mark.parametrize(("agent", "env"), pairs())
 def test_every_agent_learns_with_a_compiled_update(agent: str, env: str):
     if agent != "random":
@@ -118,7 +119,7 @@ def test_every_agent_learns_on_a_gpu(agent: str, env: str):
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch's own compiler
+@needs_compiler
 @pytest.mark.parametrize(("agent", "env"), pairs())
 def test_every_agent_learns_on_a_gpu_with_a_compiled_update(agent: str, env: str):
     if agent != "random":

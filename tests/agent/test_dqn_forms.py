@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compilers import needs_compiler
 
 from border_cli.agent.config import DqnConfig, Exploration, Loss
 from border_cli.agent.descent import Found
@@ -154,9 +155,6 @@ def test_settings_of_what_is_off_may_stay_where_files_and_ablations_have_them():
     settings = {"v_min": 20.0, "noisy_std": 0.3, "epsilon_final": 0.2}
     config = DqnConfig(**settings, exploration=Exploration.softmax, temperature=2.0)
     assert (config.v_min, config.v_max) == (20, 10)
-
-
-needs_compiler = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compilers import needs_compiler
 from continuous import batch, counted, spec
 from torch import nn
 
@@ -208,7 +209,7 @@ def test_images_beside_numbers_are_learned_from_acted_on_and_saved(kind: str):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch's own compiler
+@needs_compiler
 @each_kind
 def test_a_compiled_agent_learns_what_an_eager_one_learns(kind: str):
     eager, compiled = agent_of(kind, 1), agent_of(kind, 1, compile=True)

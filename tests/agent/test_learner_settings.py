@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compilers import needs_compiler
 
 from border_cli.agent.config import DqnConfig, MatmulPrecision
 from border_cli.agent.dqn import Dqn
 from border_cli.core.errors import ConfigError
-
-needs_compiler = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 
 
 def dqn(spec: Any, device: str = "cpu", **settings: Any) -> Dqn:

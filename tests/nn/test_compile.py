@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from compilers import needs_compiler
 
 from border_cli.core.errors import ConfigError, RunFailed
 from border_cli.nn.compile import Compiled, copied, refuse_without_compiler
 
 CPU = torch.device("cpu")
+
+
 # torch._dynamo imports parts of torch that warn of themselves.
-dynamo_warns = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-
-
 def double(values: torch.Tensor) -> torch.Tensor:
     return values * 2
 
@@ -43,7 +43,7 @@ def test_the_compiler_of_torch_is_imported_by_the_first_call_only():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-@dynamo_warns
+@needs_compiler
 def test_what_cannot_be_compiled_ends_the_run_with_the_name_of_the_setting(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -75,7 +75,7 @@ def test_copies_are_those_of_all_tensors_and_gradients_flow_through_them():
 
 
 @pytest.mark.slow
-@dynamo_warns
+@needs_compiler
 def test_a_compiled_function_gives_what_the_function_gives():
     compiled = Compiled(double, CPU)
     for number in (1.0, 5.0):
