@@ -15,6 +15,7 @@ from border_cli.agent.random_policy import RandomPolicy
 from border_cli.core.config import EnvConfig, RunConfig
 from border_cli.core.errors import BorderError, ConfigError, MissingPackage, ProbeFailed
 from border_cli.core.interfaces import Env, EnvFactory
+from border_cli.core.machine import failed_allocation
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.parts import env_factory, evaluation_env_config
@@ -149,6 +150,8 @@ class _Calls:
                 raise  # its settings are refused
             raise ProbeFailed(str(error)) from error
         except (Exception, SystemExit) as error:
+            if failed_allocation(error) is not None:
+                raise  # the settings that take memory are named with it
             raise ProbeFailed(f"{self._who}: {call} raised {_told(error, call)}") from error
 
     def _watch(self) -> None:

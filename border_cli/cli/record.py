@@ -13,7 +13,7 @@ from border_cli.cli.monitor import expect, monitored
 from border_cli.cli.pairs import best_or_latest, opened_run, read_pairs, truth, whole_number
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.core.errors import CheckpointError, ConfigError, RunFailed, reachable
 
 if TYPE_CHECKING:
     from border_cli.record import Player
@@ -138,7 +138,8 @@ def _record(request: Request, signals: EarlySignals) -> None:
         overwrite=request.overwrite,
         trust=request.trust,
     )
-    env_words = typed_env(request.run_dir)  # before anything is played: it may be refused
+    with reachable(CheckpointError):
+        env_words = typed_env(request.run_dir)  # before anything is played: it may be refused
     with signals.looked_at() as stop:
         recorded = record(order, stop, lambda config: expect(config.trainer.stall_timeout_s))
     if request.as_json:

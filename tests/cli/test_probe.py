@@ -47,14 +47,18 @@ def nothing_counted_yet() -> None:
     [
         (
             "FourValues-v0",
-            "step raised ValueError: not enough values to unpack (expected 5, got 4) (Gymnasium's "
-            "step(action) returns observation, reward, terminated, truncated and a dict)\n",
+            "step must return observation, reward, terminated, truncated and info: not enough "
+            "values to unpack (expected 5, got 4)\n",
         ),
         (
             "OldReset-v0",
-            "(Gymnasium's reset(*, seed, options) returns an observation and a dict)\n",
+            "reset must return observation and info: too many values to unpack (expected 2)\n",
         ),
-        ("Seedless-v0", "reset raised TypeError: Seedless.reset() got an unexpected keyword arg"),
+        (
+            "Seedless-v0",
+            "got an unexpected keyword argument 'seed' (Gymnasium's "
+            "reset(*, seed, options) returns an observation and a dict)\n",
+        ),
         ("Exits-v0", "step raised SystemExit: no such action: int\n"),
         ("Unclosable-v0", "close raised OSError: the server is gone\n"),
         ("Unbuildable-v0", "its constructor raised RuntimeError: no licence for this simulator\n"),
@@ -265,6 +269,7 @@ def test_a_constructor_that_takes_the_process_over_leaves_ctrl_c_the_log_and_the
         *("trainer.max_opt_steps=1000000", "trainer.warmup_period=20", "trainer.eval_interval=20"),
         *(f"actor_manager={manager}", "actor_manager.num_actors=1", "actor_manager.n_buffer=10"),
         f"env.kwargs={{folder: '{elsewhere}', at: {at}}}",
+        f"+evaluator.env.kwargs.folder='{elsewhere}'",  # no Ctrl-C of its own: it plays in ours
         "recorder=[jsonl]",
     )
     metrics = here / "run" / "metrics.jsonl"
@@ -274,7 +279,7 @@ def test_a_constructor_that_takes_the_process_over_leaves_ctrl_c_the_log_and_the
         status, said = run.ended()
     assert status == 130, said
     assert facts_of(here / "run")["status"] == "interrupted"
-    assert steps_saved(here / "run")
+    assert steps_saved(here / "run"), said
     assert "SIGINT: stopping and saving" in said
     assert "failed" not in said
     assert list(elsewhere.iterdir()) == []

@@ -224,7 +224,7 @@ def test_a_lock_behind_a_link_is_not_written(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("a thesis")
     (tmp_path / "run.lock").symlink_to(target)
-    with pytest.raises(OSError, match="is a link, and links are not followed"), RunLock(tmp_path):
+    with pytest.raises(ConfigError, match="a link, and links are not followed"), RunLock(tmp_path):
         pass
     assert target.read_text() == "a thesis"
 
@@ -233,7 +233,7 @@ def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.lock")
     with look(tmp_path) as runs:
         assert runs is False
-    with pytest.raises(OSError, match=r"run\.lock"), RunLock(tmp_path):
+    with pytest.raises(ConfigError, match=r"run\.lock: is no regular file"), RunLock(tmp_path):
         pass
 
 
