@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 STALL_TIMEOUT_S = 60.0  # until a run has said its own
 STOP_GRACE_S = 3.0  # from the second signal on
 TICK_S = 1.0  # between two looks, and between two signs of life, at most
+STACK_NBYTES = 256 * 1024  # of the thread that gives signs of life; 8 MiB else count as its data
 GONE_S = 5.0  # within which a killed process is gone
 
 # Neither submitit's (SIGUSR2) nor the C library's own. None: this system has no such signals.
@@ -73,7 +74,9 @@ class Monitor:
         self._signals = signals  # where C writes the numbers of signals
         self._every_s = TICK_S
         self._changed = threading.Event()
+        before = threading.stack_size(STACK_NBYTES)
         threading.Thread(target=self._run, name="signs of life", daemon=True).start()
+        threading.stack_size(before)
 
     def hear_signals(self) -> None:
         """Has every signal reported to the monitor; only the main thread can."""

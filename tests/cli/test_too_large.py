@@ -186,7 +186,7 @@ def test_a_learner_that_finds_no_memory_ends_the_run_with_a_message(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS has no such limit")
 def test_a_process_that_cannot_even_begin_says_so(tmp_path: Path) -> None:
-    limit = "resource.setrlimit(resource.RLIMIT_DATA, (150 * 2**20,) * 2)"
+    limit = "resource.setrlimit(resource.RLIMIT_DATA, (170 * 2**20,) * 2)"
     with Command(tmp_path, "env=cartpole", "run_dir=run", before=limit) as run:
         status, said = run.ended()
     assert status == 2, said
