@@ -65,17 +65,20 @@ def observation_writer(space: gym.Space[Any]) -> ObservationWriter:
     return _integers_writer(values) if values.has_bounds else _array_writer(values)
 
 
-def _array_writer(values: Values) -> ObservationWriter:
-    shape, dtype, exact = values.shape, values.given_dtype, values.exact
+def plain_layout(space: gym.Space[Any]) -> tuple[np.dtype[Any] | None, tuple[int, ...]]:
+    """Dtype and shape of the arrays that can be stored as they are; None: all must be looked at.
 
+    For whoever steps environments: nearly all of their observations are such arrays.
+    """
+    if isinstance(space, spaces.Dict):
+        return None, ()
+    values = Values(space, "observation")
+    return None if values.has_bounds else values.given_dtype, values.shape
+
+
+def _array_writer(values: Values) -> ObservationWriter:
     def write(storage: NDArray[Any], row: int, observation: Any) -> None:
-        if (
-            type(observation) is not np.ndarray
-            or observation.dtype is not dtype
-            or observation.shape != shape
-        ):
-            observation = exact(observation, ())
-        storage[row] = observation
+        storage[row] = values.exact(observation, ())
 
     return write
 

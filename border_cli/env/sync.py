@@ -13,6 +13,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep, CheckpointError
@@ -25,6 +26,7 @@ from border_cli.env.answers import (
     as_reward,
     observation_writer,
     place_of,
+    plain_layout,
     refuse_other_answer,
 )
 from border_cli.env.config import GymConfig
@@ -62,6 +64,7 @@ class GymEnv(Env):
             self._abandon()
             raise
         self._write = observation_writer(observation)
+        self._plain = plain_layout(observation)
         self._read = action_reader(action)
         self._allocate = allocator(self._space, self.num_envs)
         self._nobody = np.zeros(self.num_envs, np.bool_)  # [N]
@@ -134,6 +137,7 @@ class GymEnv(Env):
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that still moves."""
         envs, write, limit = self._envs, self._write, self._limit
+        plain_dtype, plain_shape = self._plain
         scores, lengths, recent = self._tallies
         obs = self._obs
         next_obs = self._fresh()  # [N, …]
@@ -145,7 +149,14 @@ class GymEnv(Env):
         try:
             for i in self._live:
                 observation, r, terminated, truncated, _ = envs[i].step(actions[i])
-                write(next_obs, i, observation)
+                if (
+                    type(observation) is ndarray
+                    and observation.dtype is plain_dtype
+                    and observation.shape == plain_shape
+                ):
+                    next_obs[i] = observation  # type: ignore[index]
+                else:
+                    write(next_obs, i, observation)
                 if type(r) is not float:
                     r = as_reward(r)
                 reward[i] = r
