@@ -321,6 +321,8 @@ def _no_flag(name: str, given: Any) -> BadStep:
 
 def as_rewards(given: Any, count: int) -> NDArray[Any]:
     """Those of so many environments.  [N]"""
+    if type(given) is np.ndarray and given.dtype.kind == "f" and given.shape == (count,):
+        return given
     rewards = _as_array(given)
     if rewards is None or rewards.dtype.kind not in _NUMBERS or rewards.shape != (count,):
         raise BadStep(f"the rewards {shown(given)} are not {count} numbers")
@@ -329,10 +331,12 @@ def as_rewards(given: Any, count: int) -> NDArray[Any]:
 
 def as_flags(name: str, given: Any, count: int) -> NDArray[np.bool_]:
     """Those of so many environments; a copy.  [N]"""
+    if type(given) is np.ndarray and given.dtype.kind == "b" and given.shape == (count,):
+        return given.copy()
     flags = _as_array(given)
     if flags is not None and flags.dtype.kind in _NUMBERS and flags.shape == (count,):
         told = flags.astype(np.bool_)
-        if flags.dtype.kind == "b" or np.array_equal(told, flags):
+        if np.array_equal(told, flags):
             return told
     raise BadStep(f"{name} is {shown(given)}, not {count} times true or false")
 

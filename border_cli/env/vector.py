@@ -7,11 +7,11 @@ true last observation of an episode and what to act on next.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep
@@ -28,6 +28,7 @@ from border_cli.env.answers import (
     observation_reader,
     observation_writer,
     place_of,
+    plain_layout,
     refuse_other_answer,
 )
 from border_cli.env.construct import starting
@@ -62,6 +63,8 @@ class GymVectorEnv(Env):
         observation = env.single_observation_space
         self._read = observation_reader(observation, environment_of)
         self._write = observation_writer(observation)
+        self._plain_dtype, shape = plain_layout(observation)
+        self._plain_shape = (self.num_envs, *shape)
         self._actions = action_batch(env.single_action_space)
 
     def reset(self, seed: int) -> Array:
@@ -85,11 +88,10 @@ class GymVectorEnv(Env):
     def _start(self, seed: int) -> Array:
         assert self._env is not None, "it is closed"
         try:
-            with starting(self._id), self._answering(RESET):
+            with starting(self._id):
                 # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
                 # a sign.
-                observation, _ = self._env.reset(seed=seed >> 2)
-                self._obs = self._read(observation, self.num_envs)  # [N, …]
+                self._obs = self._begun(seed=seed >> 2)  # [N, …]
         except BaseException:
             self._abandon()
             raise
@@ -102,12 +104,22 @@ class GymVectorEnv(Env):
         """Acts once in each environment that moves; every array of the step is new."""
         assert self._env is not None, "it is closed"
         obs, moved, count = self._obs, self._moved, self.num_envs
-        with self._answering(STEP):
+        try:
             observation, pay, has_terminated, was_cut, told = self._env.step(self._actions(action))
-            next_obs = self._read(observation, count)  # [N, …]
+            if (
+                type(observation) is ndarray
+                and observation.dtype is self._plain_dtype
+                and observation.shape == self._plain_shape
+            ):
+                next_obs: Array = np.array(observation, obs.dtype, order="C")  # type: ignore[union-attr]
+            else:
+                next_obs = self._read(observation, count)
             pay = as_rewards(pay, count)  # [N]
             terminated = as_flags("terminated", has_terminated, count)  # [N]
             truncated = as_flags("truncated", was_cut, count)  # [N]
+        except (BadStep, TypeError, ValueError) as error:
+            self._explain(error, STEP)
+            raise
         reward = np.array(pay, np.float32)  # [N]
         self._score += pay
         self._length += 1
@@ -204,25 +216,29 @@ class GymVectorEnv(Env):
         return next_obs
 
     def _begin(self, ended: NDArray[np.bool_], given: Array) -> Array:
-        assert self._env is not None
-        with self._answering(RESET):
-            observation, _ = self._env.reset(options={"reset_mask": ended.copy()})
-            begun = self._read(observation, self.num_envs)  # [N, …]
+        begun = self._begun(options={"reset_mask": ended.copy()})  # [N, …]
         act_obs = map_array(np.copy, given)
         for rows, first in zip(leaves(act_obs), leaves(begun), strict=True):
             rows[ended] = first[ended]
         return act_obs
 
-    @contextmanager
-    def _answering(self, answer: Answer) -> Iterator[None]:
-        """The block that takes an answer apart; what is refused there is told with its place."""
+    def _begun(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Array:
+        """What a reset answers.  [N, …]"""
+        assert self._env is not None
         try:
-            yield
-        except BadStep as error:
-            raise error.within(f"env.id={self._id}") from None
-        except (TypeError, ValueError) as error:
-            refuse_other_answer(error, f"env.id={self._id}", answer)
+            observation, _ = self._env.reset(seed=seed, options=options)
+            return self._read(observation, self.num_envs)
+        except (BadStep, TypeError, ValueError) as error:
+            self._explain(error, RESET)
             raise
+
+    def _explain(self, error: Exception, answer: Answer) -> None:
+        """Raises `BadStep` with its place where `error` is of an answer that was refused, or could
+        not be taken apart."""
+        place = f"env.id={self._id}"
+        if isinstance(error, BadStep):
+            raise error.within(place) from None
+        refuse_other_answer(error, place, answer)
 
     def close(self) -> None:
         """Frees the environments; may be called twice."""
