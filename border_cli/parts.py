@@ -27,7 +27,7 @@ from border_cli.core.interfaces import (
     PolicyFactory,
     StepProcessor,
 )
-from border_cli.core.judge import Judge
+from border_cli.core.judge import Confirmation, Judge
 from border_cli.core.machine import memory_for
 from border_cli.core.output import Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
@@ -231,13 +231,17 @@ def build_judge(
     config: RunConfig, agent: Agent, *, evaluator: Evaluator, stop: StopFlag, heartbeat: Heartbeat
 ) -> Judge:
     """Who evaluates during the run; `evaluator` and `heartbeat` are for judging in line."""
+    trainer = config.trainer
+    confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
+    make_policy = _policy_recipe(config, agent)
     if not evaluates_in_background(config):
-        return InlineJudge(evaluator, _policy_recipe(config, agent), heartbeat)
+        return InlineJudge(evaluator, make_policy, heartbeat, confirmation)
     return BackgroundJudge(
         _evaluator_recipe(config),
-        _policy_recipe(config, agent),
+        make_policy,
         imports=config.imports,
         stop=stop,
+        confirmation=confirmation,
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
+from border_cli.core.judge import Confirmation
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot
 from border_cli.evaluator.background import BackgroundJudge
@@ -35,7 +36,7 @@ class Scripted(Evaluator):
     """Scores the weight; before, it takes a word from the script and obeys it.
 
     die: kills itself. raise: raises. hang: waits until it is killed. log: logs a warning.
-    wait: waits until the file `go` stands beside the script.
+    wait: waits until the file `go` stands beside the script. Asked for more it finds half as much.
     """
 
     def __init__(self, script: Path, *, stop: StopFlag, heartbeat: Heartbeat) -> None:
@@ -51,6 +52,14 @@ class Scripted(Evaluator):
         return Evaluation(
             score=score, returns=(score,), lengths=(1,), metrics={"eval/return": score}
         )
+
+    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+        assert isinstance(policy, Weighed)
+        returns = (*evaluation.returns, policy.weight / 2)
+        score = sum(returns) / len(returns)
+        metrics = {"eval/return": score}
+        lengths = (1,) * len(returns)
+        return Evaluation(score=score, returns=returns, lengths=lengths, metrics=metrics)
 
     def _obey(self) -> None:
         word, _, rest = self._script.read_text().partition("\n")
@@ -72,10 +81,21 @@ class Scripted(Evaluator):
         self._script.with_name("closed").touch()
 
 
-def judge(script: Path, words: str = "", stop: StopFlag | None = None) -> BackgroundJudge:
+def judge(
+    script: Path,
+    words: str = "",
+    stop: StopFlag | None = None,
+    confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
+) -> BackgroundJudge:
     """A judge whose process obeys `words`, one per evaluation."""
     script.write_text(words)
-    return BackgroundJudge(partial(Scripted, script), Weighed, imports=[], stop=stop or StopFlag())
+    return BackgroundJudge(
+        partial(Scripted, script),
+        Weighed,
+        imports=[],
+        stop=stop or StopFlag(),
+        confirmation=confirmation,
+    )
 
 
 def weighing(weight: float, opt_steps: int = 0) -> Snapshot:

@@ -92,19 +92,26 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.needs.plan import refuse_no_room, sizes_of
     from border_cli.offline import evaluator_config
     from border_cli.parts import env_factory, evaluation_policy
+    from border_cli.run.reading import episodes_of_best
 
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
     config, agent = load_agent(request.run_dir, checkpoint, trust=request.trust)
     expect(config.trainer.stall_timeout_s)
+    rounds = 1
     if request.episodes is not None:
         config = replace(config, evaluator=replace(config.evaluator, num_episodes=request.episodes))
+    elif checkpoint == "best":
+        played = episodes_of_best(request.run_dir) or 0
+        rounds = max(1, played // config.evaluator.num_episodes)  # more than 1: it was confirmed
     if request.render is None:  # else one after another
         needed = playing_needs(config, env_factory(config).spec, sizes_of(config, agent))
         refuse_no_room("the evaluation", needed)
     policy = evaluation_policy(config, agent)
     policy.load_snapshot(agent.snapshot())
     with signals.looked_at() as stop:
-        returns, lengths = play(config, policy, stop, seed=request.seed, render=request.render)
+        returns, lengths = play(
+            config, policy, stop, seed=request.seed, rounds=rounds, render=request.render
+        )
     figures = summary(returns)
     normalized = evaluator_config(config).normalized(figures["mean"])
     if normalized is not None:

@@ -13,7 +13,7 @@ from border_cli import __version__
 from border_cli.assemble import thread_budget
 from border_cli.cli.logs import FILE_ONLY
 from border_cli.config.job import JobContext, Source
-from border_cli.core.config import RunConfig
+from border_cli.core.config import RunConfig, TrainerConfig
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.launch import Started
 from border_cli.offline import dataset_size
@@ -112,13 +112,23 @@ def trainer_line(config: RunConfig) -> str:
         if value is not None
     ]
     if trainer.stop_at_score is not None:
-        limits.append(f"score {trainer.stop_at_score:g} in {trainer.stop_evals} evaluations")
+        limits.append(_enough(trainer))
     name, until = TRAINERS.entry_of(trainer).name, f"until {' or '.join(limits)}"
     if trainer.offline:
         return f"{name}, from the data set alone, {until}"
     ratio = trainer.samples_per_opt_step
     pace = f"{ratio:g} samples per update" if ratio is not None else "free-running"
     return f"{name}, {pace}, {until}"
+
+
+def _enough(trainer: TrainerConfig) -> str:
+    """The score that ends the run, and how often it must be reached."""
+    told = f"score {trainer.stop_at_score:g}"
+    if trainer.stop_evals > 1:
+        told += f" in {trainer.stop_evals} evaluations"
+    if trainer.stop_confirmations:
+        told += ", confirmed by other episodes"
+    return told
 
 
 def actors_line(config: RunConfig) -> str:

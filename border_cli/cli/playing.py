@@ -33,17 +33,24 @@ class Shown(EnvFactory):
 
 
 def play(
-    config: RunConfig, policy: Policy, stop: StopFlag, *, seed: int | None, render: str | None
+    config: RunConfig,
+    policy: Policy,
+    stop: StopFlag,
+    *,
+    seed: int | None,
+    rounds: int,
+    render: str | None,
 ) -> tuple[list[float], list[int]]:
-    """Returns and lengths of the episodes: side by side, or one after another in a window."""
+    """Returns and lengths of the episodes: side by side, a round of `num_episodes` after the other,
+    or one after another in a window."""
     if render is None:
-        return _play(config, policy, stop, seed)
+        return _play(config, policy, stop, seed, rounds)
     one = replace(config, evaluator=replace(config.evaluator, num_episodes=1))
     inner: EnvFactory = ENVS.build(evaluation_env_config(one))
     returns: list[float] = []
     lengths: list[int] = []
-    for episode in range(config.evaluator.num_episodes):
-        score, length = _play(one, policy, stop, seed, Shown(inner, episode, render))
+    for episode in range(rounds * config.evaluator.num_episodes):
+        score, length = _play(one, policy, stop, seed, 1, Shown(inner, episode, render))
         returns += score
         lengths += length
     return returns, lengths
@@ -54,6 +61,7 @@ def _play(
     policy: Policy,
     stop: StopFlag,
     seed: int | None,
+    rounds: int,
     factory: EnvFactory | None = None,
 ) -> tuple[list[float], list[int]]:
     evaluator = build_evaluator(
@@ -61,6 +69,8 @@ def _play(
     )
     try:
         evaluation = evaluator.evaluate(policy)
+        for _ in range(rounds - 1):
+            evaluation = evaluator.extended(policy, evaluation)
     finally:
         evaluator.close()
     return list(evaluation.returns), list(evaluation.lengths)

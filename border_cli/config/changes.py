@@ -16,7 +16,8 @@ MAY_CHANGE = (  # these settings, and all that lies below them
     *(
         f"trainer.{name}"
         for name in (
-            *("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score", "stop_evals"),
+            *("max_opt_steps", "max_env_steps", "max_time_s"),
+            *("stop_at_score", "stop_evals", "stop_confirmations"),
             *("eval_interval", "record_interval", "save_interval", "save_every_s"),
             *("sync_interval", "stall_timeout_s"),
         )

@@ -129,6 +129,12 @@ class TrainerConfig(Settings, path="trainer"):
         None, "ends the run once evaluations reach this score; null: never"
     )
     stop_evals: int = setting(2, "evaluations in a row that must reach stop_at_score", low=1)
+    stop_confirmations: int = setting(
+        2,
+        "times that an evaluation which reaches stop_at_score plays as many other episodes as "
+        "well, as long as it does; its score is the mean of all",
+        low=0,
+    )
     warmup_period: int = setting(
         1_000, "samples before the first optimisation step; actors act at random until then", low=0
     )

@@ -229,6 +229,12 @@ class Evaluator(ABC):
     def evaluate(self, policy: Policy) -> Evaluation:
         """Runs greedy episodes; the same seeds every time. Raises what its `StopFlag` holds."""
 
+    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+        """An evaluation of this policy with as many episodes more as `evaluate` runs, none of them
+        twice; the same one where an evaluator has no others."""
+        del policy
+        return evaluation
+
     @abstractmethod
     def close(self) -> None:
         """Frees its environments; may be called twice."""

@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
-from border_cli.core.interfaces import Evaluation
+from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.stop import Pulse
 from border_cli.core.types import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What a score that may end a run must hold against: luck in a few episodes.
+
+    Of many evaluations the best is a lucky one. Other episodes do not share the luck.
+    """
+
+    threshold: float | None = None  # the score that ends the run
+    rounds: int = 0  # of other episodes
+
+    def evaluated(self, evaluator: Evaluator, policy: Policy) -> Evaluation:
+        """An evaluation, of more episodes as long as its score reaches the threshold."""
+        evaluation = evaluator.evaluate(policy)
+        for _ in range(self.rounds):
+            if self.threshold is None or evaluation.score < self.threshold:
+                break
+            evaluation = evaluator.extended(policy, evaluation)
+        return evaluation
 
 
 class Judge(ABC):

@@ -11,7 +11,7 @@ import numpy as np
 
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
-from border_cli.core.judge import Judge
+from border_cli.core.judge import Confirmation, Judge
 from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.process.child import BEGUN, Line
@@ -49,8 +49,10 @@ class BackgroundJudge(Judge, Pulse):
         *,
         imports: Sequence[str],
         stop: StopFlag,
+        confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
     ) -> None:
-        self._recipe = dump("evaluator.background=true", imports, (make_evaluator, make_policy))
+        parts = make_evaluator, make_policy, confirmation
+        self._recipe = dump("evaluator.background=true", imports, parts)
         self._stop = stop
         self._shared = SharedArrays([(np.dtype(np.int64), (1,))])
         self._beats = whole_numbers(self._shared.arrays[0])
@@ -166,7 +168,7 @@ class _ToldHeartbeat(Heartbeat):
 
 def run(recipe: bytes, shared: SharedArrays, line: Line) -> None:
     """The process: judges snapshot after snapshot until the learner hangs up."""
-    make_evaluator, make_policy = load(recipe)
+    make_evaluator, make_policy, confirmation = load(recipe)
     line.say(BEGUN)
     evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=_ToldHeartbeat(shared))
     try:
@@ -175,7 +177,7 @@ def run(recipe: bytes, shared: SharedArrays, line: Line) -> None:
             policy: Policy = make_policy()  # a verdict does not depend on those before it
             policy.bind_thread()
             policy.load_snapshot(snapshot)
-            line.say(DONE, evaluator.evaluate(policy))
+            line.say(DONE, confirmation.evaluated(evaluator, policy))
     except EOFError:
         return
     finally:

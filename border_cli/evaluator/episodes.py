@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,11 +82,29 @@ class EpisodesEvaluator(Evaluator):
 
     def evaluate(self, policy: Policy) -> Evaluation:
         """The episodes of this seed, with the greedy actions of `policy`."""
+        with self._watched():
+            self._env = self._env or self._made()
+            return self._evaluation(*self._play(policy, self._env))
+
+    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+        """The next episodes of this seed: together they are those that more environments at once
+        would play."""
+        with self._watched(), closing(self._made(first=len(evaluation.returns))) as others:
+            returns, lengths = self._play(policy, others)
+        return self._evaluation(
+            np.concatenate([evaluation.returns, returns]),
+            np.concatenate([evaluation.lengths, lengths]),
+        )
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
         try:
             with self._heartbeat.working():
-                returns, lengths = self._play(policy, self._opened())
+                yield
         except BadStep as error:
             raise error.within("evaluation") from None
+
+    def _evaluation(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> Evaluation:
         score = float(returns.mean())
         metrics = dict(return_metrics(returns, lengths))
         normalized = self.config.normalized(score)
@@ -119,9 +140,8 @@ class EpisodesEvaluator(Evaluator):
         if env is not None:
             env.close()
 
-    def _opened(self) -> Env:
-        if self._env is None:
-            self._env = self._factory.make(training=False)
-            assert self._env.num_envs == self.config.num_episodes, "one episode per environment"
-            self._heartbeat.beat()  # constructing many environments may take its time
-        return self._env
+    def _made(self, first: int = 0) -> Env:
+        env = self._factory.make(training=False, first=first)
+        assert env.num_envs == self.config.num_episodes, "one episode per environment"
+        self._heartbeat.beat()  # constructing many environments may take its time
+        return env

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
-from border_cli.core.judge import Judge
+from border_cli.core.judge import Confirmation, Judge
 from border_cli.core.stop import Pulse
 from border_cli.core.types import Snapshot
 
@@ -19,9 +19,14 @@ class InlineJudge(Judge):
     in_background = False
 
     def __init__(
-        self, evaluator: Evaluator, make_policy: Callable[[], Policy], pulse: Pulse
+        self,
+        evaluator: Evaluator,
+        make_policy: Callable[[], Policy],
+        pulse: Pulse,
+        confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
     ) -> None:
         self._evaluator = evaluator
+        self._confirmation = confirmation
         self._pulse = pulse
         self._make_policy = make_policy
         self._evaluation: Evaluation | None = None
@@ -33,7 +38,7 @@ class InlineJudge(Judge):
     def submit(self, snapshot: Snapshot) -> None:
         policy = self._make_policy()
         policy.load_snapshot(snapshot)
-        self._evaluation = self._evaluator.evaluate(policy)
+        self._evaluation = self._confirmation.evaluated(self._evaluator, policy)
 
     @property
     def busy(self) -> bool:

@@ -186,7 +186,10 @@ def _interface(spec: EnvSpec) -> dict[str, Any]:
 
 
 def _evaluation(config: RunConfig, spec: EnvSpec, agent: AgentSizes) -> Need:
-    nbytes = config.evaluator.num_episodes * _environment(spec, agent) + 2 * agent.weights
+    trainer = config.trainer
+    confirms = trainer.stop_at_score is not None and trainer.stop_confirmations > 0
+    environments = (1 + confirms) * config.evaluator.num_episodes
+    nbytes = environments * _environment(spec, agent) + 2 * agent.weights
     reserved = nbytes
     if evaluates_in_background(config):
         nbytes, reserved = nbytes + WORKER_NBYTES + SERVER_NBYTES, 0

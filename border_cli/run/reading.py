@@ -178,6 +178,15 @@ def best_score(run_dir: Path) -> tuple[float, int] | None:
     return (float(score), opt_steps) if whole else None
 
 
+def episodes_of_best(run_dir: Path) -> int | None:
+    """How many episodes the score of the best model is the mean of; None where nobody says."""
+    try:
+        returns = read_json(find_checkpoint(run_dir, "best") / "score.json")["returns"]
+    except (CheckpointError, KeyError):
+        return None
+    return len(returns) if isinstance(returns, list) and returns else None
+
+
 def verify(folder: Path) -> None:
     """Raises `CheckpointError` naming the first file that is not as it was written."""
     _verify_files(folder, read_manifest(folder))

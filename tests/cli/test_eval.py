@@ -75,6 +75,25 @@ def test_without_a_seed_the_recorded_best_score_comes_again(run_dir: Path, judge
     assert found["lengths"] == recorded["lengths"]
 
 
+def test_a_score_that_ended_a_run_is_the_mean_of_other_episodes_too_and_comes_again(
+    folder: Path, judged: Any
+) -> None:
+    status = train_status(
+        *("env=cartpole", "actor_manager=serial", "agent.hidden=[8]", "evaluator.num_episodes=3"),
+        *("trainer.warmup_period=50", "trainer.eval_interval=20", "trainer.max_opt_steps=160"),
+        *("trainer.stop_at_score=1", "trainer.stop_evals=1", "trainer.stop_confirmations=3"),
+        *("recorder=jsonl", "quiet=true", "run_dir=run"),
+    )
+    facts = facts_of(folder / "run")
+    assert (status, facts["exit_reason"], facts["opt_steps"]) == (0, "stop_at_score reached", 20)
+    recorded = json.loads((folder / "run" / "best" / "score.json").read_text())
+    assert len(recorded["returns"]) == 12
+    assert facts["best_score"] == recorded["metrics"]["eval/return"] == recorded["score"]
+    found = judged(folder / "run")
+    assert (found["returns"], found["mean"]) == (recorded["returns"], facts["best_score"])
+    assert judged(folder / "run", "episodes=5")["returns"] == recorded["returns"][:5]
+
+
 def test_a_seed_means_fresh_episodes_that_repeat(run_dir: Path, judged: Any) -> None:
     fresh = judged(run_dir, "seed=7", "episodes=5")
     assert len(fresh["returns"]) == 5

@@ -11,6 +11,7 @@ import pytest
 from judged import judge, weighing
 
 from border_cli.core.errors import Interrupted, RunFailed
+from border_cli.core.judge import Confirmation
 from border_cli.core.stop import StopFlag
 from border_cli.evaluator.background import BackgroundJudge
 
@@ -33,6 +34,14 @@ def test_a_snapshot_is_judged_elsewhere_and_the_learner_goes_on(script: Path) ->
         script.with_name("go").touch()
         assert bench.wait().score == 3.5
         assert not bench.busy
+
+
+def test_a_score_that_may_end_the_run_is_confirmed_elsewhere_too(script: Path) -> None:
+    for bench in closing(judge(script, confirmation=Confirmation(3.0, 2))):
+        bench.submit(weighing(4.0))
+        assert bench.wait().returns == (4.0, 2.0, 2.0)  # 3 on average after the second
+        bench.submit(weighing(2.9))
+        assert bench.wait().returns == (2.9,)
 
 
 def test_one_process_judges_many_snapshots_and_closes_its_environments(script: Path) -> None:

@@ -55,6 +55,7 @@ class ScriptedFactory(EnvFactory):
     def __init__(self, env: Scripted, limit: int | None) -> None:
         self.env, self.limit = env, limit
         self.made: list[bool] = []
+        self.firsts: list[int] = []
 
     @property
     def spec(self) -> EnvSpec:
@@ -62,8 +63,9 @@ class ScriptedFactory(EnvFactory):
         return EnvSpec("Scripted", box, DiscreteSpace(2), self.limit)
 
     def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
-        del render, first
+        del render
         self.made.append(training)
+        self.firsts.append(first)
         return self.env
 
     def translator(self) -> Translator:
@@ -85,6 +87,13 @@ class Recording(Policy):
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         raise AssertionError(f"nobody loads {snapshot}")
+
+
+class Falling(Recording):
+    """Leans to the one side for ever."""
+
+    def act(self, obs: Array, *, explore: bool) -> Any:
+        return super().act(obs, explore=explore) * 0
 
 
 class Case:
@@ -155,6 +164,38 @@ def test_the_environment_is_made_at_the_first_evaluation_and_kept():
     assert case.factory.made == [False]
     assert case.env.seeds == [11, 11]
     assert first == second
+
+
+def test_an_evaluation_is_extended_by_the_episodes_that_follow():
+    case = Case(rewards=[1.0, 3.0], lengths=[2, 4], references=(0.0, 14.0))
+    evaluation = case.evaluator.evaluate(case.policy)
+    twice = case.evaluator.extended(case.policy, evaluation)
+    again = case.evaluator.extended(case.policy, twice)
+    assert case.factory.firsts == [0, 2, 4]
+    assert case.env.closed == 2  # those of the further episodes; the first ones stay
+    assert again.returns == (2.0, 12.0) * 3
+    assert again.lengths == (2, 4) * 3
+    assert again.score == again.metrics["eval/return"] == 7.0
+    assert again.metrics["eval/normalized_score"] == 50.0
+
+
+def test_further_episodes_are_those_that_more_environments_at_once_would_play():
+    def made(episodes: int) -> EpisodesEvaluator:
+        config = GymConfig(id="CartPole-v1", num_envs=episodes)
+        return EpisodesEvaluator(
+            EpisodesConfig(num_episodes=episodes),
+            factory=GymEnvFactory(config),
+            seed=5,
+            stop=StopFlag(),
+            heartbeat=Heartbeat("learner"),
+        )
+
+    three, six = made(3), made(6)
+    evaluation = three.extended(Falling(), three.evaluate(Falling()))
+    assert evaluation == six.evaluate(Falling())
+    assert evaluation.returns[3:] != evaluation.returns[:3]
+    three.close()
+    six.close()
 
 
 def test_close_may_come_twice_and_without_an_evaluation():

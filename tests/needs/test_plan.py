@@ -23,7 +23,8 @@ HERE = Path("/nowhere/run")
 
 
 def planned(*overrides: str, run_dir: Path = HERE, name: str = "the run") -> Plan:
-    config = compose("env=cartpole", "agent.hidden=[4]", *overrides)
+    words = ("env=cartpole", "agent.hidden=[4]", "trainer.stop_at_score=null")
+    config = compose(*words, *overrides)
     built = rehearse(config, Probes(logging.error))
     assert built is not None
     return plan(config, run_dir, built, name)
@@ -75,6 +76,17 @@ def test_where_no_capacity_fits_other_settings_are_named() -> None:
     assert "90 actors, process 1.45 GiB (actor_manager.num_actors=90, env.num_envs=1)" in said
     assert "Smaller: actor_manager.num_actors, env.num_envs, checkpoint.replay_buffer=false" in said
     assert "replay_buffer.capacity=" not in said.partition("Smaller")[2]
+
+
+def test_what_confirms_a_score_has_environments_of_its_own() -> None:
+    def evaluation(*overrides: str) -> int:
+        needs = planned("evaluator.num_episodes=1000", *overrides).memory
+        return next(each.nbytes for each in needs if each.what == "evaluation")
+
+    alone = evaluation()
+    confirmed = evaluation("trainer.stop_at_score=500")
+    assert confirmed == pytest.approx(2 * alone, rel=0.01)
+    assert evaluation("trainer.stop_at_score=500", "trainer.stop_confirmations=0") == alone
 
 
 def test_a_capacity_below_the_warm_up_is_never_proposed() -> None:
