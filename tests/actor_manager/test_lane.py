@@ -87,9 +87,7 @@ def test_a_writer_that_dies_at_any_store_leaves_nothing_half(returns: tuple[Mome
         dying = RingWriter(DyingLane(lane, survived))  # type: ignore[arg-type]
         whole = survived == stores
         try:
-            dying.put(
-                replace(parcel_of("vector", 100, 6, episodes=episodes), returns=returns)
-            )
+            dying.put(replace(parcel_of("vector", 100, 6, episodes=episodes), returns=returns))
             assert whole
         except Killed:
             assert not whole

@@ -318,7 +318,11 @@ def of_an_earlier_version(agent: Dqn, reward: Any) -> dict[str, Any]:
     """A state whose statistics are those of rewards."""
     state = agent.state_dict()
     kept = {k: v for k, v in state["statistics"].items() if not k.startswith("returns.")}
-    numbers = {"count": len(reward), "mean": [reward.mean()], "squares": [reward.var() * len(reward)]}
+    numbers = {
+        "count": len(reward),
+        "mean": [reward.mean()],
+        "squares": [reward.var() * len(reward)],
+    }
     kept |= {
         f"reward.{name}": torch.tensor(value, dtype=torch.float64)
         for name, value in numbers.items()

@@ -71,8 +71,12 @@ class Taken:
         self._intake.take(
             [
                 Experience(
-                    actor_id=3, opt_steps=0, env_steps=rows, transitions=transitions,
-                    episodes=(), returns=returns,
+                    actor_id=3,
+                    opt_steps=0,
+                    env_steps=rows,
+                    transitions=transitions,
+                    episodes=(),
+                    returns=returns,
                 )
             ]
         )
