@@ -27,8 +27,9 @@ class Moments:
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Self:
         """Those of at least one value. [K]"""
-        mean = values.mean()
-        return cls(len(values), float(mean), float(np.square(values - mean).sum()))
+        with np.errstate(invalid="ignore"):  # of an infinity, which the learner refuses by name
+            mean = values.mean()
+            return cls(len(values), float(mean), float(np.square(values - mean).sum()))
 
 
 class DiscountedReturns:

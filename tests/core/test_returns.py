@@ -92,3 +92,11 @@ def test_an_episode_that_begins_anew_has_no_return_yet() -> None:
     see(returns, [1, 1, 1])
     assert returns.state_dict()["untaken"].tolist() == [8, 8, 8, 1, 5, 1]
     assert state["running"].tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_reward_that_is_not_finite_shows_in_the_moments(bad: float) -> None:
+    returns = DiscountedReturns(0.5, 1)
+    for reward in (1.0, bad, 2.0):
+        see(returns, [reward])
+    assert not np.isfinite(returns.take()[0].squares)
