@@ -77,7 +77,7 @@ def assemble(
     on_saved: Callable[[Mapping[str, float]], None],
 ) -> Assembly:
     """Builds the rest; nothing runs yet. Large memory is allocated here."""
-    replay_buffer = build_replay_buffer(config, factory.spec)
+    replay_buffer = build_replay_buffer(config, factory.spec, agent.observe_returns)
     observe_stored(agent, replay_buffer)
     actors = build_actors(config, agent, factory, clock)
     post_step = PostStep(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,9 +12,10 @@ from border_cli.core.config import EvaluatorConfig, RunConfig
 from border_cli.core.errors import BadStep, BorderError, CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, StepProcessor
 from border_cli.core.replay import ReplayBuffer
+from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.seeding import Branch, generator
 from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
-from border_cli.core.types import Transitions
+from border_cli.core.types import Step, Transitions
 from border_cli.dataset.checks import refuse_damaged, refuse_other_spaces
 from border_cli.dataset.episodes import Checksum, RecordedEpisode, grouped, side_by_side
 from border_cli.dataset.local import counts_of, reference_scores, refuse_unknown
@@ -23,7 +24,8 @@ from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS
 from border_cli.replay_buffer.config import DatasetConfig
 
 SETTING = "replay_buffer.dataset"
-OBSERVED = 4096  # rows that an agent is shown at a time
+OBSERVED = 4096  # rows that an agent is shown at a time, and steps whose returns it is shown
+SeeReturns: TypeAlias = Callable[[Moments], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,13 @@ def rehearse_dataset(config: RunConfig, spec: EnvSpec) -> None:
         raise CheckpointError(f"the run cannot go on without its data set: {error}") from error
 
 
-def build_replay_buffer(config: RunConfig, spec: EnvSpec) -> ReplayBuffer:
-    """The replay buffer, with the rows of its data set if it has one; large memory."""
+def build_replay_buffer(
+    config: RunConfig, spec: EnvSpec, see_returns: SeeReturns | None = None
+) -> ReplayBuffer:
+    """The replay buffer, with the rows of its data set if it has one; large memory.
+
+    `see_returns` is given the running discounted returns of the data set, if the agent needs them.
+    """
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
     settings = config.replay_buffer
     more: dict[str, Any] = {}
@@ -81,7 +88,7 @@ def build_replay_buffer(config: RunConfig, spec: EnvSpec) -> ReplayBuffer:
         dataset, checksum = refuse_unknown(SETTING, settings.dataset), Checksum()
         more = {
             "steps": counts_of(dataset)[1],
-            "rows": _rows(config, Recording(dataset), spec, checksum),
+            "rows": _rows(config, Recording(dataset), spec, checksum, see_returns),
             "checksum": checksum,
             "grows": not config.trainer.offline,
         }
@@ -97,7 +104,11 @@ def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
 
 
 def _rows(
-    config: RunConfig, recording: Recording, spec: EnvSpec, checksum: Checksum
+    config: RunConfig,
+    recording: Recording,
+    spec: EnvSpec,
+    checksum: Checksum,
+    see_returns: SeeReturns | None,
 ) -> Iterator[Transitions]:
     """All rows of a data set, as the run's own step processor makes them."""
     make: type[Any] = STEP_PROCESSORS.load(config.step_processor)
@@ -106,10 +117,28 @@ def _rows(
         processor: StepProcessor = make(
             config.step_processor, gamma=config.agent.gamma, num_envs=len(group)
         )
-        for step in side_by_side(group, spec):
+        steps = side_by_side(group, spec)
+        if see_returns is not None and config.agent.needs_returns:
+            returns = DiscountedReturns(config.agent.gamma, len(group))
+            steps = _with_returns(steps, returns, see_returns)
+        for step in steps:
             rows = processor.process(step)
             if len(rows):
                 yield rows
+
+
+def _with_returns(
+    steps: Iterator[Step], returns: DiscountedReturns, see_returns: SeeReturns
+) -> Iterator[Step]:
+    """The same steps; their running returns are seen as they pass."""
+    for count, step in enumerate(steps, 1):
+        returns.see(step.reward, step.terminated | step.truncated, step.moved)
+        if count % OBSERVED == 0:
+            for moments in returns.take():
+                see_returns(moments)
+        yield step
+    for moments in returns.take():
+        see_returns(moments)
 
 
 def _spaces_of(recording: Recording) -> tuple[Space, LeafSpace]:

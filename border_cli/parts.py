@@ -308,6 +308,7 @@ def build_actors(
         ),
         imports=config.imports,
         weight_forms=forms_of(agent.snapshot()),
+        returns_gamma=config.agent.gamma if config.agent.needs_returns else None,
     )
     actors: ActorManager = ACTOR_MANAGERS.build(
         actor_manager_config(config), make_actor=make_actor, clock=clock

@@ -42,9 +42,9 @@ SPECS = {
 }
 
 
-def lane_of(spec_name: str, *, capacity: int) -> Lane:
+def lane_of(spec_name: str, *, capacity: int, returns: bool = False) -> Lane:
     """A lane and a bell of its own for the learner; the test closes both."""
-    return Lane(SPECS[spec_name], capacity=capacity, learner_bell=Bell())
+    return Lane(SPECS[spec_name], capacity=capacity, learner_bell=Bell(), returns=returns)
 
 
 def _numbered(numbers: NDArray[np.int64], shape: tuple[int, ...], dtype: str) -> NDArray[Any]:

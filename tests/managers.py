@@ -83,6 +83,7 @@ class Built:
         order: Sequence[int] | None = None,
         step_processor: Callable[[], StepProcessor] = OneStep,
         state: State | None = None,
+        returns_gamma: float | None = None,
         **settings: Any,
     ) -> None:
         self.envs = CountingEnvFactory(make_env or (lambda _: CountingEnv(num_envs=num_envs)))
@@ -101,6 +102,7 @@ class Built:
             policy_factory=policies or self.policies,
             make_step_processor=step_processor,
             weight_forms=forms or {},
+            returns_gamma=returns_gamma,
         )
         self.manager = _manager(backend, make_actor, clock or MonotonicClock(), order, settings)
         if state is not None:

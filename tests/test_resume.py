@@ -229,6 +229,7 @@ RAINBOW = DqnConfig(
     exploration=Exploration.greedy,
     num_atoms=5,
 )
+DIVIDING = DqnConfig(hidden=[16], batch_size=16, gamma=0.9, normalize_reward=True)
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sync": ("sync", {}),
     "sync, one step, prioritized": (
@@ -368,6 +369,20 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "bc": ("serial", {"agent": BcConfig(hidden=[16], batch_size=16)}),
+    "serial, rewards divided": (
+        "serial",
+        {
+            "agent": DIVIDING,
+            "env": GymConfig(
+                id="CartPole-v1", num_envs=3, max_episode_steps=60, vectorization=Vectorization.sync
+            ),
+        },
+    ),
+    "sync, rewards divided": ("sync", {"agent": DIVIDING}),
+    "offline, rewards divided": (
+        "offline",
+        {"agent": DIVIDING, "replay_buffer": DatasetConfig(dataset=CARTPOLE)},
+    ),
 }
 
 
@@ -492,6 +507,29 @@ def test_actors_beside_the_learner_go_on_with_exact_counters(
     assert no_restarts(after.actor_stats)
     steps = [row["opt_steps"] for row in metrics_of(tmp_path / "run") if "eval/return" in row]
     assert steps == [100, 200, 300, 400]
+
+
+@pytest.mark.parametrize("kind", ["sync", "serial", "thread", "process"])
+def test_the_return_of_every_env_step_is_in_the_statistics_once(kind: str, tmp_path: Path) -> None:
+    """Also past a resume, and those of steps that wait in an n-step window."""
+    changes: dict[str, Any] = {"agent": DIVIDING, "env": TWO_CARTPOLES}
+    for updates in (200, WHOLE):
+        run(config_of(kind, updates=updates, **changes), tmp_path / "run", resume=updates == WHOLE)
+        saved = newest(tmp_path / "run")
+        statistics = load_state(saved.agent)["statistics"]
+        assert statistics["returns.count"] == saved.counters["env_steps"] >= updates
+        # CartPole pays 1: a return lies between 1 and 1 / (1 - gamma).
+        assert 1 < statistics["returns.mean"] < 10
+
+
+def test_a_data_set_is_seen_in_whole_before_the_first_update(tmp_path: Path) -> None:
+    config = config_of(
+        "offline", updates=1, agent=DIVIDING, replay_buffer=DatasetConfig(dataset=CARTPOLE)
+    )
+    run(config, tmp_path / "run")
+    saved = newest(tmp_path / "run")
+    statistics = load_state(saved.agent)["statistics"]
+    assert statistics["returns.count"] == len(rows_of(config, saved))
 
 
 def no_restarts(stats: list[ActorStats]) -> bool:

@@ -45,6 +45,7 @@ class Actor:
         self._opt_steps = 0
         self._laps = Laps(clock)
         self.proxy = proxy
+        self._returns = proxy.returns
         self.env_steps = 0
         self.restarted_episodes = 0  # that could not be continued and began anew
         policy.bind_thread()
@@ -65,6 +66,8 @@ class Actor:
             raise CheckpointError(f"the saved state of an actor does not fit: {error!r}") from error
         obs, anew = self._env.resume(env_seed, env_state, beat)
         self._step_processor.forget(anew)
+        if self._returns is not None:
+            self._returns.forget(anew)
         self.restarted_episodes = len(anew)
         return obs
 
@@ -87,6 +90,8 @@ class Actor:
         self._obs = step.act_obs
         env_steps = step.env_steps
         self.env_steps += env_steps
+        if self._returns is not None:
+            self._returns.see(step.reward, step.terminated | step.truncated, step.moved)
         transitions = self._step_processor.process(step)  # M rows; 0 while a window fills
         away_s = self.proxy.sent_s + self.proxy.blocked_s
         self.proxy.push(

@@ -12,6 +12,7 @@ from border_cli.actor_manager.weights import WeightSource
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.interfaces import EnvFactory, PolicyFactory, StepProcessor
+from border_cli.core.returns import DiscountedReturns
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
 from border_cli.core.types import Beat, State
 
@@ -28,6 +29,7 @@ class ActorFactory:
     imports: Sequence[str] = ()  # modules that another process must import first
     clock: Clock = field(default_factory=MonotonicClock)
     weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
+    returns_gamma: float | None = None  # of running returns; None: the agent needs none
 
     def __call__(
         self,
@@ -52,13 +54,17 @@ class ActorFactory:
         )
         step_processor = self.make_step_processor()
         env = self.env_factory.make(training=True)
+        gamma = self.returns_gamma
+        returns = None if gamma is None else DiscountedReturns(gamma, env.num_envs)
         try:
             return Actor(
                 env=env,
                 env_seed=derived_seed(self.seed, *path, ActorStream.ENV),
                 policy=policy,
                 step_processor=step_processor,
-                proxy=ReplayBufferProxy(actor_id, config.n_buffer, send, self.clock),
+                proxy=ReplayBufferProxy(
+                    actor_id, config.n_buffer, send, self.clock, returns=returns
+                ),
                 weights=weights,
                 clock=self.clock,
                 resumed=resumed,

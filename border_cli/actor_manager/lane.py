@@ -58,6 +58,7 @@ OPT_STEPS: Final = 3
 HEADER: Final = 4
 MESSAGES: Final = 64  # under way at most
 EPISODE: Final = 2  # numbers per episode: score, length
+RETURNS: Final = 3  # numbers of running returns per message: count, mean, squares
 
 
 class Lane:
@@ -67,7 +68,11 @@ class Lane:
     Picklable on the way into a child process only.
     """
 
-    def __init__(self, spec: EnvSpec, *, capacity: int, learner_bell: Bell) -> None:
+    def __init__(
+        self, spec: EnvSpec, *, capacity: int, learner_bell: Bell, returns: bool = False
+    ) -> None:
+        """`returns`: messages carry the moments of running returns; else there is no room for
+        them."""
         self.capacity = capacity  # rows
         self.bell = Bell()  # wakes the actor
         self.learner_bell = learner_bell
@@ -82,15 +87,17 @@ class Lane:
                 (whole, (MESSAGES * HEADER,)),
                 (real, (capacity * EPISODE,)),
                 *((dtype, (capacity,)) for dtype in row_dtypes(row_fields(spec))),
+                (real, (MESSAGES * RETURNS * returns,)),
             ]
         )
         self._look()
 
     def _look(self) -> None:
-        learner, actor, seconds, headers, episodes, *blocks = self._shared.arrays
+        learner, actor, seconds, headers, episodes, *blocks, returns = self._shared.arrays
         self.learner, self.actor = whole_numbers(learner), whole_numbers(actor)
         self.seconds = real_numbers(seconds)
         self.headers, self.episodes = whole_numbers(headers), real_numbers(episodes)
+        self.returns = real_numbers(returns)  # empty where nobody needs them
         left = iter(blocks)
         self.columns: dict[str, NDArray[Any]] = Rows(
             self._spec, self.capacity, lambda _count, _dtype: next(left)
@@ -145,6 +152,7 @@ class Lane:
         )
         self.seconds = real_numbers(np.array(self.seconds))
         self.episodes, self.columns = real_numbers(np.empty(0)), {}
+        self.returns = real_numbers(np.empty(0))
         self._shared.close()
         self.note.close()
         self.bell.close()

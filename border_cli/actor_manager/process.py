@@ -49,7 +49,10 @@ class ProcessActorManager(ActorManager):
         self._bell = Bell()
         spec, actors = make_actor.env_factory.spec, range(config.num_actors)
         capacity = RING_SHARES * config.n_buffer
-        self._lanes = [Lane(spec, capacity=capacity, learner_bell=self._bell) for _ in actors]
+        returns = make_actor.returns_gamma is not None
+        self._lanes = [
+            Lane(spec, capacity=capacity, learner_bell=self._bell, returns=returns) for _ in actors
+        ]
         self._weights = SharedWeightSlot(make_actor.weight_forms)
         self._leases = Leases(self._lanes, config.n_buffer)
         self._posts = [

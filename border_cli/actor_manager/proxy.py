@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.clock import Clock
+from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.rows import columns_of, transitions_of
 from border_cli.core.types import Array, Episode, Experience, State, Transitions
 
@@ -27,6 +28,7 @@ class Parcel:
     parts: list[Transitions]
     rows: int  # in all parts
     episodes: tuple[Episode, ...]
+    returns: tuple[Moments, ...] = ()
 
     def experience(self) -> Experience:
         """The same with all rows in one block."""
@@ -36,6 +38,7 @@ class Parcel:
             env_steps=self.env_steps,
             transitions=concatenate(self.parts) if self.parts else _NO_ROWS,
             episodes=self.episodes,
+            returns=self.returns,
         )
 
 
@@ -43,13 +46,24 @@ Send: TypeAlias = Callable[[Parcel], float]  # returns the seconds that it waite
 
 
 class ReplayBufferProxy:
-    """Gathers at least `n_buffer` rows, then sends them; owned by one actor."""
+    """Gathers at least `n_buffer` rows, then sends them; owned by one actor.
 
-    def __init__(self, actor_id: int, n_buffer: int, send: Send, clock: Clock) -> None:
+    Where the agent needs them, the running `returns` of the same env steps go with each message.
+    """
+
+    def __init__(
+        self,
+        actor_id: int,
+        n_buffer: int,
+        send: Send,
+        clock: Clock,
+        returns: DiscountedReturns | None = None,
+    ) -> None:
         self._actor_id = actor_id
         self._n_buffer = n_buffer
         self._send = send
         self._clock = clock
+        self.returns = returns
         self._parts: list[Transitions] = []
         self._episodes: list[Episode] = []
         self._env_steps = 0
@@ -87,6 +101,7 @@ class ReplayBufferProxy:
             parts=self._parts,
             rows=self.rows,
             episodes=tuple(self._episodes),
+            returns=() if self.returns is None else self.returns.take(),
         )
         began_s = self._clock.now_s()
         blocked_s = self._send(parcel)  # raises when the way is closed: the rows count as lost
@@ -97,11 +112,14 @@ class ReplayBufferProxy:
 
     def state_dict(self) -> State:
         """What was gathered and not sent."""
-        return {
+        state = {
             "columns": columns_of(concatenate(self._parts)) if self._parts else None,
             "env_steps": self._env_steps,
             "episodes": [[each.score, each.length] for each in self._episodes],
         }
+        if self.returns is not None:
+            state["returns"] = self.returns.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave, in place of what was gathered."""
@@ -110,6 +128,8 @@ class ReplayBufferProxy:
         self.rows = sum(map(len, self._parts))
         self._env_steps = state["env_steps"]
         self._episodes = [Episode(score, length) for score, length in state["episodes"]]
+        if self.returns is not None and "returns" in state:  # earlier versions had none
+            self.returns.load_state_dict(state["returns"])
 
 
 _NO_ROWS = Transitions(

@@ -8,12 +8,15 @@ from numpy.typing import NDArray
 
 from border_cli.actor_manager.lane import (
     EPISODE,
+    MESSAGES,
     READ,
+    RETURNS,
     ROOM,
     ROWS,
     WRITTEN,
     Lane,
 )
+from border_cli.core.returns import Moments
 from border_cli.core.rows import transitions_of
 from border_cli.core.types import Episode, Experience, Transitions
 from border_cli.process.memory import fence
@@ -60,6 +63,7 @@ class RingReader:
                 env_steps=env_steps - self._env_steps if first else 0,
                 transitions=self._view(start, end),
                 episodes=self._finished(episodes) if first else (),
+                returns=self._returns(written) if first else (),
             )
             for first, start, end in self._stretches(rows - self.rows)
         ]
@@ -80,6 +84,17 @@ class RingReader:
         lane = self._lane
         places = [EPISODE * (each % lane.capacity) for each in range(self._episodes, episodes)]
         return tuple(Episode(lane.episodes[at], int(lane.episodes[at + 1])) for at in places)
+
+    def _returns(self, written: int) -> tuple[Moments, ...]:
+        numbers = self._lane.returns
+        if not numbers:
+            return ()
+        places = [RETURNS * (each % MESSAGES) for each in range(self.messages, written)]
+        return tuple(
+            Moments(count, numbers[at + 1], numbers[at + 2])
+            for at in places
+            if (count := int(numbers[at]))
+        )
 
     def _view(self, start: int, end: int) -> Transitions:
         views: dict[str, NDArray[Any]] = {

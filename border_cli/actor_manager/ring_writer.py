@@ -16,6 +16,7 @@ from border_cli.actor_manager.lane import (
     MESSAGES,
     OPT_STEPS,
     READ,
+    RETURNS,
     ROOM,
     ROWS,
     STEPS,
@@ -24,6 +25,7 @@ from border_cli.actor_manager.lane import (
     wait_for,
 )
 from border_cli.actor_manager.proxy import Parcel, concatenate
+from border_cli.core.returns import Moments
 from border_cli.core.rows import column_of, columns_of
 from border_cli.core.types import Transitions, map_array
 from border_cli.process.memory import fence
@@ -54,6 +56,8 @@ class RingWriter:
             at = EPISODE * (number % lane.capacity)
             lane.episodes[at] = episode.score
             lane.episodes[at + 1] = episode.length
+        if lane.returns:
+            self._write_returns(parcel.returns)
         at = HEADER * (self._messages % MESSAGES)
         self._rows += rows
         self._env_steps += parcel.env_steps
@@ -94,6 +98,14 @@ class RingWriter:
             column[start:] = whole[name][:before_end]
             column[: rows - before_end] = whole[name][before_end:]
 
+    def _write_returns(self, returns: tuple[Moments, ...]) -> None:
+        """A count of 0 where the message has none: another one was there before."""
+        at = RETURNS * (self._messages % MESSAGES)
+        numbers = self._lane.returns
+        numbers[at] = 0
+        for each in returns:
+            numbers[at], numbers[at + 1], numbers[at + 2] = each.count, each.mean, each.squares
+
 
 def pieces(parcel: Parcel, capacity: int) -> list[Parcel]:
     """The same rows and episodes in order, none of the pieces above `capacity`."""
@@ -111,6 +123,7 @@ def pieces(parcel: Parcel, capacity: int) -> list[Parcel]:
                 parts=rows,
                 rows=sum(len(each) for each in rows),
                 episodes=parcel.episodes[part],
+                returns=parcel.returns if number == 0 else (),
             )
         )
     return made

@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
+import logging
+import math
+from collections.abc import Set
+
 import torch
 from torch import Tensor, nn
 
 from border_cli.agent.settings import LearnerConfig
 from border_cli.core.errors import ConfigError
+from border_cli.core.returns import Moments
 from border_cli.core.types import Transitions
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import Features
 from border_cli.nn.numpy_encoder import encode
 from border_cli.nn.numpy_features import measured_columns
-from border_cli.nn.statistics import RunningStatistics
+from border_cli.nn.statistics import EPSILON, RunningStatistics
 from border_cli.nn.tensor_batch import TensorBatch
+
+LEAST_SHARE = 0.1  # of the root mean square of returns that rewards are divided by at least
+
+log = logging.getLogger(__name__)
+
+
+def reward_divisor(returns: RunningStatistics) -> float:
+    """The standard deviation of the running discounted returns, as in Gymnasium's NormalizeReward.
+
+    The deviation alone fails where returns hardly vary. With a reward of 1 at every step it is 0
+    for gamma=0 or episodes of one step, and it falls to 0 in an episode that never ends. So the
+    divisor is at least a tenth of the root mean square: a constant return becomes 10 at most.
+    It is 1 before there are two returns and while all of them are 0, where only epsilon is left.
+    """
+    count, mean, squares = map(float, (returns.count, returns.mean, returns.squares))
+    if count < 2:
+        return 1.0
+    variance = squares / count
+    mean_square = mean**2 + variance
+    if mean_square == 0:
+        return 1.0
+    return max(math.sqrt(variance + EPSILON), LEAST_SHARE * math.sqrt(mean_square))
 
 
 class Normalising:
     """Owns how observations become features, and the statistics of all that was sampled; the
-    learner's thread calls it."""
+    learner's thread calls it.
+
+    Rewards are divided and never shifted: to shift them would change what is best where episodes
+    end. A row of n steps is divided as each of its rewards would be.
+    """
 
     def __init__(
         self, config: LearnerConfig, architecture: Architecture, device: torch.device, *, env: str
@@ -26,12 +57,13 @@ class Normalising:
         """`env` is the environment's name, for the refusal of what cannot be normalised."""
         self.statistics: dict[str, RunningStatistics] = {}  # on the CPU, whatever the device
         self._architecture = architecture
-        self._reward_std = 1.0
+        self._divides = config.normalize_reward
+        self._divisor = 1.0
         if config.normalize_obs:
             refuse_nothing_measured(architecture, env)
             self.statistics["obs"] = RunningStatistics(architecture.row_size)
         if config.normalize_reward:
-            self.statistics["reward"] = RunningStatistics(1)
+            self.statistics["returns"] = RunningStatistics(1)
         self.features = Features(architecture, normalize=config.normalize_obs).to(device)
 
     @property
@@ -39,31 +71,60 @@ class Normalising:
         """What a checkpoint holds; None where nothing is normalised."""
         return nn.ModuleDict(self.statistics) if self.statistics else None
 
+    def divide_as(self, saved: Set[str], title: str) -> None:
+        """Keeps the kind of statistics of a state that is loaded next; `title` names it.
+
+        Earlier versions divided by the deviation of the rewards of rows. Values that were learned
+        then are in that unit, so a run that loads them keeps it.
+        """
+        if not self._divides:
+            return
+        kind, other = ("reward", "returns") if "reward" in saved else ("returns", "reward")
+        if kind in self.statistics:
+            return
+        del self.statistics[other]
+        self.statistics[kind] = RunningStatistics(1)
+        if kind == "reward":
+            log.info(
+                "agent.normalize_reward divides by the deviation of rewards, because %s is of an "
+                "earlier version; a new run divides by that of discounted returns",
+                title,
+            )
+
     def see(self, transitions: Transitions) -> None:
         """Takes in rows. [M]"""
         if "obs" in self.statistics:
             assert self._architecture.rows is not None
             rows = encode(self._architecture.rows, transitions.obs)  # [M, row_size]
             self.statistics["obs"].see(torch.from_numpy(rows))
+            self.features.follow(self.statistics["obs"])
         if "reward" in self.statistics:
             self.statistics["reward"].see(torch.from_numpy(transitions.reward)[:, None])
-        if self.statistics:
-            self.follow()
+            self._divisor = float(self.statistics["reward"].std)
+
+    def see_returns(self, returns: Moments) -> None:
+        """Takes in running discounted returns."""
+        if "returns" in self.statistics:
+            mean, squares = torch.tensor([[returns.mean], [returns.squares]], dtype=torch.float64)
+            self.statistics["returns"].merge(returns.count, mean, squares)
+            self._divisor = reward_divisor(self.statistics["returns"])
 
     def follow(self) -> None:
         """Normalises by the statistics as they are now."""
         if "obs" in self.statistics:
             self.features.follow(self.statistics["obs"])
+        if "returns" in self.statistics:
+            self._divisor = reward_divisor(self.statistics["returns"])
         if "reward" in self.statistics:
-            self._reward_std = float(self.statistics["reward"].std)
+            self._divisor = float(self.statistics["reward"].std)
 
     def __call__(self, batch: TensorBatch) -> TensorBatch:
-        """The batch with features for observations, and rewards of deviation 1 where asked for."""
+        """The batch with features for observations, and rewards divided where asked for."""
         if not self.features.changes_nothing:
             obs, next_obs = self.features(batch.obs), self.features(batch.next_obs)
             batch = batch._replace(obs=obs, next_obs=next_obs)
-        if "reward" in self.statistics:
-            reward: Tensor = batch.reward / self._reward_std
+        if self._divides:
+            reward: Tensor = batch.reward / self._divisor
             batch = batch._replace(reward=reward)
         return batch
 

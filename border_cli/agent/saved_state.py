@@ -16,6 +16,13 @@ from border_cli.core.errors import CheckpointError
 
 log = logging.getLogger(__name__)
 
+# By which setting an agent has these statistics; `reward` is of earlier versions.
+STATISTICS = {
+    "obs": "normalize_obs",
+    "returns": "normalize_reward",
+    "reward": "normalize_reward",
+}
+
 
 class Part(Protocol):
     """What a checkpoint holds of an agent: a module or an optimiser."""
@@ -45,12 +52,17 @@ class SavedState:
         for name, mine in self.settings.told_by_no_weight.items():
             if self.content.get(name, mine) != mine:
                 self._refuse_setting(name, mine, self.content[name])
+        asked = {STATISTICS[name] for name in normalised}
         with self.fitting("statistics"):
-            others = {name.partition(".")[0] for name in self.content.get("statistics", ())}
-        for name in ("obs", "reward"):
-            if (name in others) != (name in normalised):
-                pair = (str(name in each).lower() for each in (normalised, others))
-                self._refuse_setting(f"normalize_{name}", *pair)
+            others = {STATISTICS[name] for name in self.statistics}
+        for setting in sorted(asked ^ others):
+            pair = (str(setting in each).lower() for each in (asked, others))
+            self._refuse_setting(setting, *pair)
+
+    @property
+    def statistics(self) -> set[str]:
+        """What the state has statistics of."""
+        return {name.partition(".")[0] for name in self.content.get("statistics", ())}
 
     def _refuse_setting(self, name: str, mine: object, other: object) -> None:
         raise CheckpointError(f"{self.title} does not fit agent.{name}={mine}: it has {other}")

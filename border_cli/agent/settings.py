@@ -56,8 +56,13 @@ class LearnerConfig(AgentConfig):
     )
     normalize_reward: bool = setting(
         False,
-        "divides rewards by their deviation over all that was sampled so far; saved with the model",
+        "divides rewards by the standard deviation of the running discounted returns so far; saved "
+        "with the model",
     )
+
+    @property
+    def needs_returns(self) -> bool:
+        return self.normalize_reward
 
     def refuse_beside(self, unused: Sequence[str], allowed: str) -> None:
         """Raises ConfigError for the first of these settings that is not at its default."""

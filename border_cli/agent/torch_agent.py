@@ -15,6 +15,7 @@ from border_cli.agent.normalising import Normalising
 from border_cli.agent.saved_state import Part, SavedState
 from border_cli.agent.settings import NetworkConfig
 from border_cli.core.interfaces import Agent
+from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
@@ -56,15 +57,18 @@ class TorchAgent(Agent):
         self._bounds = self._tensor_bounds()
         self._opt_steps = 0
         self._parts: dict[str, Part] = {}
-        statistics = self._normalising.part
-        if statistics is not None:
-            self.keeps(statistics=statistics)
+        self._keep_statistics()
         self._acting = nn.ModuleDict({"features": self.features})
         self._batches = TensorBatches(self._device, apart=config.compile)
 
     def keeps(self, **parts: Part) -> None:
         """Names what a checkpoint holds: modules and optimisers."""
         self._parts |= parts
+
+    def _keep_statistics(self) -> None:
+        statistics = self._normalising.part
+        if statistics is not None:
+            self.keeps(statistics=statistics)
 
     def acts_with(self, **modules: nn.Module) -> None:
         """Names what snapshots hold, beside how observations are normalised."""
@@ -122,6 +126,9 @@ class TorchAgent(Agent):
 
     def observe(self, transitions: Transitions) -> None:
         self._normalising.see(transitions)
+
+    def observe_returns(self, returns: Moments) -> None:
+        self._normalising.see_returns(returns)
 
     @property
     def opt_steps(self) -> int:
@@ -194,4 +201,6 @@ class TorchAgent(Agent):
     def _saved(self, state: Mapping[str, Any], title: str) -> SavedState:
         saved = SavedState(state, title, self.name, self._settings)
         saved.refuse_other_form(self._normalising.statistics.keys())
+        self._normalising.divide_as(saved.statistics, title)
+        self._keep_statistics()
         return saved

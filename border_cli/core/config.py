@@ -38,6 +38,11 @@ class AgentConfig(Settings, path="agent"):
     gamma: float = setting(0.99, "discount per env step", low=0, high=1)
     batch_size: int = setting(64, "sampled rows per optimisation step", low=1, takes_memory=True)
 
+    @property
+    def needs_returns(self) -> bool:
+        """Whether the agent is to observe the running discounted returns of the actors."""
+        return False
+
 
 @dataclass(kw_only=True)
 class EnvConfig(Settings, path="env"):

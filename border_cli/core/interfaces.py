@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
+from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import (
@@ -70,6 +71,10 @@ class Agent(ABC):
 
     def observe(self, transitions: Transitions) -> None:  # noqa: B027 - most keep no statistics
         """Sees each row once, as it comes into the replay buffer: for running statistics. [M]"""
+
+    def observe_returns(self, returns: Moments) -> None:  # noqa: B027 - most keep no statistics
+        """Sees the running discounted returns of each message once, where `needs_returns` of its
+        settings says so; those of a data set before the first update."""
 
     @property
     @abstractmethod

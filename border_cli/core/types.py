@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import RunFailed
+from border_cli.core.returns import Moments
 
 # One observation stream: an array, or one array per key of a Dict space. Leading axis M, B or N.
 Array: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
@@ -91,6 +92,7 @@ class Experience:
     env_steps: int  # actions taken since the previous message
     transitions: Transitions
     episodes: tuple[Episode, ...]
+    returns: tuple[Moments, ...] = ()  # where the agent needs them: one per message sent
 
 
 PAST_SCHEDULES: Final = 2**53  # env steps after which every schedule of exploration is at its end

@@ -30,10 +30,14 @@ class RunningStatistics(nn.Module):
             return
         rows = rows.double()
         mean = rows.mean(0)
-        total = self.count + len(rows)
+        self.merge(len(rows), mean, ((rows - mean) ** 2).sum(0))
+
+    def merge(self, count: int, mean: Tensor, squares: Tensor) -> None:
+        """Takes in the statistics of so many rows, at least one. [columns] float64"""
+        total = self.count + count
         off = mean - self.mean
-        self.squares += ((rows - mean) ** 2).sum(0) + off**2 * self.count * len(rows) / total
-        self.mean += off * len(rows) / total
+        self.squares += squares + off**2 * self.count * count / total
+        self.mean += off * count / total
         self.count.copy_(total)
 
     @property

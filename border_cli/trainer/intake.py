@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,11 +106,24 @@ class Intake:
                 self._check(message)
                 self._replay_buffer.push(rows)
                 self._agent.observe(rows)
+            if message.returns:
+                self._observe_returns(message)
             before = self._samples_of.get(message.actor_id, 0)
             self._samples_of[message.actor_id] = before + len(rows)
             self._counters.samples_total += len(rows)
             self._counters.env_steps += message.env_steps
             self._window.arrived(message)
+
+    def _observe_returns(self, message: Experience) -> None:
+        """A reward is in them before the row of its step comes, which may wait in a window."""
+        for each in message.returns:
+            if not math.isfinite(each.squares):
+                rows = len(message.transitions)
+                raise NotFinite(
+                    f"reward of {self._place(message, rows)} "
+                    f"(optimisation step {self._counters.opt_steps:,}), is not finite"
+                )
+            self._agent.observe_returns(each)
 
     def _check(self, message: Experience) -> None:
         rows = message.transitions

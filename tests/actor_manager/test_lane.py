@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing.connection import wait
 
 import pytest
@@ -22,6 +23,7 @@ from border_cli.actor_manager.notes import (
 )
 from border_cli.actor_manager.ring_reader import RingReader
 from border_cli.actor_manager.ring_writer import RingWriter
+from border_cli.core.returns import Moments
 from border_cli.core.types import Episode
 
 
@@ -46,6 +48,9 @@ class DyingWords:
     def __getitem__(self, at: int) -> int:
         return int(self._real[at])
 
+    def __len__(self) -> int:
+        return len(self._real)
+
     def __setitem__(self, at: int, value: int) -> None:
         self._fuse[0] -= 1
         if self._fuse[0] < 0:
@@ -65,13 +70,16 @@ class DyingLane:
         self.actor = DyingWords(lane.actor, fuse)
         self.headers = DyingWords(lane.headers, fuse)
         self.episodes = DyingWords(lane.episodes, fuse)
+        self.returns = DyingWords(lane.returns, fuse)
 
 
-def test_a_writer_that_dies_at_any_store_leaves_nothing_half() -> None:
+@pytest.mark.parametrize("returns", [(), (Moments(6, 0.5, 2.0),)], ids=["", "returns"])
+def test_a_writer_that_dies_at_any_store_leaves_nothing_half(returns: tuple[Moments, ...]) -> None:
     episodes = (Episode(1.0, 2), Episode(3.0, 4))
     stores = 4 + 4 + 1  # of the two episodes, of the header, of the count
+    stores += 4 * len(returns)  # none, count, mean, squares
     for survived in range(stores + 1):
-        lane = lane_of("vector", capacity=8)
+        lane = lane_of("vector", capacity=8, returns=bool(returns))
         reader = RingReader(0, lane)
         RingWriter(lane).put(parcel_of("vector", 0, 5))
         reader.take()
@@ -79,19 +87,21 @@ def test_a_writer_that_dies_at_any_store_leaves_nothing_half() -> None:
         dying = RingWriter(DyingLane(lane, survived))  # type: ignore[arg-type]
         whole = survived == stores
         try:
-            dying.put(parcel_of("vector", 100, 6, episodes=episodes))
+            dying.put(replace(parcel_of("vector", 100, 6, episodes=episodes), returns=returns))
             assert whole
         except Killed:
             assert not whole
         arrived = reader.take()
         assert sum(len(each.transitions) for each in arrived) == (6 if whole else 0)
         assert [each.episodes for each in arrived] == ([episodes, ()] if whole else [])
+        assert [each.returns for each in arrived] == ([returns, ()] if whole else [])
         reader.release()
         lane.bury()
         RingWriter(lane).put(parcel_of("vector", 5, 7, episodes=(Episode(9.0, 9),)))
         arrived = reader.take()
         assert_same_rows("vector", arrived, 5, 12)
         assert sum((each.episodes for each in arrived), ()) == (Episode(9.0, 9),)
+        assert not any(each.returns for each in arrived)
         lane.learner_bell.close()
         lane.close()
 

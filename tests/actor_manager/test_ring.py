@@ -16,6 +16,7 @@ from border_cli.actor_manager import lane as words
 from border_cli.actor_manager.lane import Lane
 from border_cli.actor_manager.ring_reader import RingReader
 from border_cli.actor_manager.ring_writer import RingWriter, pieces
+from border_cli.core.returns import Moments
 from border_cli.core.types import Episode, Experience
 
 
@@ -128,6 +129,45 @@ def test_many_episodes_and_no_rows_go_in_pieces_too() -> None:
     assert [(each.rows, len(each.episodes)) for each in pieces(parcel, 8)] == [
         (0, 8), (0, 8), (0, 1),
     ]  # fmt: skip
+
+
+def test_the_returns_of_every_message_arrive_once_and_in_order() -> None:
+    """Over many turns of the ring; some messages have none, and some are taken together."""
+    rng = np.random.default_rng(2)
+    lane = lane_of("vector", capacity=8, returns=True)
+    writer, reader = RingWriter(lane), RingReader(0, lane)
+    sent: list[Moments] = []
+    arrived: list[Moments] = []
+    rows = 0
+    for number in range(10 * words.MESSAGES):
+        size = int(rng.integers(3))
+        returns = (Moments(size + 1, number / 3, number / 7),) if rng.random() < 0.8 else ()
+        if not writer._has_room(size, 0) or rng.random() < 0.3:
+            arrived += [each for message in reader.take() for each in message.returns]
+            reader.release()
+        writer.put(replace(parcel_of("vector", rows, size), returns=returns))
+        sent += returns
+        rows += size
+    arrived += [each for message in reader.take() for each in message.returns]
+    assert arrived == sent
+    assert len(sent) > 7 * words.MESSAGES
+    lane.learner_bell.close()
+    lane.close()
+
+
+def test_the_returns_of_a_parcel_in_pieces_go_with_the_first() -> None:
+    returns = (Moments(22, 1.5, 2.5),)
+    parcel = replace(parcel_of("vector", 0, 21), returns=returns)
+    assert [each.returns for each in pieces(parcel, 8)] == [returns, (), ()]
+
+
+def test_where_nobody_needs_returns_a_lane_has_no_room_for_them(lane: Lane) -> None:
+    with_room = lane_of("vector", capacity=8, returns=True)
+    sizes = [sum(array.nbytes for array in each._shared.arrays) for each in (lane, with_room)]
+    assert sizes[1] - sizes[0] == 8 * words.RETURNS * words.MESSAGES
+    assert len(lane.returns) == 0
+    with_room.learner_bell.close()
+    with_room.close()
 
 
 @pytest.mark.parametrize("rows", [8, 1, 0], ids=["rows", "odd", "messages"])

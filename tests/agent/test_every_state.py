@@ -15,6 +15,7 @@ from torch import nn
 
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.errors import CheckpointError
+from border_cli.core.returns import Moments
 from border_cli.core.spaces import BoxSpace, DictSpace
 from border_cli.core.types import Batch
 from border_cli.nn.saving import load_state, save_state
@@ -79,8 +80,10 @@ def learn(agent: TorchAgent, kind: str, seeds: range) -> list[bytes]:
     """The errors and metrics of every update."""
     found = []
     for seed in seeds:
-        agent.observe(rows(kind, seed))
-        update = agent.update(rows(kind, seed))
+        seen = rows(kind, seed)
+        agent.observe(seen)
+        agent.observe_returns(Moments.of(seen.reward.astype(np.float64)))
+        update = agent.update(seen)
         metrics = [float(each) for each in update.metrics.values()]
         errors = update.td_error() if ranks_rows(kind) else np.zeros(8)
         found.append(errors.tobytes() + np.array(metrics).tobytes())

@@ -6,13 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from discounted import running_returns
+from gymnasium.wrappers import NormalizeReward
+from gymnasium.wrappers.utils import RunningMeanStd
 
 from border_cli.agent.config import DqnConfig
 from border_cli.agent.dqn import Dqn
+from border_cli.agent.normalising import reward_divisor
 from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import (
     BoxSpace,
     DictSpace,
@@ -23,6 +29,7 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.types import Batch, Transitions, map_array
 from border_cli.nn.saving import load_state, save_state
+from border_cli.nn.statistics import RunningStatistics
 
 MIDDLE, SPREAD = np.array([100.0, -3.0, 0.0]), np.array([50.0, 0.1, 1.0])
 REWARD_SPREAD = 20.0
@@ -50,12 +57,14 @@ def rows_of(batch: Batch) -> Transitions:
 
 def seen(agent: Dqn, make_batch, count: int = 40) -> Dqn:
     for seed in range(count):
-        agent.observe(rows_of(wide(make_batch(seed, 50))))
+        rows = rows_of(wide(make_batch(seed, 50)))
+        agent.observe(rows)
+        agent.observe_returns(Moments.of(rows.reward.astype(np.float64)))  # as if gamma were 0
     return agent
 
 
 def test_an_update_is_that_of_numbers_with_mean_0_and_deviation_1(spec, make_batch):
-    """The batches of the fixture are about standard normal, and rewards have deviation 2."""
+    """The batches of the fixture are about standard normal, and returns have deviation 2."""
     normalising = seen(dqn(spec, normalize_obs=True, normalize_reward=True), make_batch)
     plain = dqn(spec)
     rows = [wide(make_batch(seed, 50)) for seed in range(40)]
@@ -228,3 +237,142 @@ def test_what_has_no_real_numbers_cannot_be_normalised(
 def test_real_numbers_beside_others_are_enough(spec):
     beside = DictSpace({"screen": whole((40, 40), "uint8"), "speed": reals(1)})
     assert "statistics" in dqn(replace(spec, observation=beside), normalize_obs=True).state_dict()
+
+
+def divisor_of(values: Any) -> float:
+    """What rewards are divided by after these running returns, which come in three parts."""
+    statistics = RunningStatistics(1)
+    for part in np.array_split(np.asarray(values, np.float64), 3):
+        if len(part):
+            moments = Moments.of(part)
+            numbers = torch.tensor([[moments.mean], [moments.squares]], dtype=torch.float64)
+            statistics.merge(moments.count, *numbers)
+    return reward_divisor(statistics)
+
+
+def returns_of(kind: str) -> Any:
+    """2,000 steps of one environment, in episodes of 20."""
+    reward = np.ones((2_000, 1))
+    if kind == "large":
+        reward = np.random.default_rng(0).normal(0, 1e4, reward.shape)
+    elif kind == "sparse":  # one episode in ten pays at its end
+        reward[:] = 0
+        reward[199::200] = 1
+    ended = np.zeros(reward.shape, bool)
+    ended[19::20] = True
+    return running_returns(reward, ended, 0.99)
+
+
+@pytest.mark.parametrize("kind", ["constant", "sparse", "large"])
+def test_rewards_are_divided_by_the_deviation_of_discounted_returns(kind: str):
+    values = returns_of(kind)[:, 0]
+    assert divisor_of(values) == pytest.approx(np.sqrt(values.var() + 1e-8), rel=1e-9)
+    least, most = {"constant": (0.1, 0.3), "sparse": (10, 20), "large": (2e-5, 1e-4)}[kind]
+    assert least < 1 / divisor_of(values) < most
+
+
+def test_a_stream_without_ends_is_divided_as_gymnasium_divides_it():
+    plain, wrapped = (gym.make("Pendulum-v1", max_episode_steps=10_000) for _ in range(2))
+    theirs = NormalizeReward(wrapped, gamma=0.9)
+    theirs.return_rms = RunningMeanStd(epsilon=0.0)  # which begins with 1e-4 of a return
+    rng, returns, statistics = np.random.default_rng(1), DiscountedReturns(0.9, 1), []
+    for each in (plain, theirs):
+        each.reset(seed=1)
+    for step in range(300):
+        action = rng.uniform(-2, 2, 1).astype(np.float32)
+        reward = plain.step(action)[1]
+        returns.see(np.array([reward], np.float32), np.array([False]), None)
+        statistics.append(returns.state_dict()["untaken"][-1])
+        divided = theirs.step(action)[1]
+        if step > 9:
+            assert float(reward) / divisor_of(statistics) == pytest.approx(divided, rel=1e-5)
+    for each in (plain, theirs):
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("values", "divisor"),
+    [
+        ([1.0] * 50, 0.1),  # gamma=0, or episodes of one step
+        ([-1e4] * 50, 1e3),
+        ([2.0] * 100_000 + [1.0], 0.2),  # an episode that never ends, at gamma=0.5
+        ([0.0] * 50, 1.0),
+        ([], 1.0),
+        ([1e4], 1.0),
+    ],
+    ids=["constant", "large", "without an end", "zeros", "none", "one"],
+)
+def test_returns_that_hardly_vary_blow_no_reward_up(values: list[float], divisor: float):
+    assert divisor_of(values) == pytest.approx(divisor, rel=1e-4)
+
+
+def test_the_first_reward_after_many_zeros_is_divided_as_gymnasium_divides_it():
+    known = RunningMeanStd(epsilon=0.0)
+    known.update(np.array([0.0] * 9_999 + [1.0]))
+    found = divisor_of([0.0] * 9_999 + [1.0])
+    assert found == pytest.approx(np.sqrt(known.var + 1e-8), rel=1e-9)
+    assert found == pytest.approx(0.01, rel=1e-3)
+
+
+def of_an_earlier_version(agent: Dqn, reward: Any) -> dict[str, Any]:
+    """A state whose statistics are those of rewards."""
+    state = agent.state_dict()
+    kept = {k: v for k, v in state["statistics"].items() if not k.startswith("returns.")}
+    numbers = {
+        "count": len(reward),
+        "mean": [reward.mean()],
+        "squares": [reward.var() * len(reward)],
+    }
+    kept |= {
+        f"reward.{name}": torch.tensor(value, dtype=torch.float64)
+        for name, value in numbers.items()
+    }
+    return {**state, "statistics": kept}
+
+
+@pytest.mark.parametrize("load", ["load_state_dict", "load_weights"])
+@pytest.mark.parametrize("obs", [False, True])
+def test_a_model_of_an_earlier_version_goes_on_in_the_unit_of_its_values(
+    spec, make_batch, load: str, obs: bool, caplog: pytest.LogCaptureFixture
+):
+    settings = {"normalize_obs": obs, "normalize_reward": True}
+    reward = np.random.default_rng(4).normal(3, 50, 1_000)
+    old = of_an_earlier_version(seen(dqn(spec, **settings), make_batch, count=3), reward)
+    agent, plain = (dqn(spec, 2, **settings | {"normalize_reward": each}) for each in (True, False))
+    without = {k: v for k, v in old["statistics"].items() if not k.startswith("reward.")}
+    getattr(plain, load)({**old, "statistics": without})
+    with caplog.at_level("INFO", "border_cli.agent.normalising"):
+        getattr(agent, load)(old)
+        getattr(agent, load)(agent.state_dict())
+    assert len(caplog.messages) == 1  # once, though it was loaded twice
+    assert "divides by the deviation of rewards, because " in caplog.messages[0]
+
+    more = rows_of(wide(make_batch(5, 400)))
+    for each in (agent, plain):
+        each.observe(more)
+        each.observe_returns(Moments(1_000, 5e5, 1e12))  # of actors that are of this version
+    deviation = np.concatenate([reward, more.reward.astype(np.float64)]).std()
+    batch = wide(make_batch(6))
+    divided = replace(batch, reward=(batch.reward / deviation).astype(np.float32))
+    found, expected = agent.update(batch).td_error(), plain.update(divided).td_error()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert "reward.count" in agent.state_dict()["statistics"]
+
+
+def test_a_state_of_this_version_that_is_loaded_later_is_divided_as_it_was(spec, make_batch):
+    """The newest checkpoint of a run may be damaged, and the one before it is taken."""
+    new = seen(dqn(spec, normalize_reward=True), make_batch)
+    agent = dqn(spec, 2, normalize_reward=True)
+    agent.load_state_dict(of_an_earlier_version(new, np.arange(9.0)))
+    agent.load_state_dict(new.state_dict())
+    assert agent.state_dict()["statistics"].keys() == new.state_dict()["statistics"].keys()
+    batch = wide(make_batch(6))
+    assert agent.update(batch).td_error().tobytes() == new.update(batch).td_error().tobytes()
+
+
+def test_statistics_of_unknown_kind_are_refused(spec):
+    agent = dqn(spec, normalize_reward=True)
+    state = agent.state_dict()
+    state["statistics"]["action.count"] = torch.zeros(())
+    with pytest.raises(CheckpointError, match="does not fit agent=dqn: statistics: 'action'"):
+        agent.load_state_dict(state)

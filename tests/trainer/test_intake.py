@@ -9,6 +9,7 @@ import pytest
 from fakes import FakeAgent, ListBuffer
 
 from border_cli.core.errors import NotFinite
+from border_cli.core.returns import Moments
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.core.types import Array, Experience, Transitions
 from border_cli.trainer.counters import Counters, Window
@@ -26,31 +27,59 @@ HALF_BOUNDED = box([-1, -INF], [1, INF])
 NAMED = DictSpace({"room": DiscreteSpace(4), "place": HALF_BOUNDED, "free": box([-INF], [INF])})
 
 
+class Watching(FakeAgent):
+    """Remembers the returns that it was shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.returns: list[Moments] = []
+
+    def observe_returns(self, returns: Moments) -> None:
+        self.returns.append(returns)
+
+
 class Taken:
     """An intake of actor 3, and what it counted."""
 
     def __init__(self, space: Space) -> None:
         self.counters = Counters()
         self.buffer = ListBuffer()
+        self.agent = Watching()
         self._intake = Intake(
-            FakeAgent(),
+            self.agent,
             self.buffer,
             counters=self.counters,
             window=Window(self.counters),
             observation=space,
         )
 
-    def take(self, obs: Array, next_obs: Array, rows: int, **columns: Any) -> None:
+    def take(
+        self,
+        obs: Array,
+        next_obs: Array,
+        rows: int,
+        *,
+        returns: tuple[Moments, ...] = (),
+        **columns: Any,
+    ) -> None:
         plain = {
             "action": np.zeros(rows, np.int64),
             "reward": np.zeros(rows, np.float32),
             "discount": np.ones(rows, np.float32),
         }
         transitions = Transitions(obs=obs, next_obs=next_obs, **plain | columns)
-        message = Experience(
-            actor_id=3, opt_steps=0, env_steps=rows, transitions=transitions, episodes=()
+        self._intake.take(
+            [
+                Experience(
+                    actor_id=3,
+                    opt_steps=0,
+                    env_steps=rows,
+                    transitions=transitions,
+                    episodes=(),
+                    returns=returns,
+                )
+            ]
         )
-        self._intake.take([message])
 
 
 def real(*rows: list[float]) -> Any:
@@ -120,3 +149,21 @@ def test_pixels_are_not_looked_at() -> None:
     pixels = np.full((1, 2, 2), 200, np.uint8)
     taken.take(pixels, pixels, 1)
     assert taken.counters.out_of_bounds == 0
+
+
+def test_the_returns_of_a_message_are_observed_also_where_it_has_no_rows() -> None:
+    """Env steps that wait in an n-step window are in them."""
+    taken = Taken(HALF_BOUNDED)
+    first, second, third = (Moments(n, 0.5, 2.0) for n in (1, 2, 3))
+    taken.take(real(), real(), 0, returns=(first,))
+    taken.take(real([0, 0]), real([0, 0]), 1, returns=(second, third))
+    taken.take(real([0, 0]), real([0, 0]), 1)
+    assert taken.agent.returns == [first, second, third]
+
+
+def test_a_reward_that_is_not_finite_is_refused_before_its_row_has_come() -> None:
+    taken = Taken(HALF_BOUNDED)
+    taken.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2)
+    with pytest.raises(NotFinite, match=r"^reward of actor 3, its sample 3 .*, is not finite"):
+        taken.take(real(), real(), 0, returns=(Moments(1, np.inf, np.nan),))
+    assert taken.agent.returns == []

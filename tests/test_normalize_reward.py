@@ -1,0 +1,250 @@
+"""The way of running discounted returns from every environment of every actor to the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from datasets import datasets_in, episode, write
+from discounted import described, pooled, running_returns
+from fakes import FakeClock, FakePolicy
+from managers import Built, kept, receive, snapshot
+from remote_fakes import Delayed
+
+from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.proxy import Parcel, ReplayBufferProxy
+from border_cli.actor_manager.weights import WeightSlot
+from border_cli.config.compose import compose
+from border_cli.core.interfaces import Env
+from border_cli.core.returns import DiscountedReturns, Moments
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.types import Array, Experience, Step
+from border_cli.offline import build_replay_buffer
+from border_cli.step_processor.config import NStepConfig
+from border_cli.step_processor.n_step import NStep
+
+GAMMA = 0.9
+NUMBERS = "test/numbers-v0"
+
+
+class Playing(Env):
+    """Plays steps that were drawn before."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.num_envs = len(steps[0].reward)
+        self._steps = iter(steps)
+
+    def reset(self, seed: int) -> Array:
+        del seed
+        return np.zeros((self.num_envs, 1), np.float32)
+
+    def step(self, action: Any) -> Step:
+        return next(self._steps)._replace(action=action)
+
+    def close(self) -> None:
+        pass
+
+
+def drawn(num_envs: int, *, count: int = 200) -> list[Step]:
+    """Steps with ends of both kinds, also at once."""
+    rng = np.random.default_rng(num_envs)
+    obs = np.zeros((num_envs, 1), np.float32)
+    return [
+        Step(
+            obs=obs,
+            action=np.zeros(num_envs, np.int64),
+            reward=rng.normal(1, 3, num_envs).astype(np.float32),
+            terminated=rng.random(num_envs) < 0.08,
+            truncated=rng.random(num_envs) < 0.08,
+            next_obs=obs,
+            act_obs=obs,
+        )
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("num_envs", [1, 2, 5])
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_a_message_has_the_returns_of_exactly_its_env_steps(n_steps: int, num_envs: int) -> None:
+    steps, sent = drawn(num_envs), []
+    weights = WeightSlot()
+    weights.publish(snapshot())
+
+    def send(parcel: Parcel) -> float:
+        sent.append(parcel.experience())
+        return 0.0
+
+    returns = DiscountedReturns(GAMMA, num_envs)
+    actor = Actor(
+        env=Playing(steps),
+        env_seed=0,
+        policy=FakePolicy(),
+        step_processor=NStep(NStepConfig(n_steps=n_steps), gamma=GAMMA, num_envs=num_envs),
+        proxy=ReplayBufferProxy(0, 7, send, FakeClock(), returns),
+        weights=weights,
+        clock=FakeClock(),
+    )
+    for _ in steps:
+        actor.step()
+    actor.flush()
+    expected = running_returns(
+        np.array([step.reward for step in steps]),
+        np.array([step.terminated | step.truncated for step in steps]),
+        GAMMA,
+    )
+    told = 0
+    for message in sent:
+        values = expected.ravel()[told : told + message.env_steps]
+        assert pooled(message.returns) == pytest.approx(described(values), rel=1e-6, abs=1e-6)
+        told += message.env_steps
+    assert told == expected.size
+    assert len(sent) > 20
+
+
+def returns_of(arrived: Sequence[Experience], actor_id: int) -> list[Moments]:
+    return [each for one in arrived if one.actor_id == actor_id for each in one.returns]
+
+
+def expected_of(env_steps: int, num_envs: int) -> list[float]:
+    """Of actors whose environments pay 1 in episodes of ten steps, side by side."""
+    steps = np.arange(env_steps // num_envs)[:, None].repeat(num_envs, axis=1)
+    return described(running_returns(np.ones(steps.shape), steps % 10 == 9, GAMMA))
+
+
+@pytest.mark.parametrize("backend", ["serial", "thread", "process"])
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_every_backend_brings_the_returns_of_every_env_step(backend: str, num_envs: int) -> None:
+    built = Built(
+        backend, num_envs=num_envs, step_processor=Delayed, num_actors=2, n_buffer=4,
+        returns_gamma=GAMMA,
+    )  # fmt: skip
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(300)
+        arrived = receive(manager, 300) + [kept(each) for each in manager.stop()]
+    for stats in manager.stats():
+        found = pooled(returns_of(arrived, stats.actor_id))
+        assert found == pytest.approx(expected_of(stats.env_steps, num_envs), rel=1e-9)
+
+
+@pytest.mark.parametrize("backend", ["serial", "thread", "process"])
+def test_where_the_agent_needs_none_nothing_is_brought_or_saved(backend: str) -> None:
+    built = Built(backend, num_actors=1, n_buffer=4)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(30)
+        arrived = receive(manager, 30)
+        arrived += manager.settle(5.0)
+        state = manager.state_dict()["actors"][0]["actor"]
+    assert not any(each.returns for each in arrived)
+    assert state["proxy"].keys() == {"columns", "env_steps", "episodes"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("serial", "serial"), ("thread", "thread"), ("process", "process"), ("process", "serial")],
+)
+def test_returns_go_on_where_the_actors_stood(first: str, second: str) -> None:
+    """Three environments each, in the middle of their episodes and of a message."""
+    settings: dict[str, Any] = {
+        "num_envs": 3, "num_actors": 2, "n_buffer": 16, "returns_gamma": GAMMA,
+    }  # fmt: skip
+    built = Built(first, **settings)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(130)
+        arrived = receive(manager, 110)
+        arrived += [kept(each) for each in manager.settle(5.0)]
+        state = manager.state_dict()
+    again = Built(second, state=state, **settings)
+    with again.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(400)
+        arrived += receive(manager, 250)
+        arrived += [kept(each) for each in manager.stop()]
+    for stats in manager.stats():
+        found = pooled(returns_of(arrived, stats.actor_id))
+        assert found == pytest.approx(expected_of(stats.env_steps, 3), rel=1e-9)
+
+
+@pytest.fixture
+def datasets(tmp_path: Path) -> Iterator[None]:
+    with datasets_in(tmp_path):
+        yield
+
+
+def numbers_of(*overrides: str, seen: list[Moments]) -> None:
+    """Reads two episodes that pay 1, 2, 3 and 10, 20."""
+    counts, actions = gym.spaces.Box(0.0, 1e6, (1,), np.float64), gym.spaces.Discrete(9)
+    episodes = [
+        episode(np.arange(4.0)[:, None], np.array([0, 1, 2]), [1.0, 2.0, 3.0], terminated=True),
+        episode(np.arange(3.0)[:, None], np.array([3, 4]), [10.0, 20.0]),  # without its end
+    ]
+    write(NUMBERS, episodes, counts, actions)
+    spec = EnvSpec(
+        id="numbers",
+        observation=BoxSpace((1,), "float32", np.zeros(1), np.full(1, 9.0)),
+        action=DiscreteSpace(9),
+        max_episode_steps=None,
+    )
+    config = compose(
+        "agent=iql", "env=cartpole", "~tuned", "trainer=offline",
+        f"replay_buffer.dataset={NUMBERS}", "agent.gamma=0.5", *overrides,
+    )  # fmt: skip
+    build_replay_buffer(config, spec, seen.append)
+
+
+@pytest.mark.usefixtures("datasets")
+@pytest.mark.parametrize("n_steps", [1, 2])
+def test_the_returns_of_a_data_set_are_seen_while_it_is_read(n_steps: int) -> None:
+    seen: list[Moments] = []
+    numbers_of("agent.normalize_reward=true", f"step_processor.n_steps={n_steps}", seen=seen)
+    by_hand = [1, 2 + 0.5, 3 + 1.25, 10, 20 + 5]
+    assert pooled(seen) == pytest.approx(described(by_hand), rel=1e-9)
+
+
+@pytest.mark.usefixtures("datasets")
+def test_a_data_set_is_read_without_returns_where_the_agent_needs_none() -> None:
+    seen: list[Moments] = []
+    numbers_of(seen=seen)
+    assert seen == []
+
+
+def resumed(returns: dict[str, Any]) -> DiscountedReturns:
+    """Of an actor whose environments, which keep nothing, all begin anew."""
+    made = DiscountedReturns(GAMMA, 2)
+    Actor(
+        env=Playing(drawn(2)),
+        env_seed=0,
+        policy=FakePolicy(),
+        step_processor=Delayed(),
+        proxy=ReplayBufferProxy(0, 7, lambda _: 0.0, FakeClock(), made),
+        weights=WeightSlot(),
+        clock=FakeClock(),
+        resumed={
+            "env": {},
+            "policy": {},
+            "step_processor": {"waiting": []},
+            "proxy": {"columns": None, "env_steps": 1, "episodes": [], **returns},
+            "opt_steps": 0,
+        },
+    )
+    return made
+
+
+def test_episodes_that_begin_anew_begin_their_returns_at_0() -> None:
+    """Those that were not sent yet are."""
+    state = {"running": np.array([5.0, 6.0]), "untaken": np.array([5.0])}
+    found = resumed({"returns": state}).state_dict()
+    assert found["running"].tolist() == [0, 0]
+    assert found["untaken"].tolist() == [5]
+
+
+def test_an_actor_that_was_saved_by_an_earlier_version_begins_its_returns_at_0() -> None:
+    found = resumed({}).state_dict()
+    assert found["running"].tolist() == [0, 0]
+    assert found["untaken"].tolist() == []
