@@ -154,6 +154,7 @@ class FakePolicy(Policy):
 
     def __init__(self) -> None:
         self.loaded: list[Snapshot] = []
+        self.forgot: list[list[int]] = []
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         assert isinstance(obs, np.ndarray)
@@ -163,6 +164,9 @@ class FakePolicy(Policy):
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         self.loaded.append(snapshot)
+
+    def forget(self, envs: Sequence[int]) -> None:
+        self.forgot.append(list(envs))
 
 
 class FakePolicyFactory:

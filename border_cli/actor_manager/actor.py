@@ -65,6 +65,7 @@ class Actor:
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the saved state of an actor does not fit: {error!r}") from error
         obs, anew = self._env.resume(env_seed, env_state, beat)
+        self._policy.forget(anew)
         self._step_processor.forget(anew)
         if self._returns is not None:
             self._returns.forget(anew)
@@ -88,6 +89,8 @@ class Actor:
         if timed:
             laps.lap(ENV_STEP)
         self._obs = step.act_obs
+        if step.episodes or step.moved is not None:
+            self._policy.forget(step.begun)
         env_steps = step.env_steps
         self.env_steps += env_steps
         if self._returns is not None:

@@ -4,9 +4,14 @@ Nair, Dalal, Gupta and Levine 2020, "AWAC: accelerating online reinforcement lea
 datasets", Algorithm 1: critics by the actor's own actions (equation 4), and an actor that clones
 the actions of the data, weighted by exp(A / lambda) (equation 13).
 As in the authors' code, values are the smallest of the critics', V(s) is Q of one sampled action,
-and all losses of an update see the same weights. Deviations: weights are cut at `exp_adv_max`
-instead of normalised by Z(s), which the paper found to do harm, or divided by their sum over the
-batch (`adv_softmax`).
+and all losses of an update see the same weights.
+Deviations: weights are cut at `exp_adv_max` instead of normalised by Z(s), which the paper found to
+do harm; the authors' code divides them by their sum over the batch (`adv_softmax`). `inv_lambda` is
+3, a lambda of 1/3, where that code has a lambda of 1, and of 2 for MuJoCo's Ant, HalfCheetah and
+Walker2d. Batches have 256 rows instead of 1,024, the actor no weight decay (1e-4) and two layers of
+256 (four for MuJoCo). Its deviations, one per action dimension in both, begin at 1 and stay between
+exp(-5) and exp(2), there they begin at exp(-3) and stay between exp(-6) and 1. Sampled actions are
+cut to the bounds before critics value them.
 """
 
 from __future__ import annotations

@@ -1,18 +1,27 @@
-"""The formula of categorical Q-learning (C51): a distribution of the return on fixed atoms.
+"""Categorical Q-learning (C51): a distribution of the return on fixed atoms, and whether it fits.
 
 Bellemare, Dabney and Munos 2017, "A distributional perspective on reinforcement learning",
 Algorithm 1. With `chooser` as in Hessel et al. 2018, "Rainbow: combining improvements in deep
-reinforcement learning". Changes nothing.
+reinforcement learning". Formulas change nothing.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import deque
+
 import torch
 from torch import Tensor
 
-from border_cli.agent.descent import Found, index_of, of_action
+from border_cli.agent.descent import Found, Spread, index_of, of_action
 from border_cli.agent.q_learning import conservative
 from border_cli.nn.tensor_batch import TensorBatch
+
+log = logging.getLogger(__name__)
+
+LOOKS = 5  # of which a warning is the mean: what an untrained network guesses passes sooner
+SHARE_TO_TELL = 0.25  # of the targets' mass beyond an outer atom
+MARGIN = 0.05  # of the range of the atoms: what comes to rest nearer to it counts as within
 
 
 def project(positions: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
@@ -32,10 +41,10 @@ def project(positions: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
     return projected.scatter_add_(1, (lower + 1).clamp_(max=last), upper)
 
 
-def categorical_target(
+def target_spread(
     batch: TensorBatch, next_logits: Tensor, chooser: Tensor | None, atoms: Tensor
-) -> Tensor:
-    """What the distribution of the return of (s, a) should have been. [B, N]
+) -> Spread:
+    """What the distribution of the return of (s, a) should have been, on no atoms yet. [B, N]
 
     next_logits, chooser: [B, num_actions, N]
     """
@@ -43,7 +52,7 @@ def categorical_target(
     chosen_by = next_probabilities if chooser is None else chooser.softmax(2)
     best = (chosen_by @ atoms).argmax(dim=1, keepdim=True)  # [B, 1]
     positions = torch.addcmul(batch.reward, batch.discount, atoms)  # [B, N]
-    return project(positions, of_action(next_probabilities, best), atoms)
+    return Spread(positions, of_action(next_probabilities, best))
 
 
 def learned(
@@ -63,7 +72,8 @@ def learned(
     shape = len(outputs), -1, len(atoms)
     logits = outputs.view(shape)
     chooser = None if chooser is None else chooser.view(shape)
-    m = categorical_target(batch, next_outputs.view(shape), chooser, atoms)  # [B, N]
+    spread = target_spread(batch, next_outputs.view(shape), chooser, atoms)
+    m = project(*spread, atoms)  # [B, N]
     log_p = of_action(logits, batch.action).log_softmax(1)  # [B, N]
     p = log_p.exp()
     cross_entropy = -(m * log_p).sum(1, keepdim=True)  # [B, 1]
@@ -80,6 +90,7 @@ def learned(
         q_mean=(p @ atoms).mean(),
         error=cross_entropy + torch.xlogy(m, m).sum(1, keepdim=True),
         gap=gap,
+        spread=spread,
     )
 
 
@@ -89,3 +100,61 @@ def _conservative(logits: Tensor, batch: TensorBatch, atoms: Tensor) -> tuple[Te
     q = p @ atoms  # [B, num_actions]
     gap, by_q = conservative(q, batch.action, batch.weight)
     return gap, by_q[:, :, None] * p * (atoms - q[:, :, None])
+
+
+def mass_beyond(spread: Spread, discount: Tensor, last: float, margin: float) -> Tensor:
+    """Of the targets' mass: the share above `last`; the same times how far row by row the last atom
+    moves; and times 1 - d. [3], means over rows
+
+    Only rows count which, were all steps like theirs, would move the last atom on and on until it
+    rests more than `margin` above: at last + (r + d last - last) / (1 - d).
+    """
+    way = spread.positions.amax(dim=1, keepdim=True) - last  # [B, 1]
+    left = 1 - discount  # [B, 1]
+    above = torch.where(spread.positions > last, spread.probabilities, 0).sum(1, keepdim=True)
+    counted = above * (way > margin * left)  # [B, 1]
+    return torch.stack([counted.mean(), (counted * way).mean(), (counted * left).mean()])
+
+
+class Support:
+    """Looks now and then whether the targets fit between the outer atoms, and warns once of each
+    that is too near. The learner's thread owns it.
+
+    `project` moves what lies beyond an outer atom to it. Where that is much, values pile up there,
+    and those of good and of better actions become the same.
+    """
+
+    def __init__(self, v_min: float, v_max: float) -> None:
+        self._ends = {"v_min": v_min, "v_max": v_max}
+        self._range = v_max - v_min
+        # Of the ends that nothing was said about yet.
+        self._looks: dict[str, deque[Tensor]] = {end: deque(maxlen=LOOKS) for end in self._ends}
+
+    def look(self, spread: Spread, discount: Tensor) -> dict[str, Tensor]:
+        """The shares of the targets' mass that lie beyond."""
+        margin = MARGIN * self._range
+        mirrored = spread._replace(positions=-spread.positions)
+        below = mass_beyond(mirrored, discount, -self._ends["v_min"], margin)  # [3]
+        above = mass_beyond(spread, discount, self._ends["v_max"], margin)  # [3]
+        self._judge("v_min", below)
+        self._judge("v_max", above)
+        return {"beyond_v_min": below[0], "beyond_v_max": above[0]}
+
+    def _judge(self, end: str, beyond: Tensor) -> None:
+        looks = self._looks.get(end)
+        if looks is None:
+            return
+        looks.append(beyond)
+        share, way, left = torch.stack(list(looks)).mean(0).tolist()
+        if len(looks) < LOOKS or share < SHARE_TO_TELL:
+            return
+        del self._looks[end]
+        # Two digits: it is an estimate by the rewards so far. Without a discount there is none.
+        more = float(f"{way / left:.2g}") if left > 0 else self._range
+        value = self._ends[end]
+        high, side, sign = ("high", "below", -1) if end == "v_min" else ("low", "above", 1)
+        log.warning(
+            "agent.%s=%g is too %s: %.0f %% of the probability in the targets lies %s it and was "
+            "moved to it, so that values there cannot be told apart. In a new run, try agent.%s=%g",
+            *(end, value, high, 100 * share, side, end, value + sign * more),
+        )

@@ -4,8 +4,15 @@ Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-learning for offline reinfo
 CQL(H), equation 4, on soft actor-critic; Appendix F: the integral over actions by importance
 sampling, and a learned weight (`conservative_gap`, Lagrange). As in the authors' code, a third of
 the actions is the actor's in s', valued in s, and targets leave out the entropy of s'.
-Deviations: the estimate is a mean over actions, so that it is the integral and not a multiple of
-it; the actor does not begin with cloning; a learned weight begins at `conservative_weight`.
+Deviations from the authors' code: the square of the TD error is halved, as in equation 4 and not in
+the code, so that a `conservative_weight` counts twice as much as there. 2.5 is their 5: then the
+whole loss is half of theirs, which leaves Adam's steps as they are. Networks have two layers of 256
+instead of three. The estimate is a mean over actions, so that it is the integral and not 3 N times
+it (N is `sampled_actions`): the gap is smaller by log(3 N), 3.4 for 10, and by so much a
+`conservative_gap` is below their threshold. A learned weight begins at `conservative_weight`,
+theirs at 1, and its gradient is that of its logarithm without the factor of the weight
+(`coefficient.py`). The actor does not begin with cloning, and climbs the critics after their step,
+there before it.
 """
 
 from __future__ import annotations
@@ -115,6 +122,7 @@ class Cql(SoftAgent):
             weight = self.conservative()
         q = self.critic(batch.obs, batch.action)  # [E, B, 1]
         gaps = conservative_gaps(self.soft_maxima(batch, draws), q, batch.weight)  # [E]
+        # Half the square beside whole gaps, as in equation 4: in the authors' code both are whole.
         loss = weighted_square(q - y, batch.weight) + weight * gaps.sum()
         metrics = {
             "q_mean": q.detach().mean(),

@@ -16,6 +16,13 @@ from border_cli.nn.backprop import Gradient, Layer, backward, forward
 from border_cli.nn.tensor_batch import TensorBatch
 
 
+class Spread(NamedTuple):
+    """A distribution of the return for each row, wherever its mass stands."""
+
+    positions: Tensor  # [B, N]
+    probabilities: Tensor  # [B, N]
+
+
 class Found(NamedTuple):
     """What one batch says about what the online network put out."""
 
@@ -24,6 +31,7 @@ class Found(NamedTuple):
     q_mean: Tensor  # []  mean of Q(s, a)
     error: Tensor  # [B, 1]  y - Q(s, a); of distributions how far they are apart
     gap: Tensor | None = None  # []  mean of logsumexp Q(s, ·) - Q(s, a), where it is weighted
+    spread: Spread | None = None  # of the targets of atoms, before they were projected
 
 
 class Formula(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ class DeterministicPolicy(NetworkPolicy):
     """tanh of what the network puts out, and noise on top of it where it explores.
 
     `exploration` is a deviation of the noise in place of `noise_std`, both in units of actions
-    between -1 and 1.
+    between -1 and 1. Ornstein-Uhlenbeck noise begins at 0 with every episode, as in Algorithm 1 of
+    Lillicrap et al. 2016, "Continuous control with deep reinforcement learning".
     """
 
     def __init__(
@@ -52,11 +53,16 @@ class DeterministicPolicy(NetworkPolicy):
         drawn = self._std * self.rng.standard_normal(shape, dtype=np.float32)
         if not self._correlated:
             return drawn
-        # Uhlenbeck and Ornstein 1930, "On the theory of Brownian motion". It goes on over the ends
-        # of episodes, of which a policy is not told: after twenty steps 4 % of it is left.
+        # Uhlenbeck and Ornstein 1930, "On the theory of Brownian motion".
         last = self._last if self._last.shape == shape else np.zeros(shape, np.float32)
         self._last = last - REVERSION * last + drawn
         return self._last
+
+    def forget(self, envs: Sequence[int]) -> None:
+        if self._correlated:
+            anew = np.isin(np.arange(len(self._last)), envs)  # [N]
+            # A new array: the one before may be part of a state that somebody keeps.
+            self._last = np.where(anew[:, None], np.float32(0), self._last)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "noise": self._last}

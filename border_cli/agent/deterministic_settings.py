@@ -34,7 +34,7 @@ class Td3Config(ActorCriticConfig):
     noise: Noise = setting(
         Noise.gaussian,
         "what explores: gaussian, or ornstein_uhlenbeck, whose noise of one step lasts into the "
-        "next ones",
+        "next ones of the episode",
     )
     noise_std: float = setting(
         0.1, "deviation of the noise drawn at each step, on actions of -1 to 1", low=0

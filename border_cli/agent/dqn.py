@@ -8,9 +8,13 @@ Mnih et al. 2015, "Human-level control through deep reinforcement learning", Alg
 All of them: Hessel et al. 2018, "Rainbow: combining improvements in deep reinforcement learning".
 `conservative_weight`: Kumar et al. 2020, "Conservative Q-learning for offline reinforcement
 learning".
-Deviations: Adam instead of RMSProp, a soft update of the target network where `tau` is below 1
-(Lillicrap et al. 2016, "Continuous control with deep reinforcement learning"), and no factor
-2**-0.5 on the gradient that dueling streams send into the layers they share.
+Deviations: Adam instead of RMSProp, with an epsilon of 1e-8 where C51 has 0.01 / 32, and Rainbow
+and conf/agent/rainbow.yaml 1.5e-4 (`adam_epsilon`). The gradient's norm is clipped at 10 in all
+forms (`max_grad_norm`), which of the papers Wang et al. do for dueling. Rewards are not clipped.
+The target network is updated softly where `tau` is below 1 (Lillicrap et al. 2016, "Continuous
+control with deep reinforcement learning"). There is no factor 2**-0.5 on the gradient that dueling
+streams send into the layers they share. CQL's authors add its term to QR-DQN, here it is added to
+DQN. Learning rate, batch, exploration and intervals are for small problems: docs/agents.md.
 """
 
 from __future__ import annotations
@@ -24,13 +28,14 @@ from torch import Tensor, nn
 
 from border_cli.agent import categorical, q_learning
 from border_cli.agent.config import DqnConfig
-from border_cli.agent.descent import Formula
+from border_cli.agent.descent import Formula, Found
 from border_cli.agent.dqn_policy import DqnPolicy
 from border_cli.agent.formula_agent import FormulaAgent
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.network import Network
+from border_cli.nn.tensor_batch import TensorBatch
 from border_cli.nn.value_network import ValueNetwork
 
 
@@ -44,6 +49,7 @@ class Dqn(FormulaAgent):
         make = _network(config, config.architecture(spec.observation))
         super().__init__(config, spec=spec, device=device, seed=seed, make=make)
         self.formula = self._choose_formula()
+        self._support = categorical.Support(config.v_min, config.v_max)
 
     @property
     def policy_factory(self) -> PolicyFactory:
@@ -59,6 +65,11 @@ class Dqn(FormulaAgent):
             return None
         assert isinstance(self.online, ValueNetwork)
         return self.normal(3, self.online.draws)
+
+    def looked(self, found: Found, batch: TensorBatch) -> dict[str, Tensor]:
+        if found.spread is None:
+            return {}
+        return self._support.look(found.spread, batch.discount)
 
     def _choose_formula(self) -> Formula:
         config = self.config

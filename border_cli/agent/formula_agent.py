@@ -16,6 +16,8 @@ from border_cli.nn.backprop import Gradient, Layer
 from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch
 
+LOOK_EVERY = 100  # updates
+
 
 class FormulaAgent(ValueAgent):
     """Owns what every value-based agent does; a subclass sets the `formula`."""
@@ -42,8 +44,14 @@ class FormulaAgent(ValueAgent):
         metrics = {"loss": found.loss, "q_mean": found.q_mean}
         if found.gap is not None:
             metrics["conservative_gap"] = found.gap
+        if self.opt_steps % LOOK_EVERY == 0:
+            metrics |= self.looked(found, batch)
         error = found.error  # the slope need not live as long
         return self.finished(norm, metrics, lambda: error.squeeze(1).cpu().numpy())
+
+    def looked(self, found: Found, batch: TensorBatch) -> dict[str, Tensor]:  # noqa: ARG002
+        """What only some updates tell, because it takes time."""
+        return {}
 
     def draw(self) -> Tensor | None:
         """What the networks' passes are noisy by, where they are. [3, draws]"""

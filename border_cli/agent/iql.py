@@ -3,8 +3,13 @@
 Kostrikov, Nair and Levine 2022, "Offline reinforcement learning with implicit Q-learning",
 Algorithm 1 and equations 5 to 7: V is an expectile of Q over the actions of the data, so no value
 of an action outside of them is ever asked for. Critics and their targets number `num_critics`, the
-smallest of which counts. The actor weighs rows by the values of the update's beginning.
-Deviation: the actor's learning rate is constant, not a cosine over the length of the run.
+smallest of which counts.
+Deviations from the authors' code: rewards stay as they are, where it multiplies those of MuJoCo's
+data sets by 1,000 / (best - worst return of an episode) and subtracts 1 from those of AntMaze's.
+`inv_lambda` times that factor weighs rows as there. The actor weighs rows by V before its step, and
+there after it; critics have V after it in both. Its learning rate is constant, not a cosine over
+the length of the run. Weights begin as those of torch.nn.Linear, theirs are orthogonal. Critics
+descend half the squared error, which leaves Adam's steps as they are.
 """
 
 from __future__ import annotations

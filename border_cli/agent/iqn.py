@@ -4,8 +4,11 @@ Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for distri
 reinforcement learning", Algorithm 1, with the risk measures of Section 3.1 that average over a
 range of fractions (CVaR). `double`: van Hasselt, Guez and Silver 2016, "Deep reinforcement learning
 with double Q-learning".
-Deviations: the fractions whose mean chooses an action, here and when acting, are spread evenly over
-the range and not drawn; and a soft update of the target network where `tau` is below 1.
+Deviations: Adam's epsilon is 1e-8 instead of 0.01 / 32 (`adam_epsilon`), the gradient's norm is
+clipped at 10 (`max_grad_norm`), and N and N' are 8 instead of 64. The fractions whose mean chooses
+an action, here and when acting, are spread evenly over the range and not drawn. The target network
+is updated softly where `tau` is below 1. Learning rate, batch and intervals are for small problems:
+docs/agents.md.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ class CqlConfig(EntropyConfig):
     )
     conservative_weight: float = setting(
         5.0,
-        "of how far values of any action stand above those of the data's, beside the TD error; "
+        "of how far values of any action stand above those of the data's, beside half the squared "
+        "TD error (2.5 is the 5 of the authors' code, which has all of it); "
         "with conservative_gap, where a learned weight begins",
         low=0,
     )

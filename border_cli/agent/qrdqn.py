@@ -3,9 +3,12 @@
 Dabney, Rowland, Bellemare and Munos 2018, "Distributional reinforcement learning with quantile
 regression", Algorithm 1. `double`: van Hasselt, Guez and Silver 2016, "Deep reinforcement learning
 with double Q-learning".
-Deviations: actions may be chosen by the mean of a range of quantiles (Dabney, Ostrovski, Silver and
-Munos 2018, "Implicit quantile networks for distributional reinforcement learning", Section 3.1),
-and a soft update of the target network where `tau` is below 1.
+Deviations: Adam's epsilon is 1e-8 instead of 0.01 / 32 (`adam_epsilon`), the gradient's norm is
+clipped at 10 (`max_grad_norm`), and there are 50 quantiles, not 200. The loss is divided by kappa
+(`quantile.py`), which changes nothing at the paper's 1. Actions may be chosen by the mean of a
+range of quantiles (Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for
+distributional reinforcement learning", Section 3.1). The target network is updated softly where
+`tau` is below 1. Learning rate, batch and intervals are for small problems: docs/agents.md.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 Fujimoto, van Hoof and Meger 2018, "Addressing function approximation error in actor-critic
 methods", Algorithm 1. conf/agent/ddpg.yaml makes it Lillicrap et al. 2016, "Continuous control
 with deep reinforcement learning", Algorithm 1: one critic, no delay, no noise on target actions.
-Deviations: half the squared error, which leaves Adam's steps as they are; of DDPG also that the
-critic has the action from its first layer on, and neither batch norm nor weight decay.
+Deviations: half the squared error, which leaves Adam's steps as they are; of TD3 sizes and rates,
+which are those of the authors' later code (the paper: `hidden` [400, 300], `learning_rate` 1e-3,
+`batch_size` 100); of DDPG that the critic has the action from its first layer on, and neither batch
+norm nor weight decay.
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@ Observations are normalised by conf/agent/td3_bc.yaml, as in the paper.
 Deviations: as in the authors' own code, the size of Q by which it is divided is that of the actor's
 actions, not of those in the data. The paper adds 1e-3 to the deviation by which observations are
 divided, whereas here 1e-8 is added to its square: of a deviation of 1 that makes a difference of
-0.1 %, and what never changes is divided by 1e-4 instead of 1e-3.
+0.1 %, and what never changes is divided by 1e-4 instead of 1e-3. Normalised observations are cut at
+10 deviations, the paper's are not. Critics descend half the squared error, which leaves Adam's
+steps as they are.
 """
 
 from __future__ import annotations

@@ -42,8 +42,11 @@ class Policy(ABC):
     def bind_thread(self) -> None:  # noqa: B027 - most policies keep nothing per thread
         """Sets what the calling thread must have before it acts."""
 
+    def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most keep nothing per episode
+        """Drops what it keeps of these of the N environments: their episodes begin anew."""
+
     def state_dict(self) -> State:
-        """What coming actions depend on beside the weights: generators."""
+        """What coming actions depend on beside the weights: generators, noise that lasts."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - see above

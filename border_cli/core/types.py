@@ -82,6 +82,15 @@ class Step(NamedTuple):
         """Actions that went somewhere."""
         return len(self.reward) if self.moved is None else int(np.count_nonzero(self.moved))
 
+    @property
+    def begun(self) -> list[int]:
+        """The environments whose coming action is not of the episode that this step was of.
+
+        One that spends a step on its own reset is among them twice: after its end and after that.
+        """
+        ended = self.terminated | self.truncated  # [N]
+        return np.flatnonzero(ended if self.moved is None else ended | ~self.moved).tolist()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experience:

@@ -34,6 +34,7 @@ def play_round(
     Raises the reason of `stop` between two of them.
     """
     first = env.reset(seed)
+    policy.forget(range(env.num_envs))
     steps: list[Step] = []
     running = np.ones(env.num_envs, np.bool_)  # [N]
     lengths = np.zeros(env.num_envs, np.int64)  # [N]

@@ -22,7 +22,7 @@ from border_cli.env.spaces import action_space, observation_space
 
 def spaces_of(observation: Any, action: Any, name: str) -> tuple[Space, LeafSpace]:
     """Our names for the spaces of a recording; unsupported ones are refused."""
-    return observation_space(observation, name), action_space(action, name)
+    return observation_space(observation, name, remedy=""), action_space(action, name)
 
 
 def observation_rows(space: Any, recorded: Any) -> Array:

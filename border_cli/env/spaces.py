@@ -24,6 +24,7 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array
 
 LEAVES = "Box, Discrete, MultiDiscrete"
+FLATTEN = "; env.wrappers=[FlattenObservation] makes a Box of it"
 
 # [N] or [N, A] of a policy -> N actions as the environments want them.
 ActionReader: TypeAlias = Callable[[NDArray[Any]], Sequence[Any]]
@@ -31,14 +32,18 @@ ActionReader: TypeAlias = Callable[[NDArray[Any]], Sequence[Any]]
 ActionBatcher: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def observation_space(space: gym.Space[Any], env_id: str) -> Space:
-    """Our name for an observation space; an unsupported one is refused with its own name."""
-    if isinstance(space, spaces.Dict) and space.spaces:
-        named = {str(key): (key, part) for key, part in space.spaces.items()}
-        return DictSpace(
-            {name: _observation_leaf(part, env_id, key) for name, (key, part) in named.items()}
-        )
-    return _observation_leaf(space, env_id)
+def observation_space(space: gym.Space[Any], env_id: str, remedy: str = FLATTEN) -> Space:
+    """Our name for an observation space; an unsupported one is refused with its own name, and with
+    the `remedy` where flattened it is numbers."""
+    if not isinstance(space, spaces.Dict) or not space.spaces:
+        return _observation_leaf(space, "", space, env_id, remedy)
+    named = {str(key): (key, part) for key, part in space.spaces.items()}
+    return DictSpace(
+        {
+            name: _observation_leaf(part, f" of key {key!r}", space, env_id, remedy)
+            for name, (key, part) in named.items()
+        }
+    )
 
 
 def action_space(space: gym.Space[Any], env_id: str) -> LeafSpace:
@@ -51,15 +56,28 @@ def action_space(space: gym.Space[Any], env_id: str) -> LeafSpace:
     return leaf
 
 
-def _observation_leaf(space: gym.Space[Any], env_id: str, key: object = None) -> LeafSpace:
-    leaf = _leaf(space)
+def _observation_leaf(
+    part: gym.Space[Any], where: str, whole: gym.Space[Any], env_id: str, remedy: str
+) -> LeafSpace:
+    leaf = _leaf(part)
     if leaf is None:
-        where = "" if key is None else f" of key {key!r}"
         raise ConfigError(
-            f"env.id={env_id}: observation space {space}{where} is not supported; "
-            f"supported: {LEAVES} and Dict of these"
+            f"env.id={env_id}: observation space {part}{where} is not supported; "
+            f"supported: {LEAVES} and Dict of these{remedy if _is_numbers(whole) else ''}"
         )
     return leaf
+
+
+def _is_numbers(space: gym.Space[Any]) -> bool:
+    """Whether FlattenObservation makes a Box of it that means something: of texts it does not."""
+    match space:
+        case spaces.Dict() | spaces.Tuple():
+            parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+            return len(parts) > 0 and all(map(_is_numbers, parts))
+        case spaces.MultiBinary():
+            return True
+        case _:
+            return _leaf(space) is not None
 
 
 def _leaf(space: gym.Space[Any]) -> LeafSpace | None:

@@ -123,6 +123,7 @@ class EpisodesEvaluator(Evaluator):
         lengths = np.zeros(env.num_envs, np.int64)  # [E]
         running = np.ones(env.num_envs, np.bool_)  # [E]
         obs = env.reset(self._seed)
+        policy.forget(range(env.num_envs))
         for _ in range(self.limit[0]):
             self._stop.check()
             self._heartbeat.beat()

@@ -5,4 +5,5 @@
 SQUASHED_LOG_STD_MIN, SQUASHED_LOG_STD_MAX = -20.0, 2.0
 
 # Of a Gaussian that is cut at the bounds, its deviations the same in every state: of IQL's authors.
+# Those of AWAC have -6 and 0.
 CUT_LOG_STD_MIN, CUT_LOG_STD_MAX = -5.0, 2.0

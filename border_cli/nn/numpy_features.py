@@ -16,7 +16,7 @@ from border_cli.nn import numpy_images
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.numpy_encoder import encoded_size, encoder
 
-LIMIT = 10.0  # deviations beyond which a normalised number is cut off
+LIMIT = 10.0  # deviations at which normalised numbers are cut; TD3-BC's paper has no limit
 
 # N observations -> rows [N, size] float32
 NumpyTorso: TypeAlias = Callable[[Any], NDArray[np.float32]]

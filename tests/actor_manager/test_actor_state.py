@@ -235,11 +235,11 @@ class Forgetful(Env):
 
 
 def test_an_environment_that_keeps_nothing_begins_anew_with_other_seeds():
-    env = Forgetful()
+    env, policy = Forgetful(), FakePolicy()
     actor = Actor(
         env=env,
         env_seed=8,
-        policy=FakePolicy(),
+        policy=policy,
         step_processor=OneStep(),
         proxy=ReplayBufferProxy(0, 5, lambda _: 0.0, FakeClock()),
         weights=WeightSlot(),
@@ -255,6 +255,7 @@ def test_an_environment_that_keeps_nothing_begins_anew_with_other_seeds():
     assert actor.restarted_episodes == 2
     assert len(env.seeds) == 1
     assert env.seeds != [8]
+    assert policy.forgot == [[0, 1]]
 
 
 @pytest.mark.parametrize("lost", ["env", "policy", "step_processor", "proxy", "opt_steps"])

@@ -9,7 +9,8 @@ import pytest
 import torch
 from oracle import by_row, rlax
 
-from border_cli.agent.categorical import learned, project
+from border_cli.agent.categorical import LOOKS, Support, learned, mass_beyond, project
+from border_cli.agent.descent import Spread
 from border_cli.nn.tensor_batch import TensorBatch
 
 ROWS, ACTIONS, N = 12, 3, 7
@@ -121,3 +122,101 @@ def test_the_error_is_the_divergence_from_the_target():
     assert found.error.item() == pytest.approx(np.log(2))
     assert found.loss.item() == pytest.approx(np.log(2) / 2)
     np.testing.assert_allclose(found.slope, [[0.25, -0.25]], rtol=1e-6)
+
+
+def spread_of(reward: Any, discount: Any, probabilities: Any, atoms: Any) -> tuple[Any, Any]:
+    """Targets of these rows, and their discounts. [B], [B], [B, N], [N]"""
+    reward, discount, mass, atoms = (
+        torch.as_tensor(each, dtype=torch.float64)
+        for each in (reward, discount, probabilities, atoms)
+    )
+    return Spread(reward[:, None] + discount[:, None] * atoms, mass), discount[:, None]
+
+
+def test_mass_counts_as_beyond_where_it_would_come_to_rest_well_beyond():
+    """Atoms 0, 1, 2, and 0.1 that is still within.
+
+    Row 1 moves them to 0.5, 1.4 and 2.3, the last one by 0.3 with 0.1 left of it each time: it
+    would come to rest at 5. Row 2 ends at 2.05, and row 3 at 3, whatever the distribution was.
+    """
+    spread, discount = spread_of(
+        [0.5, 2.05, 3.0], [0.9, 0.0, 0.0], [[0.2, 0.3, 0.5]] * 3, [0.0, 1.0, 2.0]
+    )
+    share, way, left = (3 * mass_beyond(spread, discount, 2.0, 0.1)).tolist()
+    assert share == pytest.approx(0.5 + 0 + 1)
+    assert way == pytest.approx(0.5 * 0.3 + 0 + 1 * 1)
+    assert left == pytest.approx(0.5 * 0.1 + 0 + 1 * 1)
+
+
+def test_mass_beyond_is_that_of_brute_force():
+    rng = np.random.default_rng(0)
+    rows, atoms = 200, np.linspace(-2, 4, N)
+    reward, discount = rng.normal(0, 3, rows), 0.9 * rng.integers(0, 2, rows)
+    mass = rng.dirichlet(np.ones(N), rows)
+    expected = 0.0
+    for r, d, p in zip(reward, discount, mass, strict=True):
+        at_rest = r / (1 - d)
+        expected += sum(p[k] for k in range(N) if r + d * atoms[k] > 4 and at_rest > 4 + 0.3)
+    spread, left = spread_of(reward, discount, mass, atoms)
+    assert float(mass_beyond(spread, left, 4.0, 0.3)[0]) == pytest.approx(expected / rows)
+    assert 0.05 < expected / rows < 0.95
+
+
+@pytest.mark.parametrize(("low", "high", "reward"), [(0, 100, 1.0), (-100, 0, -1.0)])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_values_at_the_bound_of_all_returns_are_within(low, high, reward, steps, caplog):
+    """Tuned CartPole and Acrobot: 1 in each step and a gamma of 0.99 come to 100 and no further,
+    so that all mass may lie on the outer atom, in float32 too."""
+    atoms = torch.linspace(low, high, 51)
+    rewards = torch.full((8, 1), sum(0.99**k for k in range(steps)) * reward)
+    discount = torch.full((8, 1), 0.99**steps)
+    mass = torch.zeros(8, 51)
+    mass[:, -1 if reward > 0 else 0] = 1
+    support = Support(low, high)
+    for _ in range(9):
+        told = support.look(Spread(torch.addcmul(rewards, discount, atoms), mass), discount)
+        assert {name: float(each) for name, each in told.items()} == {
+            "beyond_v_min": 0, "beyond_v_max": 0,
+        }  # fmt: skip
+    assert not caplog.records
+
+
+def test_a_bound_that_is_too_near_is_said_once_with_a_value_that_is_not(caplog):
+    """1.5 in each step and a gamma of 0.9 come to 15; all mass lies on 10."""
+    column, mass = torch.ones(4, 1), torch.tensor([[0.0, 0.0, 1.0]]).expand(4, 3)
+    atoms = torch.tensor([0.0, 5.0, 10.0])
+    support = Support(0.0, 10.0)
+    for look in range(1, 20):
+        told = support.look(Spread(1.5 * column + 0.9 * atoms, mass), 0.9 * column)
+        assert (float(told["beyond_v_min"]), float(told["beyond_v_max"])) == (0, 1)
+        assert len(caplog.records) == (look >= LOOKS)
+    assert caplog.messages == [
+        "agent.v_max=10 is too low: 100 % of the probability in the targets lies above it and was "
+        "moved to it, so that values there cannot be told apart. In a new run, try agent.v_max=15"
+    ]
+
+
+def test_without_a_discount_the_range_is_doubled(caplog):
+    column, mass = torch.ones(4, 1), torch.tensor([[1.0, 0.0]]).expand(4, 2)
+    support = Support(-5.0, 5.0)
+    for _ in range(LOOKS):
+        support.look(Spread(torch.tensor([-5.0, 5.0]) - column, mass), column)
+    assert caplog.messages == [
+        "agent.v_min=-5 is too high: 100 % of the probability in the targets lies below it and was "
+        "moved to it, so that values there cannot be told apart. In a new run, try agent.v_min=-15"
+    ]
+
+
+def test_a_guess_that_passes_is_not_said(caplog):
+    """An untrained network values all at 1. Rewards are 0.9 and -0.9 in turn, whose sum fits."""
+    column, atoms = torch.ones(8, 1), torch.linspace(-1, 1, 51)
+    rewards = 0.9 * torch.tensor([[1.0], [-1.0]] * 4)
+    high, learned_by_now = torch.zeros(8, 51), torch.zeros(8, 51)
+    high[:, 50] = learned_by_now[:, 25] = 1
+    support = Support(-1.0, 1.0)
+    shares = [
+        float(support.look(Spread(rewards + 0.99 * atoms, mass), 0.99 * column)["beyond_v_max"])
+        for mass in [high] * 2 + [learned_by_now] * 20
+    ]
+    assert shares == [0.5] * 2 + [0.0] * 20
+    assert not caplog.records

@@ -142,3 +142,37 @@ def test_a_policy_that_changes_its_number_of_environments_begins_its_noise_anew(
     acting = policy(noise=Noise.ornstein_uhlenbeck, noise_std=0.1)
     noise_of(acting, 30)
     assert noise_of(acting, 1, rows=400).std() == pytest.approx(0.1, rel=0.1)
+
+
+def test_the_noise_of_an_environment_begins_anew_with_its_episode():
+    """The same draws with and without the end of an episode: what was left of the noise is gone
+    from the one environment whose episode ended, at once and from then on."""
+    settings: dict[str, Any] = {"noise": Noise.ornstein_uhlenbeck, "noise_std": 0.1}
+    acting, other = policy(**settings), policy(**settings)
+    last = noise_of(acting, 30, rows=3)[-1]
+    assert same(noise_of(other, 30, rows=3)[-1], last)
+    acting.forget([1])
+    found, expected = noise_of(acting, 5, rows=3), noise_of(other, 5, rows=3)
+    assert same(found[:, [0, 2]], expected[:, [0, 2]])
+    left = 0.85 ** np.arange(1, 6)[:, None] * last[1]  # [5, 2]
+    assert np.abs(left).min() > 1e-3
+    np.testing.assert_allclose(found[:, 1], expected[:, 1] - left, atol=1e-5)
+
+
+def test_a_state_that_was_taken_keeps_its_noise_past_the_end_of_an_episode():
+    acting = policy(noise=Noise.ornstein_uhlenbeck, noise_std=0.1)
+    acting.forget(range(2))  # before the first action there is nothing to forget
+    noise_of(acting, 9, rows=2)
+    state = acting.state_dict()
+    before = reread(state)
+    acting.forget([0, 1])
+    assert same(reread(state), before)
+    assert not acting.state_dict()["noise"].any()
+
+
+def test_the_end_of_an_episode_is_nothing_to_gaussian_noise():
+    one, other = policy(noise_std=0.1), policy(noise_std=0.1)
+    noise_of(one, 3)
+    noise_of(other, 3)
+    one.forget([0])
+    assert same(noise_of(one, 9), noise_of(other, 9))

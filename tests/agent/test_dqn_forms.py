@@ -175,3 +175,43 @@ def test_a_gpu_learns_what_the_cpu_learns(spec, make_batch, form: dict[str, Any]
     config = DqnConfig(hidden=[6, 5], **form)
     cpu, gpu = (Dqn(config, spec=spec, device=each, seed=1) for each in ("cpu", "cuda"))
     np.testing.assert_allclose(after(gpu, make_batch), after(cpu, make_batch), rtol=1e-3, atol=1e-5)
+
+
+def one_each_step(rows: int = 8) -> Batch:
+    """As of a pole that never falls."""
+    return Batch(
+        obs=np.zeros((rows, 3), np.float32),
+        action=np.arange(rows) % 2,
+        reward=np.ones(rows, np.float32),
+        discount=np.full(rows, 0.99, np.float32),
+        next_obs=np.zeros((rows, 3), np.float32),
+        weight=np.ones(rows, np.float32),
+        index=np.arange(rows),
+    )
+
+
+@pytest.mark.parametrize("settings", [{}, {"dueling": True}], ids=["plain", "dueling"])
+def test_a_range_too_narrow_for_the_rewards_is_said_in_training(spec, caplog, settings):
+    agent = dqn(spec, num_atoms=51, target_interval=10, **settings)
+    told = [agent.update(one_each_step()).metrics for _ in range(900)]
+    assert [i for i, each in enumerate(told, 1) if "beyond_v_max" in each] == list(
+        range(100, 901, 100)
+    )
+    assert float(told[-1]["beyond_v_max"]) > 0.9
+    assert float(told[-1]["beyond_v_min"]) == 0
+    [message] = caplog.messages
+    assert message.startswith("agent.v_max=10 is too low: ")
+    assert message.endswith("In a new run, try agent.v_max=100")
+
+
+def test_a_range_that_fits_the_rewards_is_not_said_however_high_values_are(spec, caplog):
+    agent = dqn(spec, num_atoms=51, v_min=0.0, v_max=100.0, target_interval=1, tau=0.2)
+    told = [agent.update(one_each_step()).metrics for _ in range(1500)]
+    assert float(told[-1]["q_mean"]) > 90
+    assert {float(each["beyond_v_max"]) for each in told if "beyond_v_max" in each} == {0.0}
+    assert not caplog.records
+
+
+def test_values_alone_have_no_range_to_look_at(spec, make_batch):
+    agent = dqn(spec)
+    assert not any("beyond_v_max" in agent.update(make_batch(i)).metrics for i in range(100))

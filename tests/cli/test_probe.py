@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 import os
+import re
 import signal
 import sys
 from contextlib import ExitStack
@@ -311,3 +312,18 @@ def test_a_command_leaves_its_process_as_it_was_whatever_an_environment_did(
     assert sys.stdout is before["streams"][0]
     messages = [each.getMessage() for each in caplog.records if "put back" in each.getMessage()]
     assert len(messages) == len(set(messages))
+
+
+def test_blackjack_is_refused_with_the_setting_by_which_it_trains(
+    folder: Path, capsys: Capture
+) -> None:
+    """Its observation is a Tuple of three choices: 32 sums, 11 cards, an ace or none."""
+    small = ("agent.hidden=[8]", "trainer.warmup_period=50", "trainer.max_opt_steps=300")
+    run = ("env.id=Blackjack-v1", "run_dir=run", "quiet=true", "recorder=none", *small)
+    assert train_status(*run) == 2
+    error = capsys.readouterr().err
+    assert "observation space Tuple(Discrete(32), Discrete(11), Discrete(2)) is not supp" in error
+    assert list(folder.iterdir()) == []
+    [remedy] = re.findall(r"env\.wrappers=\[\w+\]", error)
+    assert train_status(*run, remedy) == 0
+    assert facts_of(folder / "run")["opt_steps"] == 300

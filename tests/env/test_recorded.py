@@ -85,6 +85,12 @@ def test_a_space_that_is_not_supported_is_refused_by_name() -> None:
         spaces_of(spaces.Text(3), spaces.Discrete(2), "data set a-v0")
 
 
+def test_a_data_set_is_not_refused_with_what_only_environments_can_do() -> None:
+    pair = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)])
+    with pytest.raises(ConfigError, match=r"data set a-v0: .*Tuple.* and Dict of these$"):
+        spaces_of(pair, spaces.Discrete(2), "data set a-v0")
+
+
 def test_the_parts_of_an_environment_are_gymnasiums_own() -> None:
     observation, action, spec = raw_parts(GymConfig(id="CartPole-v1", max_episode_steps=9))
     assert (observation.shape, action) == ((4,), spaces.Discrete(2))

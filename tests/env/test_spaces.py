@@ -159,19 +159,27 @@ def test_real_actions_of_the_same_type_are_copied_too(spaced, counting):
     assert step.action.tolist() == [[0.5, -1.0]]
 
 
+REMEDY = r"; env\.wrappers=\[FlattenObservation\] makes a Box of it"
+
+
 @pytest.mark.parametrize(
-    ("space", "named"),
+    ("space", "named", "remedy"),
     [
-        (spaces.Text(5), r"observation space Text\("),
-        (spaces.MultiBinary(3), r"observation space MultiBinary\(3\)"),
-        (spaces.Tuple([FLAG]), r"observation space Tuple\("),
-        (spaces.Dict({}), r"observation space Dict\(\)"),
-        (spaces.Dict(a=FLAG, note=spaces.Text(5)), r"space Text\(.* of key 'note'"),
-        (spaces.Dict(inner=spaces.Dict(a=FLAG)), r"space Dict\(.* of key 'inner'"),
+        (spaces.Text(5), r"observation space Text\(", ""),
+        (spaces.MultiBinary(3), r"observation space MultiBinary\(3\)", REMEDY),
+        (spaces.Tuple([FLAG]), r"observation space Tuple\(", REMEDY),
+        (spaces.Tuple([FLAG, spaces.Text(5)]), r"observation space Tuple\(", ""),
+        (spaces.Tuple([]), r"observation space Tuple\(", ""),
+        (spaces.Dict({}), r"observation space Dict\(\)", ""),
+        (spaces.Dict(a=FLAG, note=spaces.Text(5)), r"space Text\(.* of key 'note'", ""),
+        (spaces.Dict(inner=spaces.Dict(a=FLAG)), r"space Dict\(.* of key 'inner'", REMEDY),
+        (spaces.Dict(a=FLAG, b=spaces.Sequence(FLAG)), r"Sequence\(.* of key 'b'", ""),
     ],
 )
-def test_an_unsupported_observation_space_is_refused_with_its_name(spaced, counting, space, named):
-    end = " is not supported; supported: Box, Discrete, MultiDiscrete and Dict of these$"
+def test_an_unsupported_observation_space_is_refused_with_its_name(
+    spaced, counting, space, named, remedy
+):
+    end = rf" is not supported; supported: Box, Discrete, MultiDiscrete and Dict of these{remedy}$"
     spaced.spaces = (space, FLAG)
     factory = GymEnvFactory(GymConfig(id="border/Spaced-v1"))
     with pytest.raises(ConfigError, match=rf"^env\.id=border/Spaced-v1: .*{named}.*{end}"):
@@ -179,6 +187,26 @@ def test_an_unsupported_observation_space_is_refused_with_its_name(spaced, count
     with pytest.raises(ConfigError, match=named):
         factory.make(training=True)
     assert [env.closed for env in counting.made] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "flat"),
+    [
+        (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
+        (spaces.Tuple([FLAG, spaces.Discrete(3, start=1)]), (1, 2), [0, 1, 0, 1, 0]),
+        (
+            spaces.Dict(inner=spaces.Dict(a=FLAG, b=spaces.Box(0, 9, (2,), np.float64))),
+            {"inner": {"a": np.int64(0), "b": np.array([0.5, 2.0])}},
+            [1, 0, 0.5, 2],
+        ),
+    ],
+)
+def test_what_the_refusal_names_makes_numbers_of_it(spaced, space, value, flat):
+    spaced.spaces, spaced.observations = (space, FLAG), [value, value]
+    config = GymConfig(id="border/Spaced-v1", wrappers=["FlattenObservation"])
+    env = GymEnvFactory(config).make(training=True)
+    assert env.reset(0).tolist() == [flat]
+    assert env.step(np.array([0])).next_obs.tolist() == [flat]
 
 
 @pytest.mark.parametrize("space", [spaces.Dict(a=FLAG), spaces.Tuple([FLAG]), spaces.Text(3)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -78,12 +79,16 @@ class Recording(Policy):
     def __init__(self) -> None:
         self.seen: list[Any] = []
         self.explored: set[bool] = set()
+        self.forgot: list[list[int]] = []
 
     def act(self, obs: Array, *, explore: bool) -> Any:
         assert isinstance(obs, np.ndarray)
         self.seen.append(obs)
         self.explored.add(explore)
         return (obs[:, -2:].sum(axis=1) > 0).astype(np.int64)
+
+    def forget(self, envs: Sequence[int]) -> None:
+        self.forgot.append(list(envs))
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         raise AssertionError(f"nobody loads {snapshot}")
@@ -279,3 +284,10 @@ def test_cartpole_agrees_with_a_plain_loop_over_the_same_seeds(cut):
     assert list(zip(first.returns, first.lengths, strict=True)) == expected
     assert first == second
     assert len(set(first.lengths)) > 1 or cut
+
+
+def test_every_evaluation_begins_without_what_the_policy_kept_of_the_one_before():
+    case = Case(rewards=[1.0, 2.0, -1.0], lengths=[3, 5, 1])
+    for _ in range(2):
+        case.evaluator.evaluate(case.policy)
+    assert case.policy.forgot == [[0, 1, 2]] * 2

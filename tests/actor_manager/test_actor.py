@@ -1,0 +1,95 @@
+"""What an actor tells its policy of the episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import CountingEnv, FakeClock, FakePolicy, OneStep
+from numpy.typing import NDArray
+from vectors import LANES
+
+from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.proxy import Parcel, ReplayBufferProxy
+from border_cli.actor_manager.weights import WeightSlot
+from border_cli.core.interfaces import Env, Policy, StepProcessor
+from border_cli.core.types import Array, Snapshot
+from border_cli.env.config import GymConfig
+from border_cli.env.gym import GymEnvFactory
+from border_cli.step_processor.config import NStepConfig
+from border_cli.step_processor.n_step import NStep
+
+
+class Alternating(Policy):
+    """Environment i acts [i, 0], [i, 1], [i, 0], … in each of its episodes."""
+
+    def __init__(self) -> None:
+        self._steps = np.zeros(LANES, np.int64)
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        del obs, explore
+        action = np.stack([np.arange(LANES), self._steps % 2], axis=1)
+        self._steps += 1
+        return action
+
+    def forget(self, envs: Sequence[int]) -> None:
+        self._steps[list(envs)] = 0
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        raise AssertionError(f"nobody loads {snapshot}")
+
+
+def actor_of(env: Env, policy: Policy, processor: StepProcessor) -> tuple[Actor, list[Parcel]]:
+    sent: list[Parcel] = []
+
+    def send(parcel: Parcel) -> float:
+        sent.append(parcel)
+        return 0.0
+
+    made = Actor(
+        env=env,
+        env_seed=8,
+        policy=policy,
+        step_processor=processor,
+        proxy=ReplayBufferProxy(0, 1_000, send, FakeClock()),
+        weights=WeightSlot(),
+        clock=FakeClock(),
+    )
+    return made, sent
+
+
+@pytest.mark.parametrize("vectorization", ["auto", "sync"])
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_a_policy_begins_anew_with_each_episode_of_each_environment(mode, vectorization):
+    """Speeds 0 and 1 in turn climb 1 and 2 rungs: at rungs 0, 3, 6, … of each episode the speed is
+    0, and at 1, 4, 7, … it is 1. Episodes end after 2 to 6 steps, at different times."""
+    env = GymEnvFactory(
+        GymConfig(
+            id="border/Climb-v1",
+            num_envs=LANES,
+            kwargs={"mode": mode},
+            vectorization=vectorization,
+        )
+    ).make(training=True)
+    processor = NStep(NStepConfig(), gamma=0.9, num_envs=LANES)
+    actor, sent = actor_of(env, Alternating(), processor)
+    for _ in range(100):
+        actor.step()
+    actor.flush()
+    actor.close()
+    [rows] = [each.experience().transitions for each in sent]
+    assert isinstance(rows.obs, np.ndarray)
+    episode, rung = rows.obs.T
+    assert episode.max() > 15
+    np.testing.assert_array_equal(rows.action[:, 1], rung % 3)
+
+
+def test_a_policy_hears_nothing_between_two_ends():
+    policy = FakePolicy()
+    policy.loaded.append(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays={}))
+    actor, _ = actor_of(CountingEnv(num_envs=2, episode=4), policy, OneStep())
+    for _ in range(7):
+        actor.step()
+    assert policy.forgot == [[0, 1]]
