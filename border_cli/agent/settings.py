@@ -52,7 +52,7 @@ class LearnerConfig(AgentConfig):
     normalize_obs: bool = setting(
         False,
         "the real numbers of an observation get mean 0 and deviation 1, by all that was sampled so "
-        "far; saved with the model; integers and pixels stay as they are",
+        "far; saved with the model; integers and pixels go by the bounds of their space",
     )
     normalize_reward: bool = setting(
         False,
@@ -74,8 +74,9 @@ class NetworkConfig(LearnerConfig):
 
     network: NetworkKind = setting(
         NetworkKind.auto,
-        "what images go through first: nature_cnn or impala_resnet; mlp takes pixels as numbers; "
-        "auto: nature_cnn for images of at least 36 x 36",
+        "what images (uint8 or bool) go through first: minatar_cnn (from 6 x 6 on), nature_cnn "
+        "(from 36 x 36 on) or impala_resnet (from 6 x 6 on); mlp takes pixels as numbers; auto: "
+        "nature_cnn, for smaller images minatar_cnn",
     )
     hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)
     activation: Activation = setting(Activation.relu, "between layers: relu, tanh, elu or silu")
