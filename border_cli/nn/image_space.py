@@ -82,11 +82,12 @@ def pixel_scaling(space: BoxSpace) -> Scaling:
     return scaling_between(low.min((1, 2)), high.max((1, 2)))
 
 
-def side_after(windows: tuple[Window, ...], pixels: int) -> int:
-    """What convolutions leave of so many pixels to a side."""
+def size_after(windows: tuple[Window, ...], shape: tuple[int, int, int]) -> int:
+    """How many numbers convolutions make of (channels, height, width)."""
+    _, *sides = shape
     for window in windows:
-        pixels = (pixels - window.side) // window.stride + 1
-    return pixels
+        sides = [(pixels - window.side) // window.stride + 1 for pixels in sides]
+    return windows[-1].outputs * sides[0] * sides[1]
 
 
 def impala_side(pixels: int) -> int:

@@ -15,7 +15,7 @@ from border_cli.nn.image_space import (
     image_shape,
     impala_side,
     pixel_scaling,
-    side_after,
+    size_after,
 )
 
 
@@ -121,11 +121,11 @@ def test_each_channel_is_scaled_by_its_widest_bounds(last: bool):
 
 def test_what_the_nature_network_leaves():
     # 84 -> (84 - 8) / 4 + 1 = 20 -> (20 - 4) / 2 + 1 = 9 -> 7; 36 -> 8 -> 3 -> 1
-    assert [side_after(NATURE_WINDOWS, pixels) for pixels in (84, 36)] == [7, 1]
+    assert size_after(NATURE_WINDOWS, (4, 84, 36)) == 64 * 7 * 1
 
 
 def test_what_the_minatar_network_leaves():
-    assert [side_after(MINATAR_WINDOWS, pixels) for pixels in (10, 6)] == [8, 4]
+    assert size_after(MINATAR_WINDOWS, (4, 10, 6)) == 16 * 8 * 4
 
 
 def test_what_the_resnet_leaves():
