@@ -18,9 +18,8 @@ from border_cli.nn.architecture import bounds_matter
 
 log = logging.getLogger(__name__)
 
-
-# The entry of a state that says how its networks took integers of observations. States of versions
-# before 0..1 by bounds have none.
+# The entry of a state that says how its networks take integers of observations. States of versions
+# that did not look at bounds have none.
 ENCODING, BY_BOUNDS, BY_BYTES = "encoding", "bounds", "bytes"
 _HOW = {
     BY_BOUNDS: "by their bounds",

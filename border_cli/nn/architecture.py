@@ -114,8 +114,8 @@ def bounds_matter(observation: Space) -> bool:
 def _form(box: BoxSpace, by_bounds: bool) -> tuple[object, ...]:
     """How networks take a Box, as values that can be compared."""
     box = replace(box, by_bounds=by_bounds)
-    scaling = [np.asarray(each).tolist() for each in row_scaling(box)]
-    return image_shape(box), channels_first(box), scaling
+    shape, scaling = image_shape(box), [np.asarray(each).tolist() for each in row_scaling(box)]
+    return shape, shape and channels_first(box), scaling
 
 
 def _parts(space: Space) -> dict[str, LeafSpace]:

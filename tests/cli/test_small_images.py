@@ -110,16 +110,23 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["bool", "uint8"])
-def test_a_ball_is_caught_by_who_sees_it(dtype: str, folder: Path) -> None:
-    """Who acts at random catches one of five or so; who learned it, all."""
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("kwargs", [{"dtype": "bool"}, {"dtype": "uint8", "flat": True}])
+def test_a_ball_of_ones_is_seen_and_caught(kwargs: dict[str, Any], seed: int, folder: Path) -> None:
+    """As an image and as a row of bytes. Whoever moves at random catches one ball of eight."""
     status = train_status(
-        *("agent=dqn", "env.id=catch:Catch-v0", asked({"dtype": dtype}), "agent.hidden=[128]"),
-        *("trainer=async", "trainer.max_opt_steps=6000", "trainer.samples_per_opt_step=1"),
-        *("agent.learning_rate=1e-3", "agent.double=true", "step_processor.n_steps=3"),
-        *("evaluator.num_episodes=50", "trainer.eval_interval=500", "recorder=none"),
-        *("quiet=true", "run_dir=run", "trainer.stop_at_score=1.0", "trainer.stop_evals=1"),
+        *("agent=dqn", "env.id=catch:Catch-v0", asked({"side": 8, **kwargs}), f"seed={seed}"),
+        *("agent.hidden=[128]", "agent.batch_size=64", "agent.learning_rate=1e-3"),
+        *("agent.double=true", "agent.target_interval=1", "agent.tau=0.02"),
+        *("agent.epsilon_steps=3000", "step_processor.n_steps=3", "trainer.max_opt_steps=4000"),
+        *(
+            "trainer.samples_per_opt_step=2",
+            "trainer.sync_interval=20",
+            "actor_manager.n_buffer=20",
+        ),
+        *("trainer.warmup_period=500", "trainer.eval_interval=250", "trainer.stop_at_score=0.9"),
+        *("actor_manager.n_buffer=20", "evaluator.num_episodes=50", "recorder=none", "run_dir=run"),
     )
     assert status == 0
     score = json.loads((folder / "run" / "best" / "score.json").read_text())
-    assert score["score"] == 1.0
+    assert score["score"] >= 0.9

@@ -187,6 +187,8 @@ def test_models_of_before_have_no_small_networks():
     ("space", "matters"),
     [
         (numbers(3), False),
+        (numbers(40, 40, 40), False),
+        (pixels(40, 40, 40), True),  # of a cube the last axis holds the channels now
         (DiscreteSpace(3), False),
         (pixels(9), False),
         (pixels(84, 84, 4), False),
