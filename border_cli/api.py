@@ -33,7 +33,13 @@ from border_cli.launch import Launch, Result, interrupt, launch
 from border_cli.needs.memory import loading_needs
 from border_cli.needs.plan import plan, refuse_no_room, refuse_unmet, sizes_of
 from border_cli.nn.saving import load_state
-from border_cli.parts import build_agent, countable_agent, env_factory, evaluation_policy
+from border_cli.parts import (
+    build_agent,
+    countable_agent,
+    env_factory,
+    evaluation_policy,
+    spec_of_state,
+)
 from border_cli.probe import Probes
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
@@ -223,8 +229,9 @@ def load_agent(run_dir: Path, checkpoint: str, *, trust: bool = False) -> tuple[
     spec = env_factory(config).spec
     sizes = sizes_of(config, countable_agent(config, spec, learns=False))
     refuse_no_room(f"{folder}", loading_needs(config, sizes))
-    agent = build_agent(config, spec, learns=False)
-    agent.load_state_dict(load_state(folder / "agent.pt"))
+    state = load_state(folder / "agent.pt")
+    agent = build_agent(config, spec_of_state(config, spec, state), learns=False)
+    agent.load_state_dict(state)
     return config, agent
 
 

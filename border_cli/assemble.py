@@ -22,8 +22,8 @@ from border_cli.offline import build_replay_buffer, observe_stored, rehearse_dat
 from border_cli.parts import (
     actor_manager_config,
     build_actors,
+    build_first_agent,
     countable_agent,
-    load_first_weights,
     memory_settings,
     num_actors,
     slack,
@@ -128,9 +128,10 @@ def rehearse(config: RunConfig, probes: Probes) -> tuple[EnvSpec, Agent] | None:
         spec = probes.training(config)
         rehearse_dataset(config, spec)
         probes.evaluation(config)
-        agent = countable_agent(config, spec)
-        if config.resume is None:  # else they may be long gone, and are not needed
-            load_first_weights(config, agent)
+        if config.resume is None:
+            agent = build_first_agent(config, spec, countable_agent)
+        else:  # the weights that it began with may be long gone, and are not needed
+            agent = countable_agent(config, spec)
         for exploration in _explorations(config):
             agent.policy_factory(generator(config.seed), exploration)
     except BorderError:

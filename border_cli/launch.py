@@ -32,13 +32,15 @@ from border_cli.parts import (
     build_agent,
     build_checkpoints,
     build_evaluator,
+    build_first_agent,
     build_judge,
     build_recorders,
     env_factory,
     evaluates_in_background,
-    load_first_weights,
+    images_of,
     memory_settings,
     num_actors,
+    spec_of_state,
 )
 from border_cli.restore import Found, restore, restored_line
 from border_cli.run.checkpoint import CheckpointStore
@@ -85,6 +87,7 @@ class Started:
     spec: EnvSpec
     device_name: str
     evaluation: str  # how the evaluator describes itself
+    images: str  # that the agent sees, see `images_of`
     resumed_opt_steps: int | None = None  # of the checkpoint that the run goes on from
     restored: str = ""  # what comes back with it
 
@@ -189,9 +192,10 @@ class _Run:
             evaluator = build_evaluator(config, stop=options.stop, heartbeat=heartbeat)
         cleanup.callback(evaluator.close)
         factory = env_factory(config)
-        agent = build_agent(config, factory.spec)
         if found is None:
-            load_first_weights(config, agent)
+            agent = build_first_agent(config, factory.spec)
+        else:
+            agent = build_agent(config, spec_of_state(config, factory.spec, found.agent))
         judge = build_judge(
             config, agent, evaluator=evaluator, stop=options.stop, heartbeat=heartbeat
         )
@@ -202,6 +206,7 @@ class _Run:
                     spec=factory.spec,
                     device_name=agent.device_name,
                     evaluation=_evaluation_line(config, evaluator),
+                    images=images_of(agent),
                     resumed_opt_steps=found.newest.opt_steps if found else None,
                     restored=restored_line(config, found.newest) if found else "",
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,9 @@ from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.idle import IdleActorManager
 from border_cli.actor_manager.shared_weights import forms_of
 from border_cli.agent.action_space import name_of
+from border_cli.agent.saved_state import as_learned
 from border_cli.agent.settings import LearnerConfig, NetworkConfig
+from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.actors import ActorManager
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
@@ -108,6 +110,19 @@ def countable_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) ->
         return build_agent(config, spec, learns=learns)
 
 
+def images_of(agent: Agent) -> str:
+    """The images that an agent sees, a line each, with what they go through; empty without any."""
+    images = agent.architecture.images if isinstance(agent, TorchAgent) else {}
+    lines = []
+    for key, each in images.items():
+        channels, height, width = each.shape
+        axis = "first" if each.channels_first else "last"
+        of = "1 channel" if channels == 1 else f"{channels} channels {axis}"
+        name = f"{key}: " if key else ""
+        lines.append(f"{name}{height} x {width}, {of}, through {each.network}")
+    return "\n".join(lines)
+
+
 def memory_settings(config: RunConfig) -> dict[str, Any]:
     """What the memory of the run grows with, as it is typed."""
     rows = {} if config.trainer.offline else config.replay_buffer.taking_memory()
@@ -132,16 +147,36 @@ def torch_threads(config: RunConfig, spec: EnvSpec) -> int:
     return max(1, available_cores() - busy)
 
 
-def load_first_weights(config: RunConfig, agent: Agent) -> None:
-    """Gives the agent the weights that `init_from` names, if it does."""
+def spec_of_state(config: RunConfig, spec: EnvSpec, state: Mapping[str, Any]) -> EnvSpec:
+    """What an agent is built for that is given this state of one: how observations are taken is
+    part of a model."""
+    if not isinstance(config.agent, NetworkConfig):
+        return spec
+    observation = as_learned(spec.observation, state)
+    if observation is not spec.observation:
+        log.info(
+            "observations are taken as by versions before their bounds counted: uint8 is divided "
+            "by 255, and images below 36 x 36 are numbers"
+        )
+    return replace(spec, observation=observation)
+
+
+def build_first_agent(
+    config: RunConfig, spec: EnvSpec, build: Callable[[RunConfig, EnvSpec], Agent] = build_agent
+) -> Agent:
+    """The agent that a run begins with, built by `build`: with the weights that `init_from` names,
+    if it does."""
     if config.init_from is None:
-        return
+        return build(config, spec)
     try:
         folder = find_weights(Path(config.init_from).expanduser())
-        agent.load_weights(load_state(folder / "agent.pt"))
+        state = load_state(folder / "agent.pt")
+        agent = build(config, spec_of_state(config, spec, state))
+        agent.load_weights(state)
     except CheckpointError as error:
         raise CheckpointError(f"init_from={config.init_from}: {error}") from error
     log.info("begins with the weights of %s", folder)
+    return agent
 
 
 def build_evaluator(

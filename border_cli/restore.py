@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError
@@ -24,19 +25,25 @@ class Found:
     left for the one before it. Raises CheckpointError where none is left.
     """
 
+    newest: Saved  # whole, as far as can be told before its rows are read
+    agent: dict[str, Any]  # the state of its agent
+
     def __init__(self, run_dir: Path, *, rows: bool) -> None:
         self.run_dir = run_dir
         self._rows = rows
         self._left = iter(resumable(run_dir))
         self._damaged: list[CheckpointError] = []
-        self.newest = self._next()  # whole, as far as its small files tell
+        self._read_next()
 
-    def _next(self) -> Saved:
+    def _read_next(self) -> None:
         for folder in self._left:
             try:
-                return read_checkpoint(folder, rows=self._rows)
+                self.newest = read_checkpoint(folder, rows=self._rows)
+                self.agent = load_state(self.newest.agent)
             except CheckpointError as error:
                 self._damaged.append(error)
+            else:
+                return
         raise _nothing(self.run_dir, self._damaged)
 
     def resume(self, trainer: Trainer) -> Saved:
@@ -47,7 +54,7 @@ class Found:
                 trainer.resume(self._resumption(saved))
             except CheckpointError as error:
                 self._damaged.append(error)
-                self.newest = self._next()
+                self._read_next()
                 continue
             for each in self._damaged:
                 log.error("%s; going on from the checkpoint before it", each)
@@ -57,7 +64,7 @@ class Found:
         return Resumption(
             counters=saved.counters,
             run=saved.run,
-            agent=load_state(saved.agent),
+            agent=self.agent,
             load_rows=saved.load_rows if self._rows and saved.has_rows else None,
             candidate=load_state(saved.candidate) if saved.candidate else None,
         )

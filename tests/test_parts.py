@@ -50,9 +50,18 @@ def test_convolutions_are_bound_by_arithmetic_whoever_chose_them(
     assert found == (available_cores() if shared else 1)
 
 
-def with_image() -> EnvSpec:
-    low, high = np.zeros((36, 36, 3), np.uint8), np.full((36, 36, 3), 255, np.uint8)
-    image = BoxSpace(shape=(36, 36, 3), dtype="uint8", low=low, high=high)
+@pytest.mark.parametrize(("rows", "shared"), [(32, False), (128, True)])
+def test_of_the_minatar_network_the_dense_layer_says_so(rows: int, shared: bool) -> None:
+    """16 * 8 * 8 inputs and 128 units: 4 million products of 32 rows, 17 million of 128."""
+    config = compose(*SMALL, "agent.hidden=[128]", f"agent.batch_size={rows}")
+    found = torch_threads(config, with_image(side=10))
+    assert found == (available_cores() if shared else 1)
+
+
+def with_image(side: int = 36) -> EnvSpec:
+    shape = (side, side, 3)
+    low, high = np.zeros(shape, np.uint8), np.full(shape, 255, np.uint8)
+    image = BoxSpace(shape=shape, dtype="uint8", low=low, high=high)
     return EnvSpec(id="Seen-v0", observation=image, action=DiscreteSpace(2), max_episode_steps=None)
 
 

@@ -134,5 +134,5 @@ def refuse_nothing_measured(architecture: Architecture, env: str) -> None:
     if architecture.rows is None or not measured_columns(architecture.rows).any():
         raise ConfigError(
             "agent.normalize_obs must be false where no part of an observation is of real numbers: "
-            f"integers and pixels stay as they are, and env.id={env} has nothing else; got True"
+            f"integers and pixels go by their bounds, and env.id={env} has nothing else; got True"
         )

@@ -13,6 +13,8 @@ from torch import nn
 from border_cli.agent.coefficient import Coefficient
 from border_cli.agent.settings import NetworkConfig
 from border_cli.core.errors import CheckpointError
+from border_cli.core.spaces import BoxSpace, DictSpace, Space, not_by_bounds
+from border_cli.nn.architecture import bounds_matter
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +24,28 @@ STATISTICS = {
     "returns": "normalize_reward",
     "reward": "normalize_reward",
 }
+
+# The entry of a state that says how its networks take integers of observations. States of versions
+# that did not look at bounds have none.
+ENCODING, BY_BOUNDS, BY_BYTES = "encoding", "bounds", "bytes"
+_HOW = {
+    BY_BOUNDS: "by their bounds",
+    BY_BYTES: "divided by 255 as bytes, else as they are",
+}
+
+
+def encoding_of(observation: Space) -> str:
+    """How networks take integers of this."""
+    parts = observation.spaces.values() if isinstance(observation, DictSpace) else [observation]
+    by_bounds = all(part.by_bounds for part in parts if isinstance(part, BoxSpace))
+    return BY_BOUNDS if by_bounds else BY_BYTES
+
+
+def as_learned(observation: Space, state: Mapping[str, Any]) -> Space:
+    """The observation space as the networks of a state took it."""
+    if state.get(ENCODING) == BY_BOUNDS or not bounds_matter(observation):
+        return observation
+    return not_by_bounds(observation)
 
 
 class Part(Protocol):
@@ -42,6 +66,7 @@ class SavedState:
     title: str  # what it is called
     agent: str  # that loads it, as `agent=…` has it
     settings: NetworkConfig  # of that agent
+    observation: Space  # as the networks of that agent take it
 
     def refuse_other_form(self, normalised: Set[str]) -> None:
         """Refuses what fits in size and means something else.
@@ -49,6 +74,7 @@ class SavedState:
         `normalised` names what this agent has statistics of. States of earlier versions do not tell
         all that no weight tells.
         """
+        self._refuse_other_encoding()
         for name, mine in self.settings.told_by_no_weight.items():
             if self.content.get(name, mine) != mine:
                 self._refuse_setting(name, mine, self.content[name])
@@ -63,6 +89,15 @@ class SavedState:
     def statistics(self) -> set[str]:
         """What the state has statistics of."""
         return {name.partition(".")[0] for name in self.content.get("statistics", ())}
+
+    def _refuse_other_encoding(self) -> None:
+        encodings = self.content.get(ENCODING, BY_BYTES), encoding_of(self.observation)
+        if encodings[0] == encodings[1] or not bounds_matter(self.observation):
+            return
+        theirs, mine = (_HOW.get(each, repr(each)) for each in encodings)
+        raise CheckpointError(
+            f"{self.title} was learned from integers {theirs}, and these networks take them {mine}"
+        )
 
     def _refuse_setting(self, name: str, mine: object, other: object) -> None:
         raise CheckpointError(f"{self.title} does not fit agent.{name}={mine}: it has {other}")

@@ -11,6 +11,7 @@ from border_cli.core.config import AgentConfig
 from border_cli.core.settings import setting
 from border_cli.core.spaces import Space
 from border_cli.nn.architecture import Activation, Architecture, NetworkKind
+from border_cli.nn.image_space import MINATAR_WINDOWS, size_after
 
 BOUND_BY_ARITHMETIC = 10_000_000  # multiplications between hidden layers, of one pass
 
@@ -52,7 +53,7 @@ class LearnerConfig(AgentConfig):
     normalize_obs: bool = setting(
         False,
         "the real numbers of an observation get mean 0 and deviation 1, by all that was sampled so "
-        "far; saved with the model; integers and pixels stay as they are",
+        "far; saved with the model; integers and pixels go by the bounds of their space",
     )
     normalize_reward: bool = setting(
         False,
@@ -79,8 +80,9 @@ class NetworkConfig(LearnerConfig):
 
     network: NetworkKind = setting(
         NetworkKind.auto,
-        "what images go through first: nature_cnn or impala_resnet; mlp takes pixels as numbers; "
-        "auto: nature_cnn for images of at least 36 x 36",
+        "what images (uint8 or bool) go through first: minatar_cnn (from 6 x 6 on), nature_cnn "
+        "(from 36 x 36 on) or impala_resnet (from 6 x 6 on); mlp takes pixels as numbers; auto: "
+        "nature_cnn, for smaller images minatar_cnn",
     )
     hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)
     activation: Activation = setting(Activation.relu, "between layers: relu, tanh, elu or silu")
@@ -94,12 +96,16 @@ class NetworkConfig(LearnerConfig):
     def bound_by_arithmetic(self, observation: Space) -> bool:
         """Whether products of large matrices take most of an update, which threads can share.
 
-        Convolutions are always so. Measured on two cores: two threads gain 7 % at [256, 256] and
-        64 rows, 40 % at 256 rows.
+        Convolutions are always so, but for the single one of the MinAtar network, where it is the
+        dense layer after it that counts. Measured on two cores: two threads gain 7 % at [256, 256]
+        and 64 rows, 40 % at 256 rows.
         """
-        if self.architecture(observation).images:
+        images = self.architecture(observation).images.values()
+        if any(each.network != NetworkKind.minatar_cnn for each in images):
             return True
-        products = sum(inputs * outputs for inputs, outputs in pairwise(self.hidden))
+        convolved = [size_after(MINATAR_WINDOWS, each.shape) for each in images]
+        sizes = [sum(convolved), *self.hidden] if convolved else self.hidden
+        products = sum(inputs * outputs for inputs, outputs in pairwise(sizes))
         return self.rows_per_update * products >= BOUND_BY_ARITHMETIC
 
     @property

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from border_cli.agent.action_space import action_bounds
 from border_cli.agent.normalising import Normalising
-from border_cli.agent.saved_state import Part, SavedState
+from border_cli.agent.saved_state import ENCODING, Part, SavedState, encoding_of
 from border_cli.agent.settings import NetworkConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
@@ -177,6 +177,7 @@ class TorchAgent(Agent):
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = copied_state(self._tensors())
         state |= {"noise": self.noise.get_state(), "opt_steps": self._opt_steps}
+        state[ENCODING] = encoding_of(self._spec.observation)
         return {**state, **self._settings.told_by_no_weight}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -199,7 +200,7 @@ class TorchAgent(Agent):
         self._normalising.follow()
 
     def _saved(self, state: Mapping[str, Any], title: str) -> SavedState:
-        saved = SavedState(state, title, self.name, self._settings)
+        saved = SavedState(state, title, self.name, self._settings, self._spec.observation)
         saved.refuse_other_form(self._normalising.statistics.keys())
         self._normalising.divide_as(saved.statistics, title)
         self._keep_statistics()

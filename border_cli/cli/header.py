@@ -33,6 +33,7 @@ def print_header(
     lines = [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(context.sources, context.tuned),
+        *image_lines(started.images),
         ("trainer", trainer_line(config)),
         ("actors", actors_line(config)),
         ("device", started.device_name),
@@ -97,6 +98,11 @@ def dataset_lines(config: RunConfig) -> list[tuple[str, str]]:
     if found is None:
         return []
     return [("data set", f"{found.id}, {found.episodes:,} episodes, {found.steps:,} steps")]
+
+
+def image_lines(images: str) -> list[tuple[str, str]]:
+    """What of an observation goes through convolutions, if anything does."""
+    return [("images", images)] if images else []
 
 
 def trainer_line(config: RunConfig) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +19,9 @@ class BoxSpace:
     dtype: str  # a numpy name: float32, uint8, …
     low: NDArray[Any]  # [shape]
     high: NDArray[Any]  # [shape]
+    # Whether networks take integers by these bounds. False for weights of versions before that:
+    # uint8 is divided by 255, other integers stay as they are, and a small image is none.
+    by_bounds: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,17 @@ class EnvSpec:
     observation: Space
     action: LeafSpace
     max_episode_steps: int | None  # the time limit, None where episodes need not end
+
+
+def not_by_bounds(space: Space) -> Space:
+    """The same, for networks that take integers as they did before bounds counted."""
+    if isinstance(space, DictSpace):
+        return DictSpace({key: _leaf_not_by_bounds(part) for key, part in space.spaces.items()})
+    return _leaf_not_by_bounds(space)
+
+
+def _leaf_not_by_bounds(space: LeafSpace) -> LeafSpace:
+    return replace(space, by_bounds=False) if isinstance(space, BoxSpace) else space
 
 
 def _leaf_layout(space: LeafSpace) -> tuple[tuple[int, ...], str]:

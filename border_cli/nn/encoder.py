@@ -10,22 +10,43 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace, Space
-from border_cli.nn.numpy_encoder import PIXEL_SCALE, encoded_size
+from border_cli.nn.numpy_encoder import Scaling, encoded_size, row_scaling
 
 TensorObs: TypeAlias = Tensor | dict[str, Tensor]
 
 
-class Flatten(nn.Module):
-    """Real numbers as they are, pixels (uint8) between 0 and 1."""
+class Scaled(nn.Module):
+    """A `Scaling` beside the weights, on their device and in no checkpoint: the space has it."""
+
+    low: Tensor | float | None  # None: nothing is subtracted
+    factor: Tensor | float | None  # None: nothing is multiplied
+
+    def __init__(self, scaling: Scaling, *trailing: int) -> None:
+        """`trailing` axes of 1 stand behind those of a number per channel."""
+        super().__init__()
+        for name, value, counts in (
+            ("low", scaling.low, scaling.shifts),
+            ("factor", scaling.factor, scaling.stretches),
+        ):
+            if counts and not isinstance(value, float):
+                tensor = torch.from_numpy(value).view(-1, *trailing)
+                self.register_buffer(name, tensor, persistent=False)
+            else:
+                setattr(self, name, value if counts else None)
+
+
+class Flatten(Scaled):
+    """Real numbers as they are, integers by their bounds between 0 and 1."""
 
     def __init__(self, space: BoxSpace) -> None:
-        super().__init__()
+        super().__init__(row_scaling(space))
         self._size = encoded_size(space)
-        self._pixels = space.dtype == "uint8"
 
     def forward(self, values: Tensor) -> Tensor:
         rows = values.reshape(len(values), self._size).float()
-        return rows * PIXEL_SCALE if self._pixels else rows
+        if self.low is not None:
+            rows = rows - self.low
+        return rows if self.factor is None else rows * self.factor
 
 
 class OneHot(nn.Module):

@@ -14,19 +14,24 @@ from torch import Tensor, nn
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import Architecture, NetworkKind
 from border_cli.nn.encoder import TensorObs, encoder_for
-from border_cli.nn.images import ImpalaResNet, NatureCnn
-from border_cli.nn.numpy_features import LIMIT, first_axis_holds_channels, measured_columns
+from border_cli.nn.images import ImpalaResNet, MinatarCnn, NatureCnn
+from border_cli.nn.numpy_features import LIMIT, measured_columns
 from border_cli.nn.statistics import RunningStatistics
 
 FeatureTensors: TypeAlias = Tensor | dict[str, Tensor]
 
-IMAGE_NETWORKS = {NetworkKind.nature_cnn: NatureCnn, NetworkKind.impala_resnet: ImpalaResNet}
+IMAGE_NETWORKS: dict[NetworkKind, type[MinatarCnn | NatureCnn | ImpalaResNet]] = {
+    NetworkKind.minatar_cnn: MinatarCnn,
+    NetworkKind.nature_cnn: NatureCnn,
+    NetworkKind.impala_resnet: ImpalaResNet,
+}
 
 
 class Features(nn.Module):
     """Encodes an observation; with `normalize`, numbers get mean 0 and deviation 1.
 
-    One-hot columns and pixels stay as they are. Owns the float32 copies of the statistics.
+    Integers go by their bounds or one-hot, whatever `normalize` says. Owns the float32 copies of
+    the statistics.
     """
 
     mean: Tensor  # [row_size]
@@ -37,10 +42,7 @@ class Features(nn.Module):
         space = architecture.rows
         self._rows = encoder_for(space) if space is not None else None
         self._bare = "" in architecture.images
-        self._images = {
-            key: first_axis_holds_channels(architecture.observation, key)
-            for key in architecture.images
-        }
+        self._images = {key: each.channels_first for key, each in architecture.images.items()}
         # Vectors of numbers are features already: nothing needs to be called.
         self.changes_nothing = isinstance(space, BoxSpace) and (
             (len(space.shape), space.dtype, normalize) == (1, "float32", False)
@@ -87,12 +89,12 @@ class Torso(nn.Module):
         self._keys = tuple(architecture.images)
         self._rows = architecture.rows is not None
         # A list, because an nn.ModuleDict refuses keys such as "values" or "a.b".
-        self.images = nn.ModuleList(
-            IMAGE_NETWORKS[architecture.image_network](shape, generator)
-            for shape in architecture.images.values()
-        )
-        sizes = [each.size for each in self.images if isinstance(each, NatureCnn | ImpalaResNet)]
-        self.size = architecture.row_size + sum(sizes)
+        networks = [
+            IMAGE_NETWORKS[each.network](each.shape, generator, each.scaling)
+            for each in architecture.images.values()
+        ]
+        self.images = nn.ModuleList(networks)
+        self.size = architecture.row_size + sum(each.size for each in networks)
 
     def forward(self, features: FeatureTensors) -> Tensor:
         if not self._keys:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,60 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.types import Array
 
-PIXEL_SCALE = 1 / 255
+MOST_BOUND = 2**16  # a wider bound of an integer tells nothing about its usual size
 
 # N observations, one array or one per key of a Dict space -> [N, encoded_size(space)]
 Encoder: TypeAlias = Callable[[Any], NDArray[np.float32]]
+
+
+class Scaling(NamedTuple):
+    """x becomes (x - low) * factor; both are one number, or one per column or channel."""
+
+    low: float | NDArray[np.float32]
+    factor: float | NDArray[np.float32]
+
+    @property
+    def shifts(self) -> bool:
+        """Whether anything is subtracted."""
+        return bool(np.any(self.low))
+
+    @property
+    def stretches(self) -> bool:
+        """Whether anything is multiplied by other than 1."""
+        return bool(np.any(np.not_equal(self.factor, 1)))
+
+
+AS_IT_IS = Scaling(0.0, 1.0)
+BYTES = Scaling(0.0, 1 / 255)  # of 0 to 255
+
+
+def scaling_between(low: NDArray[Any], high: NDArray[Any]) -> Scaling:
+    """What makes 0 to 1 of integers between these bounds, 0 of one that cannot change.  [K]
+
+    An integer with a bound beyond `MOST_BOUND`, such as the greatest of its dtype, stays as it is.
+    """
+    low, high = low.astype(np.float64), high.astype(np.float64)
+    bounded = (np.abs(low) <= MOST_BOUND) & (np.abs(high) <= MOST_BOUND)
+    least = np.where(bounded, low, 0.0)
+    span = np.where(bounded, high - low, 1.0)
+    factor = np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)
+    return Scaling(_one_or_all(least), _one_or_all(factor))
+
+
+def _one_or_all(values: NDArray[np.float64]) -> float | NDArray[np.float32]:
+    if (values == values[:1]).all():
+        return float(values[0]) if len(values) else 0.0
+    return values.astype(np.float32)
+
+
+def row_scaling(space: BoxSpace) -> Scaling:
+    """What the columns of a flattened Box are scaled by; real numbers stay as they are."""
+    if np.dtype(space.dtype).kind == "f":
+        return AS_IT_IS
+    if not space.by_bounds:
+        return BYTES if space.dtype == "uint8" else AS_IT_IS
+    low, high = (np.broadcast_to(each, space.shape).ravel() for each in (space.low, space.high))
+    return scaling_between(low, high)
 
 
 def encoded_size(space: Space) -> int:
@@ -60,17 +110,25 @@ def _encoder_of_part(space: LeafSpace) -> Encoder:
     match space:
         case BoxSpace(shape=(_,), dtype="float32"):
             return lambda values: values  # they are rows already
-        case BoxSpace(shape=shape, dtype=dtype):
-            return partial(_flat, prod(shape), PIXEL_SCALE if dtype == "uint8" else None)
+        case BoxSpace(shape=shape):
+            return _scaled(partial(_flat, prod(shape)), row_scaling(space))
         case DiscreteSpace(n=n):
             return partial(_one_hot, [n])
         case MultiDiscreteSpace(nvec=nvec):
             return partial(_one_hot, nvec)
 
 
-def _flat(size: int, scale: float | None, values: NDArray[Any]) -> NDArray[np.float32]:
-    rows = values.reshape(len(values), size).astype(np.float32, copy=False)
-    return rows if scale is None else rows * np.float32(scale)
+def _flat(size: int, values: NDArray[Any]) -> NDArray[np.float32]:
+    return values.reshape(len(values), size).astype(np.float32, copy=False)
+
+
+def _scaled(encode_part: Encoder, scaling: Scaling) -> Encoder:
+    low, factor = np.float32(scaling.low), np.float32(scaling.factor)
+    if scaling.shifts:
+        return lambda values: (encode_part(values) - low) * factor
+    if scaling.stretches:
+        return lambda values: encode_part(values) * factor
+    return encode_part
 
 
 def _one_hot(counts: Sequence[int], values: NDArray[Any]) -> NDArray[np.float32]:

@@ -23,7 +23,7 @@ NumpyTorso: TypeAlias = Callable[[Any], NDArray[np.float32]]
 
 
 def measured_columns(space: Space) -> NDArray[np.bool_]:
-    """Which columns of an encoded row are real numbers, and not pixels or one-hot.  [row_size]"""
+    """Which columns of an encoded row are real numbers, and not integers.  [row_size]"""
     parts = space.spaces.values() if isinstance(space, DictSpace) else [space]
     return np.concatenate(
         [
@@ -31,13 +31,6 @@ def measured_columns(space: Space) -> NDArray[np.bool_]:
             for part in parts
         ]
     )
-
-
-def first_axis_holds_channels(observation: Space, key: str) -> bool:
-    """Whether an image lies as [C, H, W]; else it is [H, W, C] or [H, W]."""
-    part = observation.spaces[key] if isinstance(observation, DictSpace) else observation
-    assert isinstance(part, BoxSpace)
-    return len(part.shape) == 3 and part.shape[0] <= part.shape[2]
 
 
 def numpy_torso(
@@ -52,12 +45,12 @@ def numpy_torso(
     images = [
         (
             key,
-            first_axis_holds_channels(architecture.observation, key),
+            each.channels_first,
             numpy_images.numpy_torso(
-                architecture.image_network, arrays, f"{prefix}torso.images.{i}.", shape
+                each.network, arrays, f"{prefix}torso.images.{i}.", each.shape, each.scaling
             ),
         )
-        for i, (key, shape) in enumerate(architecture.images.items())
+        for i, (key, each) in enumerate(architecture.images.items())
     ]
     if not images:
         assert rows is not None

@@ -7,6 +7,7 @@ last: so the pixels below a window are few runs of memory, and a convolution is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -14,29 +15,42 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from border_cli.nn.image_space import IMPALA_BLOCKS, IMPALA_SECTIONS, NATURE_WINDOWS
-from border_cli.nn.numpy_encoder import PIXEL_SCALE
+from border_cli.nn.image_space import (
+    IMPALA_BLOCKS,
+    IMPALA_SECTIONS,
+    MINATAR_WINDOWS,
+    NATURE_WINDOWS,
+    Window,
+)
+from border_cli.nn.numpy_encoder import BYTES, Scaling
 
 Image: TypeAlias = NDArray[np.float32]  # [H, W, C]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
-# [N, C, H, W] uint8 -> [N, size] float32, a fresh array
-NumpyImageNetwork: TypeAlias = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+Pixels: TypeAlias = NDArray[np.uint8 | np.bool_]  # [C, H, W]
+
+# [N, C, H, W] uint8 or bool -> [N, size] float32, a fresh array
+NumpyImageNetwork: TypeAlias = Callable[[NDArray[Any]], NDArray[np.float32]]
 
 _ZERO = np.zeros((), np.float32)
 
 
 def numpy_torso(
-    kind: str, arrays: Arrays, prefix: str, shape: tuple[int, int, int]
+    kind: str,
+    arrays: Arrays,
+    prefix: str,
+    shape: tuple[int, int, int],
+    scaling: Scaling = BYTES,
 ) -> NumpyImageNetwork:
-    """`nature_cnn` or `impala_resnet` of the arrays under `prefix`, which are copied.
+    """`minatar_cnn`, `nature_cnn` or `impala_resnet` of the arrays under `prefix`, which are
+    copied.
 
     What it returns computes in memory of its own, so one thread at a time may call it.
     """
     _, height, width = shape
-    network = _NETWORKS[kind](arrays, prefix, (height, width))
+    network = _NETWORKS[kind](arrays, prefix, (height, width), scaling)
 
-    def torso(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def torso(images: NDArray[Any]) -> NDArray[np.float32]:
         results = np.empty((len(images), *network.result_shape), np.float32)
         for image, result in zip(images, results, strict=True):
             network.compute(image, result)
@@ -72,6 +86,7 @@ class _Convolution:
         self._sum_rows = self._sums.reshape(-1, outputs)
         self.sides = (windows.shape[0], windows.shape[1])  # of the sums
         self.size_below = windows.size  # numbers below all windows together
+        self._low: NDArray[np.float32] | None = None  # what is subtracted from pixels
 
     def share(self, memory: NDArray[np.float32]) -> None:
         """Where to copy what is below the windows; it is not needed between two calls."""
@@ -79,10 +94,19 @@ class _Convolution:
         self._below = below.reshape(self._windows.shape)
         self._rows = below.reshape(len(self._sum_rows), -1)
 
-    def look_at(self, pixels: NDArray[np.uint8]) -> None:
-        """Is given these.  [C, H, W]"""
+    def scale(self, scaling: Scaling) -> None:
+        """Pixels that it looks at are scaled from now on, by weights: there are fewer of them."""
+        by_input = self.weight.reshape(-1, self.given.shape[2], self.weight.shape[1])
+        by_input *= np.asarray(scaling.factor, np.float32).reshape(-1, 1)  # [1 or inputs, 1]
+        if scaling.shifts:
+            self._low = np.asarray(scaling.low, np.float32)
+
+    def look_at(self, pixels: Pixels) -> None:
+        """Is given these."""
         for channel, values in enumerate(pixels):  # half the time of a transposed copy
             self.given[:, :, channel] = values
+        if self._low is not None:
+            self.given -= self._low
 
     def sums(self) -> Image:
         """Of the image `given`.  [H', W', outputs]"""
@@ -99,18 +123,25 @@ def _share_memory(convolutions: Sequence[_Convolution]) -> None:
         each.share(memory)
 
 
-class _NatureCnn:
-    def __init__(self, arrays: Arrays, prefix: str, sides: tuple[int, int]) -> None:
+class _PlainCnn:
+    def __init__(
+        self,
+        windows: Sequence[Window],
+        arrays: Arrays,
+        prefix: str,
+        sides: tuple[int, int],
+        scaling: Scaling,
+    ) -> None:
         self._convolutions: list[_Convolution] = []
-        for i, window in enumerate(NATURE_WINDOWS):
+        for i, window in enumerate(windows):
             name = f"{prefix}convolutions.{i}"
             self._convolutions.append(_Convolution(arrays, name, sides, stride=window.stride))
             sides = self._convolutions[-1].sides
         _share_memory(self._convolutions)
-        self._convolutions[0].weight *= np.float32(PIXEL_SCALE)
-        self.result_shape = (NATURE_WINDOWS[-1].outputs, *sides)
+        self._convolutions[0].scale(scaling)
+        self.result_shape = (windows[-1].outputs, *sides)
 
-    def compute(self, pixels: NDArray[np.uint8], result: NDArray[np.float32]) -> None:
+    def compute(self, pixels: Pixels, result: NDArray[np.float32]) -> None:
         """[C, H, W] both."""
         self._convolutions[0].look_at(pixels)
         for convolution, following in pairwise(self._convolutions):
@@ -175,16 +206,18 @@ class _Section:
 
 
 class _ImpalaResNet:
-    def __init__(self, arrays: Arrays, prefix: str, sides: tuple[int, int]) -> None:
+    def __init__(
+        self, arrays: Arrays, prefix: str, sides: tuple[int, int], scaling: Scaling
+    ) -> None:
         self._sections: list[_Section] = []
         for i in range(len(IMPALA_SECTIONS)):
             self._sections.append(_Section(arrays, f"{prefix}sections.{i}", sides))
             sides = self._sections[-1].sides
         _share_memory([each for section in self._sections for each in section.convolutions()])
-        self._sections[0].first.weight *= np.float32(PIXEL_SCALE)
+        self._sections[0].first.scale(scaling)
         self.result_shape = (IMPALA_SECTIONS[-1], *sides)
 
-    def compute(self, pixels: NDArray[np.uint8], result: NDArray[np.float32]) -> None:
+    def compute(self, pixels: Pixels, result: NDArray[np.float32]) -> None:
         """[C, H, W] both."""
         self._sections[0].first.look_at(pixels)
         for section, following in pairwise(self._sections):
@@ -192,7 +225,9 @@ class _ImpalaResNet:
         np.maximum(self._sections[-1].result(), _ZERO, out=result.transpose(1, 2, 0))
 
 
-_NETWORKS: dict[str, type[_NatureCnn] | type[_ImpalaResNet]] = {
-    "nature_cnn": _NatureCnn,
+# (arrays, prefix, (height, width), scaling) -> the network
+_NETWORKS: dict[str, Callable[..., _PlainCnn | _ImpalaResNet]] = {
+    "minatar_cnn": partial(_PlainCnn, MINATAR_WINDOWS),
+    "nature_cnn": partial(_PlainCnn, NATURE_WINDOWS),
     "impala_resnet": _ImpalaResNet,
 }

@@ -180,17 +180,24 @@ def test_what_shares_memory_with_the_weights_has_those_that_were_loaded(kind: st
             assert bits(dict(twin.state_dict())) == bits(dict(mine.state_dict())), name
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((36, 36, 1), "uint8"), ((10, 10, 2), "bool")], ids=["large", "small"]
+)
 @each_kind
-def test_images_beside_numbers_are_learned_from_acted_on_and_saved(kind: str):
+def test_images_beside_numbers_are_learned_from_acted_on_and_saved(
+    kind: str, shape: tuple[int, ...], dtype: str
+):
     register_builtin()
     name, counts, settings = KINDS[kind]
-    pixels = BoxSpace(shape=(36, 36, 1), dtype="uint8", low=np.zeros(1), high=np.full(1, 255))
+    most = 255 if dtype == "uint8" else 1
+    pixels = BoxSpace(shape=shape, dtype=dtype, low=np.zeros(1), high=np.full(1, most))
     seen = DictSpace({"screen": pixels, "speed": spec().observation})  # type: ignore[dict-item]
     where = replace(counted() if counts else spec(), observation=seen)
     config = AGENTS.entry(name).config_type(**{**SMALL, **settings})
     agent, other = (AGENTS.build(config, spec=where, device="cpu", seed=i) for i in (1, 2))
     drawn = rows(kind, 0)
-    screens = np.random.default_rng(0).integers(256, size=(8, 36, 36, 1), dtype=np.uint8)
+    drawn_screens = np.random.default_rng(0).integers(most, size=(8, *shape), endpoint=True)
+    screens = drawn_screens.astype(dtype)
     given = replace(
         drawn,
         obs={"screen": screens, "speed": drawn.obs},

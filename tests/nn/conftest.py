@@ -11,7 +11,8 @@ from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDisc
 
 
 def box(shape: tuple[int, ...], dtype: str = "float32") -> BoxSpace:
-    return BoxSpace(shape=shape, dtype=dtype, low=np.zeros(shape), high=np.ones(shape))
+    high = 255 if dtype == "uint8" else 1
+    return BoxSpace(shape=shape, dtype=dtype, low=np.zeros(shape), high=np.full(shape, high))
 
 
 SPACES: dict[str, Space] = {

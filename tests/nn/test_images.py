@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from border_cli.nn.adam import Adam
-from border_cli.nn.images import Convolution, ImpalaResNet, NatureCnn, Residual, pooled
+from border_cli.nn.images import (
+    Convolution,
+    ImpalaResNet,
+    MinatarCnn,
+    NatureCnn,
+    Residual,
+    pooled,
+)
+from border_cli.nn.numpy_encoder import AS_IT_IS, Scaling
 
-NETWORKS = (NatureCnn, ImpalaResNet)
+NETWORKS = (MinatarCnn, NatureCnn, ImpalaResNet)
 
-Network = NatureCnn | ImpalaResNet
+Network = MinatarCnn | NatureCnn | ImpalaResNet
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -79,6 +88,38 @@ def test_the_nature_network_is_that_of_torchs_own_layers():
     torch.testing.assert_close(network(images), plain(images.double() / 255), rtol=1e-9, atol=1e-9)
 
 
+def test_the_minatar_network_is_that_of_its_paper():
+    """As its authors' code has it: `nn.Conv2d(in_channels, 16, kernel_size=3, stride=1)`, ReLU."""
+    network = with_biases(MinatarCnn((4, 10, 10), generator(), AS_IT_IS))
+    (first,) = network.convolutions
+    plain = nn.Sequential(plain_convolution(first, 1, 0), nn.ReLU(), nn.Flatten())
+    images = pixels(5, 4, 10, 10) > 127
+    torch.testing.assert_close(network(images), plain(images.double()), rtol=1e-9, atol=1e-9)
+    assert network.size == 1024  # num_linear_units of that code
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        Scaling(0.0, 0.25),
+        Scaling(-100.0, 1 / 300),
+        Scaling(np.array([0, 50, 9], np.float32), np.array([1, 0.5, 0], np.float32)),
+    ],
+)
+def test_pixels_that_are_scaled_on_their_way_are_pixels_that_were_scaled_before(
+    network: type[Network], scaling: Scaling
+):
+    """Edges too, where the ResNet pads: what is beside an image counts as its least pixel."""
+    scaled, plain = (
+        with_biases(network((3, 40, 37), generator(), each)) for each in (scaling, AS_IT_IS)
+    )
+    images = pixels(2, 3, 40, 37)
+    low, factor = (np.reshape(each, (-1, 1, 1)) for each in scaling)
+    before = (images.double() - torch.from_numpy(low)) * torch.from_numpy(factor)
+    torch.testing.assert_close(scaled(images), plain(before), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("sides", [(40, 40), (37, 50), (41, 39)])
 def test_the_resnet_is_that_of_torchs_own_layers(sides: tuple[int, int]):
     network = with_biases(ImpalaResNet((3, *sides), generator()))
@@ -91,6 +132,9 @@ def test_the_resnet_is_that_of_torchs_own_layers(sides: tuple[int, int]):
 @pytest.mark.parametrize(
     ("network", "shape", "size"),
     [
+        (MinatarCnn, (10, 10, 10), 16 * 8 * 8),
+        (MinatarCnn, (1, 6, 7), 16 * 4 * 5),
+        (ImpalaResNet, (1, 6, 7), 32),
         (NatureCnn, (4, 84, 84), 64 * 7 * 7),
         (NatureCnn, (1, 36, 36), 64),
         (NatureCnn, (3, 210, 160), 64 * 22 * 16),
@@ -172,6 +216,8 @@ def test_weights_come_from_the_seed_alone_and_leave_the_global_generator_still(
 
 def test_first_weights_of_the_nature_network_fill_one_over_the_root_of_the_inputs():
     first, second, third = NatureCnn((4, 84, 84), generator()).convolutions
+    (minatar,) = MinatarCnn((4, 10, 10), generator()).convolutions
+    assert 0.9 / 6 < minatar.weight.abs().max() <= 1.0001 / 6  # 4 * 3 * 3 = 36
     # 4 * 8 * 8 = 256, 32 * 4 * 4 = 512, 64 * 3 * 3 = 576
     for convolution, bound in ((first, 0.0625), (second, 0.0441942), (third, 0.0416667)):
         for each in (convolution.weight, convolution.bias):

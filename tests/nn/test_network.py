@@ -10,8 +10,14 @@ import torch
 from torch import nn
 
 from border_cli.core.errors import ConfigError
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
-from border_cli.nn.architecture import Activation, Architecture, NetworkKind
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space, not_by_bounds
+from border_cli.nn.architecture import (
+    CONVOLUTIONS,
+    Activation,
+    Architecture,
+    NetworkKind,
+    bounds_matter,
+)
 from border_cli.nn.features import Features
 from border_cli.nn.network import Network, follow, target_of, without_gradient
 from border_cli.nn.numpy_encoder import encode, encoded_size
@@ -22,8 +28,9 @@ from border_cli.nn.statistics import RunningStatistics
 from border_cli.nn.tensor_batch import tensor_obs
 
 
-def pixels(*shape: int) -> BoxSpace:
-    return BoxSpace(shape=shape, dtype="uint8", low=np.zeros(shape), high=np.full(shape, 255))
+def pixels(*shape: int, dtype: str = "uint8", low: Any = 0, high: Any = 255) -> BoxSpace:
+    low, high = (np.broadcast_to(np.array(each, dtype), shape) for each in (low, high))
+    return BoxSpace(shape=shape, dtype=dtype, low=low, high=high)
 
 
 def numbers(*shape: int) -> BoxSpace:
@@ -37,6 +44,22 @@ IMAGES: dict[str, Space] = {
     "grey": pixels(40, 44),
     "beside numbers": BESIDE,
     "two": DictSpace({"left": pixels(1, 36, 36), "right": pixels(36, 36, 1)}),
+}
+SMALL_IMAGES: dict[str, Space] = {
+    "MinAtar": pixels(10, 10, 4, dtype="bool", high=1),
+    "a cube": pixels(10, 10, 10, dtype="bool", high=1),
+    "the smallest": pixels(2, 6, 7, high=1),
+    "grey": pixels(20, 9),
+    "not from 0": pixels(12, 12, 3, low=100, high=200),
+    "each channel its own": pixels(12, 12, 3, low=[0, 10, 7], high=[1, 20, 255]),
+    "beside others": DictSpace(
+        {
+            "large": pixels(40, 44, 3),
+            "board": pixels(8, 8, 2, dtype="bool", high=1),
+            "speed": numbers(2),
+            "count": pixels(3, dtype="int64", low=[-5, 0, 3], high=[5, 9, 3]),
+        }
+    ),
 }
 
 
@@ -54,8 +77,9 @@ def acting(architecture: Architecture, outputs: int, features: Features) -> tupl
 def some(space: Space, rows: int) -> Any:
     rng = np.random.default_rng(3)
     match space:
-        case BoxSpace(shape=shape, dtype="uint8"):
-            return rng.integers(256, size=(rows, *shape), dtype=np.uint8)
+        case BoxSpace(shape=shape, dtype=dtype) if dtype != "float32":
+            ends = (np.asarray(each, np.int64) for each in (space.low, space.high))
+            return rng.integers(*ends, size=(rows, *shape), endpoint=True).astype(dtype)
         case BoxSpace(shape=shape):
             return rng.normal(5, 2, (rows, *shape)).astype(np.float32)
         case DiscreteSpace(n=n):
@@ -94,10 +118,12 @@ def test_both_forward_passes_give_the_same_values(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", IMAGES)
-@pytest.mark.parametrize("kind", [NetworkKind.auto, NetworkKind.impala_resnet])
+@pytest.mark.parametrize("name", [*IMAGES, *SMALL_IMAGES])
+@pytest.mark.parametrize(
+    "kind", [NetworkKind.auto, NetworkKind.minatar_cnn, NetworkKind.impala_resnet]
+)
 def test_images_go_through_convolutions_in_both(name: str, kind: NetworkKind):
-    space = IMAGES[name]
+    space = (IMAGES | SMALL_IMAGES)[name]
     architecture = Architecture(space, kind=kind, hidden=(8,))
     features = Features(architecture, normalize=False)
     network, twin = acting(architecture, 3, features)
@@ -119,17 +145,89 @@ def test_an_image_is_the_same_image_however_its_axes_lie():
     torch.testing.assert_close(values[0], values[1])
 
 
+def test_what_networks_are_given_of_an_image_lies_between_0_and_1_whatever_its_bounds():
+    """A network of ones sums what it is given: of all pixels at their upper bound 9 a channel."""
+    for space in (
+        pixels(6, 6, 2, high=1),
+        pixels(6, 6, 2, high=255),
+        pixels(6, 6, 2, low=[0, 10], high=[1, 20]),
+        pixels(6, 6, 2, low=100, high=200),
+    ):
+        architecture = Architecture(space, hidden=())
+        torso = Network(architecture, 1, seeded()).torso
+        with torch.no_grad():
+            for each in torso.parameters():
+                each.fill_(1 if each.dim() == 4 else 0)
+        for end, expected in ((space.low, 0.0), (space.high, 18.0)):
+            obs = np.array(end)[None]
+            found = torso(Features(architecture, normalize=False)(tensor_obs(obs)))
+            torch.testing.assert_close(found, torch.full((1, 16 * 4 * 4), expected))
+
+
+def test_small_images_get_small_networks_and_each_of_several_its_own():
+    space = DictSpace(
+        {"screen": pixels(36, 40, 3), "board": pixels(35, 60, 3), "flags": pixels(5, 6)}
+    )
+    images = Architecture(space).images
+    assert {key: each.network for key, each in images.items()} == {
+        "screen": NetworkKind.nature_cnn,
+        "board": NetworkKind.minatar_cnn,
+    }
+    assert list(Architecture(space, kind=NetworkKind.nature_cnn).images) == ["screen"]
+    assert list(Architecture(space, kind=NetworkKind.impala_resnet).images) == ["screen", "board"]
+
+
+def test_models_of_before_have_no_small_networks():
+    small = DictSpace({"board": pixels(10, 10, 4), "screen": pixels(36, 36)})
+    assert list(Architecture(not_by_bounds(small)).images) == ["screen"]
+    assert Architecture(not_by_bounds(pixels(10, 10, 4))).row_size == 400
+
+
+@pytest.mark.parametrize(
+    ("space", "matters"),
+    [
+        (numbers(3), False),
+        (numbers(40, 40, 40), False),
+        (pixels(40, 40, 40), True),  # of a cube the last axis holds the channels now
+        (DiscreteSpace(3), False),
+        (pixels(9), False),
+        (pixels(84, 84, 4), False),
+        (pixels(84, 84, 4, high=1), True),
+        (pixels(9, high=1), True),
+        (pixels(9, high=[*range(9)]), True),
+        (pixels(10, 10, 4), True),  # an image now
+        (pixels(9, dtype="bool", high=1), False),
+        (pixels(9, dtype="int64", high=9), True),
+        (pixels(9, dtype="int64", high=2**40), False),
+        (DictSpace({"speed": numbers(3), "keys": pixels(4, high=1)}), True),
+    ],
+)
+def test_whether_it_matters_that_integers_go_by_their_bounds(space: Space, matters: bool):
+    assert bounds_matter(space) == matters
+    assert bounds_matter(not_by_bounds(space)) == matters
+
+
 def test_mlp_takes_pixels_as_numbers():
     network = Network(Architecture(pixels(3, 40, 44), kind=NetworkKind.mlp), 2, seeded())
     assert not network.torso.images
     assert network.torso.size == 3 * 40 * 44
 
 
-@pytest.mark.parametrize("kind", [NetworkKind.nature_cnn, NetworkKind.impala_resnet])
-@pytest.mark.parametrize("space", [numbers(3), pixels(35, 40, 3), pixels(9)])
+@pytest.mark.parametrize("kind", list(CONVOLUTIONS))
+@pytest.mark.parametrize("space", [numbers(3), numbers(40, 40), pixels(5, 40, 3), pixels(9)])
 def test_convolutions_without_an_image_are_refused(kind: NetworkKind, space: Space):
-    with pytest.raises(ConfigError, match=rf"agent\.network={kind} needs an image"):
+    match = rf"agent\.network={kind} needs an image .*allowed here: auto, mlp\)"
+    with pytest.raises(ConfigError, match=match):
         Architecture(space, kind=kind)
+
+
+def test_the_nature_network_of_a_small_image_is_refused_with_those_that_take_it():
+    match = (
+        r"agent\.network=nature_cnn needs an image in the observation \(uint8 or bool, at least "
+        r"36 x 36; allowed here: auto, mlp, minatar_cnn, impala_resnet\)"
+    )
+    with pytest.raises(ConfigError, match=match):
+        Architecture(pixels(35, 40, 3), kind=NetworkKind.nature_cnn)
 
 
 def test_normalised_columns_have_mean_0_and_deviation_1_and_the_rest_stays():

@@ -7,17 +7,24 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from border_cli.nn.images import ImpalaResNet, NatureCnn
+from border_cli.nn.images import ImpalaResNet, MinatarCnn, NatureCnn
+from border_cli.nn.numpy_encoder import AS_IT_IS, BYTES, Scaling
 from border_cli.nn.numpy_images import numpy_torso
 from border_cli.nn.saving import copied_arrays
 
-KINDS = {"nature_cnn": NatureCnn, "impala_resnet": ImpalaResNet}
+KINDS: dict[str, type[MinatarCnn | NatureCnn | ImpalaResNet]] = {
+    "minatar_cnn": MinatarCnn,
+    "nature_cnn": NatureCnn,
+    "impala_resnet": ImpalaResNet,
+}
 
 
-def network(kind: str, shape: tuple[int, int, int]) -> NatureCnn | ImpalaResNet:
+def network(
+    kind: str, shape: tuple[int, int, int], scaling: Scaling = BYTES
+) -> MinatarCnn | NatureCnn | ImpalaResNet:
     """With biases other than 0, which the ResNet would begin with."""
     generator = torch.Generator().manual_seed(0)
-    built = KINDS[kind](shape, generator)
+    built = KINDS[kind](shape, generator, scaling)
     with torch.no_grad():
         for name, each in built.named_parameters():
             if name.endswith("bias"):
@@ -41,6 +48,35 @@ def test_numpy_and_torch_agree(kind: str, shape: tuple[int, int, int], rows: int
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
     assert 0.2 < (result > 0).mean() < 0.95  # so that the comparison says something
+
+
+@pytest.mark.parametrize("kind", ["minatar_cnn", "impala_resnet"])
+@pytest.mark.parametrize("shape", [(4, 10, 10), (1, 6, 7), (10, 10, 10), (2, 11, 9)])
+def test_numpy_and_torch_agree_on_small_images_of_truths(kind: str, shape: tuple[int, int, int]):
+    torch_network = network(kind, shape, AS_IT_IS)
+    images = pixels(5, *shape) > 127
+    with torch.no_grad():
+        expected = torch_network(torch.from_numpy(images)).numpy()
+    torso = numpy_torso(kind, copied_arrays(torch_network), "", shape, AS_IT_IS)
+    np.testing.assert_allclose(torso(images), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        Scaling(-100.0, 1 / 300),
+        Scaling(np.array([0, 50, 9], np.float32), np.array([1, 0.5, 0], np.float32)),
+    ],
+)
+def test_numpy_and_torch_scale_pixels_alike(kind: str, scaling: Scaling):
+    torch_network = network(kind, (3, 37, 40), scaling)
+    images = pixels(2, 3, 37, 40)
+    with torch.no_grad():
+        expected = torch_network(torch.from_numpy(images)).numpy()
+    torso = numpy_torso(kind, copied_arrays(torch_network), "", (3, 37, 40), scaling)
+    for _ in range(2):  # what is computed in is used again
+        np.testing.assert_allclose(torso(images), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

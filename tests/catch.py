@@ -1,0 +1,63 @@
+"""A ball that falls, and a paddle that shall be below it: images of few pixels, as of MinAtar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+BALL, PADDLE = 0, 1  # channels
+MOVES = (-1, 0, 1)  # of the paddle, to the right
+
+
+class Catch(gym.Env[NDArray[Any], np.int64]):
+    """Pays 1 for a ball that was caught and -1 for another, at the end of each episode.
+
+    The observation is `bool` or `uint8`, [side, side, 2] or with `first` [2, side, side]; `flat` it
+    is a row. A pixel that is on is `high`.
+    """
+
+    def __init__(
+        self,
+        dtype: str = "bool",
+        side: int = 10,
+        high: int = 1,
+        first: bool = False,
+        flat: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = render_mode
+        self._side, self._high, self._first, self._flat = side, high, first, flat
+        shape = (2, side, side) if first else (side, side, 2)
+        shape_seen = (2 * side * side,) if flat else shape
+        self.observation_space = spaces.Box(0, high, shape_seen, np.dtype(dtype).type)
+        self.action_space = spaces.Discrete(len(MOVES))
+        self._row = self._ball = self._paddle = 0
+
+    def _seen(self) -> NDArray[Any]:
+        image = np.zeros((self._side, self._side, 2), self.observation_space.dtype)
+        image[self._row, self._ball, BALL] = self._high
+        image[-1, self._paddle, PADDLE] = self._high
+        image = image.transpose(2, 0, 1) if self._first else image
+        return image.reshape(self.observation_space.shape or ())
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self._row = 0
+        self._ball, self._paddle = self.np_random.integers(self._side, size=2).tolist()
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        self._row += 1
+        self._paddle = min(max(self._paddle + MOVES[action], 0), self._side - 1)
+        ended = self._row == self._side - 1
+        reward = (1.0 if self._ball == self._paddle else -1.0) if ended else 0.0
+        return self._seen(), reward, ended, False, {}
+
+
+gym.register("Catch-v0", Catch)

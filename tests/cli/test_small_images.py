@@ -1,0 +1,132 @@
+"""Images of few pixels, as of MinAtar, on their way through whole runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import minari
+import numpy as np
+import pytest
+from commands import QUICK, eval_status, record_status, train_status
+from datasets import datasets_in
+
+from border_cli.api import load_agent, load_policy, read_config
+from border_cli.offline import build_replay_buffer
+from border_cli.parts import env_factory
+from border_cli.run.reading import read_checkpoint, resumable
+
+Capture = pytest.CaptureFixture[str]
+
+CATCH = ("agent=dqn", "env.id=catch:Catch-v0", *QUICK, "recorder=none", "run_dir=run")
+FORMS: dict[str, tuple[dict[str, Any], str]] = {
+    "truths": ({}, "10 x 10, 2 channels last, through minatar_cnn"),
+    "bytes, channels first": (
+        {"dtype": "uint8", "first": True, "side": 6},
+        "6 x 6, 2 channels first, through minatar_cnn",
+    ),
+    "bytes of a large image": (
+        {"dtype": "uint8", "high": 255, "side": 36},
+        "36 x 36, 2 channels last, through nature_cnn",
+    ),
+}
+
+
+def asked(kwargs: dict[str, Any]) -> str:
+    return f"env.kwargs={json.dumps(kwargs).replace(chr(34), '')}"
+
+
+def _observations(run_dir: Path) -> Any:
+    """Those of all rows that a checkpoint holds.  [M, …]"""
+    config = read_config(run_dir)
+    saved = read_checkpoint(resumable(run_dir)[0])
+    buffer = build_replay_buffer(config, env_factory(config).spec)
+    buffer.load_state_dict(saved.run["replay_buffer"])
+    saved.load_rows(buffer)
+    return buffer.rows(np.arange(len(buffer))).obs
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("actor_manager", ["serial", "thread", "process"])
+def test_they_are_learned_from_said_and_stored_in_a_byte_each(
+    form: str, actor_manager: str, folder: Path, capsys: Capture
+) -> None:
+    kwargs, said = FORMS[form]
+    assert train_status(*CATCH, asked(kwargs), f"actor_manager={actor_manager}") == 0
+    assert f"images         {said}\n" in capsys.readouterr().out
+    stored = _observations(folder / "run")
+    assert stored.dtype == kwargs.get("dtype", "bool")
+    assert stored.max() == kwargs.get("high", 1)
+    assert eval_status("run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 1
+    assert load_policy("run").act(stored[0]) in (0, 1, 2)
+
+
+def test_what_a_dry_run_says_of_them(folder: Path, capsys: Capture) -> None:
+    assert train_status(*CATCH, "dry_run=true") == 0
+    assert (
+        "images         10 x 10, 2 channels last, through minatar_cnn\n" in capsys.readouterr().out
+    )
+    assert train_status(*CATCH, "dry_run=true", asked({"flat": True})) == 0
+    assert "images" not in capsys.readouterr().out
+    assert list(folder.iterdir()) == []
+
+
+def test_another_network_is_refused_with_what_is_allowed(folder: Path, capsys: Capture) -> None:
+    assert train_status(*CATCH, "agent.network=nature_cnn") == 2
+    said = capsys.readouterr().err
+    assert "agent.network=nature_cnn needs an image" in said
+    assert "allowed here: auto, mlp, minatar_cnn, impala_resnet" in said
+    assert not (folder / "run").exists()
+
+
+def test_they_are_recorded_and_learned_from_offline(folder: Path, capsys: Capture) -> None:
+    with datasets_in(folder / "datasets"):
+        assert train_status(*CATCH) == 0
+        assert record_status("run", "dataset=my/catch-v0", "episodes=3") == 0
+        (episode, *_) = minari.load_dataset("my/catch-v0").iterate_episodes()
+        assert episode.observations.dtype == np.bool_
+        capsys.readouterr()
+        offline = ("trainer=offline", "replay_buffer.dataset=my/catch-v0", "agent.hidden=[4]")
+        status = train_status(
+            *("agent=discrete_cql", "env.id=catch:Catch-v0", *offline, "agent.batch_size=4"),
+            *("trainer.max_opt_steps=2", "evaluator.num_episodes=1", "run_dir=offline"),
+        )
+    assert status == 0
+    assert "10 x 10, 2 channels last, through minatar_cnn" in capsys.readouterr().out
+
+
+def test_a_run_goes_on_as_if_it_had_not_stopped(folder: Path) -> None:
+    whole = (*CATCH[:-1], "trainer=sync", "trainer.record_interval=0")
+    assert train_status(*whole, "trainer.max_opt_steps=8", "run_dir=whole") == 0
+    assert train_status(*whole, "trainer.max_opt_steps=4", "run_dir=parts") == 0
+    assert train_status("resume=parts", "trainer.max_opt_steps=8") == 0
+    states = [load_agent(folder / each, "latest")[1].state_dict() for each in ("whole", "parts")]
+    assert states[0]["opt_steps"] == states[1]["opt_steps"] == 8
+    for name, weight in states[0]["online"].items():
+        assert weight.numpy().tobytes() == states[1]["online"][name].numpy().tobytes()
+    assert read_checkpoint(resumable(folder / "parts")[0]).opt_steps == 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("kwargs", [{"dtype": "bool"}, {"dtype": "uint8", "flat": True}])
+def test_a_ball_of_ones_is_seen_and_caught(kwargs: dict[str, Any], seed: int, folder: Path) -> None:
+    """As an image and as a row of bytes. Whoever moves at random catches one ball of eight."""
+    status = train_status(
+        *("agent=dqn", "env.id=catch:Catch-v0", asked({"side": 8, **kwargs}), f"seed={seed}"),
+        *("agent.hidden=[128]", "agent.batch_size=64", "agent.learning_rate=1e-3"),
+        *("agent.double=true", "agent.target_interval=1", "agent.tau=0.02"),
+        *("agent.epsilon_steps=3000", "step_processor.n_steps=3", "trainer.max_opt_steps=4000"),
+        *(
+            "trainer.samples_per_opt_step=2",
+            "trainer.sync_interval=20",
+            "actor_manager.n_buffer=20",
+        ),
+        *("trainer.warmup_period=500", "trainer.eval_interval=250", "trainer.stop_at_score=0.9"),
+        *("actor_manager.n_buffer=20", "evaluator.num_episodes=50", "recorder=none", "run_dir=run"),
+    )
+    assert status == 0
+    score = json.loads((folder / "run" / "best" / "score.json").read_text())
+    assert score["score"] >= 0.9
