@@ -411,6 +411,15 @@ def test_to_be_interrupted_and_to_go_on_changes_nothing(
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
 
 
+def test_a_schedule_that_ends_with_the_run_goes_on_where_it_stood(tmp_path: Path) -> None:
+    config = config_of("sync", replay_buffer=PrioritizedConfig(capacity=300, n_opts_final=None))
+    run(config, tmp_path / "whole")
+    interrupt(config, tmp_path / "cut", 190)
+    assert newest(tmp_path / "cut").opt_steps < WHOLE
+    run(config, tmp_path / "cut", resume=True)
+    assert_equal(config, tmp_path / "whole", tmp_path / "cut")
+
+
 @pytest.mark.parametrize("phase", [None, "evaluating"])
 def test_to_interrupt_learning_from_a_data_set_changes_nothing(
     phase: str | None, tmp_path: Path

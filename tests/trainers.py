@@ -49,6 +49,7 @@ class BuiltTrainer:
         checkpoints: MemoryCheckpoints | None = None,
         recorder: ListRecorder | None = None,
         clock: Clock | None = None,
+        buffer: ListBuffer | None = None,
         make_env: Callable[[int], Env] | None = None,
         lives: Sequence[Life] = (),
         folder: Path | None = None,
@@ -61,7 +62,7 @@ class BuiltTrainer:
             backend, n_buffer = "serial", 1
         self.clock = clock or FakeClock()
         self.agent = agent or FakeAgent()
-        self.buffer = ListBuffer()
+        self.buffer = ListBuffer() if buffer is None else buffer
         self.evaluator = evaluator or ScriptedEvaluator()
         self.checkpoints = checkpoints or MemoryCheckpoints()
         self.recorder = recorder or ListRecorder()

@@ -35,7 +35,7 @@ class Composed(NamedTuple):
     """A run of ours, composed."""
 
     config: RunConfig
-    tuned: str | None  # the name of the tuned file
+    tuned: str | None  # the name of the tuned file; of several the last, that of the pair
 
 
 @cache
@@ -43,7 +43,7 @@ def composed(typed: tuple[str, ...]) -> Composed:
     """The settings that these words give; raises ConfigError where there are none such."""
     job = Composer().job(list(typed))
     files = [Path(source.file).stem for source in job.sources if source.group == "tuned"]
-    return Composed(job.config, files[0] if files and files[0] != "none" else None)
+    return Composed(job.config, files[-1] if files else None)
 
 
 def settings_of(row: Row) -> Settings:

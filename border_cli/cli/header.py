@@ -13,6 +13,7 @@ from border_cli import __version__
 from border_cli.assemble import thread_budget
 from border_cli.cli.logs import FILE_ONLY
 from border_cli.config.job import JobContext, Source
+from border_cli.config.provenance import tuned_files
 from border_cli.core.config import RunConfig, TrainerConfig
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.launch import Started
@@ -32,7 +33,7 @@ def print_header(
     """What is about to run, and from which file each choice came."""
     lines = [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
-        *choice_lines(context.sources, context.tuned),
+        *choice_lines(context.sources),
         *image_lines(started.images),
         ("trainer", trainer_line(config)),
         ("actors", actors_line(config)),
@@ -64,7 +65,7 @@ def _say(console: Console, lines: list[tuple[str, str]]) -> None:
         log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
 
 
-def choice_lines(sources: Sequence[Source], tuned_file: str | None) -> list[tuple[str, str]]:
+def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """Every choice; those from files of the user with their file, the others together."""
     choices: dict[str, list[str]] = {}
     theirs = []
@@ -79,8 +80,8 @@ def choice_lines(sources: Sequence[Source], tuned_file: str | None) -> list[tupl
     shown = "\n".join(" ".join(line) for line in (named, rest[:3], rest[3:]) if line)
     lines = [("choices", shown)] if shown else []
     if any(each.group == "agent" for each in sources):  # saved settings choose none
-        tuned = tuned_file or "none: there is no file for this agent and env"
-        lines.append(("tuned values", tuned))
+        tuned = tuned_files(sources) or ["none: there is no file for this agent and env"]
+        lines.append(("tuned values", "\n".join(tuned)))
     return [*lines, *theirs]
 
 

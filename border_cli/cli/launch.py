@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import hydra
 from hydra._internal.hydra import Hydra
-from hydra._internal.utils import run_and_report
+from hydra._internal.utils import _run_app, get_args_parser, run_and_report
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -21,9 +20,7 @@ from border_cli.config.frozen import FILE, resolved_yaml
 from border_cli.config.imports import homes
 from border_cli.config.job import Continuation, JobContext
 from border_cli.config.loader import VERSION_BASE, Loader
-from border_cli.config.provenance import tuned_file
 from border_cli.config.saved import modules_of
-from border_cli.config.search_path import OURS, user_first
 from border_cli.core.config import RunConfig
 
 RunJob = Callable[[RunConfig, JobContext], float]
@@ -66,7 +63,6 @@ class Task:
             run_dir=run_dir,
             overrides=overrides,
             sources=job.sources,
-            tuned=tuned_file(job.sources),
             resolved=resolved_yaml(job.config),
             command=self._command,
             job_number=number,
@@ -87,36 +83,43 @@ def _record(composed: DictConfig) -> dict[str, str]:
     }
 
 
-def launch(task: Callable[[DictConfig], float], argv: list[str], folders: Sequence[str]) -> None:
-    """Runs Hydra's own entry point with this command line."""
-    decorated = hydra.main(config_path=OURS, config_name="config", version_base=VERSION_BASE)
-    with user_first(folders), _command_line(argv), _logging_as_before():
-        decorated(task)()
+def launch(task: Callable[[DictConfig], float], argv: list[str], loader: Loader) -> None:
+    """What Hydra's own entry point does with this command line, composed as all else is."""
+    parser = get_args_parser()
+    args = parser.parse_args(argv)
+    told = {"config_name": args.config_name, "overrides": args.overrides}
+    with _app(loader) as app:
+        if args.hydra_help:
+            app.hydra_help(args.config_name, parser, args)
+        elif args.cfg:
+            how = {"cfg_type": args.cfg, "package": args.package, "resolve": args.resolve}
+            run_and_report(lambda: app.show_cfg(**told, **how))
+        elif args.info:
+            app.show_info(args.info, **told)
+        else:
+            mode = app.get_mode(**told)
+            run = not args.multirun
+            _run_app(run, args.multirun, mode, app, args.config_name, task, args.overrides)
 
 
 def launch_one(
     task: Callable[[DictConfig], float], config_name: str, overrides: list[str], loader: Loader
 ) -> None:
     """Runs one job as Hydra's entry point does, which would compose it once more for its mode."""
+    with _app(loader) as app:
+        run_and_report(lambda: app.run(config_name, task, overrides))
+
+
+@contextmanager
+def _app(loader: Loader) -> Iterator[Hydra]:
     hydra.version.setbase(VERSION_BASE)
     app = Hydra("border-train", loader)
     GlobalHydra.instance().initialize(app)
     try:
         with _logging_as_before():
-            run_and_report(lambda: app.run(config_name, task, overrides))
+            yield app
     finally:
         GlobalHydra.instance().clear()
-
-
-@contextmanager
-def _command_line(argv: list[str]) -> Iterator[None]:
-    """Hydra reads sys.argv itself."""
-    before = sys.argv
-    sys.argv = [before[0], *argv]
-    try:
-        yield
-    finally:
-        sys.argv = before
 
 
 @contextmanager

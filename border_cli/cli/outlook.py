@@ -12,7 +12,6 @@ from border_cli.cli.header import (
     trainer_line,
 )
 from border_cli.config.compose import Job
-from border_cli.config.provenance import tuned_file
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import size
@@ -29,7 +28,7 @@ def outlook(job: Job, plan: Plan, agent: Agent) -> list[tuple[str, str]]:
     config, kind = job.config, AGENTS.entry_of(job.config.agent).name
     return [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
-        *choice_lines(job.sources, tuned_file(job.sources)),
+        *choice_lines(job.sources),
         ("env", _env_line(plan.spec)),
         ("agent", f"{kind}, {plan.agent.parameters:,} parameters, batch {config.agent.batch_size}"),
         *image_lines(images_of(agent)),

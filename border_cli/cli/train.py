@@ -106,9 +106,10 @@ def _respond(
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     elif arguments.cfg or arguments.info or arguments.hydra_help:
         from border_cli.cli.launch import launch
+        from border_cli.config.loader import Loader
 
         composer.job(overrides)
-        launch(_never, arguments.for_hydra(overrides), composer.folders)
+        launch(_never, arguments.for_hydra(overrides), Loader(composer.folders))
     else:
         from border_cli.core.process_state import keeping_everything  # imports numpy
 
@@ -147,11 +148,12 @@ def _train(
 
     runner = run_job or _runner(jobs)
     task = Task(composer, jobs, continuations, runner, command=["border-train", *typed])
+    loader = Loader(composer.folders)
     try:
         if alone:
-            launch_one(task, composer.config_name, overrides, Loader(composer.folders))
+            launch_one(task, composer.config_name, overrides, loader)
         else:
-            launch(task, arguments.for_hydra(overrides), composer.folders)
+            launch(task, arguments.for_hydra(overrides), loader)
     except KeyboardInterrupt:  # between two jobs of a sweep
         if not run_job:
             cast("Jobs", runner).finish(interrupted=True)

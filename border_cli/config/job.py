@@ -33,7 +33,6 @@ class JobContext:
     run_dir: Path  # absolute; exists
     overrides: list[str]  # of this job, as typed
     sources: list[Source]  # for the header of the run
-    tuned: str | None  # the tuned file that took part
     resolved: str  # the text of `.hydra/resolved.yaml`, see `frozen.write_resolved`
     command: list[str]  # as typed
     job_number: int | None  # None outside sweeps

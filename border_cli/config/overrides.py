@@ -14,12 +14,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.kinds import nearest
 from border_cli.config.loader import Loader
+from border_cli.config.repository import TUNED
 from border_cli.config.schemas import group_base
 from border_cli.core.config import RecorderConfig
 from border_cli.core.errors import ConfigError
 from border_cli.registry import GROUPS
 
-OPTIONAL_GROUPS = ("tuned", "experiment")
+OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
 ONE_PER_COMMAND = ("run_dir", "resume", "imports", "quiet", "dry_run")
 HIDDEN_GROUPS = ("schema", "hydra")

@@ -6,19 +6,21 @@ from collections.abc import Mapping, Sequence
 
 from border_cli.config.job import Source
 from border_cli.config.loader import Part
+from border_cli.config.repository import TUNED
 
 
 def sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Source]:
     """One entry per chosen file, in the order of merging; the primary configuration first.
 
     `choices` are Hydra's: of a group that chooses several (`recorder`) it knows nothing, and of
-    a file that another one inherits from neither.
+    a file that another one inherits from neither. Of `tuned` every file counts.
     """
     found = []
     for part in parts:
         group, _, name = part.path.rpartition("/")
         ours = part.file and not group.startswith("hydra/")
-        if ours and (group or _primary(part, parts)) and choices.get(group, name) == name:
+        chosen = choices.get(group, name) == name or group == TUNED
+        if ours and chosen and (group or _primary(part, parts)):
             found.append(Source(group or "config", name, str(part.file)))
     return sorted(dict.fromkeys(found), key=lambda source: source.group != "config")
 
@@ -29,7 +31,6 @@ def _primary(part: Part, parts: Sequence[Part]) -> bool:
     return part is outside[-1]
 
 
-def tuned_file(found: Sequence[Source]) -> str | None:
-    """The file of best values that took part."""
-    files = [source.file for source in found if source.group == "tuned"]
-    return files[-1] if files else None
+def tuned_files(found: Sequence[Source]) -> list[str]:
+    """The files of values for the agent and for the pair that took part; later ones win."""
+    return [source.file for source in found if source.group == TUNED]

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import importlib.resources
 from pathlib import Path
+from typing import Any
 
 from hydra._internal.config_repository import ConfigRepository
 from hydra.core.default_element import InputDefault
 from hydra.core.object_type import ObjectType
-from omegaconf import DictConfig, ListConfig
+from hydra.plugins.config_source import ConfigResult
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from border_cli.config.kinds import nearest
 from border_cli.core.errors import ConfigError
 
 KEYWORDS = ("optional", "override")
+TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
 SAVED_SCHEME = "border-saved"  # of the settings of a run that is resumed
 
 
 class Repository(ConfigRepository):
-    """Refuses what Hydra passes over in a defaults list: unknown keywords, and groups that no
-    folder has where the entry is optional or null."""
+    """Refuses what Hydra passes over in a defaults list: unknown keywords, groups that no folder
+    has where the entry is optional or null, and tuned files that are named and not there."""
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """A pair without a tuned file has an empty one, so that its place among the defaults is
+        known: files that go with the agent's name stand there, too."""
+        found = super().load_config(config_path)
+        if found is None and config_path.startswith(f"{TUNED}/"):
+            header: dict[str, str | None] = {"package": "_global_"}
+            return ConfigResult("border_cli", config_path, OmegaConf.create(), header)
+        return found
 
     def _create_defaults_list(self, config_path: str, defaults: ListConfig) -> list[InputDefault]:
         if not config_path.startswith("hydra/"):
             for entry in defaults._iter_ex(resolve=False):
                 if isinstance(entry, DictConfig) and len(entry) == 1:
-                    self._check(config_path, str(next(iter(entry.keys()))))
+                    key = next(iter(entry.keys()))
+                    self._check(config_path, str(key), entry._get_node(key))
         return super()._create_defaults_list(config_path, defaults)
 
-    def _check(self, config_path: str, key: str) -> None:
+    def _check(self, config_path: str, key: str, node: Any) -> None:
         *keywords, group = key.partition("@")[0].split()
         for word in keywords:
             if word not in KEYWORDS:
@@ -42,6 +55,13 @@ class Repository(ConfigRepository):
             raise ConfigError(
                 f"{self._shown(config_path)}: there is no group {absolute!r}"
                 f"{nearest(absolute, known)}"
+            )
+        value = node._value()
+        named = isinstance(value, str) and "${" not in value and "optional" not in keywords
+        if absolute == TUNED and named and not self.config_exists(f"{TUNED}/{value}"):
+            known = self.get_group_options(TUNED, ObjectType.CONFIG)
+            raise ConfigError(
+                f"{self._shown(config_path)}: there is no tuned {value!r}{nearest(value, known)}"
             )
 
     def _shown(self, config_path: str) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import ClassVar
 
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra.core.config_search_path import ConfigSearchPath
@@ -57,36 +55,10 @@ def search_path(folders: Sequence[str]) -> ConfigSearchPath:
     path = ConfigSearchPathImpl()
     path.append("hydra", "pkg://hydra.conf")
     path.append("main", OURS)
-    _prepend(path, folders)
+    for folder in folders:
+        path.prepend("user", folder, anchor="main")
     for plugin in Plugins.instance().discover(SearchPathPlugin):
-        if plugin is not UserFirst and issubclass(plugin, SearchPathPlugin):
+        if issubclass(plugin, SearchPathPlugin):
             plugin().manipulate_search_path(path)
     path.append("schema", "structured://")
     return path
-
-
-def _prepend(path: ConfigSearchPath, folders: Sequence[str]) -> None:
-    for folder in folders:
-        path.prepend("user", folder, anchor="main")
-
-
-class UserFirst(SearchPathPlugin):
-    """Gives `hydra.main` the same folders; without effect outside `user_first`."""
-
-    folders: ClassVar[tuple[str, ...]] = ()
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        if any(each.path == OURS for each in search_path.get_path()):
-            _prepend(search_path, self.folders)
-
-
-@contextmanager
-def user_first(folders: Sequence[str]) -> Iterator[None]:
-    """Puts the folders in front for a `hydra.main` inside the block."""
-    Plugins.instance().register(UserFirst)
-    before = UserFirst.folders
-    UserFirst.folders = tuple(folders)
-    try:
-        yield
-    finally:
-        UserFirst.folders = before

@@ -104,3 +104,11 @@ class ReplayBuffer(ABC):
 
     def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:  # noqa: B027
         """Tells how wrong the sampled rows were. [B], [B]"""
+
+    @property
+    def follows_run(self) -> bool:
+        """Whether `follow` should be called before each sample."""
+        return False
+
+    def follow(self, done: float) -> None:  # noqa: B027
+        """Tells which share of the run is done, 0 to 1, for schedules that end with it."""

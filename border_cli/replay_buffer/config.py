@@ -32,8 +32,11 @@ class PrioritizedConfig(ReplayBufferConfig):
     alpha: float = setting(0.6, "exponent of the priorities; 0 is uniform", low=0, high=1)
     beta_0: float = setting(0.4, "first exponent of the importance weights", low=0, high=1)
     beta_final: float = setting(1.0, "last exponent of the importance weights", low=0, high=1)
-    n_opts_final: int = setting(
-        500_000, "optimisation steps over which beta moves to beta_final, linearly", low=1
+    n_opts_final: int | None = setting(
+        500_000,
+        "optimisation steps over which beta moves to beta_final, linearly; null: it arrives at "
+        "the end of the run, whichever of max_opt_steps, max_env_steps and max_time_s is nearest",
+        low=1,
     )
     normalize: Normalize = setting(
         Normalize.batch, "largest weight is 1 in the batch, or over the whole buffer"

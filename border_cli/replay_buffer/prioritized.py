@@ -47,7 +47,8 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     ) -> None:
         super().__init__(config.capacity, spec=spec, rng=rng)
         self.config = config
-        self.updates = 0  # calls of `update_priorities`; beta follows it
+        self.updates = 0  # calls of `update_priorities`; beta follows it, or the run
+        self._done = 0.0  # share of the run
         self.max_priority = 1.0  # seen so far
         self._sums = SumTree(config.capacity)
         in_buffer = config.normalize == Normalize.buffer
@@ -59,9 +60,17 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         return True
 
     @property
+    def follows_run(self) -> bool:
+        return self.config.n_opts_final is None
+
+    def follow(self, done: float) -> None:
+        self._done = done
+
+    @property
     def beta(self) -> float:
         """The exponent of the importance weights of the next sample."""
-        done = min(1.0, self.updates / self.config.n_opts_final)
+        steps = self.config.n_opts_final
+        done = self._done if steps is None else min(1.0, self.updates / steps)
         return (1 - done) * self.config.beta_0 + done * self.config.beta_final
 
     def push(self, transitions: Transitions) -> None:

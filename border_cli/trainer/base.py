@@ -54,6 +54,7 @@ class Trainer(ABC):
         self._agent = agent
         self._replay_buffer = replay_buffer
         self._uses_priorities = replay_buffer.uses_priorities
+        self._follows_run = replay_buffer.follows_run
         self._actors = actors
         self._post_step = post_step
         self._timing = post_step.timing
@@ -193,6 +194,19 @@ class Trainer(ABC):
         over = self.pacing.ratio is None or not self._ready()
         return "max_env_steps" if over else None
 
+    def _share_done(self) -> float:
+        """How much of the run is over by the limit that is nearest, 0 to 1; none of it where only
+        a score ends it."""
+        config, counters = self.config, self.counters
+        shares = [0.0]
+        if config.max_opt_steps is not None:
+            shares.append(counters.opt_steps / config.max_opt_steps)
+        if config.max_env_steps is not None:
+            shares.append(counters.env_steps / config.max_env_steps)
+        if config.max_time_s is not None:
+            shares.append(self._post_step.reporting.elapsed_s / config.max_time_s)
+        return min(1.0, max(shares))
+
     def _ready(self) -> bool:
         return self.counters.samples_total >= self._needed
 
@@ -203,6 +217,8 @@ class Trainer(ABC):
         self._post_step.heartbeat.beat()
         timing = self._timing
         timing.enter("sample")
+        if self._follows_run:
+            self._replay_buffer.follow(self._share_done())
         batch = self._replay_buffer.sample(self._batch_size)
         timing.enter("update")
         update = self._agent.update(batch)

@@ -127,7 +127,7 @@ def test_the_learning_rates_are_of_whom_they_name():
 def test_the_command_line_in_a_file_makes_the_updates_that_an_improvement_is_delayed_by(name: str):
     text = (CONF / f"{name}.yaml").read_text(encoding="utf-8")
     (line,) = (each for each in text.splitlines() if each.startswith("# border-train "))
-    config = compose(*line.removeprefix("# border-train ").split(), "~tuned")
+    config = compose(*line.removeprefix("# border-train ").split())
     assert isinstance(config.agent, SacConfig)
     assert config.trainer.samples_per_opt_step == 1 / config.agent.policy_delay == 0.05
 

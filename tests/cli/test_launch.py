@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml  # type: ignore[import-untyped]
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+
+from border_cli.cli.train import main
 
 
 def saved(run_dir: Path, name: str) -> dict[str, Any]:
@@ -31,6 +34,37 @@ def test_one_job_saves_the_same_as_a_sweep_of_one(folder: Path, ran: Callable[..
     for key in ("config_sources", "choices", "version_base", "cwd"):
         assert told[0]["runtime"][key] == told[1]["runtime"][key]
     assert {each["job"]["name"] for each in told} == {"border-train"}
+
+
+def test_jobs_alone_and_of_a_sweep_are_saved_with_the_values_of_their_agent(
+    folder: Path, ran: Callable[..., Any]
+) -> None:
+    assert folder
+    alone = ran("agent=redq", "env=pendulum", "run_dir=alone").contexts[0].run_dir
+    swept = [each.run_dir for each in ran("-m", "agent=redq,sac", "env=pendulum").contexts]
+    trainers = [saved(each, "config.yaml")["trainer"] for each in (alone, *swept)]
+    assert [each["samples_per_opt_step"] for each in trainers] == [0.05, 0.05, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "shown"),
+    [
+        (("--info", "defaults"), "tuned/redq"),
+        (("--info", "config"), "samples_per_opt_step: 0.05"),
+        (("--cfg", "all"), "samples_per_opt_step: 0.05"),
+        (("--cfg", "job", "-p", "trainer"), "samples_per_opt_step: 0.05"),
+        (("--cfg", "job"), "samples_per_opt_step: 0.05"),
+    ],
+)
+def test_hydra_shows_the_values_of_an_agent(
+    flags: tuple[str, ...], shown: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder
+    main(["agent=redq", "env=pendulum", *flags])
+    said = capsys.readouterr().out
+    assert shown in said
+    main(["agent=redq", "env=pendulum", *flags, "~tuned"])
+    assert shown not in capsys.readouterr().out
 
 
 def test_one_job_leaves_hydra_and_the_log_as_they_were(ran: Callable[..., Any]) -> None:

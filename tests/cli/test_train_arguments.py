@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from border_cli.cli.arguments import read_arguments
+from border_cli.config.provenance import tuned_files
 from border_cli.config.saved import load_resolved
 from border_cli.core.errors import ConfigError
 
@@ -50,8 +51,8 @@ def test_a_job_gets_typed_settings_and_its_context(folder: Path, ran: Callable[.
     assert context.run_dir.parent == folder / "outputs" / "dqn_cartpole"
     assert context.overrides == ["env=cartpole", "seed=3"]
     assert context.command == ["border-train", "env=cartpole", "seed=3"]
-    assert context.tuned is not None
-    assert context.tuned.endswith("tuned/dqn_cartpole.yaml")
+    (tuned,) = tuned_files(context.sources)
+    assert tuned.endswith("tuned/dqn_cartpole.yaml")
     assert context.job_number is None
     assert context.import_paths == []  # it needs no module but ours
     assert {"config", "agent", "env", "tuned"} < {source.group for source in context.sources}
@@ -67,7 +68,7 @@ def test_a_job_gets_typed_settings_and_its_context(folder: Path, ran: Callable[.
 
 def test_a_bare_id_is_never_tuned(folder: Path, ran: Callable[..., Any]) -> None:
     assert folder
-    assert ran("env.id=CartPole-v1").contexts[0].tuned is None
+    assert tuned_files(ran("env.id=CartPole-v1").contexts[0].sources) == []
 
 
 def test_a_sweep_runs_one_job_after_another(folder: Path, ran: Callable[..., Any]) -> None:
@@ -82,7 +83,7 @@ def test_a_sweep_runs_one_job_after_another(folder: Path, ran: Callable[..., Any
     assert [each.job_number for each in jobs.contexts] == [0, 1, 2, 3]
     assert [each.run_dir.name for each in jobs.contexts] == ["0", "1", "2", "3"]
     assert jobs.contexts[0].run_dir.parent.parent == folder / "outputs" / "multirun"
-    assert [each.tuned is None for each in jobs.contexts] == [False, True, False, True]
+    assert [len(tuned_files(each.sources)) for each in jobs.contexts] == [1, 0, 1, 0]
 
 
 def test_a_sweep_in_a_folder_of_its_own_names_jobs_by_overrides(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.cli.train import main
-from border_cli.config.compose import compose
+from border_cli.config.compose import Composer, compose
 from border_cli.core.config import RunConfig
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -69,8 +69,11 @@ def chosen_by(file: str) -> list[str]:
     if group == "env":
         return [f"env={name}", "env.id=CartPole-v1"]
     if group == "tuned":
-        agent, _, env = name.partition("_")
-        return [f"agent={agent}", f"env={env}"]
+        agents = Composer().options("agent")
+        if name in agents:
+            return [f"agent={name}", "env=cartpole"]
+        agent = max((each for each in agents if name.startswith(f"{each}_")), key=len)
+        return [f"agent={agent}", f"env={name.removeprefix(f'{agent}_')}"]
     return [f"{group}={name}"] + (["env=cartpole"] if group != "experiment" else [])
 
 

@@ -32,11 +32,6 @@ def test_learning_from_a_data_set_wins_over_the_buffer_that_rainbow_chooses() ->
     assert isinstance(config.replay_buffer, DatasetConfig)
 
 
-def test_the_tuned_rainbow_has_returns_of_three_steps() -> None:
-    config = compose("agent=rainbow", "env=cartpole")
-    assert config.step_processor.n_steps == 3  # type: ignore[attr-defined]
-
-
 def test_rainbow_without_noise_says_how_it_may_explore() -> None:
     with pytest.raises(ConfigError, match=r"agent\.exploration .*epsilon_greedy, softmax"):
         compose("agent=rainbow", "env=acrobot", "agent.noisy=false")

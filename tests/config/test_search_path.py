@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.config.compose import Composer, compose
-from border_cli.config.search_path import UserFirst, user_first, user_folders
+from border_cli.config.search_path import user_folders
 from border_cli.core.errors import ConfigError
 
 Write = Callable[[str, str], Path]
@@ -79,9 +79,3 @@ def test_a_plugin_that_fails_is_named(folder: Path, write: Write) -> None:
     install_plugin(folder, write, "def register():\n    raise KeyError('x')\n")
     with pytest.raises(ConfigError, match=r"plug-in 'own' \(own_plugin:register\) failed: KeyErr"):
         compose()
-
-
-def test_hydra_main_gets_the_folders_only_inside_the_block() -> None:
-    with user_first(["file:///somewhere"]):
-        assert UserFirst.folders == ("file:///somewhere",)
-    assert UserFirst.folders == ()

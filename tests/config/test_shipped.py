@@ -14,10 +14,13 @@ FILES = sorted(
     (file.parent.name, file.stem) for file in CONF.glob("*/*.yaml") if file.parent.name != "tuned"
 )
 TUNED = sorted(file.stem for file in (CONF / "tuned").glob("*.yaml"))
+OF_AGENTS = [name for name in TUNED if ("agent", name) in FILES]
 
 
 def pair_of(tuned: str) -> tuple[str, str]:
     """Agent and env; the longest agent that fits, for names of agents have underscores too."""
+    if tuned in OF_AGENTS:
+        return tuned, "cartpole"  # any
     fitting = [name for name in Composer().options("agent") if tuned.startswith(f"{name}_")]
     agent = max(fitting, key=len, default="")
     return agent, tuned.removeprefix(f"{agent}_")
@@ -62,12 +65,12 @@ OPTIONS = sorted(
 def test_a_tuned_file_goes_with_every_option_of_every_group(tuned: str) -> None:
     agent, env = pair_of(tuned)
     for group, name in OPTIONS:
-        config = compose(f"agent={agent}", f"env={env}", f"{group}={name}")
-        assert config.name == tuned
+        job = Composer().job([f"agent={agent}", f"env={env}", f"{group}={name}"])
+        assert tuned in [source.choice for source in job.sources if source.group == "tuned"]
 
 
 @pytest.mark.parametrize("tuned", TUNED)
-def test_a_tuned_file_is_named_after_its_pair(tuned: str) -> None:
+def test_a_tuned_file_is_named_after_its_agent_or_its_pair(tuned: str) -> None:
     agent, env = pair_of(tuned)
     names = Composer()
     assert agent in names.options("agent")

@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import CountingEnv, FakeAgent, ListRecorder, MemoryCheckpoints, ScriptedEvaluator
+from fakes import (
+    CountingEnv,
+    FakeAgent,
+    FakeClock,
+    ListBuffer,
+    ListRecorder,
+    MemoryCheckpoints,
+    ScriptedEvaluator,
+)
 from remote_fakes import Life, fail
 from trainers import BuiltTrainer
 
 from border_cli.core.errors import ActorCrashed, Interrupted, NotFinite
 from border_cli.core.timing import LEARNER_SECTIONS
+from border_cli.core.types import Batch
 
 KINDS = [("sync", "serial"), ("async", "serial"), ("async", "thread"), ("async", "process")]
 
@@ -71,6 +80,48 @@ def test_env_steps_end_the_run_after_the_updates_they_pay_for(kind: tuple[str, s
     built.train()
     assert built.trainer.counters.env_steps == 101
     assert built.trainer.counters.opt_steps == 101 - 20 + 1  # the first update needs 20 samples
+
+
+class FollowingBuffer(ListBuffer):
+    """Remembers which shares of the run it was told of; each sample takes a second."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.told: list[float] = []
+        self._clock = clock
+
+    @property
+    def follows_run(self) -> bool:
+        return True
+
+    def follow(self, done: float) -> None:
+        self.told.append(done)
+
+    def sample(self, batch_size: int) -> Batch:
+        self._clock.time_s += 1
+        return super().sample(batch_size)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"max_opt_steps": 4}, [0, 0.25, 0.5, 0.75]),
+        # sync with 2 actors and 2 samples per update: 20, 22, … of 28 env steps
+        ({"max_env_steps": 28, "max_opt_steps": None}, [20 / 28, 22 / 28, 24 / 28, 26 / 28, 1]),
+        ({"max_time_s": 5, "max_opt_steps": None}, [0, 0.2, 0.4, 0.6, 0.8]),
+        # the nearest limit counts
+        ({"max_time_s": 50, "max_opt_steps": 4}, [0, 0.25, 0.5, 0.75]),
+        ({"max_opt_steps": None, "stop_at_score": 0.0, "eval_interval": 3}, [0, 0, 0]),
+    ],
+)
+def test_a_buffer_that_follows_the_run_is_told_how_much_of_it_is_over(
+    limits: dict[str, Any], told: list[float]
+) -> None:
+    clock = FakeClock()
+    buffer = FollowingBuffer(clock)
+    settings = {"samples_per_opt_step": 2.0, "stop_evals": 1} | limits
+    BuiltTrainer("sync", buffer=buffer, clock=clock, **settings).train()
+    assert buffer.told == pytest.approx(told)
 
 
 def test_a_budget_smaller_than_a_burst_ends_too(kind: tuple[str, str]) -> None:

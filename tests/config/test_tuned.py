@@ -1,0 +1,289 @@
+"""Which files of conf/tuned take part in a run, and what of them counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from border_cli.agent.config import SacConfig
+from border_cli.cli.header import choice_lines
+from border_cli.config.compose import Composer, Job, compose
+from border_cli.config.frozen import resolved_yaml, write_resolved
+from border_cli.config.help import settings_help
+from border_cli.config.provenance import tuned_files
+from border_cli.config.saved import load_resolved, saved_composer
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
+from border_cli.step_processor.config import NStepConfig
+
+Write = Callable[[str, str], Path]
+
+BUILT_ON_REDQ = "defaults: [redq, _self_]\ngamma: 0.5\n"
+
+
+def job(*overrides: str, folder: Path | None = None) -> Job:
+    return Composer([f"file://{folder}"] if folder else []).job(list(overrides))
+
+
+def tuned_names(made: Job) -> list[str]:
+    return [Path(file).stem for file in tuned_files(made.sources)]
+
+
+def pace(config: RunConfig) -> float | None:
+    return config.trainer.samples_per_opt_step
+
+
+def limits(config: RunConfig) -> tuple[int | None, int | None, float | None]:
+    trainer = config.trainer
+    return trainer.max_opt_steps, trainer.max_env_steps, trainer.max_time_s
+
+
+@pytest.mark.parametrize("env", ["env=pendulum", "env.id=A-v0"])
+@pytest.mark.parametrize("agent", ["redq", "droq"])
+def test_redq_and_droq_make_twenty_updates_per_sample_with_any_env(agent: str, env: str) -> None:
+    config = compose(f"agent={agent}", env)
+    assert isinstance(config.agent, SacConfig)
+    assert pace(config) == 1 / config.agent.policy_delay == 0.05
+    assert limits(config) == (None, 20_000, None)
+    trainer = config.trainer
+    intervals = [trainer.eval_interval, trainer.record_interval, trainer.save_interval]
+    assert [each / 20 for each in intervals] == [1_000, 100, 2_000]  # in env steps
+    assert (trainer.sync_interval, config.actor_manager.n_buffer) == (20, 1)
+
+
+@pytest.mark.parametrize("env", ["env=acrobot", "env.id=A-v0"])
+def test_rainbow_has_returns_of_three_steps_and_its_own_exponents(env: str) -> None:
+    config = compose("agent=rainbow", env)
+    assert config.step_processor == NStepConfig(n_steps=3)
+    assert config.replay_buffer == PrioritizedConfig(alpha=0.5, beta_0=0.4, n_opts_final=None)
+
+
+def test_other_agents_are_as_they_were() -> None:
+    for agent in ("dqn", "qrdqn", "iqn", "sac", "td3", "ddpg", "tqc", "iql", "cql", "bc", "random"):
+        made = job(f"agent={agent}", "env.id=A-v0")
+        assert tuned_names(made) == []
+        assert (pace(made.config), limits(made.config)) == (1.0, (10_000, None, None))
+
+
+def test_the_pair_wins_over_the_agent_and_the_experiment_and_the_line_over_both(
+    folder: Path, write: Write
+) -> None:
+    write("tuned/redq_pendulum.yaml", "# @package _global_\ntrainer: {eval_interval: 7}\n")
+    write("experiment/x.yaml", "# @package _global_\ntrainer: {eval_interval: 8}\n")
+    words = ("agent=redq", "env=pendulum")
+
+    def eval_interval(*more: str) -> int:
+        made = job(*words, *more, folder=folder)
+        assert tuned_names(made) == ["redq", "redq_pendulum"]
+        assert pace(made.config) == 0.05
+        return made.config.trainer.eval_interval
+
+    assert compose(*words).trainer.eval_interval == 20_000
+    assert eval_interval() == 7
+    assert eval_interval("experiment=x") == 8
+    assert eval_interval("experiment=x", "trainer.eval_interval=9") == 9
+
+
+def test_the_pair_of_rainbow_and_cartpole_stands_on_rainbow() -> None:
+    made = job("agent=rainbow", "env=cartpole")
+    assert tuned_names(made) == ["rainbow", "rainbow_cartpole"]
+    assert made.config.step_processor == NStepConfig(n_steps=3)
+    assert isinstance(made.config.replay_buffer, PrioritizedConfig)
+    assert (made.config.replay_buffer.alpha, made.config.agent.batch_size) == (0.5, 256)
+
+
+def test_only_settings_of_the_chosen_option_are_set() -> None:
+    config = compose("agent=rainbow", "env=acrobot", "replay_buffer=uniform")
+    assert config.replay_buffer == UniformConfig()
+    assert config.step_processor == NStepConfig(n_steps=3)
+    assert pace(compose("agent=redq", "trainer=sync")) == 0.05
+    assert compose("agent=redq", "actor_manager=process").actor_manager.n_buffer == 1
+
+
+def test_a_pace_of_samples_with_its_limits_is_nothing_to_learning_from_a_data_set() -> None:
+    offline = [
+        compose(f"agent={agent}", "trainer=offline", "replay_buffer.dataset=my/a-v0").trainer
+        for agent in ("redq", "sac")
+    ]
+    assert offline[0] == offline[1]
+    config = compose("agent=redq", "trainer=offline", "trainer.max_opt_steps=7")
+    assert limits(config) == (7, None, None)
+
+
+def test_other_values_of_the_trainer_go_with_a_data_set(folder: Path, write: Write) -> None:
+    write("agent/mine.yaml", "defaults: [iql, _self_]\n")
+    write("tuned/mine.yaml", "# @package _global_\ntrainer: {max_opt_steps: 50}\n")
+    config = compose("agent=mine", "trainer=offline", config_dir=str(folder))
+    assert limits(config) == (50, None, None)
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ([], (None, 20_000, None)),
+        (["trainer.max_opt_steps=400"], (400, None, None)),
+        (["trainer.max_opt_steps=1_000_000"], (1_000_000, None, None)),
+        (["trainer.max_env_steps=3000"], (None, 3_000, None)),
+        (["trainer.max_time_s=60"], (None, None, 60.0)),
+        (["trainer={max_opt_steps: 400}"], (400, None, None)),
+        (["trainer.max_env_steps=null", "trainer.max_opt_steps=7"], (7, None, None)),
+        (["trainer.max_opt_steps=null"], (None, 20_000, None)),
+        # which may never end a run
+        (["trainer.stop_at_score=-150"], (None, 20_000, None)),
+        (["experiment=x"], (5, None, None)),
+        (["experiment=x", "trainer.max_env_steps=9"], (5, 9, None)),
+        (["trainer=mine"], (None, 20_000, None)),  # as every tuned value
+    ],
+)
+def test_a_limit_that_is_set_replaces_those_of_the_agent(
+    typed: list[str], found: tuple[int | None, ...], folder: Path, write: Write
+) -> None:
+    write("experiment/x.yaml", "# @package _global_\ntrainer: {max_opt_steps: 5}\n")
+    write("trainer/mine.yaml", "defaults: [async, _self_]\nmax_opt_steps: 6\n")
+    config = compose("agent=redq", "env=pendulum", *typed, config_dir=str(folder))
+    assert limits(config) == found
+    assert pace(config) == 0.05
+
+
+def test_a_limit_replaces_those_of_the_pair_too(folder: Path, write: Write) -> None:
+    assert limits(compose("agent=sac", "env=pendulum")) == (20_000, 20_000, None)
+    typed = ("agent=sac", "env=pendulum", "trainer.max_opt_steps=50_000")
+    assert limits(compose(*typed)) == (50_000, None, None)
+    write("tuned/redq_pendulum.yaml", "# @package _global_\ntrainer: {max_opt_steps: 90}\n")
+    write("own.yaml", "defaults: [config, _self_]\ntrainer: {max_env_steps: 8}\n")
+    words, mine = ("agent=redq", "env=pendulum"), str(folder)
+    assert limits(compose(*words, config_dir=mine)) == (90, None, None)
+    assert limits(compose(*words, config_dir=mine, config_name="own")) == (None, 8, None)
+
+
+@pytest.mark.parametrize(
+    "typed", [("~tuned",), ("experiment=bare",), ("experiment=bare", "env=acrobot")]
+)
+def test_what_switches_tuned_off_switches_the_agents_values_off(
+    typed: tuple[str, ...], folder: Path, write: Write
+) -> None:
+    write("experiment/bare.yaml", "# @package _global_\ndefaults: [override /tuned: null]\n")
+    for agent in ("redq", "rainbow"):
+        made = job(f"agent={agent}", "env=pendulum", *typed, folder=folder)
+        assert tuned_names(made) == []
+        assert (pace(made.config), limits(made.config)) == (1.0, (10_000, None, None))
+        assert made.config.step_processor == NStepConfig(n_steps=1)
+
+
+def test_the_file_of_another_pair_stands_on_the_agents_values() -> None:
+    made = job("agent=redq", "env=pendulum", "tuned=sac_pendulum")
+    assert tuned_names(made) == ["redq", "sac_pendulum"]
+    assert isinstance(made.config.agent, SacConfig)
+    assert (made.config.agent.hidden, pace(made.config)) == ([64, 64], 0.05)
+
+
+@pytest.mark.parametrize("typed", [(), ("trainer.samples_per_opt_step=0.5",), ("~tuned",)])
+def test_saved_settings_never_get_them_again(
+    typed: tuple[str, ...], folder: Path, write: Write
+) -> None:
+    config = compose("agent=redq", "env=pendulum", *typed)
+    text = resolved_yaml(config)
+    write_resolved(folder / "run", text)
+    assert load_resolved(folder / "run") == config
+    assert saved_composer(folder / "run", [], []).job([]).config.trainer == config.trainer
+    again = saved_composer(folder / "run", ["trainer=async"], []).job(["trainer=async"])
+    assert (pace(again.config), tuned_files(again.sources)) == (1.0, [])
+    write("frozen.yaml", text)
+    assert resolved_yaml(compose(config_dir=str(folder), config_name="frozen")) == text
+
+
+@pytest.mark.parametrize(
+    "text", [BUILT_ON_REDQ, "defaults: [/agent/redq@_here_, _self_]\ngamma: 0.5\n"]
+)
+def test_an_agent_inherits_the_values_of_what_it_is_built_on(
+    text: str, folder: Path, write: Write
+) -> None:
+    write("agent/mine.yaml", text)
+    write("tuned/redq_pendulum.yaml", "# @package _global_\nagent: {batch_size: 11}\n")
+    made = job("agent=mine", "env=pendulum", folder=folder)
+    assert tuned_names(made) == ["redq"]  # a pair is one of names
+    assert (pace(made.config), made.config.agent.gamma) == (0.05, 0.5)
+    assert made.config.agent.batch_size != 11
+    write("tuned/mine_pendulum.yaml", "# @package _global_\nagent: {batch_size: 12}\n")
+    write("tuned/mine.yaml", "# @package _global_\ntrainer: {eval_interval: 7}\n")
+    made = job("agent=mine", "env=pendulum", folder=folder)
+    assert tuned_names(made) == ["redq", "mine", "mine_pendulum"]
+    assert (pace(made.config), made.config.trainer.eval_interval) == (0.05, 7)
+    assert made.config.agent.batch_size == 12
+
+
+def test_a_file_of_the_user_wins_over_ours(folder: Path, write: Write) -> None:
+    mine = write("tuned/redq.yaml", "# @package _global_\ntrainer: {eval_interval: 7}\n")
+    made = job("agent=redq", "env=pendulum", folder=folder)
+    assert tuned_files(made.sources) == [str(mine)]
+    assert (pace(made.config), made.config.trainer.eval_interval) == (1.0, 7)
+
+
+def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) -> None:
+    text = (Path(__file__).parents[2] / "conf" / "config.yaml").read_text(encoding="utf-8")
+    write("own.yaml", text.replace("  - optional tuned: ${agent}_${env}\n", ""))
+    config = compose("agent=redq", config_dir=str(folder), config_name="own")
+    assert pace(config) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        (
+            "tuned/redq.yaml",
+            "# @package _global_\ndefaults: [sac_pendulum]\n",
+            r"^tuned/redq\.yaml: it goes with the name of an agent and sets values only",
+        ),
+        (
+            "tuned/redq.yaml",
+            "# @package _global_\ntrainer: {evil_interval: 7}\n",
+            r"^tuned/redq\.yaml: trainer\.evil_interval: .*did you mean 'eval_interval'",
+        ),
+        ("tuned/redq.yaml", "trainer: {eval_interval: 7}\n", r"^tuned/redq\.yaml: tuned: "),
+        (
+            "tuned/redq.yaml",
+            "# @package _global_\ntrainer: {eval_interval: -7}\n",
+            r"^tuned/redq\.yaml: trainer\.eval_interval must be at least 0",
+        ),
+        (
+            "experiment/x.yaml",
+            "# @package _global_\ndefaults: [override /tuned: sac_pendulm]\n",
+            r"^experiment/x\.yaml: there is no tuned 'sac_pendulm'; did you mean 'sac_pendulum'",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_file(
+    file: str, text: str, said: str, folder: Path, write: Write
+) -> None:
+    write(file, text)
+    more = ["experiment=x"] if file.startswith("experiment") else []
+    with pytest.raises(ConfigError, match=said):
+        compose("agent=redq", "env=pendulum", *more, config_dir=str(folder))
+
+
+def test_each_job_of_a_sweep_has_the_values_of_its_agent() -> None:
+    composer = Composer()
+    jobs = composer.sweep(["agent=redq,sac,rainbow", "env.id=A-v0"])
+    assert jobs is not None
+    configs = [composer.job(each, number).config for number, each in enumerate(jobs)]
+    assert [pace(each) for each in configs] == [0.05, 1.0, 1.0]
+    assert [type(each.replay_buffer) for each in configs][2] is PrioritizedConfig
+
+
+def test_the_first_lines_name_every_file_that_values_came_from() -> None:
+    shown = dict(choice_lines(job("agent=rainbow", "env=cartpole").sources))["tuned values"]
+    assert [line.rpartition("conf/tuned/")[2] for line in shown.splitlines()] == [
+        "rainbow.yaml",
+        "rainbow_cartpole.yaml",
+    ]
+    alone = dict(choice_lines(job("agent=redq", "env=pendulum").sources))["tuned values"]
+    assert alone.endswith("conf/tuned/redq.yaml")
+
+
+def test_help_shows_the_values_that_the_agent_brings() -> None:
+    words = ["agent=redq", "trainer=async"]
+    shown = settings_help(Composer().job(words), words)
+    assert "  trainer.samples_per_opt_step=0.05  (default 1.0)\n" in shown
