@@ -3,10 +3,10 @@
     python -m benchmarks.solve [OVERRIDE …] [--repetitions 5] [--rows border_train sb3_ppo …]
 
 `border_train` is `border-train agent=dqn env=cartpole seed=N` with its defaults, timed from its
-start to its exit: interpreter, imports, evaluations, checkpoints, the final save. It stops once two
-evaluations of 20 episodes in a row reached 495. Its best model is then judged by `border-eval` in
-20 episodes that the run never saw, and a run below the threshold counts as not solved, whatever it
-thought itself. Overrides are passed on, for example `trainer=sync`.
+start to its exit: interpreter, imports, evaluations, checkpoints, the final save. It stops once an
+evaluation of 20 episodes reached 500 and others confirmed it. Its best model is then judged by
+`border-eval` in 100 episodes that the run never saw, and a run below the threshold counts as not
+solved, whatever it thought itself. Overrides are passed on, for example `trainer=sync`.
 
 `sb3_dqn` and `sb3_ppo` have the RL Zoo's settings for CartPole and are timed from process start to
 the first moment when 20 greedy episodes, all side by side, reach the threshold on average; they are
@@ -14,7 +14,7 @@ judged after every round of acting and learning, 256 env steps. Nothing is saved
 afresh, and the process's end is not counted, all to their advantage. `wall_s` counts their
 evaluations, as it does ours; `without_judging_s` does not.
 
-Repetition N has seed N. `…_over_ours` divides medians: seeds of different programs are no pairs.
+Repetition N has seed `--first-seed` + N. `…_over_ours` divides medians: seeds of different programs are no pairs.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from benchmarks.machine import installed
 from benchmarks.table import Reading, Readings, column, emit, parser, say, summary, take_turns
 
 EPISODES = 20
+JUDGED = 100  # of our best model
 FRESH = 1_000_000  # no seed of a run comes near
 COMMANDS = Path(sys.executable).parent
 OURS = "border_train"
@@ -50,7 +51,7 @@ def border_train(env: str, overrides: list[str], seed: int) -> Reading:
         began_s, cpu_began_s = time.monotonic(), _children_cpu_s()
         _run("border-train", typed)
         wall_s, cpu_s = time.monotonic() - began_s, _children_cpu_s() - cpu_began_s
-        judge = [str(run_dir), f"seed={FRESH + seed}", f"episodes={EPISODES}", "--json"]
+        judge = [str(run_dir), f"seed={FRESH + seed}", f"episodes={JUDGED}", "--json"]
         score = json.loads(_run("border-eval", judge))["mean"]
         run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     return {
@@ -94,12 +95,17 @@ def _run(command: str, arguments: list[str]) -> str:
     return answer.stdout
 
 
+def _seeded(run: Callable[[int], Reading], first: int, repetition: int) -> Reading:
+    return run(first + repetition)
+
+
 def line(name: str, readings: Readings, threshold: float) -> dict[str, Any]:
     """One row of the table."""
     runs = readings[name]
     content: dict[str, Any] = {
         "threshold": threshold,
         "solved": f"{sum(each['score'] >= threshold for each in runs)} of {len(runs)}",
+        "worst_score": min(each["score"] for each in runs),
         "seeds_wall_s": [round(each["wall_s"], 2) for each in runs],
     }
     if name == OURS:
@@ -116,6 +122,7 @@ def main() -> None:
     made.add_argument("overrides", nargs="*", help="settings to pass on, such as trainer=sync")
     made.add_argument("--env", default="cartpole")
     made.add_argument("--threshold", type=float, default=475.0)
+    made.add_argument("--first-seed", type=int, default=0)
     made.add_argument("--rows", nargs="+", choices=[OURS, *PEERS], default=[OURS, *PEERS])
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}
@@ -128,7 +135,9 @@ def main() -> None:
             say(f'skipped: {name}, it needs pip install "border-cli[bench]"')
         else:
             contenders[name] = partial(peer, PEERS[name], arguments.threshold)
-    readings = take_turns(contenders, arguments.repetitions)
+    first = arguments.first_seed
+    seeded = {name: partial(_seeded, run, first) for name, run in contenders.items()}
+    readings = take_turns(seeded, arguments.repetitions)
     for name in readings:
         command = " ".join(["border-train agent=dqn", f"env={arguments.env}", *arguments.overrides])
         content = {"command": command} if name == OURS else {}

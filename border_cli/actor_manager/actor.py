@@ -11,7 +11,7 @@ from border_cli.actor_manager.weights import WeightSource
 from border_cli.core.clock import Clock
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Env, Policy, StepProcessor
-from border_cli.core.types import Array, Beat, State
+from border_cli.core.types import Array, Beat, State, Step
 
 
 class Actor:
@@ -46,6 +46,8 @@ class Actor:
         self._laps = Laps(clock)
         self.proxy = proxy
         self._returns = proxy.returns
+        # Asked once: most policies remember nothing, and every step would pay for the question.
+        self._tells = self._returns is not None or type(policy).forget is not Policy.forget
         self.env_steps = 0
         self.restarted_episodes = 0  # that could not be continued and began anew
         policy.bind_thread()
@@ -89,12 +91,10 @@ class Actor:
         if timed:
             laps.lap(ENV_STEP)
         self._obs = step.act_obs
-        if step.episodes or step.moved is not None:
-            self._policy.forget(step.begun)
         env_steps = step.env_steps
         self.env_steps += env_steps
-        if self._returns is not None:
-            self._returns.see(step.reward, step.terminated | step.truncated, step.moved)
+        if self._tells:
+            self._tell(step)
         transitions = self._step_processor.process(step)  # M rows; 0 while a window fills
         away_s = self.proxy.sent_s + self.proxy.blocked_s
         self.proxy.push(
@@ -106,6 +106,13 @@ class Actor:
         if timed:
             laps.lap(PROCESS, less_s=self.proxy.sent_s + self.proxy.blocked_s - away_s)
         return len(transitions)
+
+    def _tell(self, step: Step) -> None:
+        """Tells those who remember where episodes end."""
+        if step.episodes or step.moved is not None:
+            self._policy.forget(step.begun)
+        if self._returns is not None:
+            self._returns.see(step.reward, step.terminated | step.truncated, step.moved)
 
     @property
     def seconds(self) -> list[float]:

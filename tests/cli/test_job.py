@@ -91,7 +91,8 @@ def test_the_saved_settings_repeat_the_run(ran: Ran, folder: Path) -> None:
     for name in ("checkpoints/latest", "best"):
         files = (run / name / "agent.pt" for run in (again, ran.run_dir))
         states = [torch.load(each, weights_only=True) for each in files]
-        assert states[0].pop("activation") == states[1].pop("activation") == "relu"
+        words = [{name: each.pop(name) for name in ("activation", "encoding")} for each in states]
+        assert words[0] == words[1] == {"activation": "relu", "encoding": "bounds"}
         torch.testing.assert_close(*states, rtol=0, atol=0)
 
 
