@@ -14,7 +14,8 @@ judged after every round of acting and learning, 256 env steps. Nothing is saved
 afresh, and the process's end is not counted, all to their advantage. `wall_s` counts their
 evaluations, as it does ours; `without_judging_s` does not.
 
-Repetition N has seed `--first-seed` + N. `…_over_ours` divides medians: seeds of different programs are no pairs.
+Repetition N has seed `--first-seed` + N. `…_over_ours` divides medians: seeds of different programs
+are no pairs.
 """
 
 from __future__ import annotations
