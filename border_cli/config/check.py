@@ -11,10 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.kinds import expected, nearest
-from border_cli.config.loader import Part
 from border_cli.config.overrides import TRUST
 from border_cli.config.repository import shown
 from border_cli.config.schemas import group_base
+from border_cli.config.tuned import Part
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.registry import GROUPS

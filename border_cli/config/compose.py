@@ -16,12 +16,13 @@ from border_cli.config import check
 from border_cli.config.explain import explained
 from border_cli.config.imports import import_modules, imports_of
 from border_cli.config.job import Source
-from border_cli.config.loader import Loader, Part, hydra_turn
+from border_cli.config.loader import Loader, hydra_turn
 from border_cli.config.overrides import is_sweep, normalized, refuse_swept, refuse_unmeant
 from border_cli.config.provenance import sources
 from border_cli.config.resolve import resolve_settings
 from border_cli.config.schemas import register_schemas
 from border_cli.config.search_path import user_folders
+from border_cli.config.tuned import Part
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from border_cli.config.job import Source
-from border_cli.config.loader import Part
 from border_cli.config.repository import TUNED
+from border_cli.config.tuned import Part
 
 
 def sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Source]:
