@@ -47,7 +47,8 @@ class Setup:
         """The settings of the run, which its window ends."""
         sync = self.manager == "sync"
         manager = ACTOR_MANAGERS.entry("thread" if sync else self.manager)
-        settings = {**OFF, "max_opt_steps": None, "max_time_s": 600.0, **self.trainer}
+        settings = {**OFF, "max_opt_steps": None, "max_time_s": 600.0, "sync_interval": 100}
+        settings |= self.trainer
         return RunConfig(
             seed=seed,
             agent=self.agent or self._matched_dqn(),
@@ -65,6 +66,8 @@ class Setup:
             hidden=[256, 256],
             batch_size=BATCH_SIZE,
             learning_rate=LEARNING_RATE,
+            double=False,
+            tau=1.0,
             target_interval=TARGET_INTERVAL,
             max_grad_norm=self.max_grad_norm,
         )

@@ -32,6 +32,7 @@ DISCRETE = {"dqn": bare_updates.Dqn, "iqn": bare_updates.Iqn}
 CONTINUOUS = {"sac": bare_updates.Sac, "td3": bare_updates.Td3, "iql": bare_updates.Iql}
 AGENT_NAMES = [*DISCRETE, *CONTINUOUS]
 SETTINGS: dict[str, Any] = {"hidden": [256, 256], "max_grad_norm": None, "num_threads": 1}
+HARD_TARGET: dict[str, Any] = {"double": False, "tau": 1.0, "target_interval": 500}
 SETTLED_S = 0.5
 
 
@@ -89,7 +90,8 @@ def ours(name: str, seed: int, seconds: float) -> Reading:
     register_builtin()
     entry = AGENTS.entry(name)
     rows = 64 if name in DISCRETE else 256
-    config = replace(entry.config_type(), **SETTINGS, batch_size=rows)
+    settings = SETTINGS | (HARD_TARGET if name in DISCRETE else {})
+    config = replace(entry.config_type(), **settings, batch_size=rows)
     agent = AGENTS.build(config, spec=_spec(name), device="cpu", seed=seed)
     batches = _batches(name, seed)
     with agent.learner_thread():

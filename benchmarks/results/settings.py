@@ -18,6 +18,9 @@ from border_cli.core.seeding import Branch, derived_seed
 # What does not change what is learned.
 APART = {"seed", "name", "run_dir", "resume", "dry_run", "quiet", "imports", "objective"}
 APART |= {"recorder", "checkpoint"}
+# What does nothing where no actor runs.
+ACTING = ("actor_manager", "trainer.sync_interval")
+ACTING += ("trainer.warmup_period", "trainer.samples_per_opt_step")
 UNKNOWN = object()  # the default of a setting that has none
 
 
@@ -50,7 +53,10 @@ def settings_of(row: Row) -> Settings:
     """Every setting that the results of a row depend on."""
     match row:
         case Run():
-            own = dict(_flat(composed(row.typed).config))
+            config = composed(row.typed).config
+            own = dict(_flat(config))
+            if config.trainer.offline:
+                own = {path: each for path, each in own.items() if not path.startswith(ACTING)}
             data = settings_of(recording_of(row.recording)) if row.recording else {}
             return own | {f"data.{path}": each for path, each in data.items()}
         case Recording():

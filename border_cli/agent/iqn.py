@@ -7,8 +7,9 @@ with double Q-learning".
 Deviations: Adam's epsilon is 1e-8 instead of 0.01 / 32 (`adam_epsilon`), the gradient's norm is
 clipped at 10 (`max_grad_norm`), and N and N' are 8 instead of 64. The fractions whose mean chooses
 an action, here and when acting, are spread evenly over the range and not drawn. The target network
-is updated softly where `tau` is below 1. Learning rate, batch and intervals are for small problems:
-docs/agents.md.
+is a Polyak average and the online network chooses the next action; in the paper the target is a
+copy and chooses (`tau=1 target_interval=10000 double=false`). Learning rate and batch are for small
+problems: docs/agents.md.
 """
 
 from __future__ import annotations

@@ -7,8 +7,10 @@ Deviations: Adam's epsilon is 1e-8 instead of 0.01 / 32 (`adam_epsilon`), the gr
 clipped at 10 (`max_grad_norm`), and there are 50 quantiles, not 200. The loss is divided by kappa
 (`quantile.py`), which changes nothing at the paper's 1. Actions may be chosen by the mean of a
 range of quantiles (Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for
-distributional reinforcement learning", Section 3.1). The target network is updated softly where
-`tau` is below 1. Learning rate, batch and intervals are for small problems: docs/agents.md.
+distributional reinforcement learning", Section 3.1). The target network is a Polyak average and the
+online network chooses the next action; in the paper the target is a copy and chooses (`tau=1
+target_interval=10000 double=false`). Learning rate and batch are for small problems:
+docs/agents.md.
 """
 
 from __future__ import annotations

@@ -21,15 +21,15 @@ class Exploration(StrEnum):
 class ValueConfig(NetworkConfig):
     """What agents that learn action values share."""
 
-    double: bool = setting(False, "the online network chooses the next action (double Q-learning)")
+    double: bool = setting(True, "the online network chooses the next action (double Q-learning)")
     learning_rate: float = setting(5e-4, "of Adam", above=0)
     adam_epsilon: float = setting(1e-8, "of Adam; the papers have up to 0.01 / 32", above=0)
     max_grad_norm: float | None = setting(10.0, "clips the gradient's norm; null: off", above=0)
     target_interval: int = setting(
-        500, "optimisation steps between updates of the target network", low=1
+        1, "optimisation steps between updates of the target network", low=1
     )
     tau: float = setting(
-        1.0, "target := tau * online + (1 - tau) * target; 1 copies", above=0, high=1
+        0.005, "target := tau * online + (1 - tau) * target; 1 copies", above=0, high=1
     )
     exploration: Exploration = setting(
         Exploration.epsilon_greedy,

@@ -82,7 +82,7 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 
     num_actors: int = setting(2, "actors that sample side by side", low=1, takes_memory=True)
     n_buffer: int = setting(
-        100, "samples an actor gathers before it sends them", low=1, takes_memory=True
+        20, "samples an actor gathers before it sends them", low=1, takes_memory=True
     )
     max_restarts: int = setting(3, "times that each actor may fail and be rebuilt", low=0)
     exploration: Any = setting(
@@ -125,7 +125,7 @@ class TrainerConfig(Settings, path="trainer"):
 
     offline: ClassVar[bool] = False  # whether no actor samples
 
-    max_opt_steps: int | None = setting(10_000, "ends the run; null: no limit", low=1)
+    max_opt_steps: int | None = setting(100_000, "ends the run; null: no limit", low=1)
     max_env_steps: int | None = setting(
         None, "ends the run, counted over all actors; null: no limit", low=1
     )
@@ -152,7 +152,7 @@ class TrainerConfig(Settings, path="trainer"):
     save_every_s: float | None = setting(
         None, "also saves whenever so many seconds have passed; null: off", above=0
     )
-    sync_interval: int = setting(100, "optimisation steps between weights for the actors", low=0)
+    sync_interval: int = setting(20, "optimisation steps between weights for the actors", low=0)
     stall_timeout_s: float = setting(
         60.0, "seconds without a step after which a part counts as hung", above=0
     )

@@ -35,7 +35,7 @@ class OfflineConfig(TrainerConfig):
     samples_per_opt_step: float | None = setting(
         1.0, "does not apply: updates wait for no samples", above=0
     )
-    sync_interval: int = setting(100, "does not apply: nobody acts with the weights", low=0)
+    sync_interval: int = setting(20, "does not apply: nobody acts with the weights", low=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

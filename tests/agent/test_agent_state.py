@@ -71,7 +71,7 @@ def test_fifty_updates_saved_and_fifty_more_are_a_hundred(
 
 def test_weights_alone_begin_a_new_training(spec, make_batch):
     """As if the constructor had drawn them: equal networks, a fresh optimiser, no steps."""
-    settings = {"target_interval": 3}
+    settings = {"target_interval": 3, "tau": 1.0}
     old = dqn(spec, 1, learning_rate=0.05, **settings)
     for seed in range(10):
         old.update(make_batch(seed))

@@ -36,7 +36,7 @@ def train(agent: Dqn, make_batch: Any, seeds: range) -> None:
 
 
 def test_the_target_starts_equal_and_is_copied_at_each_interval(spec, make_batch):
-    agent = dqn(spec, target_interval=2)
+    agent = dqn(spec, target_interval=2, tau=1.0)
     first = weights(agent)
     np.testing.assert_array_equal(weights(agent, "target"), first)
     agent.update(make_batch(0))

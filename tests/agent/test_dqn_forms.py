@@ -192,7 +192,7 @@ def one_each_step(rows: int = 8) -> Batch:
 
 @pytest.mark.parametrize("settings", [{}, {"dueling": True}], ids=["plain", "dueling"])
 def test_a_range_too_narrow_for_the_rewards_is_said_in_training(spec, caplog, settings):
-    agent = dqn(spec, num_atoms=51, target_interval=10, **settings)
+    agent = dqn(spec, num_atoms=51, target_interval=10, tau=1.0, **settings)
     told = [agent.update(one_each_step()).metrics for _ in range(900)]
     assert [i for i, each in enumerate(told, 1) if "beyond_v_max" in each] == list(
         range(100, 901, 100)

@@ -31,7 +31,7 @@ from border_cli.nn.quantile_network import QuantileNetwork
 INPUTS, ACTIONS, ROWS = 2, 3, 6
 ACTING = torch.tensor([[0.1, 0.3, 0.5, 0.7, 0.9]], dtype=torch.float64)
 QUICK: dict[str, Any] = {
-    **{"hidden": [32, 32], "embedding_size": 32, "target_interval": 20},
+    **{"hidden": [32, 32], "embedding_size": 32, "target_interval": 20, "tau": 1.0},
     **{"num_quantiles_online": 64, "num_quantiles_target": 16},
 }
 STAGES = [(1e-2, 300), (1e-3, 400), (1e-4, 300)]
@@ -120,8 +120,8 @@ def test_the_values_of_a_chain_are_found(double: bool):
 )
 def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, values, actions):
     def make(learning_rate: float) -> Iqn:
-        settings = {"kappa": 0.0, "risk_high": risk_high, "learning_rate": learning_rate}
-        return iqn(RISKY, **QUICK | settings)
+        settings = {"kappa": 0.0, "risk_high": risk_high, "double": False}
+        return iqn(RISKY, **QUICK | settings, learning_rate=learning_rate)
 
     agent = trained(make, RISKS, STAGES)
     found, taken = values_and_actions(agent, 2)

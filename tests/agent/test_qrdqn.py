@@ -35,7 +35,8 @@ INPUTS, ACTIONS, QUANTILES = 2, 3, 4
 FRACTIONS = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
 EQUAL = torch.full((QUANTILES,), 0.25, dtype=torch.float64)
 # As often as the target network follows: it is exact at the end of each stage.
-QUICK: dict[str, Any] = {"hidden": [32], "num_quantiles": 8, "target_interval": 20}
+FOLLOWING = {"target_interval": 20, "tau": 1.0}
+QUICK: dict[str, Any] = {"hidden": [32], "num_quantiles": 8, **FOLLOWING}
 
 
 def network(seed: int) -> Network:
