@@ -30,7 +30,7 @@ MAY_CHANGE = (  # these settings, and all that lies below them
         "evaluator.background",
         "env.probe",
     ),
-    *("recorder", "checkpoint", "quiet", "objective"),
+    *("name", "recorder", "checkpoint", "quiet", "objective"),
 )
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 _ABSENT = object()
