@@ -23,8 +23,8 @@ class Span:
     seconds: float | None = None
 
 
-class Over(Exception):
-    """The window was measured: nothing more is wanted of the run."""
+class Over(BaseException):
+    """The window was measured and the run ends; no failure of a recorder, which would be caught."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,26 @@
-"""What `run.json` says of how a run went."""
+"""How a run went: the figures in `run.json`, and the same as lines of the log."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from border_cli.assemble import Assembly
+from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
+from border_cli.core.words import counted
 from border_cli.trainer.bottleneck import bottleneck
 
 FIGURES = (
     *("best_score", "best_opt_steps", "opt_steps", "env_steps", "samples_total"),
+    *("evaluations", "duration_s"),
     "out_of_bounds",
     *("saves", "saves_skipped", "save_failures", "recorder_failures"),
+    "recorders_switched_off",
 )
 
 
@@ -27,17 +33,54 @@ def status_of(error: BaseException) -> tuple[str, str]:
 
 
 def facts_of(config: RunConfig, assembly: Assembly, *, failed: bool) -> dict[str, Any]:
-    """Scores, counters, failures, and what held the run up."""
-    stats = assembly.trainer.stats()
+    """Scores, counters, failures, times, and the bottleneck."""
+    stats, actors = assembly.trainer.stats(), assembly.actors.stats()
     facts: dict[str, Any] = {name: getattr(stats, name) for name in FIGURES}
     facts["final_score"] = stats.last_score
-    if not failed:  # what held up a run that broke is what broke it
+    facts["actors"] = [_of_actor(each) for each in actors]
+    actor_seconds = summed(each.seconds for each in actors)
+    facts["seconds"] = {
+        name: {section: round(spent_s, 3) for section, spent_s in seconds.items() if spent_s > 0}
+        for name, seconds in (("learner", stats.seconds), ("actors", actor_seconds))
+    }
+    if not failed:  # the bottleneck of a run that broke is what broke it
         facts["bottleneck"] = bottleneck(
             config,
             learner=stats.seconds,
-            actors=summed(each.seconds for each in assembly.actors.stats()),
+            actors=actor_seconds,
             device=assembly.agent.device_name,
             cores=available_cores(),
             threads=assembly.agent.num_threads,
         )
     return facts
+
+
+def _of_actor(stats: ActorStats) -> dict[str, Any]:
+    found = asdict(stats)
+    del found["seconds"]  # an estimate, told for all actors together
+    return found | {"samples_per_sec": stats.samples_per_sec}
+
+
+def closing_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """What `facts_of` found, one sentence per line."""
+    for each in facts["actors"]:
+        yield (
+            f"actor {each['actor_id']}: {each['env_steps']:,} env steps, {each['samples']:,} "
+            f"samples, {each['samples_per_sec']:,.1f} samples/s, {each['duration_s']:,.1f} s, "
+            f"{counted(each['restarts'], 'restart')}, "
+            f"{counted(each['lost_samples'], 'lost sample')}"
+        )
+    yield (
+        f"trainer: {counted(facts['opt_steps'], 'update')}, "
+        f"{counted(facts['samples_total'], 'sample')}, "
+        f"{counted(facts['evaluations'], 'evaluation')}, {facts['duration_s']:,.1f} s, "
+        f"{counted(facts['saves'], 'checkpoint')}"
+    )
+    for name, seconds in facts["seconds"].items():
+        total_s = sum(seconds.values())
+        longest_first = sorted(seconds.items(), key=lambda each: -each[1])
+        shares = [f"{section} {100 * each_s / total_s:.1f} %" for section, each_s in longest_first]
+        if shares:
+            yield f"time of the {name}: {', '.join(shares)}"
+    if facts.get("bottleneck"):
+        yield f"bottleneck: {facts['bottleneck']}"

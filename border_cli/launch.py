@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
 import traceback
@@ -23,11 +24,11 @@ from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
 from border_cli.core.files import not_through_links
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.machine import out_of_memory
-from border_cli.core.output import Recorders
+from border_cli.core.output import FILE_ONLY, Recorders
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
-from border_cli.facts import facts_of, status_of
+from border_cli.facts import closing_lines, facts_of, status_of
 from border_cli.parts import (
     build_agent,
     build_checkpoints,
@@ -287,6 +288,11 @@ class _Run:
         facts = dict(more)
         if self._assembly is not None:
             facts |= facts_of(self._config, self._assembly, failed=status == "failed")
+            for line in closing_lines(facts):
+                log.info("%s", line, extra=FILE_ONLY)
+        score = facts.get("best_score", -math.inf)
+        with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
+        log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
         try:
             self._lock.hold()
             record.end(status, reason, **facts)

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from border_cli import __version__
 from border_cli.assemble import thread_budget
-from border_cli.cli.logs import FILE_ONLY
 from border_cli.config.job import JobContext, Source
 from border_cli.config.provenance import tuned_files
 from border_cli.core.config import RunConfig, TrainerConfig
+from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.launch import Started
 from border_cli.offline import dataset_size
@@ -30,7 +30,7 @@ CONF = Path(str(files("border_cli.conf")))
 def print_header(
     console: Console, config: RunConfig, context: JobContext, started: Started
 ) -> None:
-    """What is about to run, and from which file each choice came."""
+    """Prints what is about to run and where each choice came from; in the log also if quiet."""
     lines = [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(context.sources),
@@ -45,7 +45,10 @@ def print_header(
         ("run directory", str(context.run_dir)),
         *_resume_lines(context, started),
     ]
-    _say(console, lines)
+    if not config.quiet:
+        terminal.header(console, lines)
+    for key, value in lines:
+        log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
 
 
 def _resume_lines(context: JobContext, started: Started) -> list[tuple[str, str]]:
@@ -56,13 +59,6 @@ def _resume_lines(context: JobContext, started: Started) -> list[tuple[str, str]
     lines = [("goes on from", f"{place}; {started.restored}")]
     changed = context.continuation.changed if context.continuation else ()
     return [*lines, ("changed", "\n".join(changed))] if changed else lines
-
-
-def _say(console: Console, lines: list[tuple[str, str]]) -> None:
-    """To the terminal in columns, and to the job's log file as they are."""
-    terminal.header(console, lines)
-    for key, value in lines:
-        log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
 
 
 def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:

@@ -25,6 +25,7 @@ from border_cli.cli.resume import (
     has_checkpoint,
     refuse_running,
 )
+from border_cli.cli.shell import result_line
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.config.frozen import begin_attempt
 from border_cli.config.job import JobContext
@@ -91,7 +92,8 @@ def run_job(
         finally:
             leave_now(1)
 
-    with job_log(console, quiet=config.quiet):
+    log_console = terminal.make_console(stderr=True) if config.quiet else console
+    with job_log(log_console, quiet=config.quiet):
         try:
             found = _finished(config, context)
             if found is not None:
@@ -104,6 +106,8 @@ def run_job(
         except Exception as error:
             _fail(outcome, error, config, console)
         outcome.facts = read_run(context.run_dir)
+    if config.quiet:
+        terminal.say(console, result_line(context.run_dir, outcome.facts))
     return outcome
 
 
@@ -124,8 +128,7 @@ def _run(
     stop, save = StopFlag(), SaveFlag()
 
     def on_start(started: Started) -> None:
-        if not config.quiet:
-            print_header(console, config, context, started)
+        print_header(console, config, context, started)
 
     def on_second_signal(signum: int) -> None:
         facts = read_run(context.run_dir)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import hydra
@@ -83,8 +83,13 @@ def _record(composed: DictConfig) -> dict[str, str]:
     }
 
 
-def launch(task: Callable[[DictConfig], float], argv: list[str], loader: Loader) -> None:
-    """What Hydra's own entry point does with this command line, composed as all else is."""
+def launch(
+    task: Callable[[DictConfig], float], argv: list[str], loader: Loader, *, quiet: bool = False
+) -> None:
+    """Does what Hydra's own entry point does with this command line.
+
+    `quiet`: its launchers and sweepers log warnings and errors only.
+    """
     parser = get_args_parser()
     args = parser.parse_args(argv)
     told = {"config_name": args.config_name, "overrides": args.overrides}
@@ -99,7 +104,8 @@ def launch(task: Callable[[DictConfig], float], argv: list[str], loader: Loader)
         else:
             mode = app.get_mode(**told)
             run = not args.multirun
-            _run_app(run, args.multirun, mode, app, args.config_name, task, args.overrides)
+            with _quiet_hydra() if quiet else nullcontext():
+                _run_app(run, args.multirun, mode, app, args.config_name, task, args.overrides)
 
 
 def launch_one(
@@ -120,6 +126,19 @@ def _app(loader: Loader) -> Iterator[Hydra]:
             yield app
     finally:
         GlobalHydra.instance().clear()
+
+
+@contextmanager
+def _quiet_hydra() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in ("hydra", "hydra_plugins")]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The log of one job: readable beside a panel, complete in the file, gone afterwards."""
+"""The log of one job: on the terminal above the panel, and complete in border-train.log."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from rich.console import Console
 from border_cli.core.files import not_through_links
 from border_cli.core.foreign import visible
 from border_cli.recorder.terminal import log_handler
-
-FILE_ONLY = {"file_only": True}  # `extra` of a record that the terminal has shown in its own way
 
 
 class LogFile(logging.handlers.WatchedFileHandler):

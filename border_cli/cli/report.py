@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 from rich.console import Console
 
-from border_cli.cli.logs import FILE_ONLY
 from border_cli.cli.resume import has_checkpoint
 from border_cli.cli.shell import command, resume_run, shortest
 from border_cli.core.actors import ActorStats
@@ -19,9 +17,8 @@ from border_cli.core.timing import summed
 from border_cli.parts import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
+from border_cli.trainer.recording import MAX_FAILURES
 from border_cli.trainer.stats import TrainerStats
-
-log = logging.getLogger(__name__)
 
 UNFINISHED = ("interrupted", "failed", "killed")
 
@@ -67,6 +64,10 @@ def print_closing(
         )
         if facts.get(key)
     ]
+    warnings += [
+        f"{recorder} was switched off after {MAX_FAILURES} failures in a row: {reason}"
+        for recorder, reason in facts.get("recorders_switched_off", {}).items()
+    ]
     quoted = shlex.quote(str(shown))
     saved = (run_dir / "best", run_dir / "checkpoints" / "latest")
     commands = []
@@ -78,9 +79,6 @@ def print_closing(
         commands.append(resume_run(run_dir))
     if facts.get("bottleneck"):
         terminal.say(console, f"bottleneck: {facts['bottleneck']}")
-        log.info("bottleneck: %s", facts["bottleneck"], extra=FILE_ONLY)
     if facts.get("status") == "done":
         terminal.say(console, f"ended: {facts['exit_reason']}")
     terminal.closing(console, shown, best, commands, warnings=warnings)
-    told = (facts.get("status"), facts.get("exit_reason"), facts.get("best_score"))
-    log.info("%s: %s; best score %s", *told, extra=FILE_ONLY)

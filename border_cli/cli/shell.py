@@ -1,4 +1,4 @@
-"""What a user can type next, as the shell and Hydra read it."""
+"""Lines for shells: commands that a user can type next, and the result line of a quiet run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from border_cli.core.words import counted
 
 _PLAIN = re.compile(r"[\w./@%+-]+( [\w./@%+-]+)*", re.ASCII)  # Hydra needs no quotes then
 
@@ -33,6 +36,14 @@ def setting(key: str, value: str) -> str:
     escaped = re.sub(r"(\\*)'", r"\1\1\\'", value)  # a backslash counts before a quote only
     trailing = len(value) - len(value.rstrip("\\"))
     return f"{key}='{escaped}{chr(92) * trailing}'"
+
+
+def result_line(run_dir: Path, facts: Mapping[str, Any]) -> str:
+    """The only line that a quiet run prints on standard output. `facts` are those of `run.json`."""
+    best, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
+    if best is None or opt_steps is None:
+        return f"no score: {shortest(run_dir)}"
+    return f"best score {best:.10g} at {counted(opt_steps, 'update')}: {shortest(run_dir)}"
 
 
 def resume_run(run_dir: Path) -> str:

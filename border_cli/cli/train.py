@@ -153,7 +153,8 @@ def _train(
         if alone:
             launch_one(task, composer.config_name, overrides, loader)
         else:
-            launch(task, arguments.for_hydra(overrides), loader)
+            quiet = bool(jobs) and all(job.config.quiet for job in jobs)
+            launch(task, arguments.for_hydra(overrides), loader, quiet=quiet)
     except KeyboardInterrupt:  # between two jobs of a sweep
         if not run_job:
             cast("Jobs", runner).finish(interrupted=True)
@@ -176,11 +177,19 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
     if continuation is None:
         return False
     from border_cli.cli.resume import finished
+    from border_cli.run.record import read_run
 
-    found = finished(Path(job.folder), job.config, continuation.trainer)
-    if found is not None and not job.config.quiet:
-        sys.stdout.write(visible(f"{found.message}\n"))
-    return found is not None
+    folder = Path(job.folder)
+    found = finished(folder, job.config, continuation.trainer)
+    if found is None:
+        return False
+    message = found.message
+    if job.config.quiet:
+        from border_cli.cli.shell import result_line
+
+        message = result_line(folder, read_run(folder))
+    sys.stdout.write(visible(f"{message}\n"))
+    return True
 
 
 def _is_dry(composer: Composer, jobs: list[Job], overrides: list[str]) -> bool:

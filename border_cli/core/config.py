@@ -256,7 +256,11 @@ class RunConfig(Settings):
         None, "RUN_DIR, or one of its checkpoints: begins with the weights of its best model"
     )
     dry_run: bool = setting(False, "prints what the run would do and need, and runs nothing")
-    quiet: bool = setting(False, "prints warnings and errors only")
+    quiet: bool = setting(
+        False,
+        "prints one line at the end, with the best score and the run directory; warnings and "
+        "errors go to standard error",
+    )
     objective: Objective = setting(Objective.best, "what a job returns to a sweeper")
 
     agent: AgentConfig

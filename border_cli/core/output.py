@@ -12,6 +12,8 @@ from border_cli.core.interfaces import Evaluation
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.types import Metrics, State
 
+FILE_ONLY = {"file_only": True}  # `extra` of log records that go to border-train.log alone
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
@@ -121,7 +123,8 @@ class RunInfo:
 class Recorder(ABC):
     """Takes metrics away; called by the learner's thread only.
 
-    An `OSError` of a recorder (a full disk) does not end a run: the trainer says so and counts it.
+    A recorder that raises does not end a run: the failure is logged and counted. After an `OSError`
+    (a full disk) it is called again; after three other exceptions in a row it is switched off.
     """
 
     @abstractmethod

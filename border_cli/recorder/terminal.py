@@ -47,13 +47,13 @@ class _Terminal(Console):
         logging.getLogger(__name__).warning("nobody reads the output any more; the run goes on")
 
 
-def make_console() -> Console:
+def make_console(*, stderr: bool = False) -> Console:
     """The console on stdout. A live panel needs a terminal there, whatever FORCE_COLOR says."""
-    with suppress(AttributeError):  # stdout may have been replaced by a plain object
-        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    return _Terminal(
-        highlight=False, markup=False, force_interactive=None if sys.stdout.isatty() else False
-    )
+    stream = sys.stderr if stderr else sys.stdout
+    with suppress(AttributeError):  # the stream may have been replaced by a plain object
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    interactive = None if stream.isatty() else False
+    return _Terminal(highlight=False, markup=False, force_interactive=interactive, stderr=stderr)
 
 
 def say(console: Console, message: str | Text) -> None:

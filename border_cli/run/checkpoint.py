@@ -22,7 +22,7 @@ from typing import Any
 from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.machine import failed_allocation
-from border_cli.core.output import RunState, SaveReport
+from border_cli.core.output import FILE_ONLY, RunState, SaveReport
 from border_cli.core.replay import ReplayBuffer
 from border_cli.run.folders import CheckpointFolders, SaveState
 from border_cli.run.handed import Handed, HandedRows
@@ -157,6 +157,7 @@ class CheckpointStore:
             self._chunks = self._folders.write_checkpoint(handed)
             opt_steps, written = int(handed.counters["opt_steps"]), self._report.written + 1
             self._report = replace(self._report, opt_steps=opt_steps, written=written)
+            log.info("checkpoint of update %d written", opt_steps, extra=FILE_ONLY)
 
         try:
             if self._attempt(write):

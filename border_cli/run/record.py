@@ -58,6 +58,8 @@ _SCORE = _Kind(
     lambda value: type(value) is float or (type(value) is int and abs(value) < 2**63), "a number"
 )
 
+_OBJECT = _Kind(lambda value: isinstance(value, dict), "an object")
+
 # What is read for use and not only kept.
 KINDS = {
     **dict.fromkeys(("status", "host", "started"), _TEXT),
@@ -68,7 +70,7 @@ KINDS = {
     "best_opt_steps": _or_null(_COUNT),
     "import_paths": _list_of(str, "strings"),
     "attempts": _list_of(dict, "objects"),
-    "seeds": _Kind(lambda value: isinstance(value, dict), "an object"),
+    **dict.fromkeys(("seeds", "recorders_switched_off"), _OBJECT),
 }
 # What a resumed run takes over from the attempts before.
 LASTING = (

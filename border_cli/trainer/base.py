@@ -12,11 +12,12 @@ from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import NotFinite
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import failed_allocation
-from border_cli.core.output import Resumption
+from border_cli.core.output import FILE_ONLY, Resumption
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.spaces import Space
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import State
+from border_cli.core.words import counted
 from border_cli.trainer.checkpointing import Checkpointing
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.pacing import Pacing
@@ -100,7 +101,8 @@ class Trainer(ABC):
             best_opt_steps=scores.best_opt_steps,
             last_score=scores.last,
             save_failures=saving.report.failures,
-            recorder_failures=reporting.failures,
+            recorder_failures=reporting.recording.failures,
+            recorders_switched_off=dict(reporting.recording.switched_off),
             saves=saving.report.written,
             saves_skipped=saving.skipped,
             save_seconds=saving.report.seconds,
@@ -214,6 +216,8 @@ class Trainer(ABC):
         if not self._warm:
             self._warm = True
             self._post_step.sync()  # the actors leave the warm-up
+            samples = counted(self.counters.samples_total, "sample")
+            log.info("warm-up over after %s; learning starts", samples, extra=FILE_ONLY)
         self._post_step.heartbeat.beat()
         timing = self._timing
         timing.enter("sample")

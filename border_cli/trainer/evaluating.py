@@ -9,7 +9,7 @@ from typing import Any
 
 from border_cli.core.interfaces import Agent, Evaluation
 from border_cli.core.judge import Judge
-from border_cli.core.output import Checkpoints, RecordStep
+from border_cli.core.output import FILE_ONLY, Checkpoints, RecordStep
 from border_cli.core.types import Metrics, State
 from border_cli.trainer.scores import Scores
 
@@ -120,7 +120,13 @@ class Evaluating:
     def _take(self, evaluation: Evaluation) -> Verdict:
         candidate, self._candidate = self._candidate, None
         assert candidate is not None
-        if self.scores.add(evaluation.score, candidate.step.opt_steps, self._threshold):
+        best = self.scores.add(evaluation.score, candidate.step.opt_steps, self._threshold)
+        log.info(
+            "evaluation at update %d: %.10g%s",
+            *(candidate.step.opt_steps, evaluation.score, " (new best)" if best else ""),
+            extra=FILE_ONLY,
+        )
+        if best:
             state = candidate.state if candidate.state is not None else self._agent.state_dict()
             self._checkpoints.save_best(state, candidate.counters, evaluation)
         return Verdict(candidate.step, evaluation.metrics)

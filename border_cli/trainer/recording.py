@@ -1,4 +1,8 @@
-"""The recorders of a run as one; a full disk does not end a run."""
+"""All recorders of a run behind one interface; a recorder that fails does not end the run.
+
+A recorder that cannot write (`OSError`) is tried again with every row. One that raises anything
+else is switched off after `MAX_FAILURES` failures in a row.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,18 @@ from contextlib import ExitStack
 from typing import Any
 
 from border_cli.core.clock import Clock
+from border_cli.core.errors import BorderError
 from border_cli.core.output import Progress, Recorder, Recorders, RecordStep
 from border_cli.core.types import Metrics, State
 
 log = logging.getLogger(__name__)
 
 SHOW_EVERY_S = 0.2
+MAX_FAILURES = 3  # in a row
 
 
 class Recording:
-    """Hands rows to every recorder; what one cannot write is said at once and counted."""
+    """Hands rows to every recorder; failures are logged and counted."""
 
     def __init__(self, recorders: Recorders, clock: Clock) -> None:
         self._recorders = recorders
@@ -28,6 +34,9 @@ class Recording:
         self._failures: Counter[int] = Counter()  # id(recorder) -> how often
         self._of_others: dict[str, Any] = {}  # positions of recorders that this attempt lacks
         self._problems: dict[int, str] = {}  # id(recorder) -> why it cannot write just now
+        self._in_a_row: Counter[int] = Counter()  # id(recorder) -> failures other than OSError
+        self.switched_off: dict[str, str] = {}  # class of a recorder -> its last failure
+        self._off: set[int] = set()  # id(recorder)
 
     @property
     def failures(self) -> int:
@@ -41,9 +50,16 @@ class Recording:
 
     def positions(self) -> State:
         """How far every recorder's rows reach, by its class, for a checkpoint."""
-        found = {type(each).__name__: each.position() for each in self._recorders}
-        known = {name: position for name, position in found.items() if position is not None}
-        return {**self._of_others, **known}
+        found: dict[str, State] = {}
+
+        def take(recorder: Recorder) -> None:
+            position = recorder.position()
+            if position is not None:
+                found[type(recorder).__name__] = position
+
+        for recorder in self._recorders:
+            self._try(recorder, take)
+        return {**self._of_others, **found}
 
     def rewind(self, positions: Mapping[str, Any]) -> None:
         """Drops what was recorded after a checkpoint; a recorder it does not know keeps all."""
@@ -78,21 +94,55 @@ class Recording:
 
     def close(self) -> None:
         """Closes every recorder, also after one of them failed."""
+        self._off.clear()  # a recorder that was switched off still has to release what it holds
         with ExitStack() as stack:
             for recorder in reversed(self._recorders):
                 stack.callback(self._try, recorder, lambda each: each.close())
 
     def _try(self, recorder: Recorder, action: Callable[[Recorder], None]) -> bool:
+        """Whether it worked. Our own errors are raised: they end a run on purpose."""
+        if id(recorder) in self._off:
+            return False
         try:
             action(recorder)
-            return True
         except OSError as error:
-            self._problems[id(recorder)] = f"{type(recorder).__name__} cannot write: {error}"
-            self._failures[id(recorder)] += 1
-            failures = self._failures[id(recorder)]
-            if failures == 1 or failures % 100 == 0:
-                log.error(
-                    "%s could not write (%s); training goes on, %d failures so far",
-                    type(recorder).__name__, error, failures,
-                )  # fmt: skip
-            return False
+            self._could_not_write(recorder, error)
+        except BorderError:
+            raise
+        except Exception as error:
+            self._failed(recorder, error)
+        else:
+            self._in_a_row.pop(id(recorder), None)
+            return True
+        return False
+
+    def _could_not_write(self, recorder: Recorder, error: OSError) -> None:
+        self._problems[id(recorder)] = f"{type(recorder).__name__} cannot write: {error}"
+        self._failures[id(recorder)] += 1
+        failures = self._failures[id(recorder)]
+        if failures == 1 or failures % 100 == 0:
+            log.error(
+                "%s could not write (%s); training continues, %d failures so far",
+                type(recorder).__name__, error, failures,
+            )  # fmt: skip
+
+    def _failed(self, recorder: Recorder, error: Exception) -> None:
+        name, reason = type(recorder).__name__, _reason(error)
+        self._failures[id(recorder)] += 1
+        self._in_a_row[id(recorder)] += 1
+        self._problems[id(recorder)] = f"{name} failed: {reason}"
+        if self._in_a_row[id(recorder)] == 1:
+            log.error("%s failed (%s); training continues", name, reason, exc_info=error)
+        elif self._in_a_row[id(recorder)] == MAX_FAILURES:
+            self._off.add(id(recorder))
+            self.switched_off[name] = reason
+            self._problems[id(recorder)] = f"{name} is switched off: {reason}"
+            log.error(
+                "%s failed %d times in a row and is switched off (%s); training continues "
+                "without it", name, MAX_FAILURES, reason,
+            )  # fmt: skip
+
+
+def _reason(error: Exception) -> str:
+    first_line = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__

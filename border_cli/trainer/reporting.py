@@ -31,7 +31,7 @@ class Reporting:
         saving: Saving,
         clock: Clock,
     ) -> None:
-        self._recording = recording
+        self.recording = recording
         self._replay_buffer = replay_buffer
         self._actors = actors
         self._saving = saving
@@ -57,11 +57,6 @@ class Reporting:
         return self._clock.now_s() - self.started_s
 
     @property
-    def failures(self) -> int:
-        """How often a recorder could not write."""
-        return self._recording.failures
-
-    @property
     def step(self) -> RecordStep:
         """Where in the run a row belongs that is written now."""
         return RecordStep(
@@ -73,16 +68,16 @@ class Reporting:
     def write(self, row: Metrics, step: RecordStep | None = None, *, final: bool = False) -> None:
         """Records one row, of now or of an earlier step."""
         with self.timing.section("record"):
-            self._recording.write(step or self.step, row, final=final)
+            self.recording.write(step or self.step, row, final=final)
 
     def flush(self) -> None:
         """Makes what was recorded readable by others."""
         with self.timing.section("record"):
-            self._recording.flush()
+            self.recording.flush()
 
     def show_if_due(self, phase: str, now_s: float) -> None:
         """Tells the watchers again how it goes, several times a second."""
-        if self._recording.due(now_s):
+        if self.recording.due(now_s):
             self.show(phase)
 
     def show_waiting(self, *, warm: bool) -> None:
@@ -96,10 +91,10 @@ class Reporting:
                 step=self.step,
                 phase=phase,
                 samples_total=self.counters.samples_total,
-                gauges=self._recording.newest | self._gauges(),
-                problem=self._saving.report.problem or self._recording.problem,
+                gauges=self.recording.newest | self._gauges(),
+                problem=self._saving.report.problem or self.recording.problem,
             )
-            self._recording.show(progress)
+            self.recording.show(progress)
 
     def close_window(self) -> dict[str, float]:
         """The metrics since the last row; a new window begins."""
@@ -123,8 +118,8 @@ class Reporting:
             "window": self.window.state_dict(),
             "updates": self.updates.state_dict(),
             "seconds": self.timing.seconds(),
-            "newest": {k: v for k, v in self._recording.newest.items() if math.isfinite(v)},
-            "recorders": self._recording.positions(),
+            "newest": {k: v for k, v in self.recording.newest.items() if math.isfinite(v)},
+            "recorders": self.recording.positions(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
@@ -138,5 +133,5 @@ class Reporting:
         self._past_seconds = state["seconds"]
         self.window.load_state_dict(state["window"])
         self.updates.load_state_dict(state["updates"])
-        self._recording.newest.update(state["newest"])
-        self._recording.rewind(state["recorders"])
+        self.recording.newest.update(state["newest"])
+        self.recording.rewind(state["recorders"])

@@ -21,6 +21,7 @@ class TrainerStats:
     last_score: float | None
     save_failures: int
     recorder_failures: int
+    recorders_switched_off: Mapping[str, str] = field(default_factory=dict)  # class -> why
     saves: int = 0
     saves_skipped: int = 0  # another one was still being written
     save_seconds: float = 0.0  # beside the learner

@@ -55,21 +55,79 @@ class Bad(Dqn):
 
 AGENTS.register("bad", BadConfig, "bad_agent:Bad")
 """
+BAD_RECORDER = """\
+from dataclasses import dataclass
+
+from border_cli.core.config import RecorderConfig
+from border_cli.core.output import Recorder
+from border_cli.registry import RECORDERS
+
+
+@dataclass(kw_only=True)
+class BadConfig(RecorderConfig):
+    pass
+
+
+class BadRecorder(Recorder):
+    def __init__(self, config, *, info, console=None):
+        pass
+
+    def write(self, step, metrics, *, final=False):
+        raise ValueError("the server said no")
+
+    def close(self):
+        pass
+
+
+RECORDERS.register("bad", BadConfig, "bad_recorder:BadRecorder")
+"""
 
 
 @pytest.fixture
-def bad_agent(folder: Path) -> Iterator[None]:
-    """A plug-in of the user; the registry is as before afterwards."""
+def plug_ins(folder: Path) -> Iterator[None]:
+    """A bad agent and a bad recorder of the user; the registry is restored afterwards."""
     register_builtin()
     before = {group: dict(registry._entries) for group, registry in GROUPS.items()}
-    (folder / "bad_agent.py").write_text(BAD_AGENT)
-    (folder / "conf" / "agent").mkdir(parents=True)
-    settings = "defaults: [/schema/agent/bad@_here_, _self_]\n"
-    (folder / "conf" / "agent" / "bad.yaml").write_text(settings)
+    for group, package, source in (
+        ("agent", "agent", BAD_AGENT),
+        ("recorder", "recorder.bad", BAD_RECORDER),
+    ):
+        (folder / f"bad_{group}.py").write_text(source)
+        (folder / "conf" / group).mkdir(parents=True)
+        (folder / "conf" / group / "bad.yaml").write_text(
+            f"# @package {package}\ndefaults: [/schema/{group}/bad@_here_, _self_]\n"
+        )
     yield
     for group, registry in GROUPS.items():
         registry._entries = before[group]
-    sys.modules.pop("bad_agent", None)
+        sys.modules.pop(f"bad_{group}", None)
+
+
+def test_a_quiet_run_that_fails_says_why_on_standard_error(folder: Path, capfd: Capture) -> None:
+    argv = (*SERIAL, "env.id=Raises-v0", "env.kwargs.at=300", "actor_manager.num_actors=1")
+    assert train_status(*argv, "quiet=true") == 1
+    out, err = capfd.readouterr()
+    assert re.fullmatch(r"(no score|best score .+ at \d+ updates?): run\n", out)
+    assert facts_of(folder / "run")["status"] == "failed"
+    assert "error: actor 0 failed, first with RuntimeError: the simulator exploded" in err
+
+
+@pytest.mark.usefixtures("plug_ins")
+def test_a_recorder_that_fails_is_switched_off_and_the_run_continues(
+    folder: Path, capfd: Capture
+) -> None:
+    chosen = ("-cd", "conf", "recorder=[jsonl,bad]", "env.id=Calm-v0")
+    own = ("imports=[unruly,bad_recorder]", "trainer.max_opt_steps=300")
+    assert train_status(*SMALL[1:], *chosen, *own) == 0
+    out, _ = capfd.readouterr()
+    facts = facts_of(folder / "run")
+    reason = "ValueError: the server said no"
+    assert facts["status"] == "done"
+    assert facts["recorders_switched_off"] == {"BadRecorder": reason}
+    assert f"error: BadRecorder failed ({reason}); training continues" in out
+    assert f"BadRecorder failed 3 times in a row and is switched off ({reason})" in out
+    assert f"warning: BadRecorder was switched off after 3 failures in a row: {reason}" in out
+    assert '"opt_steps": 300' in (folder / "run" / "metrics.jsonl").read_text()
 
 
 def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
@@ -121,9 +179,9 @@ def test_an_env_that_cannot_be_built_again_ends_the_run(folder: Path, capsys: Ca
 
 @pytest.mark.parametrize(("small", "message"), [(SMALL, "my update is wrong"), (SERIAL, "")])
 def test_an_update_that_raises_ends_the_run(
-    folder: Path, capsys: Capture, bad_agent: None, small: tuple[str, ...], message: str
+    folder: Path, capsys: Capture, plug_ins: None, small: tuple[str, ...], message: str
 ) -> None:
-    assert bad_agent is None
+    assert plug_ins is None
     imports = "imports=[unruly,bad_agent]"
     chosen = ("-cd", "conf", "agent=bad", f"agent.message='{message}'", "env.id=Calm-v0")
     assert train_status(*small[1:], imports, *chosen) == 1

@@ -174,10 +174,17 @@ def test_a_run_leaves_signals_threads_and_torch_as_they_were(ran: Ran) -> None:
     assert ran.after[0] == ran.before[0]
 
 
-def test_a_quiet_run_prints_nothing(folder: Path, capfd: Capture) -> None:
-    assert train_status("env=cartpole", *QUICK, "quiet=true", "run_dir=run") == 0
-    assert capfd.readouterr() == ("", "")
-    assert facts_of(folder / "run")["status"] == "done"
+def test_a_quiet_run_prints_its_score_and_its_directory_in_one_line(
+    folder: Path, capfd: Capture
+) -> None:
+    quiet = ("env=cartpole", *QUICK, "quiet=true", "run_dir=run")
+    assert train_status(*quiet) == 0
+    facts = facts_of(folder / "run")
+    line = f"best score {facts['best_score']:.10g} at {facts['best_opt_steps']} updates: run\n"
+    assert capfd.readouterr() == (line, "")
+    assert facts["status"] == "done"
+    assert train_status(*quiet, "resume=auto") == 0  # finished: nothing to do
+    assert capfd.readouterr() == (line, "")
 
 
 def test_a_run_leaves_logging_and_the_search_path_as_they_were(ran: Ran) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import logging
+import signal
 from collections.abc import Callable
 
 import pytest
 from fakes import FakeClock, ListRecorder
 
+from border_cli.core.errors import Interrupted
 from border_cli.core.output import Progress, RecordStep
+from border_cli.core.types import State
 from border_cli.trainer.recording import SHOW_EVERY_S, Recording
 
 STEP = RecordStep(opt_steps=10, env_steps=20, time_s=1.0)
@@ -67,7 +70,7 @@ def test_a_failure_is_said_at_once_and_then_every_hundredth_time(
         for _ in range(200):
             recording.write(STEP, {})
     assert [record.getMessage() for record in caplog.records] == [
-        "Fragile could not write ([Errno 28] No space left on device); training goes on, "
+        "Fragile could not write ([Errno 28] No space left on device); training continues, "
         f"{count} failures so far"
         for count in (1, 100, 200)
     ]
@@ -85,16 +88,60 @@ def test_the_first_failure_of_each_recorder_is_said(caplog: pytest.LogCaptureFix
     assert recording.failures == 2
 
 
-def test_a_mistake_in_a_recorder_is_not_hidden() -> None:
-    with pytest.raises(ZeroDivisionError, match="a mistake in a recorder"):
-        Recording([Fragile(broken)], FakeClock()).write(STEP, {})
+def test_a_recorder_that_fails_three_times_in_a_row_is_switched_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing, other = Fragile(broken), ListRecorder()
+    recording = Recording([failing, other], FakeClock())
+    for count in range(1, 6):
+        recording.write(STEP, {"train/loss": 0.5})
+        assert recording.switched_off.keys() == ({"Fragile"} if count >= 3 else set())
+    assert len(other.rows) == 5
+    assert recording.failures == 3
+    assert recording.problem == (
+        "Fragile is switched off: ZeroDivisionError: a mistake in a recorder"
+    )
+    first, last = caplog.records
+    assert first.getMessage() == (
+        "Fragile failed (ZeroDivisionError: a mistake in a recorder); training continues"
+    )
+    assert first.exc_info is not None  # with its traceback
+    assert last.getMessage() == (
+        "Fragile failed 3 times in a row and is switched off (ZeroDivisionError: a mistake in a "
+        "recorder); training continues without it"
+    )
+    recording.close()
+    assert (failing.closings, other.closed) == (1, True)
 
 
-def test_every_recorder_is_closed_also_after_a_mistake_in_one() -> None:
-    first, other = Fragile(broken), ListRecorder()
-    with pytest.raises(ZeroDivisionError, match="a mistake in a recorder"):
-        Recording([first, other], FakeClock()).close()
-    assert (first.closings, other.closed) == (1, True)
+def test_two_failures_and_a_success_count_from_the_beginning() -> None:
+    left = iter([True, True, False, True, True, False])
+    failing = Fragile(lambda: broken() if next(left) else None)
+    recording = Recording([failing], FakeClock())
+    for _ in range(6):
+        recording.write(STEP, {})
+    assert (recording.failures, recording.switched_off) == (4, {})
+    assert recording.problem is None
+
+
+def test_a_position_that_cannot_be_told_leaves_those_of_the_others() -> None:
+    class Lost(ListRecorder):
+        def position(self) -> State:
+            raise KeyError("offset")
+
+    class Known(ListRecorder):
+        def position(self) -> State:
+            return {"size": 7}
+
+    assert Recording([Lost(), Known()], FakeClock()).positions() == {"Known": {"size": 7}}
+
+
+def test_an_error_of_ours_in_a_recorder_ends_the_run() -> None:
+    def stop() -> None:
+        raise Interrupted(signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="SIGINT"):
+        Recording([Fragile(stop)], FakeClock()).write(STEP, {})
 
 
 def test_watchers_hear_again_after_a_while() -> None:
