@@ -9,6 +9,7 @@ from typing import Any
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.core.output import Resumption
+from border_cli.core.words import counted
 from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.reading import Saved, best_score, read_checkpoint, resumable
@@ -83,7 +84,7 @@ def restore(found: Found, trainer: Trainer, store: CheckpointStore) -> int:
             "a better one takes its place",
             trainer.scores.best, trainer.scores.best_opt_steps, found.run_dir,
         )  # fmt: skip
-    log.info("goes on from %s", saved.folder)
+    log.info("resumed from %s", saved.folder)
     return saved.opt_steps
 
 
@@ -94,9 +95,9 @@ def restored_line(config: RunConfig, saved: Saved) -> str:
     rows = sum(each.end - each.first for each in saved.chunks)
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = config.trainer.warmup_period
-        return f"without its replay buffer, so {samples:,} samples are made first"
+        return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
     rows = min(rows, config.replay_buffer.capacity)
-    return f"weights, optimiser, {rows:,} rows of the replay buffer, episodes under way"
+    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), running episodes"
 
 
 def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:

@@ -577,7 +577,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
     path.write_bytes(path.read_bytes()[:-10])
     run(config_of(), tmp_path / "run", resume=True)
     assert f"{path} is damaged" in caplog.text
-    assert f"goes on from {before}" in caplog.text
+    assert f"resumed from {before}" in caplog.text
     assert newest(tmp_path / "run").opt_steps == WHOLE
     *rows, _ = metrics_of(tmp_path / "run")  # the end of a run has a row of its own
     assert [row["opt_steps"] for row in rows] == list(range(50, WHOLE + 1, 50))

@@ -75,7 +75,7 @@ class Restarts:
         if self.made >= self.most:
             raise ActorCrashed(
                 self._actor_id,
-                f"its {self.most} restarts are used up (actor_manager.max_restarts)",
+                f"no restarts are left (actor_manager.max_restarts={self.most})",
                 self._first_traceback,
             )
         if self._last is not None and self._last == last:

@@ -1,4 +1,4 @@
-"""What a job says in words before it runs."""
+"""The lines that a job prints before it runs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from border_cli.config.provenance import tuned_files
 from border_cli.core.config import RunConfig, TrainerConfig
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import EnvSpec, transition_nbytes
+from border_cli.core.words import counted
 from border_cli.launch import Started
 from border_cli.offline import dataset_size
 from border_cli.parts import actor_manager_config, env_config
@@ -52,11 +53,11 @@ def print_header(
 
 
 def _resume_lines(context: JobContext, started: Started) -> list[tuple[str, str]]:
-    """Where a resumed run goes on, and with which new settings."""
+    """The checkpoint that a run is resumed from, and the settings that changed."""
     if started.resumed_opt_steps is None:
         return []
-    place = f"the checkpoint at {started.resumed_opt_steps:,} opt steps"
-    lines = [("goes on from", f"{place}; {started.restored}")]
+    place = f"the checkpoint at {counted(started.resumed_opt_steps, 'update')}"
+    lines = [("resumed from", f"{place}; {started.restored}")]
     changed = context.continuation.changed if context.continuation else ()
     return [*lines, ("changed", "\n".join(changed))] if changed else lines
 
@@ -76,7 +77,7 @@ def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
     shown = "\n".join(" ".join(line) for line in (named, rest[:3], rest[3:]) if line)
     lines = [("choices", shown)] if shown else []
     if any(each.group == "agent" for each in sources):  # saved settings choose none
-        tuned = tuned_files(sources) or ["none: there is no file for this agent and env"]
+        tuned = tuned_files(sources) or ["none for this agent and env"]
         lines.append(("tuned values", "\n".join(tuned)))
     return [*lines, *theirs]
 
@@ -90,25 +91,26 @@ def _is_ours(file: str) -> bool:
 
 
 def dataset_lines(config: RunConfig) -> list[tuple[str, str]]:
-    """What is learned from, where that is a data set."""
+    """The data set that the run learns from, if there is one."""
     found = dataset_size(config)
     if found is None:
         return []
-    return [("data set", f"{found.id}, {found.episodes:,} episodes, {found.steps:,} steps")]
+    size = f"{counted(found.episodes, 'episode')}, {counted(found.steps, 'step')}"
+    return [("data set", f"{found.id}, {size}")]
 
 
 def image_lines(images: str) -> list[tuple[str, str]]:
-    """What of an observation goes through convolutions, if anything does."""
+    """The parts of an observation that go through convolutions, if there are any."""
     return [("images", images)] if images else []
 
 
 def trainer_line(config: RunConfig) -> str:
-    """How it learns, at which pace, and until when."""
+    """The trainer, its replay ratio and its limits."""
     trainer = config.trainer
     limits = [
         f"{value:,} {what}"
         for value, what in (
-            (trainer.max_opt_steps, "opt steps"),
+            (trainer.max_opt_steps, "updates"),
             (None if trainer.offline else trainer.max_env_steps, "env steps"),
             (trainer.max_time_s, "s"),
         )
@@ -118,51 +120,53 @@ def trainer_line(config: RunConfig) -> str:
         limits.append(_enough(trainer))
     name, until = TRAINERS.entry_of(trainer).name, f"until {' or '.join(limits)}"
     if trainer.offline:
-        return f"{name}, from the data set alone, {until}"
+        return f"{name}, from the data set only, {until}"
     ratio = trainer.samples_per_opt_step
-    pace = f"{ratio:g} samples per update" if ratio is not None else "free-running"
+    pace = "free-running"
+    if ratio is not None:
+        pace = f"{counted(ratio, 'sample')} per update"
     return f"{name}, {pace}, {until}"
 
 
 def _enough(trainer: TrainerConfig) -> str:
-    """The score that ends the run, and how often it must be reached."""
-    told = f"score {trainer.stop_at_score:g}"
+    """The score that ends the run, and how often it has to be reached."""
+    text = f"score {trainer.stop_at_score:g}"
     if trainer.stop_evals > 1:
-        told += f" in {trainer.stop_evals} evaluations"
+        text += f" in {trainer.stop_evals} evaluations in a row"
     if trainer.stop_confirmations:
-        told += ", confirmed by other episodes"
-    return told
+        text += ", confirmed on other episodes"
+    return text
 
 
 def actors_line(config: RunConfig) -> str:
-    """Who acts, and whether the run repeats to the bit."""
+    """How many actors of which kind there are, and whether the run is bit-reproducible."""
     if config.trainer.offline:
-        return "none; the run repeats to the bit on a CPU"
+        return "none; bit-reproducible on a CPU"
     actors = actor_manager_config(config)
     name = ACTOR_MANAGERS.entry_of(actors).name
     text = f"{actors.num_actors} x {config.env.num_envs} env, {name}"
     if config.env.num_envs > 1 and env_config(config) != config.env:
         text += ", env.vectorization=sync to be bit-reproducible"
     if actors is not config.actor_manager:
-        return f"{text} (trainer=sync steps them in turn, n_buffer 1, always the newest weights)"
-    repeats = "repeats to the bit" if name == "serial" else "does not repeat to the bit"
-    return f"{text}, n_buffer {actors.n_buffer}; {repeats} on a CPU"
+        return f"{text} (trainer=sync), n_buffer 1, newest weights; bit-reproducible on a CPU"
+    repeats = "bit-reproducible on a CPU" if name == "serial" else "not bit-reproducible"
+    return f"{text}, n_buffer {actors.n_buffer}; {repeats}"
 
 
 def _memory_line(config: RunConfig, spec: EnvSpec) -> str:
     row, learned = transition_nbytes(spec), dataset_size(config)
     known = ""
     if learned is not None:
-        known = f"data set {learned.steps:,} rows, {_size(learned.steps * row)}"
+        known = f"data set {counted(learned.steps, 'transition')}, {_size(learned.steps * row)}"
     if config.trainer.offline:
         return known
     actors = actor_manager_config(config)
-    under_way = 3 * actors.num_actors * max(actors.n_buffer, config.env.num_envs)  # in rows
+    in_flight = 3 * actors.num_actors * max(actors.n_buffer, config.env.num_envs)
     return (
         f"{known}{'; ' if known else ''}"
-        f"replay buffer {config.replay_buffer.capacity:,} rows, "
+        f"replay buffer {counted(config.replay_buffer.capacity, 'transition')}, "
         f"{_size(config.replay_buffer.capacity * row)}; "
-        f"under way at most {under_way:,} rows, {_size(under_way * row)}"
+        f"in flight at most {counted(in_flight, 'transition')}, {_size(in_flight * row)}"
     )
 
 

@@ -132,7 +132,7 @@ def _run(
 
     def on_second_signal(signum: int) -> None:
         facts = read_run(context.run_dir)
-        reason = f"left at once: {Interrupted(signum)}"
+        reason = f"quit immediately: {Interrupted(signum)}"
         facts |= {"status": "interrupted", "exit_reason": reason, "ended": now()}
         with suppress(OSError):
             write_json(context.run_dir / "run.json", facts)

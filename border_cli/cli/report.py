@@ -1,4 +1,4 @@
-"""What a job says in words at its end: its tables and its last lines."""
+"""The tables and the last lines that a job prints."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from border_cli.cli.shell import command, resume_run, shortest
 from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
 from border_cli.core.timing import summed
+from border_cli.core.words import counted
 from border_cli.parts import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
@@ -29,9 +30,9 @@ def print_tables(
     """The final statistics of actors and trainer, and where their time went."""
     samples = {"samples": stats.samples_total, "samples/s": stats.samples_per_sec}
     figures = {
-        "opt steps": stats.opt_steps,
+        "updates": stats.opt_steps,
         **(samples if actor_stats else {}),  # there are no actors where a data set is all
-        "opt/s": stats.opt_per_sec,
+        "updates/s": stats.opt_per_sec,
         "duration s": stats.duration_s,
     }
     terminal.stats_tables(console, actor_stats, figures)
@@ -40,7 +41,7 @@ def print_tables(
         stats.seconds,
         summed(each.seconds for each in actor_stats),
         in_turn=ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name == "serial",
-        beside={f"writing {stats.saves:,} checkpoints": stats.save_seconds},
+        beside={f"writing {counted(stats.saves, 'checkpoint')}": stats.save_seconds},
     )
 
 
@@ -56,11 +57,11 @@ def print_closing(
     if facts.get("best_score") is not None and facts.get("best_opt_steps") is not None:
         best = (facts["best_score"], facts["best_opt_steps"])
     warnings = [
-        f"{facts[key]} {what}"
-        for key, what in (
-            ("save_failures", "times a checkpoint could not be written"),
-            ("saves_skipped", "checkpoints left out, because another was still being written"),
-            ("recorder_failures", "times a recorder could not write"),
+        what.format(counted(facts[key], noun))
+        for key, noun, what in (
+            ("save_failures", "time", "a checkpoint could not be written {}"),
+            ("saves_skipped", "checkpoint", "{} skipped, because another was still being written"),
+            ("recorder_failures", "failure", "{} of recorders"),
         )
         if facts.get(key)
     ]
@@ -77,8 +78,7 @@ def print_closing(
         commands.append(f"{command('tensorboard')} --logdir {quoted}")
     if resumable and facts.get("status") in UNFINISHED and has_checkpoint(run_dir):
         commands.append(resume_run(run_dir))
-    if facts.get("bottleneck"):
-        terminal.say(console, f"bottleneck: {facts['bottleneck']}")
+    lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
     if facts.get("status") == "done":
-        terminal.say(console, f"ended: {facts['exit_reason']}")
-    terminal.closing(console, shown, best, commands, warnings=warnings)
+        lines.append(("ended", facts["exit_reason"]))
+    terminal.closing(console, shown, best, commands, lines=lines, warnings=warnings)

@@ -1,22 +1,24 @@
-"""Ctrl-C and its relatives: once to stop and save, twice to leave at once."""
+"""Ctrl-C and similar signals: the first one stops and saves, a second one quits immediately."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from border_cli.cli.monitor import hear_signals, leave
 from border_cli.core.errors import Interrupted
-from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.core.stop import SaveFlag, StopFlag, panel_line
 
 # By name, because some systems lack them.
 HANG_UP, SAVE = (getattr(signal, name, None) for name in ("SIGHUP", "SIGUSR1"))
 STOPPING = [each for each in (signal.SIGINT, signal.SIGTERM, HANG_UP) if each is not None]
 
 SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
+CLEAR_LINE = "\x1b[2K"
+NOTICE_S = 5.0  # that the panel shows a message of no lasting interest
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -108,14 +110,15 @@ def stopping_on_signals(
             on_second(counted)
             if os.isatty(1):
                 _say(SHOW_CURSOR, 1)
-            _say("\nleft at once; the last checkpoint is as it was\n")
+            _say("\nquit immediately; the last checkpoint is intact\n")
             leave(128 + counted)
         stop.request(Interrupted(counted))
-        _say(f"\n{signal.Signals(signum).name}: stopping and saving; once more leaves at once\n")
+        name = signal.Signals(signum).name
+        _announce(f"{name}: saving; press Ctrl-C again to quit immediately")
 
     def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         save.request()
-        _say("\nSIGUSR1: saving a checkpoint; the run goes on\n")
+        _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
 
     with _handling(STOPPING, handle) as before, _handling([SAVE], ask):
         early = getattr(before[signal.SIGINT], "__self__", None)
@@ -155,6 +158,20 @@ def _take_over(early: EarlySignals, handle: Handler, save: SaveFlag) -> None:
 
 def _counted(signum: int) -> int:
     return signal.SIGTERM if signum == HANG_UP else signum
+
+
+def _announce(message: str, seconds: float | None = None) -> None:
+    """Shows a message below the live panel, for so long, or else on a line of its own.
+
+    A newline would move the panel, which then leaves lines of itself behind when it is redrawn.
+    """
+    if not panel_line.live:
+        _say(f"\n{message}\n")
+        return
+    panel_line.show(message, seconds)
+    with suppress(OSError):
+        columns = os.get_terminal_size(1).columns
+        _say(f"\r{CLEAR_LINE}{message[: columns - 1]}", 1)
 
 
 def _say(text: str, descriptor: int = 2) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -48,6 +50,35 @@ class SaveFlag:
     def clear(self) -> None:
         """It is being written."""
         self.requested = False
+
+
+class PanelLine:
+    """The line below the live panel: signal handlers write there, and the panel redraws it.
+
+    Each method only sets attributes, hence is safe in a signal handler.
+    """
+
+    def __init__(self) -> None:
+        self.live = False  # a panel is on the terminal, with the cursor at the end of this line
+        self.clear()
+
+    def clear(self) -> None:
+        """Removes the message."""
+        self._text = ""
+        self._until_s = math.inf
+
+    def show(self, text: str, seconds: float | None = None) -> None:
+        """Sets the message, for ever or for so many seconds."""
+        self._until_s = math.inf if seconds is None else time.monotonic() + seconds
+        self._text = text
+
+    @property
+    def text(self) -> str:
+        """The message, or nothing."""
+        return self._text if time.monotonic() < self._until_s else ""
+
+
+panel_line = PanelLine()  # of this process, which has one terminal
 
 
 class Pulse(Protocol):

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from border_cli.core.words import counted
+
 # What numpy's and torch's libraries read as they are loaded.
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _FUNCTIONS = (  # that ask and that set
@@ -76,19 +78,17 @@ def _loaded_blas(maps: Path) -> list[str]:
 def thread_budget(
     *, torch: int, blas: int | None, actors: int, actor_manager: str, cores: int
 ) -> str:
-    """Who computes with how many threads, in words.
+    """The compute threads of learner and actors, as text.
 
-    Actors in processes of their own have one, whatever is in effect here.
+    An actor in a process of its own always has one.
     """
-    ours = f"BLAS {blas}" if blas is not None else "BLAS as its library likes"
+    ours = f"BLAS {blas}" if blas is not None else "BLAS default"
     each = {"serial": "in the learner's thread", "thread": f"{ours} each"}
-    at_once = torch + (0 if actor_manager == "serial" else actors)
-    acting = (
-        f"{actors} {'actor' if actors == 1 else 'actors'}: {each.get(actor_manager, '1 each')}; "
-    )
-    crowded = f", fewer than the {at_once} that may compute at once" if at_once > cores else ""
+    computing = torch + (0 if actor_manager == "serial" else actors)
+    acting = f"{counted(actors, 'actor')}: {each.get(actor_manager, '1 each')}; "
+    crowded = f", fewer than the {computing} compute threads" if computing > cores else ""
     return (
         f"learner: torch {torch}, {ours}; "
         f"{acting if actors else ''}"
-        f"{cores} {'core' if cores == 1 else 'cores'}{crowded}"
+        f"{counted(cores, 'core')}{crowded}"
     )

@@ -13,6 +13,7 @@ from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, P
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Metrics
+from border_cli.core.words import counted
 from border_cli.evaluator.config import EpisodesConfig
 
 DEFAULT_LIMIT = 10_000  # env steps, where neither the settings nor the environment have one
@@ -72,9 +73,11 @@ class EpisodesEvaluator(Evaluator):
 
     def describe(self) -> str:
         steps, who = self.limit
-        said = "the env has none: set evaluator.max_episode_steps" if who == "default" else who
+        sources = {"default": "default, the env has none", "env": "from the env"}
+        source = sources.get(who, who)
         config = self.config
-        line = f"{config.num_episodes} episodes, cut at {steps:,} env steps ({said})"
+        episodes = counted(config.num_episodes, "episode")
+        line = f"{episodes}, episode limit {counted(steps, 'step')} ({source})"
         if config.ref_min_score is None:
             return line
         low, high = config.ref_min_score, config.ref_max_score

@@ -9,10 +9,11 @@ from rich.live import Live
 
 from border_cli.core.machine import machine_bytes, resident_bytes
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
+from border_cli.core.stop import panel_line
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 from border_cli.recorder.config import ConsoleConfig
-from border_cli.recorder.panel import MIN_HEIGHT, MIN_WIDTH, line, panel
+from border_cli.recorder.panel import ENDED, MIN_HEIGHT, MIN_WIDTH, line, panel
 from border_cli.recorder.terminal import make_console, say
 from border_cli.recorder.view import RunView
 
@@ -35,6 +36,7 @@ class ConsoleRecorder(Recorder):
         self._line_due_s: float | None = None
         self._line_step: RecordStep | None = None
         self._shows = not info.quiet
+        panel_line.clear()  # of what a job before was told
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
@@ -55,7 +57,7 @@ class ConsoleRecorder(Recorder):
         if not self._shows:
             return
         self._shows = False
-        self._view.phase = "ended"
+        self._view.phase = ENDED
         if self._live is not None:
             self._stop_panel()
         elif self._line_due_s is not None and self._line_step != self._view.step:
@@ -76,17 +78,19 @@ class ConsoleRecorder(Recorder):
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
         self._live.update(self._panel(), refresh=True)
+        panel_line.live = True
 
     def _stop_panel(self) -> None:
         live, self._live = self._live, None
         if live is None:
             return
+        panel_line.live = False
         live.update(self._panel())
         live.stop()  # draws once more, shows the cursor again and gives back stdout and stderr
 
     def _panel(self) -> RenderableType:
         blocks = "" if self._console.options.ascii_only else figures.BLOCKS
-        return panel(self._view, _memory(), blocks)
+        return panel(self._view, _memory(), blocks, panel_line.text)
 
     def _say_if_due(self) -> None:
         now_s = self._view.step.time_s

@@ -12,16 +12,26 @@ from rich.text import Text
 from border_cli.recorder import figures
 from border_cli.recorder.view import RunView
 
-MIN_WIDTH, MIN_HEIGHT = 60, 11  # of a terminal that has room for the panel
+MIN_WIDTH, MIN_HEIGHT = 60, 12  # of a terminal that has room for the panel
 MAX_LISTED_ACTORS = 3
-BUDGET_WORDS = {"opt": "opt steps", "env": "env steps", "time": "time"}
+MAX_WIDTH = 100
+BUDGET_WORDS = {"opt": "updates", "env": "env steps", "time": "time"}
+ENDED = "ended"  # the last phase: nothing is left of any budget then
+HINT = "Ctrl-C stops the run and saves a checkpoint"
 
 
-def panel(view: RunView, memory: str, blocks: str) -> RenderableType:
-    """Ten lines, and one more while something goes wrong.
+def panel(view: RunView, memory: str, blocks: str, notice: str = "") -> RenderableType:
+    """Eleven lines, and one more while there is a problem.
 
-    `memory` is ready to read; `blocks` are the characters of the small curve.
+    `memory` is ready to read; `blocks` are the characters of the small curve. `notice` stands in
+    the line below the frame, in place of the hint: a signal handler writes there, too.
     """
+    below = notice or ("" if view.phase == ENDED else HINT)
+    last = [Text(below, style="bold" if notice else "dim", no_wrap=True, overflow="ellipsis")]
+    return Group(_frame(view, memory, blocks), *(last if below else []))
+
+
+def _frame(view: RunView, memory: str, blocks: str) -> Panel:
     title = Text(view.info.name, style="bold not dim")
     if view.phase:
         title.append(f"  {view.phase}", style="cyan not dim")
@@ -31,6 +41,7 @@ def panel(view: RunView, memory: str, blocks: str) -> RenderableType:
         title=title,
         title_align="left",
         border_style="dim",
+        width=MAX_WIDTH,  # at most: a narrower terminal has a narrower panel
     )
 
 
@@ -39,9 +50,10 @@ def line(view: RunView, memory: str) -> str:
     nearest = view.nearest_budget()
     left = figures.duration(nearest.left_s if nearest else None)
     best = figures.score(view.best[0] if view.best else None)
+    rates = view.rates()
     samples = [
-        f"{figures.rate(view.value('async/samples_per_sec'))} samples/s",
-        f"{figures.ratio(view.value('async/samples_per_opt_steps'))} samples/update",
+        f"{figures.rate(rates.samples)} samples/s",
+        f"{figures.ratio(rates.ratio)} samples/update",
         f"queue {figures.percent(view.value('async/queue_fill'))}",
         f"buffer {figures.percent(view.value('async/buffer_fill'))}",
         f"lag {figures.count(view.value('async/weight_lag'))}",
@@ -52,11 +64,11 @@ def line(view: RunView, memory: str) -> str:
         _done(view, "opt"),
         _done(view, "env") if view.info.samples else "",
         f"eval {figures.score(view.value('eval/return'))} (best {best})",
-        f"{figures.rate(view.value('async/opt_steps_per_sec'))} updates/s",
+        f"{figures.rate(rates.updates)} updates/s",
         *(samples if view.info.samples else []),
         memory,
         _done(view, "time"),
-        f"left {left}",
+        "" if view.phase == ENDED else f"left {left}",
     ]
     return "  ".join(part for part in parts if part)
 
@@ -80,13 +92,13 @@ def _bar(view: RunView) -> RenderableType:
     if nearest is None:
         row.add_row(Text("no limit but the score", style="dim"), "")
         return row
+    left = [("  ", ""), (figures.duration(nearest.left_s), "bold"), (" left", "dim")]
     row.add_row(
         ProgressBar(total=1.0, completed=nearest.fraction, complete_style="cyan"),
         Text.assemble(
             (figures.percent(nearest.fraction), "bold"),
-            (f" of {BUDGET_WORDS[nearest.unit]}  ", "dim"),
-            (figures.duration(nearest.left_s), "bold"),
-            (" left", "dim"),
+            (f" of {BUDGET_WORDS[nearest.unit]}", "dim"),
+            *(left if view.phase != ENDED else []),
         ),
     )
     return row
@@ -104,25 +116,25 @@ def _table(view: RunView, memory: str, blocks: str) -> RenderableType:
 
 
 def _rows(view: RunView, memory: str, blocks: str) -> list[tuple[str, Text, str, Text]]:
-    value, unit = view.value, _with_unit
-    updates = unit(figures.rate(value("async/opt_steps_per_sec")), "/s")
-    samples = unit(figures.rate(value("async/samples_per_sec")), "/s")
-    per_update = unit(figures.ratio(value("async/samples_per_opt_steps")), " samples")
+    value, unit, rates = view.value, _with_unit, view.rates()
+    updates = Text(figures.rate(rates.updates))
+    samples = Text(figures.rate(rates.samples))
+    per_update = unit(figures.ratio(rates.ratio), " samples")
     queue = unit(figures.percent(value("async/queue_fill")), " full")
     buffer = unit(figures.percent(value("async/buffer_fill")), " full")
-    lag = unit(figures.count(value("async/weight_lag")), " opt steps")
+    lag = unit(figures.count(value("async/weight_lag")), " updates")
     episodes = unit(figures.score(value("episode/return")), " return")
     steps = [Text(_steps(view, each, " of ")) for each in ("opt", "env", "time")]
     if not view.info.samples:
         return [
-            ("opt steps", steps[0], "time", steps[2]),
-            ("eval best", _best(view), "eval last", _last(view, blocks)),
-            ("updates", updates, "memory", Text(memory)),
+            ("updates", steps[0], "time", steps[2]),
+            ("best eval", _best(view), "last eval", _last(view, blocks)),
+            ("updates/s", updates, "memory", Text(memory)),
         ]
     return [
-        ("opt steps", steps[0], "env steps", steps[1]),
-        ("eval best", _best(view), "eval last", _last(view, blocks)),
-        ("updates", updates, "samples", samples),
+        ("updates", steps[0], "env steps", steps[1]),
+        ("best eval", _best(view), "last eval", _last(view, blocks)),
+        ("updates/s", updates, "samples/s", samples),
         ("per update", per_update, "per actor", Text(_actors(view))),
         ("queue", queue, "buffer", buffer),
         ("weight lag", lag, "memory", Text(memory)),
@@ -157,9 +169,9 @@ def _steps(view: RunView, unit: str, of: str) -> str:
 
 
 def _done(view: RunView, unit: str) -> str:
-    """`opt 12,300/20,000 (62 %)`: the percentage only of the limit that comes first."""
+    """`updates 12,300/20,000 (62 %)`: the percentage only of the limit that comes first."""
     nearest = view.nearest_budget()
-    done = f"{unit} {_steps(view, unit, '/')}"
+    done = f"{BUDGET_WORDS[unit]} {_steps(view, unit, '/')}"
     if nearest is None or nearest.unit != unit:
         return done
     return f"{done} ({figures.percent(nearest.fraction)})"

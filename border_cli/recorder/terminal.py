@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,10 +23,13 @@ from rich.text import Text
 
 from border_cli.core.actors import ActorStats
 from border_cli.core.foreign import visible
+from border_cli.core.words import counted
 from border_cli.recorder import figures
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
 SECTION_NAMES = {"wait": "wait for samples", "env_step": "env step"}
+COPIED = ("run directory", "next")  # keys whose values users copy
+MIN_ROOM = 20  # characters for values; below, breaking between words helps nobody
 MESSAGE = logging.Formatter("%(message)s")
 
 
@@ -93,12 +97,25 @@ def log_handler(console: Console) -> logging.Handler:
 
 
 def header(console: Console, lines: Sequence[tuple[str, str]]) -> None:
-    """What is about to run, as key and value; a value of several lines stays aligned."""
+    """Prints keys and values in two columns.
+
+    On a terminal long values break between words, and never inside a path or another word. What
+    users copy as a whole, commands and paths, does not break at all.
+    """
     width = max((len(key) for key, _ in lines), default=0) + 2
+    room = console.width - width if console.is_terminal else 0
     for key, value in lines:
+        rows = value.split("\n")
+        if room >= MIN_ROOM and key not in COPIED:
+            rows = [part for row in rows for part in _wrapped(row, room)]
         text = Text(key.ljust(width), style="dim")
-        text.append(value.replace("\n", "\n" + " " * width), style="not dim")
+        text.append(("\n" + " " * width).join(rows), style="not dim")
         say(console, text)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    wrapped = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return wrapped or [""]
 
 
 def stats_tables(
@@ -177,18 +194,20 @@ def closing(
     best: tuple[float, int] | None,
     next_commands: Sequence[str],
     *,
+    lines: Sequence[tuple[str, str]] = (),
     warnings: Sequence[str] = (),
 ) -> None:
-    """The last lines: what went wrong on the way, where the run is, its score, what to type next.
+    """Prints the last lines: warnings, further lines, run directory, score, and what to type next.
 
-    `best` is the best evaluation's score and its opt steps.
+    `best` is the score of the best evaluation and the number of updates before it.
     """
     for warning in warnings:
         say(console, Text.assemble(("warning: ", "yellow"), warning))
-    best_text = f"{figures.score(best[0])} at {best[1]:,} opt steps" if best else "no evaluation"
+    at = f"at {counted(best[1], 'update')}" if best else ""
+    best_text = f"{figures.score(best[0])} {at}" if best else "no evaluation"
     next_lines = "\n".join(next_commands)
-    lines = [("run directory", str(run_dir)), ("best score", best_text)]
-    header(console, [*lines, ("next", next_lines)] if next_lines else lines)
+    known = [*lines, ("run directory", str(run_dir)), ("best score", best_text)]
+    header(console, [*known, ("next", next_lines)] if next_lines else known)
 
 
 def _table(names: Sequence[str]) -> Table:

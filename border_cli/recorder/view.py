@@ -1,4 +1,4 @@
-"""What is known of a run while it goes on, gathered for whoever draws it."""
+"""The newest state of a running run, as the panel and the status line show it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 
 MAX_SCORES = 12  # evaluations that the small curve shows
+RATE_SPAN_S = 5.0  # rates are means over the last seconds: samples arrive in bursts
+RATE_STEP_S = 0.1  # between two of the moments that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,15 @@ class Budget:
         return min(1.0, self.done / self.limit)
 
 
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Means over the last seconds; None where nothing is known yet."""
+
+    updates: float | None = None  # per second
+    samples: float | None = None  # per second
+    ratio: float | None = None  # samples per update
+
+
 class RunView:
     """The newest values of everything; owned by the recorder that draws."""
 
@@ -38,9 +49,17 @@ class RunView:
         self.scores: deque[float] = deque(maxlen=MAX_SCORES)
         self._values: dict[str, float] = {}
         self._pace_from: RecordStep | None = None
+        self._moments: deque[tuple[float, int, int]] = deque()  # time_s, updates, samples
+        # time_s, seconds since the row before, samples per second of each actor
+        self._actor_rates: deque[tuple[float, float, dict[int, float]]] = deque()
 
     def take_row(self, step: RecordStep, metrics: Metrics) -> None:
         """A row of metrics, maybe with an evaluation."""
+        passed_s = step.time_s - (self._actor_rates[-1][0] if self._actor_rates else 0.0)
+        if (rates := _actor_rates(metrics)) and passed_s > 0:
+            self._actor_rates.append((step.time_s, passed_s, rates))
+            while step.time_s - self._actor_rates[0][0] >= RATE_SPAN_S:
+                self._actor_rates.popleft()
         self._move_to(step)
         self._values.update(metrics)
         if "eval/return" not in metrics:
@@ -55,20 +74,46 @@ class RunView:
         self._move_to(progress.step)
         self.phase, self.problem = progress.phase, progress.problem
         self._values.update(progress.gauges)
+        if progress.phase in ("warm-up", "learning"):
+            self._take_moment(progress)
+
+    def _take_moment(self, progress: Progress) -> None:
+        time_s = progress.step.time_s
+        moment = (time_s, progress.step.opt_steps, progress.samples_total)
+        moments = self._moments
+        if len(moments) > 1 and time_s - moments[-2][0] < RATE_STEP_S:
+            moments[-1] = moment
+        else:
+            moments.append(moment)
+        while len(moments) > 2 and time_s - moments[1][0] >= RATE_SPAN_S:
+            moments.popleft()
+
+    def rates(self) -> Rates:
+        """Updates and samples per second, and samples per update."""
+        if len(self._moments) < 2:
+            return Rates()
+        (began_s, *before), (now_s, *now) = self._moments[0], self._moments[-1]
+        passed_s = now_s - began_s
+        updates, samples = (new - old for old, new in zip(before, now, strict=True))
+        if passed_s <= 0:
+            return Rates()
+        ratio = samples / updates if updates else None
+        return Rates(updates / passed_s, samples / passed_s, ratio)
 
     def value(self, name: str) -> float | None:
         """The newest value of a metric, or None."""
         return self._values.get(name)
 
     def actor_rates(self) -> list[float]:
-        """Samples per second of each actor, by id."""
-        rates: dict[int, float] = {}
-        for name, value in self._values.items():
-            space, _, rest = name.partition("/")
-            actor_id, _, metric = rest.partition("/")
-            if space == "actor" and metric == "samples_per_sec" and actor_id.isdigit():
-                rates[int(actor_id)] = value
-        return [rates[actor_id] for actor_id in sorted(rates)]
+        """Samples per second of each actor, by id: means over the rows of the last seconds."""
+        newest = _actor_rates(self._values)
+        found = []
+        for actor_id in sorted(newest):
+            rows = [(s, rates[actor_id]) for _, s, rates in self._actor_rates if actor_id in rates]
+            whole_s = sum(seconds for seconds, _ in rows)
+            mean = sum(seconds * rate for seconds, rate in rows) / whole_s if rows else None
+            found.append(newest[actor_id] if mean is None else mean)
+        return found
 
     def nearest_budget(self) -> Budget | None:
         """The limit that will be reached first, or None for a run without one."""
@@ -107,3 +152,13 @@ class RunView:
                 left_s = max(0.0, limit - done) * passed_s / (done - before)
             budgets.append(Budget(unit, done, limit, left_s))
         return budgets
+
+
+def _actor_rates(metrics: Metrics) -> dict[int, float]:
+    rates: dict[int, float] = {}
+    for name, value in metrics.items():
+        space, _, rest = name.partition("/")
+        actor_id, _, metric = rest.partition("/")
+        if space == "actor" and metric == "samples_per_sec" and actor_id.isdigit():
+            rates[int(actor_id)] = value
+    return rates

@@ -44,7 +44,7 @@ def test_a_dry_run_tells_what_would_be_done_and_makes_no_folder(
         "env CartPole-v1, observes float32 [4], acts one of 2, at most 500 steps",
         "agent dqn, 30 parameters, batch 256",
         "budget 1,000 updates, at most 2,582 samples",
-        "evaluation 8, every 125 updates: 20 episodes, cut at 500 env steps (env)",
+        "evaluation 8, every 125 updates: 20 episodes, episode limit 500 steps (from the env)",
         "metrics 10, every 100 updates; jsonl",
         "checkpoints 1, every 5,000 updates; the newest 3 kept, with the replay buffer",
         f"run directory {folder}/mine",
@@ -126,5 +126,6 @@ def test_under_a_limit_of_address_space_a_larger_buffer_is_refused_and_a_smaller
     assert (status, list(tmp_path.iterdir())) == (2, [])
     proposed = re.findall(r"ulimit -v.*Smaller: (replay_buffer.capacity=\d+)", said)
     with Command(tmp_path, *small, *proposed, "run_dir=run", before=LIMITED) as command:
-        assert command.ended() == (0, "")
+        status, said = command.ended()
+    assert (status, len(said.splitlines())) == (0, 1)
     assert (tmp_path / "run/best").exists()

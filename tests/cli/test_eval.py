@@ -59,7 +59,7 @@ def judged(folder: Path, capsys: Capture) -> Any:
 
     def _judged(*argv: object) -> dict[str, Any]:
         assert eval_status(*map(str, argv), "--json") == 0
-        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        document: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
         return document
 
     return _judged
@@ -234,9 +234,9 @@ def test_shown_episodes_are_those_of_the_evaluation_one_after_another(
         assert len(set(unruly.Shows.opened)) == 3
     finally:
         unruly.Shows.drawn, unruly.Shows.opened = 0, []
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert eval_status("run", "episodes=3", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == shown
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == shown
     assert facts_of(folder / "run")["best_score"] == shown["mean"]
 
 

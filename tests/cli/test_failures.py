@@ -138,7 +138,7 @@ def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
     said = capsys.readouterr().out
     message = "RuntimeError: the simulator exploded after 300 steps"
     first = next(line for line in said.splitlines() if "the simulator exploded" in line)
-    assert f"error: actor 0 failed, first with {message}; its 0 restarts are used up" in first
+    assert f"error: actor 0 failed, first with {message}; no restarts are left (actor_manager.max_restarts=0)" in first
     assert 'raise RuntimeError(f"the simulator exploded after {self.steps} steps")' in said
     assert said.count("Traceback (most recent call last)") == 1
     facts = facts_of(folder / "run")
@@ -158,7 +158,7 @@ def test_an_env_that_fails_again_in_its_thread_is_reported_by_its_first_failure(
     assert train_status(*argv) == 1
     said = capsys.readouterr().out
     assert re.search(r"warning: actor \d failed at env step 299, restart 1 of 1:", said)
-    assert "its 1 restarts are used up (actor_manager.max_restarts)" in said
+    assert "no restarts are left (actor_manager.max_restarts=1)" in said
     facts = facts_of(folder / "run")
     assert facts["status"] == "failed"
     assert steps_saved(folder / "run") == [facts["opt_steps"]]

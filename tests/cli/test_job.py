@@ -121,7 +121,7 @@ def test_the_last_lines_say_where_how_good_and_what_next(ran: Ran) -> None:
     facts = facts_of(ran.run_dir)
     assert ran.said.splitlines()[-4:] == [
         "run directory  run",
-        f"best score     {facts['best_score']:.1f} at {facts['best_opt_steps']} opt steps",
+        f"best score     {facts['best_score']:.1f} at {facts['best_opt_steps']} updates",
         "next           border-eval run",
         "               tensorboard --logdir run",
     ]
@@ -133,9 +133,9 @@ def test_the_header_says_what_is_about_to_run(ran: Ran) -> None:
     header = "\n".join(lines)
     assert "agent=dqn" in header
     assert "conf/tuned/dqn_cartpole.yaml" in header
-    assert "async, 1 samples per update, until 250 opt steps" in header
-    assert "2 x 1 env, serial, n_buffer 20; repeats to the bit on a CPU" in header
-    assert "2 episodes, cut at 500 env steps (env)" in header
+    assert "async, 1 sample per update, until 250 updates" in header
+    assert "2 x 1 env, serial, n_buffer 20; bit-reproducible on a CPU" in header
+    assert "2 episodes, episode limit 500 steps (from the env)" in header
     assert str(ran.run_dir) in header
 
 
@@ -148,9 +148,9 @@ def test_the_header_says_how_many_threads_compute(ran: Ran) -> None:
 
 def test_the_end_says_where_the_time_went_and_what_would_move_it(ran: Ran) -> None:
     lines = ran.said.splitlines()
-    ended = lines.index("ended: max_opt_steps reached")
+    ended = lines.index("ended          max_opt_steps reached")
     sentence = facts_of(ran.run_dir)["bottleneck"]
-    assert lines[ended - 1] == f"bottleneck: {sentence}"
+    assert lines[ended - 1] == f"bottleneck     {sentence}"
     assert re.search(r"\d+ % of the time", sentence)
     tree = [TIMED.fullmatch(line.strip()) for line in lines[:ended]]
     seconds = {row[1]: float(row[2]) for row in tree if row and "writing" not in row[1]}
@@ -219,5 +219,5 @@ def test_the_header_names_a_file_of_the_user_and_says_that_sync_steps_actors_in_
     assert train_status(*QUICK, *typed) == 0
     said = capsys.readouterr().out
     assert f"\nagent          dqn from {mine}\n" in said
-    assert "\ntuned values   none: there is no file for this agent and env\n" in said
-    assert "serial (trainer=sync steps them in turn, n_buffer 1, always the newest" in said
+    assert "\ntuned values   none for this agent and env\n" in said
+    assert "serial (trainer=sync), n_buffer 1, newest weights; bit-reproducible" in said

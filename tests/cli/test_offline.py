@@ -39,12 +39,12 @@ def test_what_is_said_fits_a_run_without_actors(datasets: Path, capsys: Capture)
     assert train_status(*LEARNS) == 0
     steps, said = steps_of("my/pole-v0", datasets), capsys.readouterr().out
     for line in (
-        "trainer        offline, from the data set alone, until 20 opt steps\n",
-        "actors         none; the run repeats to the bit on a CPU\n",
+        "trainer        offline, from the data set only, until 20 updates\n",
+        "actors         none; bit-reproducible on a CPU\n",
         f"data set       my/pole-v0, 5 episodes, {steps} steps\n",
-        f"memory         data set {steps} rows, ",
+        f"memory         data set {steps} transitions, ",
         "normalized: 0 is a return of 10, 100 one of 110\n",
-        "ended: max_opt_steps reached\n",
+        "ended          max_opt_steps reached\n",
     ):
         assert line in said
     for word in ("samples", "queue", "lost"):
@@ -62,7 +62,7 @@ def test_the_normalized_score_stands_beside_the_return(capsys: Capture) -> None:
     score = json.loads(Path("run/best/score.json").read_text())
     assert score["metrics"]["eval/normalized_score"] == pytest.approx(score["score"] - 10)
     assert eval_status("run", "--json") == 0
-    judged = json.loads(capsys.readouterr().out)
+    judged = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert judged["normalized_score"] == pytest.approx(judged["mean"] - 10)
     assert eval_status("run") == 0
     assert capsys.readouterr().out.endswith(f"normalized {judged['mean'] - 10:.2f}\n")
@@ -72,7 +72,7 @@ def test_a_model_is_judged_without_its_data_set(datasets: Path, capsys: Capture)
     assert train_status(*LEARNS, "quiet=true", "recorder=none") == 0
     shutil.rmtree(datasets / "my")
     assert eval_status("run", "--json") == 0
-    assert "normalized_score" not in json.loads(capsys.readouterr().out)
+    assert "normalized_score" not in json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def test_a_dry_run_counts_the_data_set_and_no_actors(datasets: Path, capsys: Capture) -> None:
@@ -89,7 +89,7 @@ def test_a_run_goes_on_with_its_data_set_or_not_at_all(datasets: Path, capsys: C
     assert train_status(*LEARNS, "recorder=none", "quiet=true") == 0
     assert train_status("resume=run", "trainer.max_opt_steps=30", "quiet=false") == 0
     said = capsys.readouterr().out
-    assert "opt steps; weights, optimiser, generators; the data set is read again\n" in said
+    assert "updates; weights, optimiser, generators; the data set is read again\n" in said
     (datasets / "my").rename(datasets / "other")
     assert train_status("resume=run", "trainer.max_opt_steps=40") == 2
     said = capsys.readouterr().err
@@ -106,8 +106,8 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
     assert train_status(*online) == 0
     said = capsys.readouterr().out
     steps = steps_of("my/pole-v0", datasets)
-    assert f"memory         data set {steps} rows, " in said
-    assert "; replay buffer 100,000 rows, " in said
+    assert f"memory         data set {steps} transitions, " in said
+    assert "; replay buffer 100,000 transitions, " in said
     assert facts_of(Path("online"))["samples_total"] >= 8
     state = json.loads(Path("online/checkpoints/latest/state.json").read_text())
     published = state["run"]["weights"]

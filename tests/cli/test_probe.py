@@ -281,7 +281,7 @@ def test_a_constructor_that_takes_the_process_over_leaves_ctrl_c_the_log_and_the
     assert status == 130, said
     assert facts_of(here / "run")["status"] == "interrupted"
     assert steps_saved(here / "run"), said
-    assert "SIGINT: stopping and saving" in said
+    assert "SIGINT: saving" in said
     assert "failed" not in said
     assert list(elsewhere.iterdir()) == []
     for each in MEDDLED:

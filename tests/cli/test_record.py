@@ -65,7 +65,7 @@ def datasets(tmp_path: Path, folder: Path) -> Iterator[Path]:
 def recorded(capsys: Capture, *argv: object) -> dict[str, Any]:
     """Records, and returns the object that `--json` prints."""
     assert record_status(*map(str, argv), "--json") == 0
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    document: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     return document
 
 
@@ -161,7 +161,7 @@ def test_greedy_episodes_are_played_as_an_evaluation_plays_them(
     said = recorded(capsys, run_dir, "dataset=x-v0", "episodes=200", "policy=80")
     words = (str(run_dir), "checkpoint=80", "episodes=200", "seed=77", "--json")
     assert eval_status(*words) == 0
-    judged = json.loads(capsys.readouterr().out)
+    judged = json.loads(capsys.readouterr().out.splitlines()[-1])
     deviation = judged["std"] / np.sqrt(100)  # of the difference of two means of 200
     assert abs(np.mean(said["policies"][0]["returns"]) - judged["mean"]) < 5 * deviation
 

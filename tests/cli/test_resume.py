@@ -390,10 +390,10 @@ def test_a_larger_budget_goes_on_as_if_it_had_been_given_at_once(
     shutil.copytree(done, folder / "a", symlinks=True)
     assert train_status("resume=a", "trainer.max_opt_steps=150", "quiet=false") == 0
     said = capsys.readouterr().out
-    assert "\ngoes on from   the checkpoint at 100 opt steps; weights, optimiser, " in said
+    assert "\nresumed from   the checkpoint at 100 updates; weights, optimiser, " in said
     assert "changed        quiet: true -> false\n               trainer.max_opt_steps: 100" in said
     assert "tuned values" not in said
-    assert "resume=" not in said[said.index("ended: max_opt_steps reached") :]
+    assert "resume=" not in said[said.index("ended          max_opt_steps reached") :]
     whole = (*TYPED, "trainer.max_opt_steps=150", "run_dir=b", "quiet=true")
     assert train_status(*whole) == 0
     evaluated = [
@@ -467,7 +467,7 @@ def test_an_interrupted_run_ends_with_the_command_that_goes_on(
     assert steps > 0
     assert train_status(*typed, f"trainer.max_opt_steps={steps + 5}") == 0
     said = capsys.readouterr().out
-    assert f"\ngoes on from   the checkpoint at {steps} opt steps; weights, optimiser, " in said
+    assert f"\nresumed from   the checkpoint at {steps} updates; weights, optimiser, " in said
     facts = facts_of(folder / "my run")
     assert (facts["status"], facts["opt_steps"]) == ("done", steps + 5)
     assert [each["from_opt_steps"] for each in facts["attempts"]] == [0, steps]

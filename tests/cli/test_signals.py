@@ -73,7 +73,7 @@ def assert_stops_and_saves(folder: Path, capfd: Capture, signum: signal.Signals)
     status, name = KINDS[signum]
     assert train_status(*ENDLESS, *sent(signum)) == status
     out, err = capfd.readouterr()
-    assert f"{signum.name}: stopping and saving; once more leaves at once" in err
+    assert f"{signum.name}: saving; press Ctrl-C again to quit immediately" in err
     assert f"warning: stopped by {name}" in out
     assert "Traceback" not in out + err
     assert "\nnext           " in out
@@ -98,7 +98,7 @@ def test_a_wish_for_a_checkpoint_is_fulfilled_and_the_run_goes_on(
 ) -> None:
     last = ("trainer.max_opt_steps=200", "trainer.save_interval=0")
     assert train_status(*ENDLESS, *sent(signal.SIGUSR1), *last) == 0
-    assert "SIGUSR1: saving a checkpoint; the run goes on\n" in capfd.readouterr().err
+    assert "SIGUSR1: saving a checkpoint; the run continues\n" in capfd.readouterr().err
     assert facts_of(folder / "run")["status"] == "done"
     first, end = steps_saved(folder / "run")
     assert 0 <= first < 200 == end
@@ -143,15 +143,15 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
     with Command(tmp_path, *ENDLESS, *blocked, before=ignored) as run:
         run.until((tmp_path / "blocks").exists)
         run.send(signal.SIGTERM)
-        run.until(lambda: "SIGTERM: stopping and saving" in run.said_so_far())
+        run.until(lambda: "SIGTERM: saving" in run.said_so_far())
         run.send(signal.SIGINT)
         status, said = run.ended()
     assert status == 130, said
-    assert said.endswith("\nleft at once; the last checkpoint is as it was\n")
+    assert said.endswith("\nquit immediately; the last checkpoint is intact\n")
     assert "\x1b" not in said
     facts = facts_of(tmp_path / "run")
     assert facts["status"] == "interrupted"
-    assert facts["exit_reason"] == "left at once: stopped by SIGINT"
+    assert facts["exit_reason"] == "quit immediately: stopped by SIGINT"
     assert facts["seeds"]["seed"] == 0  # what was known stays
 
 
@@ -210,7 +210,7 @@ def test_a_signal_whose_exception_got_lost_stops_the_next_job(capfd: Capture) ->
             assert stop.requested
         with pytest.raises(Interrupted, match="stopped by SIGTERM"):
             stop.check()
-    assert "SIGTERM: stopping and saving" in capfd.readouterr().err
+    assert "SIGTERM: saving" in capfd.readouterr().err
 
 
 def test_where_no_job_listens_a_hang_up_that_was_ignored_stays_so() -> None:

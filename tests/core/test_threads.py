@@ -77,11 +77,11 @@ def test_the_budget_names_everybody_who_computes() -> None:
 def test_what_is_in_effect_is_said_and_not_what_was_meant() -> None:
     assert "torch 1, BLAS 16; 2 actors: BLAS 16 each" in budget("thread", blas=16)
     assert "torch 1, BLAS 16; 2 actors: 1 each" in budget("process", blas=16)
-    assert "torch 1, BLAS as its library likes; " in budget("process", blas=None)
+    assert "torch 1, BLAS default; " in budget("process", blas=None)
 
 
 def test_more_than_the_cores_can_bear_is_hinted_at() -> None:
     assert budget("process", 3, cores=2).endswith(
-        "; 2 cores, fewer than the 4 that may compute at once"
+        "; 2 cores, fewer than the 4 compute threads"
     )
     assert budget("process", 3, cores=4).endswith("; 4 cores")

@@ -101,7 +101,7 @@ def test_close_gives_the_terminal_back_and_leaves_the_last_state() -> None:
     last = output(console)[output(console).rindex("╭") :]
     assert "ended" in last
     assert "499.5 at 20,000" in last
-    assert "100 % of opt steps" in last
+    assert "100 % of updates" in last
 
 
 def test_a_terminal_that_fails_while_the_panel_closes_gives_stdout_back_all_the_same() -> None:
@@ -150,10 +150,10 @@ def test_without_a_terminal_a_line_comes_soon_then_one_per_interval_and_one_at_t
     shown.close()
     assert counts == [0, 0, 1, 1, 2, 2]
     assert len(output(console).splitlines()) == 3
-    assert output(console).splitlines()[-1].startswith("ended  opt 50/20,000")
+    assert output(console).splitlines()[-1].startswith("ended  updates 50/20,000")
 
 
-@pytest.mark.parametrize(("width", "height"), [(59, 40), (80, 10)])
+@pytest.mark.parametrize(("width", "height"), [(59, 40), (80, 11)])
 def test_a_terminal_without_room_gets_lines(width: int, height: int) -> None:
     console = terminal(width, height)
     shown = recorder(console)
@@ -173,7 +173,7 @@ def test_a_terminal_made_narrow_on_the_way_changes_to_lines_and_back() -> None:
     shown.show(progress(2.0))
     assert output(console).count(SHOW_CURSOR) == 1
     shown.show(progress(4.0, 400))
-    assert "learning  opt 400/20,000" in output(console)
+    assert "learning  updates 400/20,000" in output(console)
     console.width = 80
     shown.show(progress(5.0))
     assert output(console).count(HIDE_CURSOR) == 2
@@ -228,7 +228,7 @@ def test_nothing_new_since_the_last_line_means_no_other_at_the_end() -> None:
 
 
 def test_a_problem_fits_the_smallest_terminal_that_has_a_panel() -> None:
-    console = terminal(80, 11)
+    console = terminal(80, 12)
     shown = recorder(console)
     problem = Progress(
         step=at(1.0, 10), phase="learning", samples_total=0, gauges={}, problem="no space"

@@ -6,12 +6,13 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.figures import BLOCKS
-from border_cli.recorder.panel import MIN_HEIGHT, line, panel
+from border_cli.recorder.panel import ENDED, MIN_HEIGHT, line, panel
 from border_cli.recorder.view import RunView
 
 MEMORY = "412 MB of 8.2 GB"
@@ -44,15 +45,16 @@ def at(time_s: float, opt_steps: int) -> RecordStep:
 
 
 def progress(step: RecordStep, gauges: Metrics, phase: str = "learning") -> Progress:
-    return Progress(step=step, phase=phase, samples_total=0, gauges=gauges)
+    return Progress(step=step, phase=phase, samples_total=step.env_steps, gauges=gauges)
 
 
 def midway() -> RunView:
     run = view()
     run.take_progress(progress(at(2.0, 300), GAUGES))
+    run.take_progress(progress(at(7.0, 6_250), GAUGES))
     run.take_row(at(9.0, 9_000), {"eval/return": 487.2})
     run.take_row(at(12.0, 12_000), {"eval/return": 412.3})
-    run.take_progress(progress(at(12.0, 12_300), GAUGES))
+    run.take_progress(progress(at(12.0, 12_300), GAUGES))  # 6,050 in 5 s
     return run
 
 
@@ -67,24 +69,25 @@ def words(rows: list[str]) -> str:
     return " ".join(" ".join(rows).replace("│", "").split())
 
 
-def test_the_panel_shows_everything_in_ten_lines_of_eighty_columns() -> None:
-    rows = drawn(midway())
+def test_the_panel_shows_everything_in_ten_lines_of_eighty_columns_and_a_hint() -> None:
+    *rows, hint = drawn(midway())
+    assert hint.rstrip() == "Ctrl-C stops the run and saves a checkpoint"
     assert len(rows) == 10
     assert {len(row) for row in rows} == {80}
     assert rows[0].startswith("╭─ dqn_cartpole  learning ──")
     for expected in (
-        "62 % of opt steps 0:06 left",  # 12,000 in 10 s: the last 7,700 take 6.4 s
-        "opt steps 12,300 of 20,000",
+        "62 % of updates 0:06 left",  # 12,000 in 10 s: the last 7,700 take 6.4 s
+        "updates 12,300 of 20,000",
         "env steps 13,300",
-        "eval best 487.2 at 9,000",
-        "eval last 412.3 █▁",
-        "updates 1,210/s",
-        "samples 1,250/s",
-        "per update 1.03 samples",
+        "best eval 487.2 at 9,000",
+        "last eval 412.3 █▁",
+        "updates/s 1,210",
+        "samples/s 1,210",
+        "per update 1.00 samples",
         "per actor 625 612 /s",
         "queue 12 % full",
         "buffer 14 % full",
-        "weight lag 34 opt steps",
+        "weight lag 34 updates",
         "memory 412 MB of 8.2 GB",
         "episodes 210.4 return",
         "time 0:12",
@@ -97,9 +100,9 @@ def test_what_is_not_known_yet_is_a_dash_in_the_panel() -> None:
     run.take_progress(progress(at(0.0, 0), {}, phase="warm-up"))
     shown = words(drawn(run))
     for expected in (
-        "0 % of opt steps - left",
-        "eval best - eval last - ",
-        "updates - samples - ",
+        "0 % of updates - left",
+        "best eval - last eval - ",
+        "updates/s - samples/s - ",
         "per update - per actor - ",
         "queue - buffer - ",
         "weight lag - ",
@@ -112,7 +115,7 @@ def test_a_run_without_samples_shows_nothing_of_them() -> None:
     run = midway()
     run.info = replace(run.info, samples=False)
     shown = words(drawn(run))
-    for expected in ("opt steps 12,300 of 20,000", "eval best 487.2", "updates 1,210/s", "memory"):
+    for expected in ("updates 12,300 of 20,000", "best eval 487.2", "updates/s 1,210", "memory"):
         assert expected in shown
     plain = line(run, MEMORY)
     for absent in ("samples", "actor", "queue", "buffer", "lag", "env", "episodes"):
@@ -125,7 +128,7 @@ def test_a_run_without_a_limit_has_no_bar() -> None:
     run.take_progress(progress(at(3.0, 5), {}))
     rows = drawn(run)
     assert "no limit but the score" in rows[1]
-    assert "opt steps 5 env steps" in words(rows)
+    assert "updates 5 env steps" in words(rows)
 
 
 def test_many_actors_are_shown_as_a_range() -> None:
@@ -139,7 +142,7 @@ def test_large_numbers_fit_sixty_columns() -> None:
     run = view(max_opt_steps=1_000_000_000)
     large = RecordStep(opt_steps=123_456_789, env_steps=2_000_000_000, time_s=400_000.0)
     run.take_progress(progress(large, GAUGES))
-    rows = drawn(run, width=60)
+    rows = drawn(run, width=60)[:-1]
     assert len(rows) == 10
     assert {len(row) for row in rows} == {60}
 
@@ -150,8 +153,8 @@ def test_a_name_with_brackets_is_shown_as_it_is() -> None:
 
 def test_a_line_says_what_the_panel_shows() -> None:
     assert line(midway(), MEMORY) == (
-        "learning  opt 12,300/20,000 (62 %)  env 13,300  eval 412.3 (best 487.2)  "
-        "1,210 updates/s  1,250 samples/s  1.03 samples/update  queue 12 %  buffer 14 %  lag 34  "
+        "learning  updates 12,300/20,000 (62 %)  env steps 13,300  eval 412.3 (best 487.2)  "
+        "1,210 updates/s  1,210 samples/s  1.00 samples/update  queue 12 %  buffer 14 %  lag 34  "
         "412 MB of 8.2 GB  time 0:12  left 0:06"
     )
 
@@ -160,7 +163,7 @@ def test_what_is_not_known_yet_is_a_dash_in_the_line() -> None:
     run = view()
     run.take_progress(progress(at(1.0, 0), {}, phase="warm-up"))
     assert line(run, MEMORY) == (
-        "warm-up  opt 0/20,000 (0 %)  env 1,000  eval - (best -)  "
+        "warm-up  updates 0/20,000 (0 %)  env steps 1,000  eval - (best -)  "
         "- updates/s  - samples/s  - samples/update  queue -  buffer -  lag -  "
         "412 MB of 8.2 GB  time 0:01  left -"
     )
@@ -182,13 +185,13 @@ def in_trouble(message: str) -> RunView:
 def test_what_goes_wrong_takes_one_line_of_the_panel_while_it_does() -> None:
     run = in_trouble(f"{PROBLEM}\nand more")
     for width in (60, 80):
-        rows = drawn(run, width)
-        assert len(rows) == 11 == MIN_HEIGHT
+        rows = drawn(run, width)[:-1]
+        assert len(rows) + 1 == 12 == MIN_HEIGHT
         assert {len(row) for row in rows} == {width}
         assert rows[1].startswith("│ the checkpoint of update 12,000 could not be written")
         assert rows[1].endswith("… │")
     run.take_progress(progress(at(12.5, 12_400), GAUGES))
-    assert len(drawn(run)) == 10
+    assert len(drawn(run)) == 10 + 1
 
 
 def test_what_goes_wrong_is_red() -> None:
@@ -202,4 +205,56 @@ def test_what_goes_wrong_is_red() -> None:
 
 def test_what_goes_wrong_is_a_part_of_the_line() -> None:
     shown = line(in_trouble(f"{PROBLEM}\nand more"), MEMORY)
-    assert shown.startswith(f"learning  PROBLEM: {PROBLEM}  opt 12,300/20,000")
+    assert shown.startswith(f"learning  PROBLEM: {PROBLEM}  updates 12,300/20,000")
+
+
+def test_rates_are_means_over_the_last_seconds_because_samples_arrive_in_bursts() -> None:
+    run = view()
+    for tenth in range(100):  # 20 updates every tenth of a second, 100 samples every half
+        step = RecordStep(
+            opt_steps=20 * tenth, env_steps=100 * (tenth // 5), time_s=3.0 + tenth / 10
+        )
+        run.take_progress(progress(step, {"async/samples_per_sec": 0.0}))
+    rates = run.rates()
+    assert rates.updates == pytest.approx(200)
+    assert rates.samples == pytest.approx(200, rel=0.05)
+    assert rates.ratio == pytest.approx(1, rel=0.05)
+
+
+def test_no_update_means_no_ratio() -> None:
+    run = view()
+    for second in range(3):
+        step = RecordStep(opt_steps=0, env_steps=100 * second, time_s=second)
+        run.take_progress(progress(step, {}, phase="warm-up"))
+    assert run.rates().samples == 100
+    assert run.rates().ratio is None
+
+
+def test_the_rates_of_actors_are_means_over_the_last_seconds() -> None:
+    run = view()
+    for second, rate in enumerate([10_000.0, 0.0, 100.0, 0.0, 100.0], 1):
+        rates = {"actor/0/samples_per_sec": rate, "actor/1/samples_per_sec": 7.0}
+        run.take_row(at(3.0 * second, second), rates)
+    assert run.actor_rates() == [50.0, 7.0]
+
+
+def test_a_wide_terminal_does_not_stretch_the_panel() -> None:
+    rows = drawn(midway(), width=200)[:-1]
+    assert {len(row.rstrip()) for row in rows} == {100}
+
+
+def test_what_a_signal_handler_says_stands_in_the_place_of_the_hint() -> None:
+    console = Console(file=io.StringIO(), width=60, _environ={})
+    console.print(panel(midway(), MEMORY, BLOCKS, "SIGINT: saving; press Ctrl-C again"))
+    assert isinstance(console.file, io.StringIO)
+    last = console.file.getvalue().splitlines()[-1]
+    assert last.rstrip() == "SIGINT: saving; press Ctrl-C again"
+
+
+def test_a_run_that_has_ended_has_nothing_left_and_no_hint() -> None:
+    run = midway()
+    run.phase = ENDED
+    rows = drawn(run)
+    assert len(rows) == 10
+    assert "62 % of updates │" in rows[1]
+    assert "left" not in line(run, MEMORY)

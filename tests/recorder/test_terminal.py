@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -35,7 +36,7 @@ def lines(console: Console) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def test_header_aligns_values_and_never_wraps_or_interprets_them() -> None:
+def test_header_aligns_values_and_in_a_pipe_never_wraps_or_interprets_them() -> None:
     console = pipe(width=30)
     header(console, [("agent", "dqn"), ("run directory", LONG_PATH), ("note", "one\ntwo")])
     assert lines(console) == [
@@ -43,6 +44,17 @@ def test_header_aligns_values_and_never_wraps_or_interprets_them() -> None:
         f"run directory  {LONG_PATH}",
         "note           one",
         "               two",
+    ]
+
+
+def test_header_breaks_between_words_on_a_terminal_but_for_what_users_copy() -> None:
+    console = Console(file=io.StringIO(), width=40, force_terminal=True, no_color=True, _environ={})
+    value = "learner: torch 1, BLAS 1; 2 actors: BLAS 1 each"
+    header(console, [("threads", value), ("next", f"border-eval {LONG_PATH} seed=1")])
+    assert [re.sub(r"\x1b\[[0-9;]*m", "", each) for each in lines(console)] == [
+        "threads  learner: torch 1, BLAS 1; 2",
+        "         actors: BLAS 1 each",
+        f"next     border-eval {LONG_PATH} seed=1",
     ]
 
 
@@ -58,7 +70,7 @@ def test_the_last_lines_are_run_directory_best_score_and_next_commands() -> None
     assert lines(console) == [
         "warning: metrics.jsonl: [3] rows are missing",
         f"run directory  {LONG_PATH}",
-        "best score     487.2 at 9,000 opt steps",
+        "best score     487.2 at 9,000 updates",
         f"next           border-eval '{LONG_PATH}'",
         "               tensorboard --logdir outputs",
     ]
