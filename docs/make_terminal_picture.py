@@ -1,18 +1,21 @@
-"""Draws terminal.svg, the picture in the README: the panel of a run that really takes place.
+"""Draws terminal.svg, the picture in the README: the panel of a real run, at work and at its end.
 
     OMP_NUM_THREADS=1 python docs/make_terminal_picture.py
 
-trains on CartPole for some seconds, in a temporary folder, and draws what the terminal showed last
-while the agent learned. All numbers are those of this run on this machine.
+Trains SAC on Pendulum for about a minute in a temporary folder. All figures are those of this run
+on this machine.
 """
 
 from __future__ import annotations
 
 import io
+import re
+import sys
 import tempfile
 from pathlib import Path
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from border_cli import compose, train
 from border_cli.core.config import RunConfig
@@ -20,16 +23,19 @@ from border_cli.core.machine import machine_bytes, resident_bytes
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
-from border_cli.recorder.panel import panel
+from border_cli.recorder.panel import ENDED, panel
 from border_cli.recorder.terminal import say
 from border_cli.recorder.view import RunView
 
 PICTURE = Path(__file__).with_name("terminal.svg")
-COMMAND = ("agent=dqn", "env=cartpole")
+COMMAND = ("agent=sac", "env=pendulum")
+AT_WORK = 0.6  # of the budget, when the first panel is taken
+# A figure behind each of these labels, in both panels.
+LABELS = ("updates", "env steps", "best eval", "last eval", "updates/s", "samples/s", "per update")
 
 
 class Photographer(Recorder):
-    """Keeps the newest panel that a terminal would have shown while the agent learned."""
+    """Takes the panel in the middle of the run and at its end."""
 
     def __init__(self, config: RunConfig, run_dir: Path) -> None:
         info = RunInfo(
@@ -40,7 +46,8 @@ class Photographer(Recorder):
             max_time_s=config.trainer.max_time_s,
         )
         self._view = RunView(info)
-        self.picture: RenderableType = ""
+        self.at_work: RenderableType = ""
+        self.at_end: RenderableType = ""
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
@@ -48,12 +55,27 @@ class Photographer(Recorder):
 
     def show(self, progress: Progress) -> None:
         self._view.take_progress(progress)
-        if progress.phase == "learning":
-            memory = f"{figures.memory(resident_bytes())} of {figures.memory(machine_bytes())}"
-            self.picture = panel(self._view, memory, figures.BLOCKS)
+        budget = self._view.nearest_budget()
+        if not self.at_work and progress.phase == "learning" and budget:
+            if budget.fraction >= AT_WORK:
+                self.at_work = self._panel()
 
     def close(self) -> None:
-        """Nothing is open."""
+        self._view.phase = ENDED
+        self.at_end = self._panel()
+
+    def _panel(self) -> RenderableType:
+        memory = f"{figures.memory(resident_bytes())} of {figures.memory(machine_bytes())}"
+        return panel(self._view, memory, figures.BLOCKS)
+
+
+def missing(text: str) -> list[str]:
+    """The labels that lack a figure in one of the two panels."""
+    return [
+        label
+        for label in LABELS
+        if len(re.findall(rf"(?<!\S){re.escape(label)}\s+-?\d[\d.,]*\s", text)) != 2
+    ]
 
 
 def main() -> None:
@@ -65,7 +87,12 @@ def main() -> None:
         record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor", width=80
     )
     say(console, f"$ border-train {' '.join(COMMAND)}")
-    console.print(photographer.picture)
+    console.print(photographer.at_work)
+    console.print(Text("…", style="dim"))
+    console.print(photographer.at_end)
+    text = console.export_text(clear=False)
+    if missing(text):
+        sys.exit(f"no picture: without figures for {', '.join(missing(text))}:\n{text}")
     console.save_svg(str(PICTURE), title="border-train", unique_id="terminal")
 
 

@@ -209,7 +209,9 @@ def test_counters_go_on_and_the_budget_of_restarts_is_fresh(backend: str) -> Non
             while True:
                 manager.receive(5.0)
 
-    with pytest.raises(ActorCrashed, match=r"no restarts are left \(actor_manager.max_restarts=1\)"):
+    with pytest.raises(
+        ActorCrashed, match=r"no restarts are left \(actor_manager.max_restarts=1\)"
+    ):
         run()
     assert built.manager.stats()[0].restarts == 4
     (record,) = built.manager.state_dict()["actors"]

@@ -98,7 +98,9 @@ def test_deaths_of_processes_always_use_the_budget(death: str) -> None:
     restarts = Restarts(0, 2)
     restarts.failed(death)
     restarts.failed(death)
-    with pytest.raises(ActorCrashed, match=r"no restarts are left \(actor_manager.max_restarts=2\)"):
+    with pytest.raises(
+        ActorCrashed, match=r"no restarts are left \(actor_manager.max_restarts=2\)"
+    ):
         restarts.failed(death)
 
 

@@ -138,7 +138,8 @@ def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
     said = capsys.readouterr().out
     message = "RuntimeError: the simulator exploded after 300 steps"
     first = next(line for line in said.splitlines() if "the simulator exploded" in line)
-    assert f"error: actor 0 failed, first with {message}; no restarts are left (actor_manager.max_restarts=0)" in first
+    spent = "no restarts are left (actor_manager.max_restarts=0)"
+    assert f"error: actor 0 failed, first with {message}; {spent}" in first
     assert 'raise RuntimeError(f"the simulator exploded after {self.steps} steps")' in said
     assert said.count("Traceback (most recent call last)") == 1
     facts = facts_of(folder / "run")

@@ -1,4 +1,4 @@
-"""Signals end a run: once to stop and save, twice to leave at once."""
+"""Signals end a run: the first one stops and saves, a second one quits immediately."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from commands import Command, facts_of, train_status
+from screens import TerminalCommand
 
 from border_cli.cli.signals import early_signals, leaving_on_signals, stopping_on_signals
 from border_cli.core.errors import Interrupted
@@ -81,6 +82,25 @@ def assert_stops_and_saves(folder: Path, capfd: Capture, signum: signal.Signals)
     assert (facts["status"], facts["exit_reason"]) == ("interrupted", f"stopped by {name}")
     assert facts["env_steps"] >= 60
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_ctrl_c_leaves_one_panel_on_the_terminal_and_says_how_to_quit(
+    folder: Path, columns: int
+) -> None:
+    with TerminalCommand(folder, *ENDLESS, "env.id=Calm-v0", columns=columns) as command:
+        command.until(lambda rows: any("learning ──" in row for row in rows))
+        command.press_ctrl_c()
+        assert command.ended() == 130
+    rows = command.screen()
+    (top,) = [at for at, row in enumerate(rows) if row.startswith("╭")]
+    (bottom,) = [at for at, row in enumerate(rows) if row.startswith("╰")]
+    assert rows[top].startswith("╭─ dqn_Calm-v0  ended ──")
+    assert bottom - top == 9
+    assert rows[bottom + 1] == "SIGINT: saving; press Ctrl-C again to quit immediately"
+    assert rows[bottom + 2].endswith("warning: stopped by SIGINT")
+    assert not any("Ctrl-C stops the run" in row for row in rows)
+    assert all(len(row) <= columns for row in rows)
 
 
 def test_a_hang_up_that_was_ignored_stays_so_because_nohup_asks_for_it(

@@ -81,7 +81,5 @@ def test_what_is_in_effect_is_said_and_not_what_was_meant() -> None:
 
 
 def test_more_than_the_cores_can_bear_is_hinted_at() -> None:
-    assert budget("process", 3, cores=2).endswith(
-        "; 2 cores, fewer than the 4 compute threads"
-    )
+    assert budget("process", 3, cores=2).endswith("; 2 cores, fewer than the 4 compute threads")
     assert budget("process", 3, cores=4).endswith("; 4 cores")
