@@ -71,6 +71,8 @@ class RunView:
 
     def take_progress(self, progress: Progress) -> None:
         """Where the run stands now."""
+        if (progress.phase == "warm-up") != (self.phase == "warm-up"):
+            self._moments.clear()  # what is collected without updates says nothing about learning
         self._move_to(progress.step)
         self.phase, self.problem = progress.phase, progress.problem
         self._values.update(progress.gauges)

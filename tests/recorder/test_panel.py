@@ -13,7 +13,7 @@ from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.figures import BLOCKS
 from border_cli.recorder.panel import ENDED, MIN_HEIGHT, line, panel
-from border_cli.recorder.view import RunView
+from border_cli.recorder.view import Rates, RunView
 
 MEMORY = "412 MB of 8.2 GB"
 GAUGES = {
@@ -219,6 +219,17 @@ def test_rates_are_means_over_the_last_seconds_because_samples_arrive_in_bursts(
     assert rates.updates == pytest.approx(200)
     assert rates.samples == pytest.approx(200, rel=0.05)
     assert rates.ratio == pytest.approx(1, rel=0.05)
+
+
+def test_samples_of_the_warm_up_do_not_count_once_learning_begins() -> None:
+    run = view()
+    for second in range(3):
+        step = RecordStep(opt_steps=0, env_steps=500 * second, time_s=second)
+        run.take_progress(progress(step, {}, phase="warm-up"))
+    for second in range(3):
+        step = RecordStep(opt_steps=100 * second, env_steps=1_000 + 100 * second, time_s=2 + second)
+        run.take_progress(progress(step, {}))
+    assert run.rates() == Rates(updates=100, samples=100, ratio=1)
 
 
 def test_no_update_means_no_ratio() -> None:
