@@ -65,7 +65,7 @@ def test_other_agents_are_as_they_were() -> None:
     for agent in ("dqn", "qrdqn", "iqn", "sac", "td3", "ddpg", "tqc", "iql", "cql", "bc", "random"):
         made = job(f"agent={agent}", "env.id=A-v0")
         assert tuned_names(made) == []
-        assert (pace(made.config), limits(made.config)) == (1.0, (10_000, None, None))
+        assert (pace(made.config), limits(made.config)) == (1.0, (100_000, None, None))
 
 
 def test_the_pair_wins_over_the_agent_and_the_experiment_and_the_line_over_both(
@@ -169,7 +169,7 @@ def test_what_switches_tuned_off_switches_the_agents_values_off(
     for agent in ("redq", "rainbow"):
         made = job(f"agent={agent}", "env=pendulum", *typed, folder=folder)
         assert tuned_names(made) == []
-        assert (pace(made.config), limits(made.config)) == (1.0, (10_000, None, None))
+        assert (pace(made.config), limits(made.config)) == (1.0, (100_000, None, None))
         assert made.config.step_processor == NStepConfig(n_steps=1)
 
 

@@ -256,7 +256,7 @@ def test_beside_actors_in_turn_all_other_cores_are_idle() -> None:
         (
             "sync", {},
             "copying weights for the actors took 60 % of the time: "
-            "a longer trainer.sync_interval (100)",
+            "a longer trainer.sync_interval (20)",
         ),
         (
             "sync", {"trainer": SyncConfig()},
