@@ -181,7 +181,7 @@ def _runs_in(place: Path) -> str:
     if not runs:
         return ""
     more = f" and {len(runs) - MOST_LISTED} more" if len(runs) > MOST_LISTED else ""
-    return f". Choose one of its runs: {', '.join(map(str, runs[:MOST_LISTED]))}{more}"
+    return f". Choose one of the runs in it: {', '.join(map(str, runs[:MOST_LISTED]))}{more}"
 
 
 @reachable(CheckpointError)

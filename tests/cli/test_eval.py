@@ -151,7 +151,9 @@ def test_the_directory_of_a_sweep_is_refused_with_its_runs(
 ) -> None:
     for number in range(11):
         shutil.copytree(run_dir / ".hydra", folder / "sweep" / str(number) / ".hydra")
-    listed = "Choose one of its runs: sweep/0, sweep/1, sweep/2, sweep/3, sweep/4 and 6 more\n"
+    listed = (
+        "Choose one of the runs in it: sweep/0, sweep/1, sweep/2, sweep/3, sweep/4 and 6 more\n"
+    )
     assert eval_status("sweep") == 2
     assert (
         f"sweep is not a run directory: there is no {SETTINGS}. {listed}" in capsys.readouterr().err
