@@ -75,7 +75,7 @@ def border_train(overrides: list[str], seed: int) -> Reading:
 
 def _written_at_s(run_dir: Path, step: int) -> float:
     """The wall time of the first event at this step."""
-    (events,) = (run_dir / "tensorboard").iterdir()
+    (events,) = run_dir.glob("events.out.tfevents.*")
     return next(wall_s for at, wall_s in _events(events.read_bytes()) if at == step)
 
 

@@ -46,7 +46,7 @@ from border_cli.registry import register_builtin
 from border_cli.run.attempts import set_aside
 from border_cli.run.files import refuse_foreign
 from border_cli.run.lock import refuse_denied
-from border_cli.run.reading import find_checkpoint, resumable, verify
+from border_cli.run.reading import find_checkpoint, find_run, resumable, verify
 from border_cli.run.record import import_paths
 
 log = logging.getLogger(__name__)
@@ -198,17 +198,20 @@ class LoadedPolicy:
 
 
 def load_policy(
-    run_dir: str | Path, checkpoint: str = "best", *, trust: bool = False
+    run_dir: str | Path, checkpoint: str | None = None, *, trust: bool = False
 ) -> LoadedPolicy:
-    """The policy of a run: its best model, `latest`, or the checkpoint of an optimisation step.
+    """The policy of a run: its best model, `latest`, or the checkpoint of a number of updates.
+
+    `run_dir` may also be a checkpoint itself, such as `RUN_DIR/best` or `RUN_DIR/checkpoints/5000`.
 
     Modules that the run names are imported where this Python finds them by itself or in the
     current directory, never out of the run directory; ConfigError where they are not there. With
     `trust` also where the run says that it had found them. Raises CheckpointError where there is
     no such checkpoint, or where it is damaged.
     """
-    with opened(Path(run_dir), trust=trust):
-        config, agent = load_agent(Path(run_dir), checkpoint, trust=trust)
+    place, which = find_run(Path(run_dir).expanduser(), checkpoint)
+    with opened(place, trust=trust):
+        config, agent = load_agent(place, which or "best", trust=trust)
         policy = evaluation_policy(config, agent)
         policy.load_snapshot(agent.snapshot())
         return LoadedPolicy(policy, env_factory(config).translator())

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
 from border_cli.core.files import not_through_links
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.machine import out_of_memory
-from border_cli.core.output import FILE_ONLY, Recorders
+from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
@@ -228,6 +229,7 @@ class _Run:
         )
         if found is not None:
             self._restore(found, assembly, store)
+        cleanup.push(partial(_tell_the_end, assembly, recording))
         return assembly
 
     def _restore(self, found: Found, assembly: Assembly, store: CheckpointStore) -> None:
@@ -298,6 +300,20 @@ class _Run:
             record.end(status, reason, **facts)
         except OSError as error:
             log.error("run.json could not be written: %s", error)
+
+
+def _tell_the_end(
+    assembly: Assembly,
+    recording: Recording,
+    kind: object,
+    error: BaseException | None,
+    trace: object,
+) -> None:
+    """Tells the recorders how the run ended; an exit callback."""
+    del kind, trace
+    status = "done" if error is None else status_of(error)[0]
+    best = assembly.trainer.stats().best_score
+    recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))
 
 
 def _evaluation_line(config: RunConfig, evaluator: Evaluator) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ from border_cli.registry import (
     AGENTS,
     ENVS,
     EVALUATORS,
+    GROUPS,
     RECORDERS,
     STEP_PROCESSORS,
     TRAINERS,
@@ -221,6 +223,7 @@ def build_recorders(
         quiet=config.quiet,
         best=best,
         samples=not config.trainer.offline,
+        settings=hyperparameters(config),
     )
     built: list[Recorder] = []
     try:
@@ -231,6 +234,39 @@ def build_recorders(
             recorder.close()
         raise
     return built
+
+
+def hyperparameters(config: RunConfig) -> dict[str, bool | float | str]:
+    """The settings by which runs are compared, under the names by which they are typed.
+
+    Where a run is written, and what it leaves there, is not one of them.
+    """
+    found: dict[str, bool | float | str] = {}
+    for each in fields(config):
+        value = getattr(config, each.name)
+        if each.name in GROUPS and each.name != "recorder":
+            found[each.name] = GROUPS[each.name].entry_of(value).name
+            found |= _flat(each.name, vars(value))
+        elif each.name in ("seed", "device", "init_from"):
+            found |= _flat("", {each.name: value})
+    return found
+
+
+def _flat(path: str, settings: Mapping[str, Any]) -> dict[str, bool | float | str]:
+    found: dict[str, bool | float | str] = {}
+    for name, value in settings.items():
+        key = f"{path}.{name}".lstrip(".")
+        if isinstance(value, dict):
+            found |= _flat(key, value)
+        elif isinstance(value, Enum):
+            found[key] = value.name
+        else:
+            found[key] = value if isinstance(value, bool | int | float) else _in_words(value)
+    return found
+
+
+def _in_words(value: object) -> str:
+    return "null" if value is None else str(value)
 
 
 def build_checkpoints(

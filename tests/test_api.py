@@ -231,9 +231,13 @@ def test_any_checkpoint_can_act_and_a_missing_one_is_named(folder: Path) -> None
     train(compose(*SERIAL, "run_dir=run", "trainer.save_interval=1"))
     for which in ("latest", "1"):
         assert load_policy("run", which).act(np.zeros(4, np.float32)) in (0, 1)
+    for place in ("run/best", "run/checkpoints/1", "run/checkpoints/0000000001"):
+        assert load_policy(place).act(np.zeros(4, np.float32)) in (0, 1)
+    with pytest.raises(ConfigError, match="run/best is a checkpoint: leave out checkpoint=latest"):
+        load_policy("run/best", "latest")
     with pytest.raises(CheckpointError, match=r"has no checkpoint 7\. There: best, 1, 2"):
         load_policy("run", "7")
-    with pytest.raises(CheckpointError, match="nowhere is no folder"):
+    with pytest.raises(CheckpointError, match="nowhere does not exist"):
         load_policy(folder / "nowhere")
 
 

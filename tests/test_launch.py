@@ -16,6 +16,11 @@ import pytest
 import torch
 from fakes import FakePolicy, ListRecorder
 from numpy.typing import NDArray
+from tensorboard.backend.event_processing.plugin_event_accumulator import (
+    EventAccumulator as PageAccumulator,
+)
+from tensorboard.plugins.hparams import metadata
+from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
 
 from border_cli.actor_manager.config import SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig
@@ -28,7 +33,7 @@ from border_cli.core.config import (
 )
 from border_cli.core.errors import ActorCrashed, ConfigError, Interrupted, NotFinite, Stalled
 from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Policy, Translator
-from border_cli.core.output import Progress, Recorder, RecordStep
+from border_cli.core.output import Progress, Recorder, RecordStep, RunEnd
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Metrics, Step
@@ -109,7 +114,28 @@ def test_a_training_leaves_everything_that_a_run_directory_has(kind: str, tmp_pa
     assert steps_saved(tmp_path) == [150, 300]
     for which in ("best", "latest", "150"):
         verify(find_checkpoint(tmp_path, which))
-    assert list((tmp_path / "tensorboard").iterdir())
+    assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+def hparams_status(page: PageAccumulator) -> int:
+    ended = page.PluginTagToContent("hparams")[metadata.SESSION_END_INFO_TAG]
+    return int(metadata.parse_session_end_info_plugin_data(ended).status)
+
+
+def test_tensorboard_compares_runs_by_their_settings_and_scores(tmp_path: Path) -> None:
+    run(make_config("sync"), tmp_path)
+    told = facts(tmp_path)
+    page = PageAccumulator(str(tmp_path))
+    page.Reload()
+    content = page.PluginTagToContent("hparams")[metadata.SESSION_START_INFO_TAG]
+    settings = metadata.parse_session_start_info_plugin_data(content).hparams
+    assert (settings["agent"].string_value, settings["agent.double"].bool_value) == ("dqn", True)
+    assert settings["trainer.max_opt_steps"].number_value == 300
+    assert hparams_status(page) == STATUS_SUCCESS
+    last = {tag: page.Tensors(tag)[-1] for tag in ("eval/return", "eval/best_score")}
+    scores = {tag: each.tensor_proto.float_val[0] for tag, each in last.items()}
+    assert scores["eval/return"] == pytest.approx(told["final_score"])
+    assert scores["eval/best_score"] == pytest.approx(told["best_score"])
 
 
 def weights(run_dir: Path, which: str) -> dict[str, Any]:
@@ -251,7 +277,9 @@ def registered() -> None:
 
 
 class Recording(ListRecorder):
-    """Counts its closings, and acts at a given row."""
+    """Counts its closings, keeps how the run ended, and acts at a given row."""
+
+    ended: RunEnd | None = None
 
     def __init__(self, at_row: int = -1, act: Callable[[], None] = lambda: None) -> None:
         super().__init__()
@@ -261,6 +289,10 @@ class Recording(ListRecorder):
         super().write(step, metrics, final=final)
         if len(self.rows) == self._at_row:
             self._act()
+
+    def end(self, ended: RunEnd) -> None:
+        assert self.closings == 0
+        self.ended = ended
 
     def close(self) -> None:
         self.closings += 1
@@ -277,6 +309,7 @@ def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None
     assert told["opt_steps"] == 100
     assert " % of the time" in told["bottleneck"]
     assert steps_saved(tmp_path) == [100]
+    assert recorder.ended == RunEnd(status="interrupted", best_score=told["best_score"])
     assert recorder.closings == 1
 
 
@@ -296,6 +329,7 @@ def test_a_failing_environment_ends_the_run_with_the_counters_it_had(
     told = facts(tmp_path)
     assert told["status"] == "failed"
     assert told["exit_reason"].startswith("ActorCrashed: actor ")
+    assert recorder.ended == RunEnd(status="failed", best_score=told["best_score"])
     assert 'raise RuntimeError("the simulator broke")' in told["traceback"]
     assert 100 <= told["env_steps"] <= 300
     assert told["opt_steps"] > 0

@@ -13,7 +13,7 @@ from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.threads import available_cores
 from border_cli.env.sync import GymEnv
 from border_cli.env.vector import GymVectorEnv
-from border_cli.parts import build_agent, env_factory, torch_threads
+from border_cli.parts import build_agent, env_factory, hyperparameters, torch_threads
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 LARGE = (*SMALL, "agent.hidden=[512,512]", "agent.batch_size=256")
@@ -98,3 +98,13 @@ def test_prioritized_replay_is_refused_for_an_agent_without_errors(agent: str) -
     match = rf"the agent \({agent}\) has no TD errors to rank rows by"
     with pytest.raises(ConfigError, match=match):
         compose(f"agent={agent}", "env=cartpole", "replay_buffer=prioritized")
+
+
+def test_settings_that_compare_runs_are_flat_and_named_as_they_are_typed() -> None:
+    found = hyperparameters(compose(*SMALL, "seed=7", "agent.hidden=[8,4]", "run_dir=x"))
+    assert (found["agent"], found["agent.hidden"], found["seed"]) == ("dqn", "[8, 4]", 7)
+    assert (found["env.id"], found["env.max_episode_steps"]) == ("CartPole-v1", "null")
+    assert found["device"] == "auto"
+    groups = {name.partition(".")[0] for name in found}
+    assert groups.isdisjoint({"run_dir", "name", "recorder", "checkpoint", "quiet"})
+    assert all(isinstance(each, bool | int | float | str) for each in found.values())

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from border_cli.cli.monitor import expect, monitored
-from border_cli.cli.pairs import best_or_latest, opened_run, read_pairs, truth, whole_number
+from border_cli.cli.pairs import (
+    best_or_latest,
+    located,
+    opened_run,
+    read_pairs,
+    truth,
+    whole_number,
+)
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError
@@ -20,12 +28,14 @@ border-eval: evaluates a saved model of a run.
 
   border-eval RUN_DIR [key=value …] [--json]
 
-  RUN_DIR                          a run directory of border-train
+  RUN_DIR                          a run directory of border-train, or one of its checkpoints:
+                                   RUN_DIR/best, RUN_DIR/checkpoints/5000
   checkpoint=best|latest|STEP      which model; best, else the latest (and it says so)
   episodes=N                       how many episodes; those of the run when not given
   seed=N                           fresh episodes; without it those of the run's own
                                    evaluations, which give its recorded best score again
-  render=human                     shows the episodes in a window, one after another
+  render=human                     shows the episodes in a window, one after another; needs a
+                                   display
   trust=true                       also imports modules of the run from where it had found them,
                                    or from its own folder: only for a run whose code you trust
   --json                           prints one JSON object instead of the table
@@ -65,6 +75,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     request = read_request(typed)
+    run_dir, checkpoint = located(request.run_dir, request.checkpoint)
+    request = replace(request, run_dir=run_dir, checkpoint=checkpoint)
     with opened_run(request.run_dir, trust=request.trust):
         _evaluate(request, signals)
 
@@ -74,6 +86,8 @@ def read_request(typed: Sequence[str]) -> Request:
     run_dir, values = read_pairs(typed, KEYS)
     if values.get("render") not in (None, "human"):
         raise ConfigError(f"render must be human, got {values['render']!r}")
+    if values.get("render") == "human":
+        refuse_no_display(sys.platform, os.environ)
     return Request(
         run_dir=run_dir,
         checkpoint=values.get("checkpoint"),
@@ -85,13 +99,27 @@ def read_request(typed: Sequence[str]) -> Request:
     )
 
 
+def refuse_no_display(platform: str, environment: Mapping[str, str]) -> None:
+    """Raises ConfigError where a window cannot open: glfw aborts the process there, and pygame
+    draws to nothing. A video driver that the user has chosen for pygame is taken as it is."""
+    chosen = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    if not platform.startswith("linux") or any(environment.get(each) for each in chosen):
+        return
+    raise ConfigError(
+        "render=human needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Set "
+        "DISPLAY (over ssh: ssh -X), or run the command under xvfb-run, which provides a virtual "
+        "one. To record a video instead, step the environment in Python with "
+        "border_cli.load_policy and gymnasium.wrappers.RecordVideo"
+    )
+
+
 def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import load_agent
     from border_cli.cli.playing import play
     from border_cli.needs.memory import playing_needs
     from border_cli.needs.plan import refuse_no_room, sizes_of
     from border_cli.offline import evaluator_config
-    from border_cli.parts import env_factory, evaluation_policy
+    from border_cli.parts import env_factory, evaluation_env_config, evaluation_policy
     from border_cli.run.reading import episodes_of_best
 
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
@@ -117,7 +145,15 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
     if normalized is not None:
         figures["normalized_score"] = normalized
     if request.as_json:
-        _print_json(request, checkpoint, figures, returns, lengths)
+        identity = {
+            "run_dir": str(request.run_dir.absolute()),
+            "env": evaluation_env_config(config).id,
+            "checkpoint": checkpoint,
+            "opt_steps": agent.opt_steps,
+            "seed": request.seed,
+        }
+        document = {**figures, **identity, "returns": list(returns), "lengths": list(lengths)}
+        sys.stdout.write(json.dumps(document) + "\n")
     else:
         _print_table(request, checkpoint, agent.opt_steps, figures, returns, lengths)
 
@@ -134,23 +170,6 @@ def summary(returns: Sequence[float]) -> dict[str, Any]:
         "max": float(values.max()),
         "episodes": len(values),
     }
-
-
-def _print_json(
-    request: Request,
-    checkpoint: str,
-    figures: dict[str, Any],
-    returns: Sequence[float],
-    lengths: Sequence[int],
-) -> None:
-    document = {
-        **figures,
-        "checkpoint": checkpoint,
-        "seed": request.seed,
-        "returns": list(returns),
-        "lengths": list(lengths),
-    }
-    sys.stdout.write(json.dumps(document) + "\n")
 
 
 def _print_table(

@@ -25,6 +25,7 @@ EXAMPLES = (
     ("border-train agent=dqn --help", "every setting of agent=dqn, its default and its range"),
     ("border-train env=acrobot agent.gamma=0.95 --cfg job --resolve", "shows what would run"),
     ("border-train -m env=cartpole,acrobot seed=0,1,2", "six runs, one after another"),
+    ("border-train recorder.tensorboard.step=env_steps …", "env steps on TensorBoard's x axis"),
     ("border-train -cd my_conf experiment=mine", "settings kept in a folder of yours"),
     (
         "border-train resume=RUN_DIR",

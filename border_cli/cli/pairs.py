@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from border_cli.cli.shell import shortest
 from border_cli.core.errors import CheckpointError, ConfigError, did_you_mean
 from border_cli.core.foreign import complain, nothing_imported_from
 
@@ -67,6 +68,14 @@ def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
 
         with opened(run_dir, trust=trust):
             yield
+
+
+def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
+    """The run directory and the checkpoint that are typed, see `find_run`."""
+    from border_cli.run.reading import find_run
+
+    run_dir, which = find_run(place, checkpoint)
+    return (run_dir if run_dir == place else shortest(run_dir)), which
 
 
 def best_or_latest(command: str, run_dir: Path) -> str:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from border_cli.cli.monitor import expect, monitored
-from border_cli.cli.pairs import best_or_latest, opened_run, read_pairs, truth, whole_number
+from border_cli.cli.pairs import (
+    best_or_latest,
+    located,
+    opened_run,
+    read_pairs,
+    truth,
+    whole_number,
+)
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, RunFailed, reachable
@@ -23,7 +30,8 @@ border-record: plays a saved model of a run and keeps its episodes as a data set
 
   border-record RUN_DIR dataset=ID [key=value …] [--json]
 
-  RUN_DIR                          a run directory of border-train
+  RUN_DIR                          a run directory of border-train, or one of its checkpoints:
+                                   RUN_DIR/best, RUN_DIR/checkpoints/5000
   dataset=ID                       its new name, [namespace/]name-v0; it is written to
                                    $MINARI_DATASETS_PATH, else to ~/.minari/datasets
   episodes=N                       how many episodes; 100 when not given
@@ -74,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    request = read_request(typed)
+    request = _located(read_request(typed))
     try:
         with opened_run(request.run_dir, trust=request.trust):
             _record(request, signals)
@@ -98,6 +106,16 @@ def read_request(typed: Sequence[str]) -> Request:
         trust=truth(values, "trust"),
         as_json="--json" in typed,
     )
+
+
+def _located(request: Request) -> Request:
+    """The same with the run directory, and with the policy where a checkpoint was typed instead."""
+    run_dir, checkpoint = located(request.run_dir)
+    if checkpoint is None:
+        return replace(request, run_dir=run_dir)
+    if request.policies:
+        raise ConfigError(f"{request.run_dir} is a checkpoint: leave out policy, or give {run_dir}")
+    return replace(request, run_dir=run_dir, policies=((checkpoint, 1.0),))
 
 
 def _policies(text: str) -> tuple[tuple[str, float], ...]:

@@ -74,7 +74,8 @@ def print_closing(
     commands = []
     if any(each.exists() for each in saved):
         commands.append(f"{command('border-eval')} {quoted}")
-    if (run_dir / "tensorboard").is_dir():
+    events = "events.out.tfevents.*"
+    if any(run_dir.glob(events)) or any(run_dir.glob(f"tensorboard/{events}")):
         commands.append(f"{command('tensorboard')} --logdir {quoted}")
     if resumable and facts.get("status") in UNFINISHED and has_checkpoint(run_dir):
         commands.append(resume_run(run_dir))

@@ -10,11 +10,11 @@ from border_cli.config.check import refuse_without_env
 from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import SWEEP_MARK
 from border_cli.core.machine import unwritable
 from border_cli.registry import ENVS
 
 RUN_MARKS = ("run.json", ".hydra")
-SWEEP_MARK = "multirun.yaml"
 AUTO = "auto"  # of `resume`: starts or goes on
 
 

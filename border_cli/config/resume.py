@@ -7,8 +7,9 @@ from pathlib import Path
 
 from border_cli.config.frozen import FILE
 from border_cli.config.overrides import parsed
-from border_cli.config.preflight import AUTO, SWEEP_MARK
+from border_cli.config.preflight import AUTO
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import SWEEP_MARK
 
 _REASONS = {
     "run_dir": "the run goes on in its own folder",

@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
+SWEEP_MARK = "multirun.yaml"  # in the directory of a sweep
 
 
 def not_through_links(path: str | os.PathLike[str], flags: int) -> int:

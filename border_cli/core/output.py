@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -118,6 +118,15 @@ class RunInfo:
     quiet: bool = False
     best: tuple[float, int] | None = None  # score and opt steps, of the attempts before
     samples: bool = True  # actors make samples; a run that learns from a data set alone has none
+    settings: Mapping[str, bool | float | str] = field(default_factory=dict)  # as they are typed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How a run ended, as `run.json` says it."""
+
+    status: str  # done, interrupted or failed
+    best_score: float | None = None  # None: there was no evaluation
 
 
 class Recorder(ABC):
@@ -141,6 +150,9 @@ class Recorder(ABC):
     def rewind(self, position: Mapping[str, Any]) -> None:  # noqa: B027 - see above
         """Drops what was recorded after `position`: a resumed run records it again. Called before
         the first `write`."""
+
+    def end(self, ended: RunEnd) -> None:  # noqa: B027 - only some record it
+        """Tells how the run ended; `close` follows."""
 
     def flush(self) -> None:  # noqa: B027 - unbuffered recorders have nothing to do
         """Makes what was written readable by others."""

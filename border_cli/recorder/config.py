@@ -11,7 +11,7 @@ from border_cli.registry import RECORDERS
 
 
 class StepAxis(StrEnum):
-    """What the horizontal axis counts."""
+    """What TensorBoard's x axis counts."""
 
     opt_steps = "opt_steps"
     env_steps = "env_steps"
@@ -19,9 +19,11 @@ class StepAxis(StrEnum):
 
 @dataclass(kw_only=True)
 class TensorboardConfig(RecorderConfig, path="recorder.tensorboard"):
-    """Event files for TensorBoard in <run>/tensorboard."""
+    """Event files for TensorBoard, in the run directory."""
 
-    step: StepAxis = setting(StepAxis.opt_steps, "horizontal axis: opt_steps or env_steps")
+    step: StepAxis = setting(
+        StepAxis.opt_steps, "x axis of TensorBoard: updates (opt_steps) or env steps"
+    )
 
 
 @dataclass(kw_only=True)

@@ -1,4 +1,4 @@
-"""The event files of a run's folder: their names, their records, and what is no longer shown."""
+"""The event files of a run: their names, their records, and what TensorBoard no longer shows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from border_cli.core.errors import CheckpointError
 from border_cli.core.files import not_through_links
 
 PREFIX = "events.out.tfevents."  # TensorBoard reads every file with `tfevents` in its name
+SUFFIX = ".border"  # of ours, in a directory where users may put event files of their own
 ASIDE = "superseded-"
+FOLDER = "tensorboard"  # in the run directory, of runs that earlier versions began
 HEAD, TAIL = 12, 4  # bytes of a record around its event: length and checksum, checksum
 
 
@@ -43,27 +46,53 @@ def rows(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
             event = Event.FromString(content[start + HEAD : end - TAIL])
         except DecodeError:
             return
-        if event.HasField("summary"):
+        if _has_metrics(event):
             yield event.step, content[start:end]
         start = end
 
 
-def event_files(folder: Path) -> list[Path]:
-    """In the order in which TensorBoard reads them."""
-    return sorted(each for each in folder.glob(f"{PREFIX}*") if each.is_file())
+def _has_metrics(event: Event) -> bool:
+    """Whether an event is a row of metrics; only summaries of a plug-in name one."""
+    return any(not each.metadata.plugin_data.plugin_name for each in event.summary.value)
 
 
-def new_event_file(folder: Path, wall_time_s: float) -> Path:
-    """A name behind all that are there: TensorBoard never goes back to an earlier one.
+class EventFiles:
+    """The event files of one run, directly in its directory.
 
-    The clock alone will not do. A run may go on within the same second, or where it is earlier.
+    TensorBoard names a run by the directory of its event files. Runs that earlier versions began
+    have them in `tensorboard/`, and a resume keeps them together there.
     """
-    begun = int(wall_time_s)
-    for each in event_files(folder):
-        digits = each.name.removeprefix(PREFIX).partition(".")[0]
-        if digits.isdecimal():
-            begun = max(begun, int(digits) + 1)
-    return folder / f"{PREFIX}{begun:010d}.{socket.gethostname()}.{os.getpid()}.0"
+
+    def __init__(self, run_dir: Path) -> None:
+        before = run_dir / FOLDER
+        self.in_folder = any(before.glob(f"{PREFIX}*"))
+        self.directory = before if self.in_folder else run_dir
+        self._pattern = f"{PREFIX}*" if self.in_folder else f"{PREFIX}*{SUFFIX}"
+
+    def all(self) -> list[Path]:
+        """In the order in which TensorBoard reads them."""
+        return sorted(each for each in self.directory.glob(self._pattern) if each.is_file())
+
+    def named(self, name: str) -> Path:
+        """The file of a checkpoint's position, which need not exist any more."""
+        path = self.directory / Path(name).name
+        if not path.name.startswith(PREFIX):
+            raise CheckpointError(f"{name!r} is not an event file of the run in {self.directory}")
+        return path
+
+    def new(self, wall_time_s: float) -> Path:
+        """A name that sorts after all others: TensorBoard never returns to an earlier file.
+
+        The clock alone is not enough. A run may be resumed within the same second, or on a machine
+        whose clock is behind.
+        """
+        begun = int(wall_time_s)
+        for each in self.all():
+            digits = each.name.removeprefix(PREFIX).partition(".")[0]
+            if digits.isdecimal():
+                begun = max(begun, int(digits) + 1)
+        origin = f"{socket.gethostname()}.{os.getpid()}.0"
+        return self.directory / f"{PREFIX}{begun:010d}.{origin}{SUFFIX}"
 
 
 def aside(path: Path) -> Path:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 
 from border_cli.core.files import SETTINGS
+from border_cli.run.files import EVENT_FILE, files_in
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +20,8 @@ LEFTOVERS = (
 
 def set_aside(run_dir: Path) -> None:
     """Moves what an unfinished attempt left into `attempt-N`: nothing that was saved is lost."""
-    left = [run_dir / name for name in LEFTOVERS if os.path.lexists(run_dir / name)]
+    events = sorted(each for each in files_in(run_dir) if re.fullmatch(EVENT_FILE, each))
+    left = [run_dir / each for each in (*LEFTOVERS, *events) if os.path.lexists(run_dir / each)]
     if not left:
         return
     number = 1

@@ -50,7 +50,8 @@ CHECKPOINTS = Layout(
     links="latest",
     folders={rf"{_STEPS}|\.{_STEPS}\.(old|partial)": CHECKPOINT, "replay": REPLAY},
 )
-EVENTS = Layout(files=r"(events\.out\.tfevents|superseded-).*")
+EVENT_FILE = r"(events\.out\.tfevents\.|superseded-)\d+\..*\.border(\.\d+)?"
+EVENTS = Layout(files=r"(events\.out\.tfevents|superseded-).*")  # of earlier versions
 RECORD = r"(config|overrides|hydra|resolved)\.yaml"
 HYDRA = Layout(
     files=RECORD,
@@ -58,7 +59,7 @@ HYDRA = Layout(
 )
 RUN = Layout(
     files=r"run\.(json|lock)|(metrics|superseded)\.jsonl|border-train\.log|not_finite\.npz"
-    r"|sweep\.csv|multirun\.yaml",
+    rf"|sweep\.csv|multirun\.yaml|{EVENT_FILE}",
     links="best",
     folders={"checkpoints": CHECKPOINTS, "tensorboard": EVENTS, r"\.hydra": HYDRA},
 )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.errors import CheckpointError, reachable
+from border_cli.core.errors import CheckpointError, ConfigError, reachable
+from border_cli.core.files import SETTINGS, SWEEP_MARK
 from border_cli.core.replay import ReplayBuffer
 from border_cli.core.types import State
 from border_cli.run.files import aside
@@ -19,6 +20,7 @@ from border_cli.run.tree import read_arrays, read_tree
 
 COUNTERS = ("opt_steps", "env_steps", "samples_total", "time_s")
 NEEDED = ("agent.pt", "state.json", "arrays.npz")  # to go on, beside the manifest
+MOST_LISTED = 5  # runs that a message names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +126,72 @@ def steps_saved(run_dir: Path) -> list[int]:
 
 
 @reachable(CheckpointError)
+def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
+    """The run directory, and which of its checkpoints, that `place` and `checkpoint` name.
+
+    `place` is a run directory, or a checkpoint in one: `RUN/best`, `RUN/checkpoints/5000`. The
+    checkpoint is None where neither names one. Raises `CheckpointError` for any other path, and
+    `ConfigError` for two checkpoints.
+    """
+    run_dir, named = place, _checkpoint_named_by(place)
+    if named is not None:
+        run_dir, which = named
+        if checkpoint not in (None, which):
+            raise ConfigError(
+                f"{place} is a checkpoint: leave out checkpoint={checkpoint}, or give {run_dir}"
+            )
+        return run_dir, which
+    if (place / SETTINGS).is_file():
+        return place, checkpoint
+    if not place.is_dir():
+        what = "is a file, not a run directory" if place.exists() else "does not exist"
+        raise CheckpointError(f"{place} {what}{_run_around(place)}")
+    what = f"is not a run directory: there is no {SETTINGS}"
+    if (place / SWEEP_MARK).exists():
+        what = "is the directory of a sweep, not of a run"
+    raise CheckpointError(f"{place} {what}{_run_around(place) or _runs_in(place)}")
+
+
+def _checkpoint_named_by(place: Path) -> tuple[Path, str] | None:
+    """The run directory, and the checkpoint of it that a path leads to; need not exist."""
+    whole = place.absolute()
+    if whole.name == "best" and (whole.parent / SETTINGS).is_file():
+        return whole.parent, "best"
+    run_dir = whole.parent.parent
+    if whole.parent.name != "checkpoints" or not (run_dir / SETTINGS).is_file():
+        return None
+    if whole.name == "latest":
+        return run_dir, "latest"
+    if whole.name.isdecimal():
+        return run_dir, str(int(whole.name))
+    return (run_dir, "best") if whole == (run_dir / "best").resolve() else None
+
+
+def _run_around(place: Path) -> str:
+    """The run that a checkpoint or a file of it belongs to."""
+    parents = place.absolute().parents
+    around = next((each for each in parents if (each / SETTINGS).is_file()), None)
+    return f"; the run is {around}" if around else ""
+
+
+def _runs_in(place: Path) -> str:
+    """The runs of a sweep, or of one name."""
+    runs = [each.parent.parent for each in place.glob(f"*/{SETTINGS}")]
+    runs.sort(key=lambda each: (len(each.name), each.name))  # 9 before 10
+    if not runs:
+        return ""
+    more = f" and {len(runs) - MOST_LISTED} more" if len(runs) > MOST_LISTED else ""
+    return f". Choose one of the runs in it: {', '.join(map(str, runs[:MOST_LISTED]))}{more}"
+
+
+@reachable(CheckpointError)
 def find_checkpoint(run_dir: Path, which: str) -> Path:
     """The folder of `best`, `latest` or a number of optimisation steps; raises with what there is.
 
     The answer is the real folder, so that a link which moves on does not change what is read.
     """
     if not run_dir.is_dir():
-        raise CheckpointError(f"{run_dir} is no folder")
+        raise CheckpointError(f"{run_dir} does not exist")
     saved = steps_saved(run_dir)
     if which == "best":
         place = run_dir / "best"
@@ -155,12 +216,13 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
 @reachable(CheckpointError)
 def find_weights(place: Path) -> Path:
     """The folder, whole, of the weights that a new run begins with: of a run directory its best
-    model, else its latest checkpoint; or a checkpoint itself."""
-    if not place.is_dir():
-        raise CheckpointError(f"{place} is no folder")
+    model, else its latest checkpoint; or a checkpoint itself. Neither needs saved settings."""
     folder = place
     if not is_complete(place):
-        folder = find_checkpoint(place, "best" if is_complete(place / "best") else "latest")
+        has_models = is_complete(place / "best") or steps_saved(place)
+        run_dir, which = (place, None) if has_models else find_run(place)
+        best = "best" if is_complete(run_dir / "best") else "latest"
+        folder = find_checkpoint(run_dir, which or best)
     verify(folder)
     return folder
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from border_cli.core.clock import Clock
 from border_cli.core.errors import BorderError
-from border_cli.core.output import Progress, Recorder, Recorders, RecordStep
+from border_cli.core.output import Progress, Recorder, Recorders, RecordStep, RunEnd
 from border_cli.core.types import Metrics, State
 
 log = logging.getLogger(__name__)
@@ -91,6 +91,11 @@ class Recording:
         """Makes what was written readable by others."""
         for recorder in self._recorders:
             self._try(recorder, lambda each: each.flush())
+
+    def end(self, ended: RunEnd) -> None:
+        """Tells every recorder how the run ended."""
+        for recorder in self._recorders:
+            self._try(recorder, lambda each: each.end(ended))
 
     def close(self) -> None:
         """Closes every recorder, also after one of them failed."""

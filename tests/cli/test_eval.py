@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import pytest
 import unruly
 from commands import QUICK, eval_status, facts_of, train_status
 
+from border_cli.cli.eval import refuse_no_display
+from border_cli.core.errors import ConfigError
+from border_cli.core.files import SETTINGS
 from border_cli.env.sync import GymEnv
 
 Capture = pytest.CaptureFixture[str]
@@ -110,6 +114,88 @@ def test_other_checkpoints_can_be_chosen(run_dir: Path, judged: Any, capsys: Cap
     assert "   80 at 80 opt steps   the run's evaluation seeds\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("place", "checkpoint"),
+    [
+        ("best", "best"),
+        ("checkpoints/latest", "latest"),
+        ("checkpoints/80", "80"),
+        ("checkpoints/0000000080", "80"),
+    ],
+)
+def test_a_checkpoint_can_be_named_by_its_path(
+    run_dir: Path, judged: Any, monkeypatch: pytest.MonkeyPatch, place: str, checkpoint: str
+) -> None:
+    expected = judged(run_dir, f"checkpoint={checkpoint}")
+    assert judged(run_dir / place) == expected
+    monkeypatch.chdir(run_dir)
+    assert judged(place) == expected
+    if (run_dir / place).exists():  # and from within
+        monkeypatch.chdir(run_dir / place)
+        assert judged(".")["returns"] == expected["returns"]
+
+
+def test_json_says_which_weights_of_which_run_played_in_which_environment(
+    run_dir: Path, judged: Any
+) -> None:
+    facts = facts_of(run_dir)
+    assert facts["best_opt_steps"] < 160
+    found = judged(run_dir, "episodes=1")
+    assert (found["env"], found["run_dir"]) == ("CartPole-v1", str(run_dir))
+    assert (found["checkpoint"], found["opt_steps"]) == ("best", facts["best_opt_steps"])
+    assert judged(run_dir / "checkpoints" / "80", "episodes=1")["opt_steps"] == 80
+
+
+def test_the_directory_of_a_sweep_is_refused_with_its_runs(
+    run_dir: Path, folder: Path, capsys: Capture
+) -> None:
+    for number in range(11):
+        shutil.copytree(run_dir / ".hydra", folder / "sweep" / str(number) / ".hydra")
+    listed = (
+        "Choose one of the runs in it: sweep/0, sweep/1, sweep/2, sweep/3, sweep/4 and 6 more\n"
+    )
+    assert eval_status("sweep") == 2
+    assert (
+        f"sweep is not a run directory: there is no {SETTINGS}. {listed}" in capsys.readouterr().err
+    )
+    (folder / "sweep" / "multirun.yaml").touch()
+    assert eval_status("sweep") == 2
+    assert f"sweep is the directory of a sweep, not of a run. {listed}" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a window always opens")
+def test_a_window_without_a_display_is_refused_before_the_run_is_opened(
+    folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert folder
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    assert eval_status("nowhere", "render=human") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("border-eval: render=human needs a display, and neither DISPLAY nor WAY")
+    assert "xvfb-run" in said
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "refused"),
+    [
+        ("linux", {}, True),
+        ("linux", {"DISPLAY": ""}, True),
+        ("linux", {"DISPLAY": ":0"}, False),
+        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, False),
+        ("linux", {"SDL_VIDEODRIVER": "dummy"}, False),
+        ("darwin", {}, False),
+        ("win32", {}, False),
+    ],
+)
+def test_only_linux_without_a_display_is_refused_a_window(
+    platform: str, environment: dict[str, str], refused: bool
+) -> None:
+    context = pytest.raises(ConfigError, match="needs a display") if refused else nullcontext()
+    with context:
+        refuse_no_display(platform, environment)
+
+
 def test_the_last_line_says_the_same_as_json(run_dir: Path, judged: Any, capsys: Capture) -> None:
     found = judged(run_dir, "seed=3", "episodes=4")
     assert eval_status(str(run_dir), "seed=3", "episodes=4") == 0
@@ -163,8 +249,12 @@ def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> No
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["nowhere"], "nowhere is no folder"),
-        (["."], ". has no checkpoint latest. There: none"),
+        (["nowhere"], "nowhere does not exist\n"),
+        (["."], ". is not a run directory: there is no .hydra/resolved.yaml\n"),
+        (["RUN/run.json"], "run.json is a file, not a run directory; the run is RUN\n"),
+        (["RUN/checkpoints"], "/checkpoints is not a run directory: there is no .hydra/resolved."),
+        (["RUN/checkpoints/70"], "RUN has no checkpoint 70. There: best, 80, 160"),
+        (["RUN/best", "checkpoint=80"], "best is a checkpoint: leave out checkpoint=80, or give"),
         (["RUN", "checkpoint=70"], "has no checkpoint 70. There: best, 80, 160"),
         (["RUN", "checkpoint=first"], "must be best, latest or a step, got 'first'"),
         (["RUN", "episods=3"], "episods is no setting; did you mean 'episodes'?"),
@@ -180,10 +270,10 @@ def test_what_is_not_understood_is_refused(
     run_dir: Path, folder: Path, capsys: Capture, argv: list[str], said: str
 ) -> None:
     assert folder
-    assert eval_status(*(str(run_dir) if each == "RUN" else each for each in argv)) == 2
+    assert eval_status(*(each.replace("RUN", str(run_dir)) for each in argv)) == 2
     out, err = capsys.readouterr()
     assert err.startswith("border-eval: ")
-    assert said in err
+    assert said.replace("RUN", str(run_dir)) in err
     assert out == ""
 
 
@@ -223,8 +313,9 @@ def test_with_trust_a_plug_in_of_the_run_is_found_from_another_folder(
 
 
 def test_shown_episodes_are_those_of_the_evaluation_one_after_another(
-    folder: Path, capsys: Capture
+    folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # the environment draws in no window
     own = ("imports=[unruly]", "env.id=Shows-v0", "run_dir=run", "recorder=none")
     assert train_status(*own, *QUICK, "quiet=true") == 0
     assert (unruly.Shows.drawn, unruly.Shows.opened) == (0, [])

@@ -114,7 +114,7 @@ def test_checkpoints_are_named_by_their_optimisation_steps(ran: Ran) -> None:
     assert {"0000000100", "0000000250"} <= numbered <= {"0000000100", "0000000200", "0000000250"}
     assert (folder / "latest").readlink() == Path("0000000250")
     assert (ran.run_dir / "best" / "score.json").is_file()
-    assert len(list((ran.run_dir / "tensorboard").glob("events.out.tfevents.*"))) == 1
+    assert len(list(ran.run_dir.glob("events.out.tfevents.*"))) == 1
 
 
 def test_the_last_lines_say_where_how_good_and_what_next(ran: Ran) -> None:

@@ -224,8 +224,10 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["nowhere", "dataset=a-v0"], "nowhere is no folder"),
-        ([".", "dataset=a-v0"], "has no checkpoint latest. There: none"),
+        (["nowhere", "dataset=a-v0"], "nowhere does not exist"),
+        ([".", "dataset=a-v0"], ". is not a run directory: there is no .hydra/resolved.yaml"),
+        (["RUN/checkpoints/70", "dataset=a-v0"], "has no checkpoint 70. There: best, 80,"),
+        (["RUN/best", "dataset=a-v0", "policy=80"], "best is a checkpoint: leave out policy, or"),
         (["RUN"], "give dataset=ID, such as my/cartpole-medium-v0"),
         (["RUN", "dataset=cartpole"], "dataset must be [namespace/]name-v<number>, such as"),
         (["RUN", "dataset=a-v0", "episods=3"], "episods is no setting; did you mean 'episodes'?"),
@@ -245,12 +247,21 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
 def test_what_is_not_understood_is_refused_and_nothing_is_written(
     run_dir: Path, datasets: Path, capsys: Capture, argv: list[str], said: str
 ) -> None:
-    assert record_status(*(str(run_dir) if each == "RUN" else each for each in argv)) == 2
+    assert record_status(*(each.replace("RUN", str(run_dir)) for each in argv)) == 2
     out, err = capsys.readouterr()
     assert err.startswith("border-record: ")
     assert said in err
     assert out == ""
     assert not datasets.exists()
+
+
+def test_a_checkpoint_can_be_named_by_its_path(
+    run_dir: Path, datasets: Path, capsys: Capture
+) -> None:
+    assert datasets
+    for place, name in (("best", "best"), ("checkpoints/80", "80")):
+        found = recorded(capsys, run_dir / place, f"dataset=my/{name}-v0", "episodes=1")
+        assert [each["policy"] for each in found["policies"]] == [name]
 
 
 def test_help_and_version_need_no_run(folder: Path, capsys: Capture) -> None:

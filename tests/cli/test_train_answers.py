@@ -59,7 +59,8 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     assert f"env             {envs} maze,\n{' ' * 18}mountaincar, pendulum, walker2d\n" in text
     assert "recorder        console*, jsonl*, none, tensorboard*\n" in text
     assert "  seed       the one seed" in text
-    assert text.count("\n  border-train ") == 6
+    assert "border-train recorder.tensorboard.step=env_steps … " in text
+    assert text.count("\n  border-train ") == 7
     assert all(len(line) <= 120 for line in text.splitlines())
 
 

@@ -11,10 +11,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.plugin_event_accumulator import (
     EventAccumulator as PageAccumulator,
 )
+from tensorboard.plugins.hparams import metadata
+from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
 
-from border_cli.core.output import RecordStep, RunInfo
+from border_cli.core.errors import CheckpointError
+from border_cli.core.output import RecordStep, RunEnd, RunInfo
 from border_cli.recorder.config import TensorboardConfig
-from border_cli.recorder.event_files import event_files
+from border_cli.recorder.event_files import EventFiles
 from border_cli.recorder.tensorboard import TensorboardRecorder
 
 Rows = list[tuple[int, float]]
@@ -27,7 +30,7 @@ class Attempts:
         self.info = RunInfo(
             name="test", run_dir=run_dir, max_opt_steps=9, max_env_steps=None, max_time_s=None
         )
-        self.folder = run_dir / "tensorboard"
+        self.folder = run_dir
         self._begun: list[TensorboardRecorder] = []
         self._page = PageAccumulator(str(self.folder))
 
@@ -73,7 +76,7 @@ def test_two_resumes_leave_neither_gap_nor_overlap_on_a_page_or_in_the_files(
     first = attempts.begin()
     write(first, [(10, 1.0), (20, 1.0)])
     early = first.position()
-    assert early["file"] == f"tensorboard/{event_files(attempts.folder)[0].name}"
+    assert early["file"] == EventFiles(attempts.folder).all()[0].name
     assert early["step"] == 20
     write(first, [(30, 1.0), (40, 1.0)])
     assert attempts.page() == [(10, 1.0), (20, 1.0), (30, 1.0), (40, 1.0)]
@@ -129,7 +132,7 @@ def test_a_row_at_the_step_of_the_last_that_stays_goes_and_that_one_stays(
 def test_rows_that_waited_for_room_at_the_checkpoint_are_there_once(attempts: Attempts) -> None:
     first = attempts.begin()
     write(first, [(10, 1.0)])
-    (path,) = event_files(attempts.folder)
+    (path,) = EventFiles(attempts.folder).all()
     with full_disk(path.stat().st_size + 5):
         with pytest.raises(OSError, match="File too large"):
             write(first, [(20, 1.0)])
@@ -166,7 +169,7 @@ def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(
     first = attempts.begin()
     write(first, [(10, 1.0)])
     position = first.position()
-    (path,) = event_files(attempts.folder)
+    (path,) = EventFiles(attempts.folder).all()
     with path.open("ab") as file:
         file.write(b"\x05" + bytes(11) + b"\xff" * 9)  # framed as a record, and none
     second = attempts.begin()
@@ -180,8 +183,55 @@ def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(
     assert attempts.files() == [(20, 1.0)]
 
 
-def test_a_position_names_a_file_of_its_own_folder_whatever_it_says(attempts: Attempts) -> None:
-    outside = attempts.info.run_dir / "mine"
-    outside.write_bytes(b"keep")
-    attempts.begin().rewind({"file": "tensorboard/../mine", "size": 0, "step": 1})
-    assert outside.read_bytes() == b"keep"
+def test_a_position_that_names_another_file_is_refused_and_nothing_is_cut(
+    attempts: Attempts,
+) -> None:
+    other = attempts.info.run_dir / "mine"
+    other.write_bytes(b"keep")
+    for name in ("mine", "tensorboard/../mine", "../mine"):
+        with pytest.raises(CheckpointError, match="is not an event file of the run"):
+            attempts.begin().rewind({"file": name, "size": 0, "step": 1})
+    assert other.read_bytes() == b"keep"
+
+
+def test_a_run_of_an_earlier_version_goes_on_in_its_folder_under_its_names(tmp_path: Path) -> None:
+    """As such a version wrote it: in `tensorboard/`, and without a change of any name."""
+    plain = Attempts(tmp_path / "plain")
+    written = plain.begin()
+    written.write(RecordStep(opt_steps=10, env_steps=7, time_s=1.0), {"train/loss": 1.0})
+    position = written.position()
+    plain.end()
+    (before,) = EventFiles(plain.folder).all()
+    run_dir = tmp_path / "run"
+    (run_dir / "tensorboard").mkdir(parents=True)
+    name = before.name.removesuffix(".border")
+    before.rename(run_dir / "tensorboard" / name)
+
+    attempts = Attempts(run_dir)
+    again = attempts.begin()
+    again.rewind({**position, "file": f"tensorboard/{name}"})
+    again.write(RecordStep(opt_steps=20, env_steps=7, time_s=1.0), {"async/weight_lag": 2.0})
+    assert again.position()["file"].startswith("tensorboard/")
+    attempts.end()
+    assert not list(run_dir.glob("*tfevents*"))
+    loaded = EventAccumulator(str(run_dir / "tensorboard"))
+    loaded.Reload()
+    assert set(loaded.Tags()["scalars"]) == {"train/loss", "async/weight_lag"}
+
+
+def test_the_end_of_an_attempt_goes_where_a_run_is_resumed(attempts: Attempts) -> None:
+    first = attempts.begin()
+    write(first, [(10, 1.0)])
+    position = first.position()
+    first.end(RunEnd(status="failed"))
+    second = attempts.begin()
+    second.rewind(position)
+    write(second, [(20, 2.0)])
+    second.end(RunEnd(status="done"))
+    page = PageAccumulator(str(attempts.folder))
+    page.Reload()
+    contents = page.PluginTagToContent("hparams")["_hparams_/session_end_info"]
+    ended = metadata.parse_session_end_info_plugin_data(contents)
+    assert ended.status == STATUS_SUCCESS
+    assert attempts.files() == [(10, 1.0), (20, 2.0)]
+    assert attempts.page() == [(10, 1.0), (20, 2.0)]

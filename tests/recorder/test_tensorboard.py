@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import resource
-import shutil
 import subprocess
 import sys
 import threading
@@ -14,9 +13,14 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+from tensorboard.backend.event_processing.plugin_event_accumulator import (
+    EventAccumulator as PageAccumulator,
+)
 from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.plugins.hparams import metadata
+from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
 
-from border_cli.core.output import RecordStep, RunInfo
+from border_cli.core.output import RecordStep, RunEnd, RunInfo
 from border_cli.recorder.config import StepAxis, TensorboardConfig
 from border_cli.recorder.tensorboard import TensorboardRecorder
 from border_cli.registry import RECORDERS
@@ -24,9 +28,14 @@ from border_cli.registry import RECORDERS
 ABOVE_FLOAT32 = 16_777_217  # the first integer that 32-bit floats cannot hold
 
 
-def info(run_dir: Path) -> RunInfo:
+def info(run_dir: Path, **settings: Any) -> RunInfo:
     return RunInfo(
-        name="test", run_dir=run_dir, max_opt_steps=100, max_env_steps=None, max_time_s=None
+        name="test",
+        run_dir=run_dir,
+        max_opt_steps=100,
+        max_env_steps=None,
+        max_time_s=None,
+        settings=settings,
     )
 
 
@@ -35,13 +44,13 @@ def step(opt_steps: int, env_steps: int = 7) -> RecordStep:
 
 
 def scalars(run_dir: Path, tag: str) -> list[tuple[int, float]]:
-    loaded = EventAccumulator(str(run_dir / "tensorboard"))
+    loaded = EventAccumulator(str(run_dir))
     loaded.Reload()
     return [(each.step, each.value) for each in loaded.Scalars(tag)]
 
 
 def events(run_dir: Path) -> list[Any]:
-    (path,) = (run_dir / "tensorboard").iterdir()
+    (path,) = run_dir.glob("*tfevents*")
     return [Event.FromString(raw) for raw in RawEventFileLoader(str(path)).Load()]
 
 
@@ -78,14 +87,14 @@ def test_a_row_can_be_read_before_the_recorder_is_closed(tmp_path: Path) -> None
 def test_the_time_of_an_event_is_that_of_the_clock_and_the_first_names_the_format(
     tmp_path: Path,
 ) -> None:
-    times = iter([1000.0, 1001.0, 1002.5])
+    times = iter([1001.0, 1002.5])
     recorder = TensorboardRecorder(
         TensorboardConfig(), info=info(tmp_path), wall_time_s=lambda: next(times)
     )
     recorder.write(step(1), {"train/loss": 1.0})
     recorder.close()
 
-    head, row = events(tmp_path)
+    head, _, row = events(tmp_path)  # the one between holds the settings
     assert (head.file_version, head.wall_time) == ("brain.Event:2", 1001.0)
     assert row.wall_time == 1002.5
 
@@ -102,7 +111,7 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
 def test_no_row_is_lost_while_the_disk_is_full_for_a_time(tmp_path: Path) -> None:
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (70, hard))  # in the middle of the first row
+    resource.setrlimit(resource.RLIMIT_FSIZE, (70, hard))  # in the middle of the first records
     try:
         for opt_steps in (1, 2):
             with pytest.raises(OSError, match="File too large"):
@@ -139,8 +148,88 @@ def test_importing_it_loads_neither_torch_nor_tensorflow() -> None:
 def test_an_event_file_that_was_deleted_is_one_that_tensorboard_reads_again(tmp_path: Path) -> None:
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
     recorder.write(step(1), {"train/loss": 1.0})
-    shutil.rmtree(tmp_path / "tensorboard")
+    for each in tmp_path.iterdir():
+        each.unlink()
     recorder.write(step(2), {"train/loss": 2.0})
     recorder.close()
     assert scalars(tmp_path, "train/loss") == [(2, 2.0)]
     assert events(tmp_path)[0].file_version == "brain.Event:2"
+
+
+def test_the_first_two_groups_of_a_page_are_those_of_episodes_and_evaluations(
+    tmp_path: Path,
+) -> None:
+    names = ["actor/0/samples_per_sec", "async/weight_lag", "episode/return", "eval/return"]
+    names += ["time/update", "train/loss", "mine/actor/x"]
+    recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
+    recorder.write(step(1), dict.fromkeys(names, 1.0))
+    recorder.close()
+    loaded = EventAccumulator(str(tmp_path))
+    loaded.Reload()
+    tags = loaded.Tags()["scalars"]
+    # TensorBoard groups by what stands before the first slash, sorts by name and opens two.
+    assert sorted({each.partition("/")[0] for each in tags})[:2] == ["episode", "eval"]
+    assert {each.removeprefix("system/") for each in tags} == set(names)
+
+
+def test_event_files_of_the_user_are_left_alone(tmp_path: Path) -> None:
+    own = tmp_path / "events.out.tfevents.9999999999.host.1.0"
+    own.write_bytes(b"own")
+    first = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
+    first.write(step(1), {"train/loss": 1.0})
+    position = first.position()
+    first.close()
+    second = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
+    second.rewind(position)
+    second.close()
+    assert own.read_bytes() == b"own"
+    assert len(list(tmp_path.glob("*tfevents*"))) == 3
+
+
+def hparams(run_dir: Path) -> dict[str, Any]:
+    """What the HParams page reads of one run."""
+    page = PageAccumulator(str(run_dir))
+    page.Reload()
+    contents = page.PluginTagToContent("hparams")
+    start = metadata.parse_session_start_info_plugin_data(contents["_hparams_/session_start_info"])
+    found: dict[str, Any] = {"settings": dict(start.hparams)}
+    ended = contents.get("_hparams_/session_end_info")
+    if ended is not None:
+        found["status"] = metadata.parse_session_end_info_plugin_data(ended).status
+    return found
+
+
+def test_the_settings_of_a_run_are_those_of_its_session(tmp_path: Path) -> None:
+    settings = {"agent": "dqn", "agent.double": True, "agent.gamma": 0.99, "seed": 3}
+    recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path, **settings))
+    recorder.write(step(1), {"eval/return": 1.0})
+    found = hparams(tmp_path)
+    recorder.close()
+    assert found.keys() == {"settings"}  # it has not ended
+    values = found["settings"]
+    assert (values["agent"].string_value, values["agent.double"].bool_value) == ("dqn", True)
+    assert (values["agent.gamma"].number_value, values["seed"].number_value) == (0.99, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [("done", STATUS_SUCCESS), ("failed", STATUS_FAILURE), ("interrupted", None)],
+)
+def test_a_session_ends_as_its_run_did_with_the_best_score(
+    tmp_path: Path, how: str, status: int | None
+) -> None:
+    recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
+    recorder.write(step(7), {"eval/return": 1.0})
+    recorder.end(RunEnd(status=how, best_score=4.5))
+    recorder.close()
+    assert hparams(tmp_path).get("status") == status
+    assert scalars(tmp_path, "eval/best_score") == [(7, 4.5)]
+
+
+def test_a_run_without_an_evaluation_has_no_best_score(tmp_path: Path) -> None:
+    recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
+    recorder.end(RunEnd(status="failed"))
+    recorder.close()
+    assert hparams(tmp_path)["status"] == STATUS_FAILURE
+    with pytest.raises(KeyError, match="eval/best_score"):
+        scalars(tmp_path, "eval/best_score")

@@ -46,6 +46,7 @@ OPENED = (
     *("run.lock", "run.json", "metrics.jsonl", "superseded.jsonl", "border-train.log"),
     *("not_finite.npz", "sweep.csv", "multirun.yaml", ".hydra/config.yaml", ".hydra/hydra.yaml"),
     *(".hydra/overrides.yaml", ".hydra/resolved.yaml", "tensorboard/events.out.tfevents.1.host"),
+    *("events.out.tfevents.1.host.1.0.border", "superseded-1.host.1.0.border.2"),
     *("tensorboard/superseded-1.host", "checkpoints/0000000010/agent.pt"),
     "checkpoints/replay/rows-0000000000-0000000009-aaaaaaaa.0.npy",
 )
@@ -263,7 +264,11 @@ def test_an_attempt_is_moved_aside_with_its_links_and_to_a_free_name(tmp_path: P
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "best").symlink_to("checkpoints/best-0000000010")  # which is gone
     (tmp_path / "attempt-2").mkdir()
+    for name in ("events.out.tfevents.1.host.1.0.border", "events.out.tfevents.1.host.1.0"):
+        (tmp_path / name).touch()
     set_aside(tmp_path)
+    assert (tmp_path / "attempt-1" / "events.out.tfevents.1.host.1.0.border").is_file()
+    assert (tmp_path / "events.out.tfevents.1.host.1.0").is_file()  # not ours
     assert (tmp_path / "attempt-1" / "best").is_symlink()
     (tmp_path / "run.json").touch()
     set_aside(tmp_path)

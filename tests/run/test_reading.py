@@ -379,11 +379,23 @@ def test_weights_to_begin_with_are_those_of_the_best_model_or_of_a_checkpoint(
 ) -> None:
     assert find_weights(run_dir).name == "best-0000000010"
     assert find_weights(run_dir / "checkpoints" / "latest").resolve().name == NAME
-    with pytest.raises(CheckpointError, match="nowhere is no folder"):
+    with pytest.raises(CheckpointError, match=r"nowhere does not exist$"):
         find_weights(run_dir / "nowhere")
     (run_dir / "best" / "agent.pt").write_text("x")
     with pytest.raises(CheckpointError, match=r"agent\.pt is damaged"):
         find_weights(run_dir)
+
+
+def test_weights_are_found_by_the_number_of_a_checkpoint(run_dir: Path) -> None:
+    (run_dir / ".hydra").mkdir()
+    (run_dir / ".hydra" / "resolved.yaml").touch()
+    assert find_weights(run_dir / "checkpoints" / "20").name == NAME
+    with pytest.raises(CheckpointError, match=r"has no checkpoint 30\. There: best, 10, 20$"):
+        find_weights(run_dir / "checkpoints" / "30")
+    with pytest.raises(
+        CheckpointError, match=f"is a file, not a run directory; the run is {run_dir}"
+    ):
+        find_weights(run_dir / "checkpoints" / NAME / "agent.pt")
 
 
 def test_the_best_score_is_that_of_the_saved_model(run_dir: Path) -> None:
