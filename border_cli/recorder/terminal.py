@@ -29,7 +29,7 @@ SECTION_NAMES = {"wait": "wait for samples", "env_step": "env step"}
 MESSAGE = logging.Formatter("%(message)s")
 
 
-class _Terminal(Console):
+class Terminal(Console):
     """A console whose reader may go away (`border-train … | head`) without ending the run."""
 
     def render(
@@ -51,7 +51,7 @@ def make_console() -> Console:
     """The console on stdout. A live panel needs a terminal there, whatever FORCE_COLOR says."""
     with suppress(AttributeError):  # stdout may have been replaced by a plain object
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    return _Terminal(
+    return Terminal(
         highlight=False, markup=False, force_interactive=None if sys.stdout.isatty() else False
     )
 
