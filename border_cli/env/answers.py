@@ -175,6 +175,8 @@ def batch_size(space: gym.Space[Any], observation: Any) -> int | None:
     if values.shape == shape:
         return None
     if values.shape[1:] == shape and values.ndim > len(shape):
+        if len(values) == 0:
+            raise BadStep(f"the batch of observations is empty: its shape is {values.shape}")
         return len(values)
     batched = f"(N, {', '.join(map(str, shape))})" if shape else "(N,)"
     raise BadStep(

@@ -1,8 +1,7 @@
-"""Shows a running run: a live panel on a terminal or in a notebook, plain lines elsewhere."""
+"""Shows the progress of a run: a live panel on a terminal or in a notebook, lines elsewhere."""
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any
 
@@ -15,7 +14,7 @@ from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 from border_cli.recorder.config import ConsoleConfig
 from border_cli.recorder.panel import MIN_HEIGHT, MIN_WIDTH, line, panel
-from border_cli.recorder.terminal import Terminal, make_console, say
+from border_cli.recorder.terminal import make_console, make_recording_console, say
 from border_cli.recorder.view import RunView
 
 DRAW_INTERVAL_S = 0.5  # of run time; one drawing costs the learner some milliseconds
@@ -39,9 +38,7 @@ class NotebookPanel:
 
     def update(self, renderable: RenderableType, *, refresh: bool = False) -> None:
         """Replaces the content; shows it if `refresh`."""
-        console = Terminal(
-            file=io.StringIO(), width=NOTEBOOK_WIDTH, record=True, force_jupyter=False, _environ={}
-        )
+        console = make_recording_console(NOTEBOOK_WIDTH)
         console.print(renderable)
         html = console.export_html(inline_styles=True, code_format=NOTEBOOK_HTML, clear=False)
         self._content = {"text/html": html, "text/plain": console.export_text()}

@@ -6,6 +6,7 @@ characters that would steer the terminal are escaped.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -29,7 +30,7 @@ SECTION_NAMES = {"wait": "wait for samples", "env_step": "env step"}
 MESSAGE = logging.Formatter("%(message)s")
 
 
-class Terminal(Console):
+class _Terminal(Console):
     """A console whose reader may go away (`border-train … | head`) without ending the run."""
 
     def render(
@@ -51,9 +52,14 @@ def make_console() -> Console:
     """The console on stdout. A live panel needs a terminal there, whatever FORCE_COLOR says."""
     with suppress(AttributeError):  # stdout may have been replaced by a plain object
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    return Terminal(
+    return _Terminal(
         highlight=False, markup=False, force_interactive=None if sys.stdout.isatty() else False
     )
+
+
+def make_recording_console(width: int) -> Console:
+    """A console that writes to no stream; what it prints is exported as text or HTML."""
+    return _Terminal(file=io.StringIO(), width=width, record=True, force_jupyter=False, _environ={})
 
 
 def say(console: Console, message: str | Text) -> None:

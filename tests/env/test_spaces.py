@@ -304,6 +304,7 @@ def test_a_batch_of_observations_gives_the_rows_of_its_single_ones(
             {"x": np.zeros((3, 2)), "room": 1},
             "the keys hold different numbers of observations: 'x' 3, 'room' one",
         ),
+        (PIXELS, np.zeros((0, 2, 3, 1), np.uint8), "the batch of observations is empty: its shape"),
         (NAMED, [0.0, 1.0], "is not a dict of"),
         (NAMED, {"x": [0.0, 1.0]}, "the observation lacks 'room'"),
     ],
