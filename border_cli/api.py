@@ -146,7 +146,7 @@ def _refuse_no_config(config: object) -> None:
         return
     given = [config] if isinstance(config, str) else config
     overrides = ["agent=dqn", "env=cartpole"]
-    if isinstance(given, list | tuple) and all(isinstance(each, str) for each in given):
+    if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
         overrides = [*given]
     raise TypeError(
         f"train() expects a RunConfig, got {type(config).__name__}. "

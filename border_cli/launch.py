@@ -80,7 +80,7 @@ class Result:
     """
 
     agent: Agent
-    best_score: float  # NaN without an evaluation
+    best_score: float  # minus infinity without an evaluation
     actor_stats: list[ActorStats]
     trainer_stats: TrainerStats
     run_dir: Path

@@ -461,6 +461,6 @@ def test_a_result_is_one_line_and_a_table_in_a_notebook(folder: Path) -> None:
     assert f">{score}</td>" in table
     assert f">{place.replace('<', '&lt;').replace('>', '&gt;')}</td>" in table
     assert facts_of(result.run_dir)["exit_reason"] == result.exit_reason
-    unscored = replace(result.trainer_stats, best_opt_steps=None, best_score=math.nan)
-    unjudged = replace(result, trainer_stats=unscored, best_score=math.nan)
+    unscored = replace(result.trainer_stats, best_opt_steps=None, best_score=-math.inf)
+    unjudged = replace(result, trainer_stats=unscored, best_score=-math.inf)
     assert "; best score none; updates 2; " in repr(unjudged)
