@@ -1,7 +1,7 @@
 """Asynchronous reinforcement learning from the shell.
 
-`compose`, `train` and `load_policy` are the whole Python interface; they are imported when used,
-so that the command line answers before torch is loaded.
+The Python interface is what `__all__` lists. Each name is imported on first use, so that the
+command line answers before torch is loaded.
 """
 
 from __future__ import annotations
@@ -32,3 +32,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

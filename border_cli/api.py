@@ -9,13 +9,16 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from border_cli.assemble import rehearse, thread_budget
 from border_cli.config.changes import changes, refuse_fixed
+from border_cli.config.check import checked
 from border_cli.config.frozen import FILE, begin_attempt, resolved_yaml
 from border_cli.config.imports import homes, import_modules, modules_of_a_run
+from border_cli.config.overrides import refuse_no_text
 from border_cli.config.preflight import refuse_unwritable
 from border_cli.config.resume import refuse_no_run
 from border_cli.config.saved import (
@@ -67,8 +70,12 @@ def train(
     run in one, or with auto starts it. Raises ConfigError before anything is written,
     CheckpointError where there is nothing whole to resume from, RunFailed when the run cannot go
     on; blocks until the end.
+
+    The settings are checked again, because a caller may have changed them since `compose`.
     """
     refuse_while_imported_by_a_child()
+    _refuse_no_config(config)
+    config = checked(config)
     if evaluator is not None and config.evaluator.background:
         raise ConfigError(
             "evaluator.background must be false where `train` is given an evaluator, which stays "
@@ -117,6 +124,8 @@ def resume(
 
     Modules that it names are imported as `load_policy` does.
     """
+    _refuse_no_path("resume", run_dir)
+    refuse_no_text("resume", overrides)
     place = Path(run_dir).expanduser().absolute()
     with reachable(CheckpointError):
         refuse_no_run(place)
@@ -129,6 +138,29 @@ def resume(
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))
         return train(config, recorders=recorders, evaluator=evaluator)
+
+
+def _refuse_no_config(config: object) -> None:
+    """Raises TypeError with the call that was meant."""
+    if isinstance(config, RunConfig):
+        return
+    given = [config] if isinstance(config, str) else config
+    overrides = ["agent=dqn", "env=cartpole"]
+    if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
+        overrides = [*given]
+    raise TypeError(
+        f"train() expects a RunConfig, got {type(config).__name__}. "
+        f"Use train(compose({', '.join(map(repr, overrides))}))"
+    )
+
+
+def _refuse_no_path(function: str, run_dir: object) -> None:
+    if isinstance(run_dir, str | PathLike):
+        return
+    hint = f". Use {function}(result.run_dir)" if isinstance(run_dir, Result) else ""
+    raise TypeError(
+        f"{function}() expects the path of a run directory, got {type(run_dir).__name__}{hint}"
+    )
 
 
 def _interrupt_here() -> Callable[[ProbeFailed], None]:
@@ -192,13 +224,24 @@ class LoadedPolicy:
         self._translator = translator
 
     def act(self, obs: Any) -> Any:
-        """The action for one observation, both as the environment's own `step` has them."""
-        row = self._translator.observation(obs)  # [1, …]
-        return self._translator.action(self._policy.act(row, explore=False))
+        """The action for one observation, or N actions for a batch of N observations.
+
+        One observation has the shape of the environment's observation space, and the action is as
+        the environment's `step` wants it. A batch has N in front of that shape, in each array of a
+        Dict observation, and the actions are one array [N, …], as the `step` of a vector
+        environment wants them. For a Discrete observation space an integer is one observation and
+        [N] is a batch. Raises BadStep for any other shape.
+        """
+        count = self._translator.batch_size(obs)
+        if count is None:
+            row = self._translator.observation(obs)  # [1, …]
+            return self._translator.action(self._policy.act(row, explore=False))
+        rows = self._translator.observations(obs, count)  # [N, …]
+        return self._translator.actions(self._policy.act(rows, explore=False))
 
 
 def load_policy(
-    run_dir: str | Path, checkpoint: str | None = None, *, trust: bool = False
+    run_dir: str | Path, checkpoint: str | int | None = None, *, trust: bool = False
 ) -> LoadedPolicy:
     """The policy of a run: its best model, `latest`, or the checkpoint of a number of updates.
 
@@ -209,7 +252,9 @@ def load_policy(
     `trust` also where the run says that it had found them. Raises CheckpointError where there is
     no such checkpoint, or where it is damaged.
     """
-    place, which = find_run(Path(run_dir).expanduser(), checkpoint)
+    _refuse_no_path("load_policy", run_dir)
+    named = None if checkpoint is None else str(checkpoint)
+    place, which = find_run(Path(run_dir).expanduser(), named)
     with opened(place, trust=trust):
         config, agent = load_agent(place, which or "best", trust=trust)
         policy = evaluation_policy(config, agent)

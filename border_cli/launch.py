@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import logging
 import math
 import signal
@@ -23,6 +24,7 @@ from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
 from border_cli.core.files import not_through_links
+from border_cli.core.foreign import visible
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.machine import out_of_memory
 from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
@@ -44,6 +46,7 @@ from border_cli.parts import (
     num_actors,
     spec_of_state,
 )
+from border_cli.recorder import figures
 from border_cli.restore import Found, restore, restored_line
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.lock import RunLock
@@ -71,15 +74,44 @@ DOING = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
-    """What a run leaves in the hands of its caller."""
+    """The trained agent, the statistics and the run directory of a finished run.
+
+    Its `repr` is one line, and a notebook shows a table.
+    """
 
     agent: Agent
-    best_score: float
+    best_score: float  # minus infinity without an evaluation
     actor_stats: list[ActorStats]
     trainer_stats: TrainerStats
     run_dir: Path
+    exit_reason: str  # as in `run.json`, such as "max_opt_steps reached"
+
+    def __repr__(self) -> str:
+        described = "; ".join(f"{name} {text}" for name, text in self._summary().items())
+        return f"<Result: {described}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th style="text-align: left">{name}</th>'
+            f'<td style="text-align: left">{html.escape(text)}</td></tr>'
+            for name, text in self._summary().items()
+        )
+        return f"<table>{rows}</table>"
+
+    def _summary(self) -> dict[str, str]:
+        stats, best = self.trainer_stats, "none"
+        if stats.best_opt_steps is not None:
+            best = f"{figures.score(self.best_score)} at update {stats.best_opt_steps:,}"
+        return {
+            "status": f"done ({self.exit_reason})",
+            "best score": best,
+            "updates": f"{stats.opt_steps:,}",
+            "env steps": f"{stats.env_steps:,}",
+            "duration": figures.duration(stats.duration_s),
+            "run directory": visible(str(self.run_dir)),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +183,15 @@ class _Run:
             self._end(*status_of(error), traceback="".join(traceback.format_exception(error)))
             raise
         stats = assembly.trainer.stats()
-        self._end("done", f"{assembly.trainer.ended_by} reached")
+        exit_reason = f"{assembly.trainer.ended_by} reached"
+        self._end("done", exit_reason)
         return Result(
             agent=assembly.agent,
             best_score=stats.best_score,
             actor_stats=actor_stats,
             trainer_stats=stats,
             run_dir=self._run_dir,
+            exit_reason=exit_reason,
         )
 
     @contextmanager

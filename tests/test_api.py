@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +22,19 @@ import unruly
 import untried
 from commands import QUICK, facts_of, repeatable_rows
 from fakes import ListRecorder
+from omegaconf import OmegaConf
 
 from border_cli import RunConfig, compose, load_policy, resume, train
 from border_cli.actor_manager.config import SerialConfig
 from border_cli.agent.config import DqnConfig
+from border_cli.config.check import checked
 from border_cli.core.config import CheckpointConfig
-from border_cli.core.errors import ActorCrashed, CheckpointError, ConfigError
+from border_cli.core.errors import ActorCrashed, BadStep, CheckpointError, ConfigError
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.recorder.config import JsonlConfig
+from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig
@@ -229,14 +235,14 @@ def test_actions_and_observations_are_those_of_the_env_itself(env_id: str) -> No
 
 def test_any_checkpoint_can_act_and_a_missing_one_is_named(folder: Path) -> None:
     train(compose(*SERIAL, "run_dir=run", "trainer.save_interval=1"))
-    for which in ("latest", "1"):
+    for which in ("latest", "1", 1):
         assert load_policy("run", which).act(np.zeros(4, np.float32)) in (0, 1)
     for place in ("run/best", "run/checkpoints/1", "run/checkpoints/0000000001"):
         assert load_policy(place).act(np.zeros(4, np.float32)) in (0, 1)
     with pytest.raises(ConfigError, match="run/best is a checkpoint: leave out checkpoint=latest"):
         load_policy("run/best", "latest")
     with pytest.raises(CheckpointError, match=r"has no checkpoint 7\. There: best, 1, 2"):
-        load_policy("run", "7")
+        load_policy("run", 7)
     with pytest.raises(CheckpointError, match="nowhere does not exist"):
         load_policy(folder / "nowhere")
 
@@ -293,3 +299,172 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_is_written(fol
     with pytest.raises(ConfigError, match=r"(?s)memory.*replay_buffer\.capacity"):
         train(compose(*SERIAL, "replay_buffer.capacity=100000000000"))
     assert list(folder.iterdir()) == []
+
+
+def test_the_public_names_are_listed_before_any_of_them_is_used() -> None:
+    script = (
+        "import sys, border_cli; print(*dir(border_cli)); "
+        "print([each for each in ('torch', 'gymnasium', 'hydra') if each in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "Result RunConfig __version__ compose load_policy resume train",
+        "[]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("agent=dqn", r"got str\. Use train\(compose\('agent=dqn'\)\)$"),
+        (
+            ["agent=sac", "env=pendulum"],
+            r"got list\. .* train\(compose\('agent=sac', 'env=pendulum'",
+        ),
+        ({"agent": "dqn"}, r"got dict\. Use train\(compose\('agent=dqn', 'env=cartpole'\)\)$"),
+        (OmegaConf.create({"agent": "dqn"}), r"got DictConfig\. Use train\(compose\("),
+        (None, r"got NoneType\. Use train\(compose\("),
+    ],
+)
+def test_training_what_is_no_config_shows_the_call_that_was_meant(given: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=rf"^train\(\) expects a RunConfig, {said}"):
+        train(given)
+
+
+@pytest.mark.parametrize("function", [resume, load_policy])
+def test_what_is_no_path_of_a_run_is_refused(function: Any) -> None:
+    said = rf"^{function.__name__}\(\) expects the path of a run directory, got "
+    with pytest.raises(TypeError, match=said + "RunConfig$"):
+        function(compose(*SERIAL))
+    result = train(compose(*SERIAL))
+    with pytest.raises(
+        TypeError, match=said + rf"Result\. Use {function.__name__}\(result\.run_dir"
+    ):
+        function(result)
+    with pytest.raises(
+        TypeError, match=r"^resume\(\) expects each override as a string of its own"
+    ):
+        resume(result.run_dir, ["trainer.max_opt_steps=4"])  # type: ignore[arg-type]
+
+
+def test_settings_changed_after_composing_are_checked_before_anything_is_written(
+    folder: Path,
+) -> None:
+    config = compose(*SERIAL)
+    with pytest.raises(AttributeError, match=r"'agent\.gama'; did you mean 'agent\.gamma'\?"):
+        config.agent.gama = 0.5  # type: ignore[attr-defined]
+    config.agent.gamma = 5
+    with pytest.raises(ConfigError, match=r"^agent\.gamma must be at least 0 and at most 1, got 5"):
+        train(config)
+    config.agent.gamma = "high"  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match=r"^agent\.gamma must be a number .*, got 'high'$"):
+        train(config)
+    assert list(folder.iterdir()) == []
+    config.agent.gamma = np.float32(0.5)  # type: ignore[assignment]
+    result = train(config)
+    assert "gamma: 0.5\n" in (result.run_dir / ".hydra" / "resolved.yaml").read_text()
+
+
+MODULE = """
+from dataclasses import dataclass
+from border_cli.core.settings import setting
+from border_cli.env.config import GymConfig
+from border_cli.registry import ENVS
+
+@dataclass(kw_only=True)
+class MineConfig(GymConfig):
+    floors: int = setting(2, "floors", low=1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.rooms = 4 * self.floors
+
+ENVS.register("mine", MineConfig, "border_cli.env.gym:GymEnvFactory")
+"""
+
+
+def test_settings_of_a_users_component_are_as_strict_and_keep_what_they_derive(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "floors.py").write_text(MODULE)
+    (folder / "conf" / "env").mkdir(parents=True)
+    preset = "defaults: [/schema/env/mine@_here_, _self_]\nid: CartPole-v1\n"
+    (folder / "conf" / "env" / "house.yaml").write_text(preset)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(ENVS, "_entries", dict(ENVS._entries))
+    quick = [each for each in SERIAL if not each.startswith("env=")]
+    try:
+        config: Any = compose(*quick, "imports=[floors]", "env=house", config_dir="conf")
+        with pytest.raises(AttributeError, match=r"'env\.flors'; did you mean 'env\.floors'\?"):
+            config.env.flors = 3
+        config.env.floors = 3
+        assert config.env.rooms == 8
+        assert checked(config).env.rooms == 12
+        assert train(config).agent.opt_steps == 2
+        config.env.floors = 0
+        with pytest.raises(ConfigError, match=r"^env\.floors must be at least 1, got 0$"):
+            train(config)
+    finally:
+        sys.modules.pop("floors", None)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "overrides"),
+    [
+        ("CartPole-v1", ()),
+        ("Pendulum-v1", ("agent=sac",)),
+        ("Named-v0", ("imports=[unruly]",)),
+        ("Vast-v0", ("imports=[unruly]", "env.kwargs={parts: 2}")),
+    ],
+)
+def test_a_policy_acts_on_a_batch_as_on_each_of_its_observations(
+    env_id: str, overrides: tuple[str, ...]
+) -> None:
+    result = train(compose(*SERIAL, f"env.id={env_id}", *overrides))
+    policy = load_policy(result.run_dir)
+    env = gym.make(env_id, **({"parts": 2} if env_id == "Vast-v0" else {}))
+    space = env.observation_space
+    space.seed(0)
+    single = [space.sample() for _ in range(5)]
+    for size in (5, 1, 3):
+        empty = gym.vector.utils.create_empty_array(space, size)
+        batch = gym.vector.utils.concatenate(space, single[:size], empty)
+        actions = policy.act(batch)
+        assert isinstance(actions, np.ndarray)
+        assert len(actions) == size
+        for one, action in zip(single, actions, strict=False):
+            assert env.action_space.contains(action)
+            np.testing.assert_allclose(policy.act(one), action, rtol=1e-4)
+    env.close()
+
+
+def test_a_policy_drives_a_vector_environment() -> None:
+    policy = load_policy(train(compose(*SERIAL)).run_dir)
+    envs = gym.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync")
+    observations, _ = envs.reset(seed=0)
+    _, reward, *_ = envs.step(policy.act(observations))
+    assert reward.tolist() == [1.0, 1.0, 1.0]
+    envs.close()
+    with pytest.raises(
+        BadStep, match=r"env\.id=CartPole-v1: the observation has the shape \(3,\); e"
+    ):
+        policy.act(np.zeros(3))
+
+
+def test_a_result_is_one_line_and_a_table_in_a_notebook(folder: Path) -> None:
+    result = train(compose(*SERIAL, "run_dir='a <b>'"))
+    score, place = f"{result.best_score:.1f} at update 2", str(folder / "a <b>")
+    line = repr(result)
+    assert line.startswith(
+        f"<Result: status done (max_opt_steps reached); best score {score}; updates 2; env steps "
+    )
+    assert line.endswith(f"; run directory {place}>")
+    table = result._repr_html_()
+    assert f">{score}</td>" in table
+    assert f">{place.replace('<', '&lt;').replace('>', '&gt;')}</td>" in table
+    assert facts_of(result.run_dir)["exit_reason"] == result.exit_reason
+    unscored = replace(result.trainer_stats, best_opt_steps=None, best_score=-math.inf)
+    unjudged = replace(result, trainer_stats=unscored, best_score=-math.inf)
+    assert "; best score none; updates 2; " in repr(unjudged)

@@ -63,6 +63,7 @@ FOREIGN = {
     "omegaconf": {"config", "cli"},
     "yaml": {"config"},
     "rich": {"recorder", "cli"},
+    "IPython": {"recorder"},
 }
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException, UnsupportedValueType
 
 from border_cli.config.kinds import expected, nearest
 from border_cli.config.overrides import TRUST
 from border_cli.config.repository import shown
+from border_cli.config.resolve import literal
 from border_cli.config.schemas import group_base
 from border_cli.config.tuned import Part
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import ConfigError
+from border_cli.core.settings import Settings
 from border_cli.registry import GROUPS
 
 _File = TypeVar("_File", str, None)
@@ -140,6 +143,67 @@ def refuse_mistyped_evaluation_env(config: RunConfig) -> None:
             raise ConfigError(
                 f"evaluator.env.{key} must be {expected(kind, key)}, got {value!r}"
             ) from error
+
+
+def checked(config: RunConfig) -> RunConfig:
+    """The settings of a Python caller, checked as a composition checks them.
+
+    A caller may have assigned any value after the settings were made. Values are converted as from
+    YAML, such as 1 to 1.0 and "cpu" to an enum. A wrong type is refused, and ranges and
+    combinations are checked again.
+    """
+    try:
+        for path, settings in _settings_in(config):
+            _refuse_mistyped(path, settings)
+        made = OmegaConf.to_object(OmegaConf.structured(literal(config)))
+    except OmegaConfBaseException as error:
+        raise ConfigError(str(error).splitlines()[0]) from error
+    assert isinstance(made, RunConfig)
+    refuse_mistyped_evaluation_env(made)
+    return made
+
+
+def _settings_in(config: RunConfig) -> Iterator[tuple[str, Settings]]:
+    """The settings of each group with their path, then those of the run itself."""
+    for each in fields(config):
+        chosen = getattr(config, each.name)
+        members = chosen if isinstance(chosen, dict) else {"": chosen}
+        for key, settings in members.items():
+            if isinstance(settings, Settings):
+                yield f"{each.name}.{key}".rstrip("."), settings
+    yield "", config
+
+
+def _refuse_mistyped(path: str, settings: Settings) -> None:
+    kind = type(settings)
+    hints, typed_node = get_type_hints(kind), OmegaConf.structured(kind)
+    for each in fields(settings):
+        key, value = f"{path}.{each.name}".lstrip("."), getattr(settings, each.name)
+        try:
+            typed_node[each.name] = literal(value)
+        except UnsupportedValueType as error:
+            place = f"{path}.{error.full_key}".lstrip(".")
+            raise ConfigError(
+                f"{place} must be a number, text, true or false, null, or a list or mapping of "
+                f"these, because settings are saved as YAML; got {_brief(value)}"
+            ) from error
+        except OmegaConfBaseException as error:
+            raise ConfigError(
+                f"{key} must be {expected(kind, each.name)}, got {_brief(value)}"
+            ) from error
+        # OmegaConf takes any number for true or false.
+        if hints[each.name] is bool and not _is_truth(value):
+            raise ConfigError(f"{key} must be true or false, got {_brief(value)}")
+
+
+def _is_truth(value: object) -> bool:
+    return not isinstance(value, int | float) or value in (0, 1)
+
+
+def _brief(value: object) -> str:
+    short = reprlib.Repr()
+    short.maxother = short.maxstring = 80
+    return short.repr(value)
 
 
 def without_schema(group: str, parts: Sequence[Part]) -> str:

@@ -17,7 +17,13 @@ from border_cli.config.explain import explained
 from border_cli.config.imports import import_modules, imports_of
 from border_cli.config.job import Source
 from border_cli.config.loader import Loader, hydra_turn
-from border_cli.config.overrides import is_sweep, normalized, refuse_swept, refuse_unmeant
+from border_cli.config.overrides import (
+    is_sweep,
+    normalized,
+    refuse_no_text,
+    refuse_swept,
+    refuse_unmeant,
+)
 from border_cli.config.provenance import sources
 from border_cli.config.resolve import resolve_settings
 from border_cli.config.schemas import register_schemas
@@ -36,6 +42,7 @@ def compose(
 
     Hydra's global state is as before, also inside another Hydra app and in threads.
     """
+    refuse_no_text("compose", overrides)
     folders = user_folders([config_dir] if config_dir else [])
     return Composer(folders, config_name).job(list(overrides)).config
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 from omegaconf import OmegaConf
 
-from border_cli.config.resolve import escaped
+from border_cli.config.resolve import literal
 from border_cli.config.resolvers import FILE as FILE
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import ConfigError
@@ -29,7 +28,7 @@ def resolved_yaml(config: RunConfig) -> str:
     """
     entries = ["/schema/run@_here_", "/hydra_settings", *_typed_entries(config), "_self_"]
     listed = "".join(f"- {entry}\n" for entry in entries)
-    plain = _literal(replace(config, run_dir=None, resume=None, dry_run=False))
+    plain = literal(replace(config, run_dir=None, resume=None, dry_run=False))
     text = f"{HEADER}defaults:\n{listed}{OmegaConf.to_yaml(OmegaConf.structured(plain))}"
     if len(text.encode()) > MOST_BYTES:
         raise ConfigError(
@@ -37,21 +36,6 @@ def resolved_yaml(config: RunConfig) -> str:
             f"{len(text.encode()):,}: keep large data in a file of its own, named by a setting"
         )
     return text
-
-
-def _literal(value: Any) -> Any:
-    """The same settings, in which `${` means itself when they are read again."""
-    if type(value) is str:
-        return escaped(value)
-    if isinstance(value, list):
-        return [_literal(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _literal(each) for key, each in value.items()}
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    before = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-    changed = {name: _literal(each) for name, each in before.items()}
-    return replace(value, **changed) if changed != before else value
 
 
 def _typed_entries(config: RunConfig) -> list[str]:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from border_cli.core.errors import did_you_mean
+from border_cli.core.settings import Settings
 
 _PLAIN = {
     bool: "true or false",
@@ -55,8 +56,16 @@ def in_words(hint: Any) -> str:
         entries = get_args(hint)
         return f"a list of {_plural(entries[0])}" if entries else "a list"
     if get_origin(hint) is dict or hint is dict:
-        return "a mapping"
+        values = get_args(hint)[1:]
+        named = [each.__name__ for each in values if _is_settings(each)]
+        return f"a mapping of names to {named[0]}" if named else "a mapping"
+    if _is_settings(hint):
+        return f"settings of type {hint.__name__}"
     return _PLAIN.get(hint, "any value")
+
+
+def _is_settings(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Settings)
 
 
 def _plural(hint: Any) -> str:

@@ -26,6 +26,16 @@ ONE_PER_COMMAND = ("run_dir", "resume", "imports", "quiet", "dry_run")
 HIDDEN_GROUPS = ("schema", "hydra")
 
 
+def refuse_no_text(function: str, overrides: Sequence[object]) -> None:
+    """Raises TypeError for anything but strings, such as a list of overrides in one argument."""
+    for each in overrides:
+        if not isinstance(each, str):
+            raise TypeError(
+                f"{function}() expects each override as a string of its own, such as "
+                f"'agent.gamma=0.9', got {type(each).__name__}"
+            )
+
+
 def parsed(texts: Sequence[str]) -> list[Override]:
     """Hydra's reading of `key=value`, one at a time, so that a refusal names the one."""
     parser = OverridesParser.create()

@@ -1,10 +1,13 @@
-"""Interpolations, without the process-wide HydraConfig."""
+"""Interpolations, without the process-wide HydraConfig, and values in which `${` means itself."""
 
 from __future__ import annotations
 
+import operator
 import re
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 _OPENING = re.compile(r"(\\*)\$\{")
@@ -14,6 +17,30 @@ _HYDRA_VALUE = re.compile(r"\$\{hydra:\s*([\w.]+)\s*\}")
 def escaped(text: str) -> str:
     """The text as OmegaConf must be given it where `${` in it means nothing."""
     return _OPENING.sub(lambda found: 2 * found[1] + r"\${", text)
+
+
+def literal(value: Any) -> Any:
+    """A value as OmegaConf can hold it: `${` is escaped, and a numpy scalar becomes a number.
+
+    What needs no change is returned as the same object.
+    """
+    if type(value) is str:
+        return escaped(value) if "${" in value else value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        entries = [literal(each) for each in value]
+        return entries if any(map(operator.is_not, entries, value)) else value
+    settings = is_dataclass(value) and not isinstance(value, type)
+    if not settings and not isinstance(value, dict):
+        return value
+    before = value
+    if settings:
+        before = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+    after = {name: literal(each) for name, each in before.items()}
+    if not any(after[name] is not each for name, each in before.items()):
+        return value
+    return replace(value, **after) if settings else after
 
 
 def resolve_settings(config: DictConfig) -> None:

@@ -2,6 +2,7 @@
 
 BorderError
  ├── ConfigError             settings refused before anything is built        exit 2
+ │    ├── UnknownSetting     a Python caller assigned a setting that does not exist
  │    ├── MissingPackage     a chosen component needs a package               exit 2
  │    └── ProbeFailed        the environment failed as it was tried           exit 2
  ├── RunFailed               the run cannot go on                             exit 1
@@ -34,6 +35,10 @@ class ConfigError(BorderError):
     """A setting cannot mean anything; the message names it, its value and what is allowed."""
 
     exit_status = 2
+
+
+class UnknownSetting(ConfigError, AttributeError):
+    """A Python caller assigned a setting that does not exist; names the nearest that does."""
 
 
 class MissingPackage(ConfigError):
@@ -144,7 +149,7 @@ def reachable(kind: type[BorderError]) -> Iterator[None]:
         raise kind(f"{path}: {error.strerror or error}") from error
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'gamma'?`, or nothing where no known word is near."""
+def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """`; did you mean 'gamma'?` with `prefix` before the word; empty if no known word is near."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {prefix + near[0]!r}?" if near else ""

@@ -167,13 +167,23 @@ class Env(ABC):
 
 
 class Translator(Protocol):
-    """Between one raw observation or action of an environment and the rows of a policy."""
+    """Between raw observations or actions of an environment and the rows of a policy."""
+
+    def batch_size(self, observation: Any) -> int | None:
+        """N for a batch of N raw observations [N, …], None for one observation. Raises BadStep for
+        any other shape."""
 
     def observation(self, observation: Any) -> Array:
         """One raw observation as one row.  [1, …]"""
 
+    def observations(self, observations: Any, count: int) -> Array:
+        """A batch of raw observations as rows.  [N, …]"""
+
     def action(self, action: NDArray[Any]) -> Any:
         """One row of actions as the environment's `step` wants it."""
+
+    def actions(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """N rows of actions as the `step` of a vector environment wants them.  [N, …]"""
 
 
 class EnvFactory(ABC):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import ABCMeta
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, UnknownSetting, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,51 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-@dataclass(kw_only=True)
-class Settings:
-    """Base of all settings. Refuses a number outside its range with the path that a user types.
+_CONSTRUCTED = "_constructed"  # in the `__dict__` of settings, hence also of their copies
 
-    No setting may be NaN or an infinity: every limit that can be switched off is so by null.
+
+class _SettingsType(ABCMeta):
+    """Marks settings once they are constructed; until then `__post_init__` may set any attribute.
+
+    An ABCMeta, so that settings can have abstract methods.
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__call__(*args, **kwargs)
+        vars(made)[_CONSTRUCTED] = True
+        return made
+
+
+@dataclass(kw_only=True)
+class Settings(metaclass=_SettingsType):
+    """Base of all settings. Errors name a setting by the path that a user types.
+
+    A number outside its range is refused at construction, and so are NaN and the infinities: null
+    switches a limit off. Assigning an attribute that is no setting raises `UnknownSetting`. A value
+    that is assigned later is checked when a run starts (`config.check.checked`).
     """
 
     path: ClassVar[str] = ""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if _CONSTRUCTED in vars(self) and not self._may_set(name):
+            known = [each.name for each in fields(self)]
+            prefix = f"{self.path}." if self.path else ""
+            hint = did_you_mean(name, known, prefix=prefix) or "."
+            listed = f"has: {', '.join(known)}" if known else "has no settings"
+            raise UnknownSetting(
+                f"unknown setting {prefix + name!r}{hint} {self.path or 'A run'} {listed}"
+            )
+        super().__setattr__(name, value)
+
+    def _may_set(self, name: str) -> bool:
+        """Settings, private attributes, those that the construction set, and properties."""
+        return (
+            name in vars(self)
+            or name.startswith("_")
+            or any(each.name == name for each in fields(self))
+            or hasattr(getattr(type(self), name, None), "__set__")
+        )
 
     def __init_subclass__(cls, path: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

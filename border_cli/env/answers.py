@@ -160,6 +160,46 @@ def observation_reader(
     return read
 
 
+def batch_size(space: gym.Space[Any], observation: Any) -> int | None:
+    """N for a batch of N observations of `space` [N, …], None for one observation.
+
+    Only shapes are looked at. Raises BadStep for any other shape, and where the parts of a Dict
+    disagree.
+    """
+    if isinstance(space, spaces.Dict):
+        return _batch_size_of_parts(space, observation)
+    values = _as_array(observation)
+    if values is None or values.dtype.kind not in _NUMBERS:
+        return None  # refused as one observation, with what it is
+    shape = space.shape or ()
+    if values.shape == shape:
+        return None
+    if values.shape[1:] == shape and values.ndim > len(shape):
+        if len(values) == 0:
+            raise BadStep(f"the batch of observations is empty: its shape is {values.shape}")
+        return len(values)
+    batched = f"(N, {', '.join(map(str, shape))})" if shape else "(N,)"
+    raise BadStep(
+        f"the observation has the shape {values.shape}; expected {shape} for one observation or "
+        f"{batched} for a batch of N"
+    )
+
+
+def _batch_size_of_parts(space: spaces.Dict, observation: Any) -> int | None:
+    if not isinstance(observation, Mapping) or observation.keys() != space.spaces.keys():
+        _refuse_other_keys(observation, space.spaces)
+    sizes = {}
+    for key, part in space.spaces.items():
+        try:
+            sizes[key] = batch_size(part, observation[key])
+        except BadStep as error:
+            raise error.within(f"key {key!r}") from None
+    if len(set(sizes.values())) > 1:
+        told = [f"{key!r} {'one' if size is None else size}" for key, size in sizes.items()]
+        raise BadStep(f"the keys hold different numbers of observations: {', '.join(told)}")
+    return next(iter(sizes.values()))
+
+
 class Values:
     """What is accepted as values of one Box, Discrete or MultiDiscrete, and what becomes of it."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,13 @@ from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.spaces import EnvSpec, allocate
 from border_cli.core.types import Array
-from border_cli.env.answers import observation_writer
+from border_cli.env.answers import batch_size, observation_reader, observation_writer
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import construct, time_limit
 from border_cli.env.construct_vector import Unfit, construct_vector, vector_entry
 from border_cli.env.registered import portable, register_portable
 from border_cli.env.spaces import (
+    action_batch,
     action_reader,
     action_space,
     observation_space,
@@ -116,23 +118,48 @@ class GymEnvFactory(EnvFactory):
 
 
 class GymTranslator:
-    """Between raw observations and actions of Gymnasium and the rows of a policy."""
+    """Between raw observations and actions of Gymnasium and the rows of a policy.
+
+    Raises BadStep with the environment's id for an observation that does not fit its space.
+    """
 
     def __init__(self, observation: gym.Space[Any], action: gym.Space[Any], env_id: str) -> None:
         self._id = env_id
         self._space = observation_space(observation, env_id)
+        self._raw_space = observation
         self._write = observation_writer(observation)
+        self._read_rows = observation_reader(observation, lambda i, _: f"observation {i}")
         self._read = action_reader(action)
+        self._read_batch = action_batch(action)
+
+    def batch_size(self, observation: Any) -> int | None:
+        """N for a batch of N raw observations [N, …], None for one observation."""
+        with self._naming_env():
+            return batch_size(self._raw_space, observation)
 
     def observation(self, observation: Any) -> Array:
         """One raw observation as one row.  [1, …]"""
         row = allocate(self._space, 1)
-        try:
+        with self._naming_env():
             self._write(row, 0, observation)
-        except BadStep as error:
-            raise error.within(f"env.id={self._id}") from None
         return row
+
+    def observations(self, observations: Any, count: int) -> Array:
+        """A batch of raw observations as rows.  [N, …]"""
+        with self._naming_env():
+            return self._read_rows(observations, count)
 
     def action(self, action: NDArray[Any]) -> Any:
         """One row of actions as the environment's `step` wants it."""
         return self._read(action)[0]
+
+    def actions(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """N rows of actions as the `step` of a vector environment wants them.  [N, …]"""
+        return self._read_batch(actions)
+
+    @contextmanager
+    def _naming_env(self) -> Iterator[None]:
+        try:
+            yield
+        except BadStep as error:
+            raise error.within(f"env.id={self._id}") from None

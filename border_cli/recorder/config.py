@@ -33,7 +33,7 @@ class JsonlConfig(RecorderConfig, path="recorder.jsonl"):
 
 @dataclass(kw_only=True)
 class ConsoleConfig(RecorderConfig, path="recorder.console"):
-    """A live panel on a terminal; one plain line now and then elsewhere."""
+    """A live panel on a terminal or in a notebook; a plain line now and then elsewhere."""
 
     line_interval_s: float = setting(
         30.0, "seconds between lines where there is no terminal", above=0

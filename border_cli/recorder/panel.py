@@ -20,13 +20,15 @@ ENDED = "ended"  # the last phase: nothing is left of any budget then
 HINT = "Ctrl-C stops the run and saves a checkpoint"
 
 
-def panel(view: RunView, memory: str, blocks: str, notice: str = "") -> RenderableType:
+def panel(
+    view: RunView, memory: str, blocks: str, *, hint: str = HINT, notice: str = ""
+) -> RenderableType:
     """Eleven lines, and one more while there is a problem.
 
-    `memory` is ready to read; `blocks` are the characters of the small curve. `notice` stands in
-    the line below the frame, in place of the hint: a signal handler writes there, too.
+    `memory` is ready to read; `blocks` are the characters of the small curve. The line below the
+    frame shows `notice`, which a signal handler may have written there, or else `hint`.
     """
-    below = notice or ("" if view.phase == ENDED else HINT)
+    below = notice or ("" if view.phase == ENDED else hint)
     last = [Text(below, style="bold" if notice else "dim", no_wrap=True, overflow="ellipsis")]
     return Group(_frame(view, memory, blocks), *(last if below else []))
 

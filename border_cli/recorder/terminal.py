@@ -6,6 +6,7 @@ characters that would steer the terminal are escaped.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -58,6 +59,11 @@ def make_console(*, stderr: bool = False) -> Console:
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     interactive = None if stream.isatty() else False
     return _Terminal(highlight=False, markup=False, force_interactive=interactive, stderr=stderr)
+
+
+def make_recording_console(width: int) -> Console:
+    """A console that writes to no stream; what it prints is exported as text or HTML."""
+    return _Terminal(file=io.StringIO(), width=width, record=True, force_jupyter=False, _environ={})
 
 
 def say(console: Console, message: str | Text) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from border_cli.config.check import checked
 from border_cli.config.compose import compose
+from border_cli.core.config import Device, RunConfig
 from border_cli.core.errors import ConfigError
 
 Write = Callable[[str, str], Path]
@@ -162,3 +167,88 @@ def test_a_value_of_the_command_line_hides_the_file_of_a_range(folder: Path, wri
     write("agent/x.yaml", DQN + "gamma: 0.5\n")
     with pytest.raises(ConfigError, match=r"^agent.gamma must be at least 0 and at most 1, got 3"):
         compose("agent=x", "agent.gamma=3", config_dir=str(folder))
+
+
+def changed(path: str, value: object) -> RunConfig:
+    """Settings of a Python caller who assigned a value to one of them."""
+    config = compose("agent=dqn", "env=cartpole", "env.kwargs={a: 1}")
+    owner: Any = config
+    *above, name = path.split(".")
+    for each in above:
+        owner = owner[each] if isinstance(owner, dict) else getattr(owner, each)
+    if isinstance(owner, dict):
+        owner[name] = value
+    else:
+        setattr(owner, name, value)
+    return config
+
+
+ASSIGNED: list[tuple[str, object, str]] = [
+    ("agent.gamma", "abc", "agent.gamma must be a number (at least 0 and at most 1), got 'abc'"),
+    ("agent.gamma", 5, "agent.gamma must be at least 0 and at most 1, got 5.0"),
+    ("agent.gamma", None, "agent.gamma must be a number (at least 0 and at most 1), got None"),
+    ("agent.batch_size", 5.5, "agent.batch_size must be a whole number (at least 1), got 5.5"),
+    ("agent.double", 2, "agent.double must be true or false, got 2"),
+    ("agent.hidden", 3, "agent.hidden must be a list of whole numbers (at least 1), got 3"),
+    ("agent.hidden", [3, 0], "agent.hidden must be at least 1 in each entry, got [3, 0]"),
+    ("agent.hidden", np.array([3]), "agent.hidden must be a list of whole numbers (at least 1), "),
+    ("agent.loss", "mes", "agent.loss must be one of huber, mse, got 'mes'"),
+    ("agent", "dqn", "agent must be settings of type AgentConfig, got 'dqn'"),
+    ("env", None, "env must be settings of type EnvConfig, got None"),
+    ("recorder", ["jsonl"], "recorder must be a mapping of names to RecorderConfig, got ['jsonl']"),
+    ("recorder.mine", 5, "recorder must be a mapping of names to RecorderConfig, got {"),
+    ("recorder.console.line_interval_s", 0, "recorder.console.line_interval_s must be above 0"),
+    ("checkpoint.keep", 0, "checkpoint.keep must be at least 1, got 0"),
+    ("env.kwargs.goal", np.zeros(2), "env.kwargs.goal must be a number, text, true or false, null"),
+    ("seed", "x", "seed must be a whole number (at least 0), got 'x'"),
+    ("seed", "???", "missing mandatory value: seed"),
+    ("trainer.warmup_period", 10**9, "trainer.warmup_period must be at most replay_buffer.capac"),
+    ("evaluator.env.idd", "x", "evaluator.env.idd is no setting of env; did you mean 'id'?"),
+    ("evaluator.env.probe", "x", "evaluator.env.probe must be true or false, got 'x'"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "said"), ASSIGNED)
+def test_a_value_assigned_in_python_is_checked_before_a_run(
+    path: str, value: object, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        checked(changed(path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "meant"),
+    [
+        ("agent.gamma", 1, 1.0),
+        ("agent.gamma", np.float32(0.5), 0.5),
+        ("agent.learning_rate", "1e-3", 0.001),
+        ("agent.batch_size", np.int64(5), 5),
+        ("agent.hidden", (3, np.int64(4)), [3, 4]),
+        ("agent.double", np.bool_(True), True),
+        ("device", "cpu", Device.cpu),
+        ("run_dir", Path("runs") / "1", "runs/1"),
+        ("name", "a${b}", "a${b}"),
+        ("env.kwargs.text", "${seed}", "${seed}"),
+        ("env.kwargs.scale", np.float64(2.5), 2.5),
+    ],
+)
+def test_a_value_assigned_in_python_is_converted_as_from_yaml(
+    path: str, value: object, meant: object
+) -> None:
+    found: Any = checked(changed(path, value))
+    for each in path.split("."):
+        found = found[each] if isinstance(found, dict) else getattr(found, each)
+    assert (found, type(found)) == (meant, type(meant))
+
+
+def test_checking_settings_again_changes_nothing() -> None:
+    for overrides in (("agent=sac", "env=pendulum"), ("trainer=sync", "recorder=none")):
+        config = compose(*overrides)
+        before = copy.deepcopy(config)
+        assert checked(config) == before == config
+
+
+@pytest.mark.parametrize("overrides", [["agent=dqn"], {"agent": "dqn"}, None])
+def test_overrides_that_are_no_strings_are_refused(overrides: Any) -> None:
+    with pytest.raises(TypeError, match=r"compose\(\) expects each override as a string of"):
+        compose(overrides)

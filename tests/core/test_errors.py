@@ -21,6 +21,7 @@ from border_cli.core.errors import (
     ProbeFailed,
     RunFailed,
     Stalled,
+    UnknownSetting,
     did_you_mean,
 )
 
@@ -37,6 +38,7 @@ from border_cli.core.errors import (
         (BadStep("x"), 1),
         (OutOfMemory("x"), 1),
         (ConfigError("x"), 2),
+        (UnknownSetting("x"), 2),
         (MissingPackage("env.id=X", "x"), 2),
         (ProbeFailed("x"), 2),
         (CheckpointError("x"), 2),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import dataclass, fields
+import pickle
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pytest
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, UnknownSetting
 from border_cli.core.settings import Range, Settings, setting
 
 
@@ -120,3 +123,95 @@ def test_settings_that_take_memory_are_known_also_where_their_default_is_another
 
     assert MoreRows().taking_memory() == {"group.rows": 100}
     assert Rows(copies=2).taking_memory() == {"group.rows": 10, "group.copies": 2}
+
+
+@dataclass(kw_only=True)
+class Derived(Sample):
+    """A user's own settings, with all that a dataclass may have beside its fields."""
+
+    twice: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.twice = 2 * self.count
+        self.total = self.count + len(self.sizes)
+        self._seen = 0
+
+    @property
+    def half(self) -> float:
+        return self.share / 2
+
+    @half.setter
+    def half(self, value: float) -> None:
+        self.share = 2 * value
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "message"),
+    [
+        (
+            Sample(),
+            "cuont",
+            r"^unknown setting 'group\.cuont'; did you mean 'group\.count'\? gro",
+        ),
+        (
+            Child(),
+            "moer",
+            r"^unknown setting 'group\.moer'; did you mean 'group\.more'\? group",
+        ),
+        (Derived(), "totla", r"^unknown setting 'group\.totla'\. group has: share, rate, count, "),
+        (Top(), "sede", r"^unknown setting 'sede'; did you mean 'seed'\? A run has: seed$"),
+        (Sample(), "path", r"^unknown setting 'group\.path'"),
+    ],
+)
+def test_assigning_what_is_no_setting_is_refused_with_the_nearest_name(
+    settings: Settings, name: str, message: str
+) -> None:
+    before = copy.deepcopy(settings)
+    with pytest.raises(UnknownSetting, match=message) as caught:
+        setattr(settings, name, 1)
+    assert isinstance(caught.value, AttributeError)
+    assert isinstance(caught.value, ConfigError)
+    assert settings == before
+
+
+def test_settings_without_any_field_have_no_names_to_suggest() -> None:
+    @dataclass(kw_only=True)
+    class Bare(Settings, path="recorder.bare"):
+        pass
+
+    with pytest.raises(UnknownSetting, match=r"'recorder\.bare\.x'\. .* has no settings$"):
+        Bare().x = 1  # type: ignore[attr-defined]
+
+
+def test_settings_properties_private_and_derived_attributes_can_be_assigned() -> None:
+    settings = Derived(count=2)
+    settings.count = 3
+    settings.half = 0.25
+    settings.total, settings._seen = 7, 1
+    settings._cache = "of a method"  # type: ignore[attr-defined]
+    assert (settings.count, settings.share, settings.total, settings.twice) == (3, 0.5, 7, 4)
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each)), replace],
+    ids=["copy", "deepcopy", "pickle", "replace"],
+)
+def test_a_copy_is_equal_and_refuses_the_same(duplicate: Any) -> None:
+    settings = Derived(count=2, sizes=[4])
+    made = duplicate(settings)
+    assert made == settings
+    assert (made.twice, made.total) == (4, 3)
+    with pytest.raises(UnknownSetting, match=r"did you mean 'group\.count'"):
+        made.cuont = 1
+
+
+def test_settings_may_be_abstract() -> None:
+    @dataclass(kw_only=True)
+    class Abstract(Settings, ABC):
+        @abstractmethod
+        def size(self) -> int: ...
+
+    with pytest.raises(TypeError, match="abstract"):
+        Abstract()  # type: ignore[abstract]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from typing import Any
 
@@ -12,7 +13,7 @@ from gymnasium import spaces
 from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace
 from border_cli.env.config import GymConfig
-from border_cli.env.gym import GymEnvFactory
+from border_cli.env.gym import GymEnvFactory, GymTranslator
 from border_cli.env.spaces import action_space, observation_space
 from border_cli.env.sync import GymEnv
 
@@ -222,3 +223,125 @@ def test_an_observation_of_another_shape_than_its_space_is_refused(spaced):
     env = opened(spaced, spaces.Box(0, 1, (3,), np.float32), FLAG, [np.zeros(1, np.float32)])
     with pytest.raises(BadStep, match=r"Spaced-v1, at a reset: .* shape is \(1,\), not \(3,\)$"):
         env.reset(0)
+
+
+NAMED = spaces.Dict(x=spaces.Box(0, 1, (2,), np.float64), room=spaces.Discrete(4, start=1))
+PIXELS = spaces.Box(0, 255, (2, 3, 1), np.uint8)
+INTEGERS = spaces.MultiDiscrete([3, 4])
+
+
+def translator(observation: Any, action: Any = FLAG) -> GymTranslator:
+    return GymTranslator(observation, action, "X-v0")
+
+
+@pytest.mark.parametrize(
+    ("space", "one", "several"),
+    [
+        (spaces.Box(-1, 1, (3,), np.float32), [0.1, 0.2, 0.3], [[0.1, 0.2, 0.3]] * 2),
+        (spaces.Box(-1, 1, (), np.float32), 0.5, [0.5, 0.25]),
+        (PIXELS, np.full((2, 3, 1), 255, np.uint8), np.full((5, 2, 3, 1), 255, np.uint8)),
+        (spaces.Discrete(3), 2, [2]),
+        (spaces.Discrete(3, start=-1), np.int64(-1), np.array([-1, 0, 1])),
+        (INTEGERS, (2, 3), [[2, 3], [0, 0]]),
+        (spaces.MultiDiscrete([[2, 3]]), [[1, 2]], [[[1, 2]], [[0, 1]]]),
+        (NAMED, {"x": [0, 0.5], "room": 4}, {"x": [[0, 0.5], [1, 1]], "room": [4, 1]}),
+    ],
+)
+def test_a_batch_of_observations_gives_the_rows_of_its_single_ones(
+    space: spaces.Space[Any], one: Any, several: Any
+) -> None:
+    reads = translator(space)
+    assert reads.batch_size(one) is None
+    reads.observation(one)
+    count = reads.batch_size(several)
+    assert count == len(several["x"] if isinstance(several, dict) else several)
+
+    def pick(i: int) -> Any:
+        if isinstance(several, dict):
+            return {key: part[i] for key, part in several.items()}
+        return several[i]
+
+    rows = reads.observations(several, count)
+    single = [reads.observation(pick(i)) for i in range(count)]
+    for key in rows if isinstance(rows, dict) else [...]:
+        expected = np.concatenate([each[key] for each in single])
+        np.testing.assert_array_equal(rows[key], expected)
+        assert rows[key].dtype == expected.dtype
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "said"),
+    [
+        (
+            spaces.Box(-1, 1, (4,), np.float32),
+            np.zeros(3),
+            "the shape (3,); expected (4,) for one observation or (N, 4) for a batch of N",
+        ),
+        (
+            PIXELS,
+            np.zeros((1, 5, 2, 3, 1)),
+            "expected (2, 3, 1) for one observation or (N, 2, 3, 1)",
+        ),
+        (PIXELS, np.zeros((2, 3), np.uint8), "the shape (2, 3); expected (2, 3, 1) for one"),
+        (
+            spaces.Discrete(3),
+            [[1], [2]],
+            "the shape (2, 1); expected () for one observation or (N,)",
+        ),
+        (INTEGERS, 1, "the shape (); expected (2,) for one observation or (N, 2) for a batch of N"),
+        (
+            NAMED,
+            {"x": [0.0], "room": 1},
+            "key 'x': the observation has the shape (1,); expected (2,)",
+        ),
+        (
+            NAMED,
+            {"x": np.zeros((3, 2)), "room": [1, 2]},
+            "the keys hold different numbers of observations: 'x' 3, 'room' 2",
+        ),
+        (
+            NAMED,
+            {"x": np.zeros((3, 2)), "room": 1},
+            "the keys hold different numbers of observations: 'x' 3, 'room' one",
+        ),
+        (PIXELS, np.zeros((0, 2, 3, 1), np.uint8), "the batch of observations is empty: its shape"),
+        (NAMED, [0.0, 1.0], "is not a dict of"),
+        (NAMED, {"x": [0.0, 1.0]}, "the observation lacks 'room'"),
+    ],
+)
+def test_a_shape_that_is_neither_one_observation_nor_a_batch_is_refused(
+    space: spaces.Space[Any], observation: Any, said: str
+) -> None:
+    with pytest.raises(BadStep, match=re.escape(said)) as caught:
+        translator(space).batch_size(observation)
+    assert str(caught.value).startswith("env.id=X-v0: ")
+
+
+def test_what_does_not_fit_within_a_batch_is_named_by_its_place() -> None:
+    with pytest.raises(BadStep, match=r"env\.id=X-v0: observation 1: .* 7 is not within 0 to 2"):
+        translator(spaces.Discrete(3)).observations([0, 7], 2)
+    reads = translator(spaces.Box(-1, 1, (1,), np.float32))
+    assert reads.batch_size("abc") is None
+    with pytest.raises(BadStep, match=r"X-v0: the observation 'abc' .* real numbers are needed"):
+        reads.observation("abc")
+
+
+@pytest.mark.parametrize(
+    ("space", "rows", "expected"),
+    [
+        (spaces.Discrete(3, start=1), [0, 2], np.array([1, 3])),
+        (spaces.MultiDiscrete([3, 4], start=[5, 0]), [[2, 3]], np.array([[7, 3]])),
+        (
+            spaces.Box(-1, 1, (2, 1), np.float64),
+            np.array([[0.5, 1], [0, 0]], np.float32),
+            np.array([[[0.5], [1]], [[0], [0]]]),
+        ),
+    ],
+)
+def test_the_actions_of_a_batch_are_those_of_a_vector_environment(
+    space: spaces.Space[Any], rows: Any, expected: Any
+) -> None:
+    actions = translator(FLAG, space).actions(np.asarray(rows))
+    np.testing.assert_array_equal(actions, expected)
+    assert actions.dtype == space.dtype
+    assert all(space.contains(each) for each in actions)

@@ -256,7 +256,7 @@ def test_a_wide_terminal_does_not_stretch_the_panel() -> None:
 
 def test_what_a_signal_handler_says_stands_in_the_place_of_the_hint() -> None:
     console = Console(file=io.StringIO(), width=60, _environ={})
-    console.print(panel(midway(), MEMORY, BLOCKS, "SIGINT: saving; press Ctrl-C again"))
+    console.print(panel(midway(), MEMORY, BLOCKS, notice="SIGINT: saving; press Ctrl-C again"))
     assert isinstance(console.file, io.StringIO)
     last = console.file.getvalue().splitlines()[-1]
     assert last.rstrip() == "SIGINT: saving; press Ctrl-C again"
