@@ -56,9 +56,9 @@ class Photographer(Recorder):
     def show(self, progress: Progress) -> None:
         self._view.take_progress(progress)
         budget = self._view.nearest_budget()
-        if not self.at_work and progress.phase == "learning" and budget:
-            if budget.fraction >= AT_WORK:
-                self.at_work = self._panel()
+        halfway = budget is not None and budget.fraction >= AT_WORK
+        if not self.at_work and halfway and progress.phase == "learning":
+            self.at_work = self._panel()
 
     def close(self) -> None:
         self._view.phase = ENDED

@@ -7,7 +7,9 @@ import re
 import runpy
 from pathlib import Path
 
-DOCS = Path(__file__).parents[1] / "docs"
+TESTS = Path(__file__).parent
+DOCS = TESTS.parent / "docs"
+README = TESTS.parent / "README.md"
 
 
 def test_the_page_of_settings_is_that_of_the_settings_themselves() -> None:
@@ -22,3 +24,25 @@ def test_the_picture_in_the_readme_shows_the_figures_of_the_panel() -> None:
     shown = " ".join(html.unescape(each) for each in re.findall(r"<text[^>]*>([^<]*)<", drawn))
     assert missing(shown.replace("\xa0", " ")) == []
     assert missing("$ border-train agent=dqn env=cartpole") != []
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    """`folder/test_x.py`, `folder/test_x.py::test_y`, a glob such as `agent/test_*.py`, or `test_y`
+    in any file."""
+    sources = {each: each.read_text(encoding="utf-8") for each in TESTS.rglob("test_*.py")}
+    absent = []
+    for page in [README, *DOCS.glob("*.md")]:
+        for named in re.findall(
+            r"`(?:tests/)?([\w/*]*test_[\w*]+(?:\.py)?(?:::\w+)?)`", _text(page)
+        ):
+            file, _, function = named.partition("::")
+            if not file.endswith(".py"):
+                file, function = "**/test_*.py", file
+            found = [sources[each] for each in TESTS.glob(file) if each in sources]
+            if not any(f"def {function}(" in source or not function for source in found):
+                absent.append(f"{page.name}: {named}")
+    assert absent == []
+
+
+def _text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
