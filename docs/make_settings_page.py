@@ -64,7 +64,7 @@ def _plain_names(kind: type[Any]) -> list[str]:
 
 def _section(title: str, path: str, kind: type[Any], names: list[str]) -> str:
     about = (kind.__doc__ or "").strip().splitlines()[0]
-    lines = [f"## {title}", "", about, ""]
+    lines = [f"## {title}", "", _plain(about), ""]
     if names:
         lines += ["| setting | default | meaning |", "| --- | --- | --- |"]
         lines += [_row(path, kind, name) for name in names]
@@ -78,7 +78,12 @@ def _row(path: str, kind: type[Any], name: str) -> str:
     meaning = meaning_of(kind, name) + (f" [{allowed}]" if allowed else "")
     default = default_of(kind, name)
     shown = "" if default is MISSING else _text(default)
-    return f"| `{full}` | {shown} | {meaning.replace('|', chr(92) + '|')} |"
+    return f"| `{full}` | {shown} | {_plain(meaning)} |"
+
+
+def _plain(text: str) -> str:
+    """Text whose <name> is no HTML tag, and whose | ends no cell."""
+    return text.replace("<", r"\<").replace("|", r"\|")
 
 
 def _allowed(kind: type[Any], name: str) -> Iterator[str]:
