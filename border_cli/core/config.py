@@ -127,7 +127,7 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 
 @dataclass(kw_only=True)
 class TrainerConfig(Settings, path="trainer"):
-    """Limits, replay ratio and intervals. Intervals are in updates; 0 disables one."""
+    """Limits, replay ratio and intervals. Intervals are in updates."""
 
     offline: ClassVar[bool] = False  # whether no actor samples
 
@@ -162,13 +162,23 @@ class TrainerConfig(Settings, path="trainer"):
         "transitions collected per update (the inverse of the replay ratio); null: no rate limit",
         above=0,
     )
-    eval_interval: int = setting(1_000, "updates between evaluations", low=0)
-    record_interval: int = setting(100, "updates between rows of metrics", low=0)
-    save_interval: int = setting(5_000, "updates between checkpoints", low=0)
-    save_every_s: float | None = setting(
-        None, "seconds between additional checkpoints; null: none", above=0
+    eval_interval: int = setting(
+        1_000, "updates between evaluations; 0: only at the end of the run", low=0
     )
-    sync_interval: int = setting(20, "updates between copies of the weights to the actors", low=0)
+    record_interval: int = setting(
+        100, "updates between rows of metrics; 0: only at the end of the run", low=0
+    )
+    save_interval: int = setting(
+        5_000, "updates between checkpoints; 0: only at the end of the run", low=0
+    )
+    save_every_s: float | None = setting(
+        None,
+        "also saves a checkpoint when the last one is this many seconds old; null: off",
+        above=0,
+    )
+    sync_interval: int = setting(
+        20, "updates between copies of the weights to the actors; 0: none after the warm-up", low=0
+    )
     stall_timeout_s: float = setting(
         60.0, "seconds without a step after which a component counts as hung", above=0
     )
