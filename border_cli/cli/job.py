@@ -36,6 +36,7 @@ from border_cli.core.errors import (
     ConfigError,
     Interrupted,
     Stalled,
+    reason_of,
 )
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch import Launch, Result, Started, launch
@@ -174,8 +175,7 @@ def _fail(outcome: Outcome, error: Exception, config: RunConfig, console: Consol
 
 
 def _say_failure(outcome: Outcome, error: Exception) -> None:
-    first_line = str(error).strip().partition("\n")[0]  # an assertion may say nothing
-    outcome.reason = ": ".join(filter(None, (type(error).__name__, first_line)))
+    outcome.reason = reason_of(error)
     if isinstance(error, Interrupted):
         outcome.status, outcome.exit_status = "interrupted", error.exit_status
         log.warning("%s", error)

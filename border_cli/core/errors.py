@@ -25,9 +25,21 @@ from typing import Any
 
 
 class BorderError(Exception):
-    """The root of every failure that is reported as a message, not as a stack trace."""
+    """The root of every failure that is reported as a message, not as a stack trace.
+
+    `details` end the message where it is shown in full: a traceback, or stacks.
+    """
 
     exit_status = 1
+
+    def __init__(self, message: str = "", details: str = "") -> None:
+        super().__init__(message + details)
+        self._details = details
+
+    @property
+    def message(self) -> str:
+        """All of it without the details."""
+        return str(self).removesuffix(self._details)
 
 
 class ConfigError(BorderError):
@@ -60,8 +72,8 @@ class ActorCrashed(RunFailed):
         self.first_traceback = first_traceback
         what = first_traceback.strip().rpartition("\n")[2]
         super().__init__(
-            f"actor {actor_id} failed, first with {what}; {why_no_more}. "
-            f"Its first failure:\n{first_traceback}"
+            f"actor {actor_id} failed, first with {what}; {why_no_more}",
+            f". Its first failure:\n{first_traceback}",
         )
 
 
@@ -71,7 +83,7 @@ class ActorHung(RunFailed):
     def __init__(self, actor_id: int, timeout_s: float, stack: str) -> None:
         self.actor_id = actor_id
         super().__init__(
-            f"actor {actor_id} did not stop within {timeout_s:g} s; its stack:\n{stack}"
+            f"actor {actor_id} did not stop within {timeout_s:g} s", f"; its stack:\n{stack}"
         )
 
 
@@ -126,6 +138,13 @@ class CheckpointError(BorderError):
     """A run directory or a checkpoint is missing, incomplete or not ours."""
 
     exit_status = 2
+
+
+def reason_of(error: BaseException) -> str:
+    """Why something failed, in one line: for tables and run.json."""
+    message = error.message if isinstance(error, BorderError) else str(error)
+    first_line = message.strip().partition("\n")[0]  # an assertion may say nothing
+    return ": ".join(filter(None, (type(error).__name__, first_line)))
 
 
 @contextmanager
