@@ -12,6 +12,7 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
+from border_cli.config.schemas import Schemas
 from border_cli.core.errors import ConfigError
 
 OURS = "pkg://border_cli.conf"
@@ -60,5 +61,6 @@ def search_path(folders: Sequence[str]) -> ConfigSearchPath:
     for plugin in Plugins.instance().discover(SearchPathPlugin):
         if issubclass(plugin, SearchPathPlugin):
             plugin().manipulate_search_path(path)
-    path.append("schema", "structured://")
+    path.append("schema", f"{Schemas.scheme()}://")
+    path.append("schema", "structured://")  # Hydra expects it at the end
     return path

@@ -22,6 +22,33 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Activation(StrEnum):
+    """The function between two dense layers."""
+
+    relu = "relu"
+    tanh = "tanh"
+    elu = "elu"
+    silu = "silu"
+
+
+class NetworkKind(StrEnum):
+    """The network for images; its output is concatenated with all other inputs."""
+
+    auto = "auto"
+    mlp = "mlp"
+    minatar_cnn = "minatar_cnn"
+    nature_cnn = "nature_cnn"
+    impala_resnet = "impala_resnet"
+
+
+class StartMethod(StrEnum):
+    """How child processes are started."""
+
+    auto = "auto"
+    forkserver = "forkserver"
+    spawn = "spawn"
+
+
 class Objective(StrEnum):
     """Which evaluation score a job returns to a sweeper."""
 

@@ -109,7 +109,7 @@ from border_cli.cli.train import main
 try:
     main(sys.argv[1:])
 finally:
-    heavy = {"torch", "gymnasium", "tensorboard", "rich"} & set(sys.modules)
+    heavy = {"torch", "gymnasium", "numpy", "tensorboard", "rich"} & set(sys.modules)
     assert not heavy, heavy
     if "--version" in sys.argv or sys.argv[1:] == ["--help"]:
         assert "hydra" not in sys.modules
