@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from border_cli.agent.settings import Loss, NetworkConfig
 from border_cli.core.settings import setting
@@ -20,6 +21,8 @@ class Exploration(StrEnum):
 @dataclass(kw_only=True)
 class ValueConfig(NetworkConfig):
     """What agents that learn action values share."""
+
+    actions: ClassVar[tuple[str, ...]] = ("Discrete",)
 
     double: bool = setting(True, "the online network chooses the next action (double Q-learning)")
     learning_rate: float = setting(5e-4, "of Adam", above=0)

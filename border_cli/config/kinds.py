@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
-
-from border_cli.core.errors import did_you_mean
 
 _PLAIN = {
     bool: "true or false",
@@ -61,8 +58,3 @@ def in_words(hint: Any) -> str:
 
 def _plural(hint: Any) -> str:
     return {int: "whole numbers", float: "numbers", str: "texts"}.get(hint, "values")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Ends the sentence about an unknown word: with the nearest known one where there is one."""
-    return did_you_mean(word, known) or "."

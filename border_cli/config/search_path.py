@@ -31,7 +31,7 @@ def user_folders(config_dirs: Sequence[str] = ()) -> list[str]:
 def _url(folder: str, origin: str) -> str:
     path = Path(folder).expanduser().resolve()
     if not path.is_dir():
-        raise ConfigError(f"{origin}: there is no folder {path}")
+        raise ConfigError(f"{origin}: no such directory: {path}")
     return f"file://{path}"
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError, did_you_mean
+from border_cli.core.errors import ConfigError, unknown
 from border_cli.core.settings import Settings, setting
 
 
@@ -61,6 +61,7 @@ class AgentConfig(Settings, path="agent"):
     """What the trainer and the step processor must know of any agent."""
 
     gives_priorities: ClassVar[bool] = True  # whether its errors can drive prioritized replay
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")  # the action spaces that it takes
 
     gamma: float = setting(0.99, "discount per env step", low=0, high=1)
     batch_size: int = setting(64, "sampled rows per optimisation step", low=1, takes_memory=True)
@@ -323,9 +324,7 @@ class RunConfig(Settings):
         known = [each.name for each in fields(self.env) if each.name != "num_envs"]
         for key in self.evaluator.env:
             if key not in known:
-                self.evaluator.refuse(
-                    f"env.{key}",
-                    self.evaluator.env[key],
-                    f"is no setting of env{did_you_mean(key, known)} "
-                    f"(allowed: {', '.join(known)}; one episode per environment is fixed)",
+                raise ConfigError(
+                    f"evaluator.env: {unknown('setting', key, known)}; evaluation runs one episode "
+                    "per environment"
                 )

@@ -51,9 +51,11 @@ class ConfigError(BorderError):
 class MissingPackage(ConfigError):
     """A chosen component needs a package that is not installed."""
 
-    def __init__(self, what: str, package: str) -> None:
+    def __init__(self, what: str, package: str, then: str = "") -> None:
         quoted = f'"{package}"' if "[" in package else package
-        super().__init__(f"{what} needs a package that is not installed: pip install {quoted}")
+        super().__init__(
+            f"{what} needs a package that is not installed: pip install {quoted}{then}"
+        )
 
 
 class ProbeFailed(ConfigError):
@@ -163,7 +165,19 @@ def reachable(kind: type[BorderError]) -> Iterator[None]:
         raise kind(f"{path}: {error.strerror or error}") from error
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'gamma'?`, or nothing where no known word is near."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """`, did you mean gamma?`, or nothing if no known word is similar."""
+    near = nearest(word, known, cutoff=cutoff)
+    return f", did you mean {near}?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known word that is most similar, or None if none is similar enough."""
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
+
+
+def unknown(kind: str, word: object, known: Iterable[str]) -> str:
+    """`unknown agent 'dqm', did you mean dqn? (choose from awac, bc, …)`."""
+    names = list(known)
+    choices = f"choose from {', '.join(names)}" if names else "there are none"
+    return f"unknown {kind} {word!r}{did_you_mean(str(word), names)} ({choices})"
