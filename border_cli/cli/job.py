@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from border_cli.cli.header import print_header
+from border_cli.cli.header import doubts, print_header
 from border_cli.cli.logs import job_log
 from border_cli.cli.monitor import leave, watching
 from border_cli.cli.report import print_closing, print_tables
@@ -127,6 +127,8 @@ def _run(
     def on_start(started: Started) -> None:
         if not config.quiet:
             print_header(console, config, context, started)
+        for doubt in doubts(config, context.sources):
+            log.warning("%s", doubt)
 
     def on_second_signal(signum: int) -> None:
         facts = read_run(context.run_dir)

@@ -11,6 +11,18 @@ from gymnasium import wrappers as gym_wrappers
 from border_cli.core.errors import ConfigError, unknown
 from border_cli.env.missing import missing_packages
 
+# What agents do themselves, with one set of statistics that is saved with the model
+SETTING_INSTEAD = {
+    "NormalizeObservation": "agent.normalize_obs",
+    "NormalizeReward": "agent.normalize_reward",
+}
+
+
+def normalizing(entries: list[Any]) -> dict[str, str]:
+    """The wrappers with running statistics of their own, each with the setting to use instead."""
+    names = [_name_and_arguments("env.wrappers", each)[0] for each in entries]
+    return {name: SETTING_INSTEAD[name] for name in names if name in SETTING_INSTEAD}
+
 
 def apply_wrappers(env: gym.Env[Any, Any], entries: list[Any]) -> gym.Env[Any, Any]:
     """`env` inside the wrappers, the first one innermost."""
