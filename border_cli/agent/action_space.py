@@ -119,4 +119,4 @@ def _remedy(space: LeafSpace) -> str:
 
 
 def _agents_for(actions: str) -> str:
-    return ", ".join(each.name for each in AGENTS if actions in each.config_type.actions)
+    return ", ".join(sorted(each.name for each in AGENTS if actions in each.config_type.actions))
