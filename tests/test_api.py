@@ -184,7 +184,7 @@ def test_a_used_run_directory_is_refused(folder: Path) -> None:
     ("typed", "said"),
     [
         ("env.kwargs.suton=1", "unexpected keyword argument 'suton'"),
-        ("env.id=CartPol-v1", "did you mean 'CartPole-v1'"),
+        ("env.id=CartPol-v1", "did you mean CartPole-v1"),
         ("actor_manager.exploration=[0.1,1.5]", "1.5"),
     ],
 )

@@ -18,7 +18,7 @@ def missing(
     path = error.missing_cfg_file or ""
     searched = f"searched in {', '.join(loader.folders())}"
     if path == config_name:
-        return f"{unknown('configuration', path, loader.options(''))}; {searched}"
+        return f"{unknown('configuration', path, loader.primary_configs())}; {searched}"
     group, _, name = path.rpartition("/")
     file = _chooser(path, loader, config_name, overrides)
     place = f"{file}: " if file else ""

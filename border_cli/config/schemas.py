@@ -6,7 +6,6 @@ from dataclasses import fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 from hydra.core.object_type import ObjectType
-from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -71,10 +70,9 @@ def _named(config_path: str) -> tuple[str, str]:
     return (group, option) if slash else ("", group)
 
 
-def register_schemas() -> None:
-    """Makes all components known to Hydra; refuses those of others that cannot be a schema."""
+def register_components() -> None:
+    """Registers our components; refuses those of others that cannot be a schema."""
     register_builtin()
-    Plugins.instance().register(Schemas)
     for group, registry in GROUPS.items():
         for entry in registry:
             if not entry.target.startswith("border_cli."):

@@ -167,7 +167,7 @@ def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> No
         (["."], ". has no checkpoint latest. There: none"),
         (["RUN", "checkpoint=70"], "has no checkpoint 70. There: best, 80, 160"),
         (["RUN", "checkpoint=first"], "must be best, latest or a step, got 'first'"),
-        (["RUN", "episods=3"], "episods is no setting; did you mean 'episodes'?"),
+        (["RUN", "episods=3"], "unknown option 'episods', did you mean episodes?"),
         (["RUN", "episodes=0"], "episodes must be a whole number of at least 1, got '0'"),
         (["RUN", "seed=x"], "seed must be a whole number of at least 0, got 'x'"),
         (["RUN", "render=rgb"], "render must be human, got 'rgb'"),

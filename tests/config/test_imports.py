@@ -101,7 +101,7 @@ def test_a_saved_run_imports_what_it_needs(mine: str, folder: Path) -> None:
 def test_settings_of_the_user_are_checked_too(mine: str, folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"agent.courage must be at least 0 and at most 1, got 2"):
         compose(f"agent={mine}", f"imports=[{mine}]", "agent.courage=2", config_dir=str(folder))
-    with pytest.raises(ConfigError, match=r"did you mean 'courage'\?"):
+    with pytest.raises(ConfigError, match=r"did you mean agent\.courage\?"):
         compose(f"agent={mine}", f"imports=[{mine}]", "agent.couragee=2", config_dir=str(folder))
 
 

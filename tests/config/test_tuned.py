@@ -240,7 +240,7 @@ def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) 
         (
             "tuned/redq.yaml",
             "# @package _global_\ntrainer: {evil_interval: 7}\n",
-            r"^tuned/redq\.yaml: trainer\.evil_interval: .*did you mean 'eval_interval'",
+            r"^tuned/redq\.yaml: unknown setting 'trainer\.evil_interval', did you mean trainer\.eval_i",
         ),
         ("tuned/redq.yaml", "trainer: {eval_interval: 7}\n", r"^tuned/redq\.yaml: tuned: "),
         (
@@ -251,7 +251,7 @@ def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) 
         (
             "experiment/x.yaml",
             "# @package _global_\ndefaults: [override /tuned: sac_pendulm]\n",
-            r"^experiment/x\.yaml: there is no tuned 'sac_pendulm'; did you mean 'sac_pendulum'",
+            r"^experiment/x\.yaml: unknown tuned 'sac_pendulm', did you mean sac_pendulum\?",
         ),
     ],
 )

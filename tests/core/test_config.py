@@ -89,7 +89,7 @@ def test_ape_x_spreads_as_in_its_paper() -> None:
 
 def test_an_unknown_key_for_the_evaluation_environment_is_refused_with_the_nearest() -> None:
     message = (
-        r"^evaluator\.env\.max_episode_step is no setting of env; did you mean "
+        r"^evaluator\.env: unknown setting 'max_episode_step', did you mean "
         r"'max_episode_steps'\? \(allowed: id, max_episode_steps, probe; one episode per "
         r"environment"
     )
