@@ -74,8 +74,12 @@ class Arguments:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuses as every other setting is refused, with status 2."""
-        unknown = re.search(r"unrecognized arguments: --?([\w.]+=\S+)", message)
-        hint = f"; settings are written without dashes: {unknown.group(1)}" if unknown else ""
+        setting = re.search(r"unrecognized arguments: --?([\w.]+)[= ]([^\s-]\S*)", message)
+        hint = (
+            "; settings are written without dashes: {}={}".format(*setting.groups())
+            if setting
+            else ""
+        )
         raise ConfigError(f"{message}{hint} (border-train --help lists the flags)")
 
 

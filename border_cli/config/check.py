@@ -75,7 +75,8 @@ def unknown_setting(kind: type[Any], path: str, key: str) -> str:
     if key == TRUST and not path:
         return f"{TRUST}=true is not a setting: type it beside resume=RUN_DIR, for one command"
     known = [each.name for each in fields(kind)]
-    near = nearest(key, known)
+    initials = {"".join(word[0] for word in name.split("_")): name for name in known}
+    near = nearest(key, known) or initials.get(key)  # learning_rate for lr
     meant = [_joined(path, near)] if near else _elsewhere(key)
     hint = f", did you mean {' or '.join(meant)}?" if meant else ""
     return (

@@ -115,8 +115,21 @@ def _setting(
     if isinstance(cause, ValidationError) and _is_schema(kind):
         value = _VALUE.search(str(cause))
         got = f", got {value.group(1)!r}" if value and not typed else ""
-        return f"{what} must be {expected(kind, key)}{got}: {meaning_of(kind, key)}"
+        write = _rewritten(typed or "", expected(kind, key))
+        return f"{what} must be {expected(kind, key)}{got}{write}: {meaning_of(kind, key)}"
     return f"{what}: {str(cause).splitlines()[0]}"
+
+
+def _rewritten(typed: str, allowed: str) -> str:
+    """How a value is written that is right but for its form: 1e5 for an integer, one entry for a
+    list."""
+    key, _, value = typed.partition("=")
+    if allowed.startswith("a whole number") and re.fullmatch(r"\d+(\.\d+)?e\d+|\d+\.0*", value):
+        number = float(value)
+        return f"; write {key}={number:.0f}" if number.is_integer() else ""
+    if allowed.startswith("a list") and value and value[0] not in "[{":
+        return f"; write '{key}=[{value}]'"
+    return ""
 
 
 def _is_schema(kind: Any) -> TypeGuard[type[Any]]:
@@ -156,7 +169,9 @@ def _composition(
             f"choice of {group}. A saved one keeps its components and takes values only; start "
             f"from `border-train {group}=…` to choose"
         )
-    folder = path.rpartition("/")[0]
+    folder, _, option = path.rpartition("/")
+    if named and path == name and folder:
+        return f"-cn {name}: a file of a group is chosen with {folder}={option}"
     if named and folder and named.group(1).startswith(f"{folder}/"):
         group = named.group(1).removeprefix(f"{folder}/")
         return f"{file}: write `override /{group}: …`, with the slash"

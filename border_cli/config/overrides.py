@@ -18,7 +18,7 @@ from border_cli.config.repository import TUNED
 from border_cli.config.schemas import group_base
 from border_cli.core.config import RecorderConfig
 from border_cli.core.errors import ConfigError, nearest, unknown
-from border_cli.registry import AGENTS, GROUPS
+from border_cli.registry import AGENTS, ENVS, GROUPS
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
@@ -32,9 +32,13 @@ def parsed(texts: Sequence[str]) -> list[Override]:
     found = []
     for text in texts:
         if text.startswith("="):
-            raise ConfigError(f"{text!r} has no key: settings are written key=value")
+            raise ConfigError(
+                f"{text!r} has no key: settings are written key=value, without spaces around ="
+            )
         if "=" not in text and not text.startswith("~"):
-            raise ConfigError(f"{text!r} has no value: settings are written key=value")
+            raise ConfigError(
+                f"{text!r} has no value: settings are written key=value, without spaces around ="
+            )
         try:
             found.append(parser.parse_override(text))
         except HydraException as error:
@@ -104,9 +108,10 @@ def refuse_unmeant(loader: Loader, config_name: str, texts: Sequence[str]) -> No
 
 def _refuse_sweep(override: Override) -> None:
     key, _, value = str(override.input_line).partition("=")
+    single = key in GROUPS and not _takes_several(key)
+    as_list = "" if single else f"; one list is written '{key}=[{value}]'"
     raise ConfigError(
-        f"{override.input_line} names several values: -m runs a job with each of them; "
-        f"one list is written {key}=[{value}]"
+        f"{override.input_line} names several values: -m runs a job with each of them{as_list}"
     )
 
 
@@ -134,7 +139,8 @@ def _refuse_choice(group: str, override: Override, repo: IConfigRepository) -> N
 def _unknown_choice(group: str, name: object, repo: IConfigRepository) -> str:
     known = repo.get_group_options(group, ObjectType.CONFIG)
     if group != AGENTS.group or nearest(str(name), known):
-        return unknown(group, name, known)
+        ids = f"; a Gymnasium id is written env.id={name}" if group == ENVS.group else ""
+        return unknown(group, name, known) + ids
     by_actions: dict[str, list[str]] = {}
     for each in known:
         component = _component(f"{group}/{each}", repo)

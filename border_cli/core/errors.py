@@ -172,8 +172,10 @@ def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known word that is most similar, or None if none is similar enough."""
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
+    """The known word that is most similar, whatever the case; None if none is similar enough."""
+    names = {each.lower(): each for each in known}
+    found = get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
+    return names[found[0]] if found else None
 
 
 def unknown(kind: str, word: object, known: Iterable[str]) -> str:

@@ -155,7 +155,7 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
         (["-cd", "nowhere"], "--config-dir: no such directory: "),
         (["--info", "defaults", "agent=dqm"], "did you mean dqn?"),
         (["agent=dqm", "--help"], "did you mean dqn?"),
-        (["-sc", "install=csh"], "no shell 'csh'"),
+        (["-sc", "install=csh"], "unknown shell 'csh'"),
         (["-sc"], "-sc takes one of install=SHELL"),
     ],
 )

@@ -17,7 +17,7 @@ TYPED = [
     ("agent=dqm", "unknown agent 'dqm', did you mean dqn? (choose from awac, bc, "),
     (
         "recorder=[tensorbord]",
-        "unknown recorder 'tensorbord', did you mean tensorboard? (choose from console, j",
+        "unknown recorder 'tensorbord', did you mean tensorboard?",
     ),
     ("agnet=dqn", "unknown setting 'agnet', did you mean agent? (a run has seed, name, "),
     (
@@ -43,7 +43,7 @@ TYPED = [
     ("agent.gamma=abc", "agent.gamma=abc must be a number (at least 0 and at most 1): discount"),
     ("agent.gamma=2", "agent.gamma must be at least 0 and at most 1, got 2.0"),
     ("seed=1.5", "seed=1.5 must be a whole number (at least 0): the one seed"),
-    ("trainer.max_opt_steps=1e6", "must be a whole number or null (at least 1): ends the run"),
+    ("trainer.max_opt_steps=1e6", "must be a whole number or null (at least 1); write "),
     ("agent.loss=hubr", "agent.loss=hubr must be one of huber, mse"),
     ("agent.hidden=3", "agent.hidden=3 must be a list of whole numbers (at least 1)"),
     ("agent.hidden=[1,a]", "agent.hidden=[1,a]: Value 'a' of type 'str' could not be converted"),
@@ -185,6 +185,39 @@ def test_a_setting_at_the_wrong_place_is_suggested_where_it_is(typed: str, meant
 def test_settings_of_a_recorder_that_is_not_chosen_name_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"unknown recorder 'jsnl', did you mean jsonl\? \(choo"):
         compose("recorder=[jsonl,console]", "recorder.jsnl.x=1")
+
+
+WRITTEN = [
+    ("trainer.max_opt_steps=1e6", "; write trainer.max_opt_steps=1000000:"),
+    ("agent.hidden=256", "; write 'agent.hidden=[256]':"),
+    ("agent.lr=1", "did you mean agent.learning_rate?"),
+    ("agent=DQN", "unknown agent 'DQN', did you mean dqn?"),
+    ("env=CartPole-v1", "did you mean cartpole? (choose from acrobot, "),
+    ("env=CartPole-v1", "; a Gymnasium id is written env.id=CartPole-v1"),
+    ("seed", "settings are written key=value, without spaces around ="),
+]
+
+
+@pytest.mark.parametrize(("typed", "said"), WRITTEN)
+def test_a_refusal_says_what_to_write_instead(typed: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        compose(typed)
+
+
+def test_several_values_of_a_group_are_not_called_a_list() -> None:
+    with pytest.raises(ConfigError, match=r"with each of them$"):
+        compose("env=cartpole,acrobot")
+
+
+def test_a_file_of_a_group_is_not_a_first_file() -> None:
+    with pytest.raises(ConfigError, match=r"is chosen with experiment=cartpole_per$"):
+        compose(config_name="experiment/cartpole_per")
+
+
+def test_a_file_that_builds_on_a_missing_one_is_named(folder: Path, write: Write) -> None:
+    write("env/x.yaml", "defaults: [gymm, _self_]\n")
+    with pytest.raises(ConfigError, match=r"^env/x.yaml: unknown env 'gymm', did you mean gym\?"):
+        compose("env=x", config_dir=str(folder))
 
 
 PRIMARIES = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.agent.config import SacConfig
-from border_cli.cli.header import choice_lines
+from border_cli.cli.header import choice_lines, doubts
 from border_cli.config.compose import Composer, Job, compose
 from border_cli.config.frozen import resolved_yaml, write_resolved
 from border_cli.config.help import settings_help
@@ -240,7 +240,7 @@ def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) 
         (
             "tuned/redq.yaml",
             "# @package _global_\ntrainer: {evil_interval: 7}\n",
-            r"^tuned/redq\.yaml: unknown setting 'trainer\.evil_interval', did you mean trainer\.eval_i",
+            r"^tuned/redq\.yaml: unknown setting 'trainer\.evil_interval', did you mean",
         ),
         ("tuned/redq.yaml", "trainer: {eval_interval: 7}\n", r"^tuned/redq\.yaml: tuned: "),
         (
@@ -287,3 +287,22 @@ def test_help_shows_the_values_that_the_agent_brings() -> None:
     words = ["agent=redq", "trainer=async"]
     shown = settings_help(Composer().job(words), words)
     assert "  trainer.samples_per_opt_step=0.05  (default 1.0)\n" in shown
+
+
+def test_values_of_another_pair_are_doubted() -> None:
+    made = job("env=cartpole", "tuned=dqn_acrobot")
+    [said] = doubts(made.config, made.sources)
+    assert said == "tuned=dqn_acrobot was tuned for another pair than agent=dqn env=cartpole"
+    for right in (("env=cartpole",), ("agent=redq", "env=pendulum"), ("env.id=A-v0",)):
+        made = job(*right)
+        assert doubts(made.config, made.sources) == []
+
+
+def test_wrappers_that_normalise_are_doubted_with_the_setting_instead() -> None:
+    wrappers = "env.wrappers=[FlattenObservation,NormalizeObservation,{NormalizeReward: {}}]"
+    made = job("env=cartpole", wrappers)
+    said = doubts(made.config, made.sources)
+    assert [each.rpartition("; use ")[2] for each in said] == [
+        "agent.normalize_obs=true instead",
+        "agent.normalize_reward=true instead",
+    ]
