@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.kinds import expected
-from border_cli.config.overrides import TRUST
+from border_cli.config.overrides import OPTIONAL_GROUPS, TRUST
 from border_cli.config.repository import shown
 from border_cli.config.schemas import group_base
 from border_cli.config.tuned import Part
@@ -52,6 +52,9 @@ def refuse_unknown(config: DictConfig, parts: Sequence[Part]) -> None:
     """Refuses every key that its dataclass lacks: `+agent.gama=1` passes Hydra and OmegaConf."""
     for path, kind, key in _unknown(config, ""):
         full = f"{path}.{key}" if path else key
+        if full in OPTIONAL_GROUPS:  # a file of theirs was merged in its group and not at the top
+            header = "the file must begin with the line `# @package _global_`"
+            raise ConfigError(f"{where(full, parts)}{header}")
         raise ConfigError(f"{where(full, parts)}{unknown_setting(kind, path, key)}")
 
 

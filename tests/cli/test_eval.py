@@ -171,7 +171,7 @@ def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> No
         (["RUN", "episodes=0"], "episodes must be a whole number of at least 1, got '0'"),
         (["RUN", "seed=x"], "seed must be a whole number of at least 0, got 'x'"),
         (["RUN", "render=rgb"], "render must be human, got 'rgb'"),
-        (["RUN", "--jsn"], "--jsn is no option"),
+        (["RUN", "--jsn"], "unknown flag '--jsn', did you mean --json?"),
         (["RUN", "RUN"], "give one run directory, got 2"),
         (["seed=1"], "give one run directory, got 0"),
     ],

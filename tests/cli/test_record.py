@@ -238,7 +238,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         (["RUN", "dataset=a-v0", "policy=[best:1,80:999]"], "episodes=100 leave none for best"),
         (["RUN", "dataset=a-v0", "episodes=1", "policy=best,80"], "episodes=1 leave none for 80"),
         (["RUN", "dataset=a-v0", "explore=yes"], "explore must be true or false, got 'yes'"),
-        (["RUN", "dataset=a-v0", "--jsn"], "--jsn is no option"),
+        (["RUN", "dataset=a-v0", "--jsn"], "unknown flag '--jsn', did you mean --json?"),
         (["dataset=a-v0"], "give one run directory, got 0"),
     ],
 )

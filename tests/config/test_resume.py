@@ -273,10 +273,11 @@ def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: W
             refuse_beside_resume(place, [], multirun=False, config_name="config")
         return str(refused.value)
 
-    assert said(folder / "none") == f"resume: {folder / 'none'} does not exist"
+    assert said(folder / "none") == f"resume: no such directory: {folder / 'none'}"
     (folder / "empty").mkdir()
     assert "is no run directory: there is no .hydra/resolved.yaml" in said(folder / "empty")
-    assert said(run_dir / FILE).endswith(f"is a file; the run is {run_dir}")
+    file = run_dir / FILE
+    assert said(file) == f"resume: not a directory: {file}; the run is {run_dir}"
     (run_dir / "checkpoints" / "0000000010").mkdir(parents=True)
     assert said(run_dir / "checkpoints" / "0000000010").endswith(f"; the run is {run_dir}")
     write("sweep/multirun.yaml", "")

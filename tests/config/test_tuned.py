@@ -242,7 +242,11 @@ def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) 
             "# @package _global_\ntrainer: {evil_interval: 7}\n",
             r"^tuned/redq\.yaml: unknown setting 'trainer\.evil_interval', did you mean",
         ),
-        ("tuned/redq.yaml", "trainer: {eval_interval: 7}\n", r"^tuned/redq\.yaml: tuned: "),
+        (
+            "tuned/redq.yaml",
+            "trainer: {eval_interval: 7}\n",
+            r"^tuned/redq\.yaml: the file must begin with the line `# @package _global_`$",
+        ),
         (
             "tuned/redq.yaml",
             "# @package _global_\ntrainer: {eval_interval: -7}\n",
