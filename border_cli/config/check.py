@@ -52,9 +52,6 @@ def refuse_unknown(config: DictConfig, parts: Sequence[Part]) -> None:
     """Refuses every key that its dataclass lacks: `+agent.gama=1` passes Hydra and OmegaConf."""
     for path, kind, key in _unknown(config, ""):
         full = f"{path}.{key}" if path else key
-        if full in OPTIONAL_GROUPS:  # a file of theirs was merged in its group and not at the top
-            header = "the file must begin with the line `# @package _global_`"
-            raise ConfigError(f"{where(full, parts)}{header}")
         raise ConfigError(f"{where(full, parts)}{unknown_setting(kind, path, key)}")
 
 
@@ -77,6 +74,11 @@ def unknown_setting(kind: type[Any], path: str, key: str) -> str:
     """What is said of an unknown key: the nearest setting, and all that exist there."""
     if key == TRUST and not path:
         return f"{TRUST}=true is not a setting: type it beside resume=RUN_DIR, for one command"
+    if key in OPTIONAL_GROUPS and not path:  # a file of theirs was not merged at the top
+        return (
+            f"{key} has no settings of its own: {key}=NAME chooses a file, which must begin with "
+            "the line `# @package _global_`"
+        )
     known = [each.name for each in fields(kind)]
     initials = {"".join(word[0] for word in name.split("_")): name for name in known}
     near = nearest(key, known) or initials.get(key)  # learning_rate for lr

@@ -245,7 +245,7 @@ def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) 
         (
             "tuned/redq.yaml",
             "trainer: {eval_interval: 7}\n",
-            r"^tuned/redq\.yaml: the file must begin with the line `# @package _global_`$",
+            r"^tuned/redq\.yaml: tuned has .* must begin with the line `# @package _global_`$",
         ),
         (
             "tuned/redq.yaml",
