@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from border_cli.core.config import ActorManagerConfig
+from border_cli.core.config import ActorManagerConfig, StartMethod
 from border_cli.core.settings import setting
-from border_cli.process.start import StartMethod
 from border_cli.registry import ACTOR_MANAGERS
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from border_cli.agent.actor_critic_settings import ActorCriticConfig
 from border_cli.core.settings import setting
@@ -22,6 +23,8 @@ class Td3Config(ActorCriticConfig):
 
     Defaults are those of the authors' own code, which differ from the paper's in sizes and rates.
     """
+
+    actions: ClassVar[tuple[str, ...]] = ("Box",)
 
     batch_size: int = setting(256, "transitions per update", low=1)
     policy_delay: int = setting(2, "critic updates per update of the actor and all targets", low=1)

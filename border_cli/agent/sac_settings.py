@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from border_cli.agent.actor_critic_settings import ActorCriticConfig
 from border_cli.core.settings import setting
@@ -19,6 +20,8 @@ class ActorCritics(StrEnum):
 @dataclass(kw_only=True)
 class EntropyConfig(ActorCriticConfig):
     """Settings that every agent that maximises entropy as well as reward has."""
+
+    actions: ClassVar[tuple[str, ...]] = ("Box",)
 
     batch_size: int = setting(256, "transitions per update", low=1)
     ent_coef: float | None = setting(

@@ -1,4 +1,4 @@
-"""Settings that several agents share. Never imports torch."""
+"""Settings that several agents share. Imports neither torch nor numpy until they are used."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from border_cli.core.config import AgentConfig
+from border_cli.core.config import Activation, AgentConfig, NetworkKind
 from border_cli.core.settings import setting
-from border_cli.core.spaces import Space
-from border_cli.nn.architecture import Activation, Architecture, NetworkKind
-from border_cli.nn.image_space import MINATAR_WINDOWS, size_after
+
+if TYPE_CHECKING:
+    from border_cli.core.spaces import Space
+    from border_cli.nn.architecture import Architecture
 
 BOUND_BY_ARITHMETIC = 10_000_000  # multiplications between hidden layers, of one pass
 
@@ -101,6 +103,8 @@ class NetworkConfig(LearnerConfig):
         dense layer after it that counts. Measured on two cores: two threads gain 7 % at [256, 256]
         and 64 rows, 40 % at 256 rows.
         """
+        from border_cli.nn.image_space import MINATAR_WINDOWS, size_after
+
         images = self.architecture(observation).images.values()
         if any(each.network != NetworkKind.minatar_cnn for each in images):
             return True
@@ -116,6 +120,8 @@ class NetworkConfig(LearnerConfig):
 
     def architecture(self, observation: Space) -> Architecture:
         """The form of the networks for these observations."""
+        from border_cli.nn.architecture import Architecture
+
         return Architecture(
             observation=observation,
             kind=self.network,

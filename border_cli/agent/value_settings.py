@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from border_cli.agent.settings import Loss, NetworkConfig
 from border_cli.core.settings import setting
@@ -20,6 +21,8 @@ class Exploration(StrEnum):
 @dataclass(kw_only=True)
 class ValueConfig(NetworkConfig):
     """Settings that every agent with action values has."""
+
+    actions: ClassVar[tuple[str, ...]] = ("Discrete",)
 
     double: bool = setting(True, "double Q-learning: the online network chooses the next action")
     learning_rate: float = setting(5e-4, "Adam learning rate", above=0)

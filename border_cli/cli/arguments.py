@@ -19,11 +19,17 @@ FLAGS = (
     ("    --resolve", "with --cfg job: complete, and a file that runs again by itself"),
     ("-p, --package KEY", "with --cfg: shows this part alone"),
     ("-i, --info [WHAT]", "what Hydra searched and composed: all, defaults, searchpath, …"),
-    ("-sc, --shell-completion", 'eval "$(border-train -sc install=bash)"; also zsh, fish'),
+    (
+        "-sc, --shell-completion",
+        'eval "$(border-train -sc install=bash)" completes with Tab; zsh likewise; in fish: '
+        "border-train -sc install=fish | source",
+    ),
     ("-h, --help", "this text; with agent=dqn and the like, their settings"),
     ("    --hydra-help", "what Hydra can do besides"),
     ("    --version", "the version"),
 )
+CFGS = ("job", "hydra", "all")
+INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +74,12 @@ class Arguments:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuses as every other setting is refused, with status 2."""
-        unknown = re.search(r"unrecognized arguments: --?([\w.]+=\S+)", message)
-        hint = f"; settings are written without dashes: {unknown.group(1)}" if unknown else ""
+        setting = re.search(r"unrecognized arguments: --?([\w.]+)[= ]([^\s-]\S*)", message)
+        hint = (
+            "; settings are written without dashes: {}={}".format(*setting.groups())
+            if setting
+            else ""
+        )
         raise ConfigError(f"{message}{hint} (border-train --help lists the flags)")
 
 
@@ -80,11 +90,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-cn", "--config-name", default="config")
     parser.add_argument("-m", "--multirun", action="store_true")
     parser.add_argument("-r", "--run", action="store_true")
-    parser.add_argument("-c", "--cfg", choices=["job", "hydra", "all"])
+    parser.add_argument("-c", "--cfg", choices=CFGS)
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("-p", "--package")
-    whats = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
-    parser.add_argument("-i", "--info", nargs="?", const="all", choices=whats)
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFOS)
     parser.add_argument("-sc", "--shell-completion", action="store_true")
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--hydra-help", action="store_true")

@@ -1,17 +1,16 @@
-"""`border-train --help`: read from folders and dataclasses, without Hydra, hence at once."""
+"""`border-train --help`: read from folders and dataclasses, without Hydra, hence fast."""
 
 from __future__ import annotations
 
 import importlib.resources
-import os
 import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib.resources.abc import Traversable
-from pathlib import Path
 
 from border_cli.cli.arguments import FLAGS
+from border_cli.config.search_path import OURS, opened, user_folders
 from border_cli.core.config import RunConfig
 
 ABOUT = """\
@@ -24,13 +23,14 @@ EXAMPLES = (
     ("border-train agent=dqn env=cartpole", "trains; nothing else is needed"),
     ("border-train agent=dqn --help", "every setting of agent=dqn, its default and its range"),
     ("border-train env=acrobot agent.gamma=0.95 --cfg job --resolve", "shows what would run"),
+    (
+        "border-train env=cartpole 'recorder=[jsonl,console]'",
+        "a list is quoted: unquoted, zsh reads the brackets itself and says `no matches found`",
+    ),
     ("border-train -m env=cartpole,acrobot seed=0,1,2", "six runs, one after another"),
     ("border-train recorder.tensorboard.step=env_steps …", "env steps on TensorBoard's x axis"),
     ("border-train -cd my_conf experiment=mine", "settings kept in a folder of yours"),
-    (
-        "border-train resume=RUN_DIR",
-        "goes on where that run was interrupted",
-    ),
+    ("border-train resume=RUN_DIR", "resumes an interrupted run"),
 )
 
 TYPED = (
@@ -59,9 +59,8 @@ def overview(config_dirs: Sequence[str]) -> str:
 
 
 def _folders(config_dirs: Sequence[str]) -> list[Traversable]:
-    variable = os.environ.get("BORDER_CONFIG_PATH", "").split(os.pathsep)
-    own = [Path(each) for each in (*config_dirs, *variable) if each]
-    return [*(each for each in own if each.is_dir()), importlib.resources.files("border_cli.conf")]
+    """Those of the user and of installed plug-ins, then ours."""
+    return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
 
 def _groups(folders: Sequence[Traversable]) -> str:
@@ -90,7 +89,9 @@ def _table(rows: Sequence[tuple[str, str]]) -> str:
     width = max(len(left) for left, _ in rows)
     lines = []
     for left, right in rows:
-        first, *rest = textwrap.wrap(right, max(LINE_WIDTH - width - 4, 40)) or [""]
+        first, *rest = textwrap.wrap(
+            right, max(LINE_WIDTH - width - 4, 40), break_on_hyphens=False
+        ) or [""]
         lines.append(f"  {left:<{width}}  {first}")
         lines += [" " * (width + 4) + each for each in rest]
     return "\n".join(lines)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError, did_you_mean
+from border_cli.core.errors import ConfigError, unknown
 from border_cli.core.settings import Settings, setting
 
 
@@ -20,6 +20,33 @@ class Device(StrEnum):
     auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
+
+
+class Activation(StrEnum):
+    """The function between two dense layers."""
+
+    relu = "relu"
+    tanh = "tanh"
+    elu = "elu"
+    silu = "silu"
+
+
+class NetworkKind(StrEnum):
+    """The network for images; its output is concatenated with all other inputs."""
+
+    auto = "auto"
+    mlp = "mlp"
+    minatar_cnn = "minatar_cnn"
+    nature_cnn = "nature_cnn"
+    impala_resnet = "impala_resnet"
+
+
+class StartMethod(StrEnum):
+    """How child processes are started."""
+
+    auto = "auto"
+    forkserver = "forkserver"
+    spawn = "spawn"
 
 
 class Objective(StrEnum):
@@ -34,6 +61,7 @@ class AgentConfig(Settings, path="agent"):
     """Settings that every agent has."""
 
     gives_priorities: ClassVar[bool] = True  # whether its errors can drive prioritized replay
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")  # the action spaces that it takes
 
     gamma: float = setting(0.99, "discount per env step", low=0, high=1)
     batch_size: int = setting(64, "transitions per update", low=1, takes_memory=True)
@@ -337,9 +365,7 @@ class RunConfig(Settings):
         known = [each.name for each in fields(self.env) if each.name != "num_envs"]
         for key in self.evaluator.env:
             if key not in known:
-                self.evaluator.refuse(
-                    f"env.{key}",
-                    self.evaluator.env[key],
-                    f"is no setting of env{did_you_mean(key, known)} "
-                    f"(allowed: {', '.join(known)}; one episode per environment is fixed)",
+                raise ConfigError(
+                    f"evaluator.env: {unknown('setting', key, known)}; evaluation runs one episode "
+                    "per environment"
                 )
