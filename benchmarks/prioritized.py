@@ -1,9 +1,9 @@
-"""Prioritized replay of CartPole-sized rows: microseconds to sample, fetch and update a batch.
+"""Prioritized replay of CartPole transitions: microseconds to sample, fetch and update a batch.
 
     python -m benchmarks.prioritized [--repeats 20000] [--rows 1000000] [--batch 64]
 
-Prints one line of JSON. A plain binary numpy tree with one array per column does the same work
-in the same run, batch by batch in turns, so that the ratio does not depend on the machine.
+Prints one JSON object. A plain binary numpy tree with one array per column does the same work in
+the same run; the two alternate batch by batch, so that the ratio is independent of the machine.
 """
 
 from __future__ import annotations

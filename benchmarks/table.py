@@ -1,4 +1,4 @@
-"""How rows are measured in turns, compared and printed."""
+"""Takes measurements in turns, compares them and prints the rows of the table."""
 
 from __future__ import annotations
 
