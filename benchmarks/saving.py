@@ -8,7 +8,7 @@ into blocks of 30 s. Every other block starts with a checkpoint, as with `traine
 `saving` is the updates per second of a block with a checkpoint, divided by the mean of the blocks
 around it, which have none. The first checkpoint writes the whole buffer, later ones only the new
 transitions: `first` is the ratio of the first one, `saving` is over all of them.
-`noise` compares neighbouring blocks without a checkpoint: the resolution of `saving`.
+`noise` compares neighboring blocks without a checkpoint: the resolution of `saving`.
 """
 
 from __future__ import annotations

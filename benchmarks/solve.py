@@ -11,7 +11,7 @@ own evaluations said. Overrides are passed on, for example `trainer=sync`.
 `sb3_dqn` and `sb3_ppo` use the RL Zoo's settings for CartPole and are timed from process start
 until the mean of 20 parallel greedy episodes first reaches the threshold; they are evaluated after
 every round of acting and learning, 256 env steps. Saving, a final evaluation and the end of the
-process are not counted, all in their favour. `wall_s` includes their evaluations, as it does ours;
+process are not counted, all in their favor. `wall_s` includes their evaluations, as it does ours;
 `without_judging_s` excludes them.
 
 Repetition N uses seed `--first-seed` + N. `…_over_ours` divides medians, because seeds of different

@@ -71,7 +71,7 @@ def _offline(rows: Sequence[Run], done: Finished) -> str:
         return [*own, _normalized(row, done), *_reached(row, done)]
 
     head = [each for each in MEASURED if each != "env steps"]
-    return _table([*head, "normalised best (last)", "must reach", "reached"], map(line, rows))
+    return _table([*head, "normalized best (last)", "must reach", "reached"], map(line, rows))
 
 
 def _normalized(row: Run, done: Finished) -> str:
