@@ -148,8 +148,8 @@ def run(kills: int, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__, repetitions=1)
-    made.add_argument("--kills", type=int, default=100)
-    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--kills", type=int, default=100, help="number of kills (default: 100)")
+    made.add_argument("--seed", type=int, default=0, help="seed of the random moments (default: 0)")
     arguments = made.parse_args()
     emit("kills", "cartpole", run(arguments.kills, arguments.seed))
 

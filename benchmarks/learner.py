@@ -107,7 +107,9 @@ def line(name: str, readings: list[Reading]) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--updates", type=int, default=3_000, help="timed updates per run")
+    made.add_argument(
+        "--updates", type=int, default=3_000, help="timed updates per run (default: 3000)"
+    )
     made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
     arguments = made.parse_args()
     names = []

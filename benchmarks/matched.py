@@ -93,7 +93,9 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--updates", type=int, default=18_000, help="timed updates per contender")
+    made.add_argument(
+        "--updates", type=int, default=18_000, help="timed updates per contender (default: 18000)"
+    )
     made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}

@@ -85,8 +85,10 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__, repetitions=3)
-    made.add_argument("--updates", type=int, default=8_000, help="timed updates per contender")
-    made.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    made.add_argument(
+        "--updates", type=int, default=8_000, help="timed updates per contender (default: 8000)"
+    )
+    made.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="torch threads")
     arguments = made.parse_args()
     names = [*PRECISIONS, SB3]
     if not installed("stable-baselines3"):

@@ -120,10 +120,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=1_000_000,
+        help="transitions in the replay buffer (default: 1000000)",
+    )
+    parser.add_argument("--batch", type=int, default=64, help="batch size (default: 64)")
     parser.add_argument("--normalize", type=Normalize, default=Normalize.batch)
-    parser.add_argument("--repeats", type=int, default=20_000)
+    parser.add_argument(
+        "--repeats", type=int, default=20_000, help="timed batches (default: 20000)"
+    )
     arguments = parser.parse_args()
     emit("prioritized", "sample_and_update", measure(**vars(arguments)))
 

@@ -57,7 +57,7 @@ def line(ratio: float, readings: list[Reading]) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__, repetitions=1)
-    made.add_argument("--ratios", type=float, nargs="+", default=RATIOS)
+    made.add_argument("--ratios", type=float, nargs="+", default=RATIOS, help="samples per update")
     made.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}

@@ -112,8 +112,8 @@ def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__, repetitions=1)
-    made.add_argument("--pairs", type=int, default=4)
-    made.add_argument("--block-s", type=float, default=30.0)
+    made.add_argument("--pairs", type=int, default=4, help="pairs of blocks (default: 4)")
+    made.add_argument("--block-s", type=float, default=30.0, help="seconds per block (default: 30)")
     made.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     arguments = made.parse_args()
     for name in arguments.rows:

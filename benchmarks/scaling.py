@@ -82,9 +82,11 @@ def line(actors: int, readings: list[Reading], sleeps: list[Reading]) -> dict[st
 
 def main() -> None:
     made = parser(__doc__, repetitions=3)
-    made.add_argument("--seconds", type=float, default=4.0, help="timed seconds per run")
+    made.add_argument(
+        "--seconds", type=float, default=4.0, help="timed seconds per run (default: 4)"
+    )
     made.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
-    made.add_argument("--actors", type=int, nargs="+", default=ACTORS)
+    made.add_argument("--actors", type=int, nargs="+", default=ACTORS, help="numbers of actors")
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {SLEEP: _sleep}
     rows: dict[str, int] = {}  # name -> actors

@@ -120,10 +120,19 @@ def line(name: str, readings: Readings, threshold: float) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("overrides", nargs="*", help="settings to pass on, such as trainer=sync")
-    made.add_argument("--env", default="cartpole")
-    made.add_argument("--threshold", type=float, default=475.0)
-    made.add_argument("--first-seed", type=int, default=0)
+    made.add_argument(
+        "overrides", nargs="*", help="settings for border-train, such as trainer=sync"
+    )
+    made.add_argument("--env", default="cartpole", help="env preset (default: cartpole)")
+    made.add_argument(
+        "--threshold",
+        type=float,
+        default=475.0,
+        help="mean return that counts as solved (default: 475)",
+    )
+    made.add_argument(
+        "--first-seed", type=int, default=0, help="seed of the first repetition (default: 0)"
+    )
     made.add_argument("--rows", nargs="+", choices=[OURS, *PEERS], default=[OURS, *PEERS])
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}

@@ -114,7 +114,7 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("overrides", nargs="*", help="settings to pass on")
+    made.add_argument("overrides", nargs="*", help="settings for border-train")
     arguments = made.parse_args()
     overrides: list[str] = arguments.overrides
     contenders: dict[str, Callable[[int], Reading]] = {

@@ -120,7 +120,9 @@ def _measure(kind: str, name: str, seconds: float, seed: int) -> Reading:
 def main() -> None:
     made = parser(__doc__)
     made.add_argument("--agents", nargs="+", choices=AGENT_NAMES, default=AGENT_NAMES)
-    made.add_argument("--seconds", type=float, default=4.0, help="seconds per measurement")
+    made.add_argument(
+        "--seconds", type=float, default=4.0, help="seconds per measurement (default: 4)"
+    )
     arguments = made.parse_args()
     for name in arguments.agents:
         contenders = {
