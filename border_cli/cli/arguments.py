@@ -12,21 +12,27 @@ from typing import NoReturn
 from border_cli.core.errors import ConfigError
 
 FLAGS = (
-    ("-m, --multirun", "a job for each combination of values: seed=0,1,2 agent=dqn,random"),
-    ("-cd, --config-dir DIR", "a folder of your own, before ours; $BORDER_CONFIG_PATH holds more"),
-    ("-cn, --config-name NAME", "begins with another file than config.yaml, such as a saved one"),
-    ("-c, --cfg job|hydra|all", "shows the settings instead of running"),
-    ("    --resolve", "with --cfg job: complete, and a file that runs again by itself"),
-    ("-p, --package KEY", "with --cfg: shows this part alone"),
-    ("-i, --info [WHAT]", "what Hydra searched and composed: all, defaults, searchpath, …"),
+    ("-m, --multirun", "runs a job for each combination of values: seed=0,1,2 agent=dqn,random"),
+    (
+        "-cd, --config-dir DIR",
+        "searches your config directory first; $BORDER_CONFIG_PATH adds more",
+    ),
+    (
+        "-cn, --config-name NAME",
+        "uses another primary config than config.yaml, such as a saved one",
+    ),
+    ("-c, --cfg job|hydra|all", "prints the configuration instead of running"),
+    ("    --resolve", "with --cfg job: resolved and complete, so that the file runs on its own"),
+    ("-p, --package KEY", "with --cfg: prints this part only"),
+    ("-i, --info [WHAT]", "shows what Hydra searched and composed: all, defaults, searchpath, …"),
     (
         "-sc, --shell-completion",
-        'eval "$(border-train -sc install=bash)" completes with Tab; zsh likewise; in fish: '
+        'eval "$(border-train -sc install=bash)" enables Tab completion; likewise in zsh; fish: '
         "border-train -sc install=fish | source",
     ),
-    ("-h, --help", "this text; with agent=dqn and the like, their settings"),
-    ("    --hydra-help", "what Hydra can do besides"),
-    ("    --version", "the version"),
+    ("-h, --help", "prints this text, or with a choice such as agent=dqn its settings"),
+    ("    --hydra-help", "prints Hydra's own help"),
+    ("    --version", "prints the version"),
 )
 CFGS = ("job", "hydra", "all")
 INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")

@@ -16,28 +16,31 @@ from border_cli.core.config import RunConfig
 ABOUT = """\
 border-train [FLAGS] [GROUP=OPTION …] [SETTING=VALUE …]
 
-Trains a reinforcement learning agent: actors sample while a learner learns. A run leaves a folder
-with checkpoints, the best model, its settings, a log and TensorBoard events."""
+Trains a reinforcement learning agent: actors collect transitions while a learner updates the agent.
+A run directory holds checkpoints, the best model, the settings, a log and TensorBoard events."""
 
 EXAMPLES = (
-    ("border-train agent=dqn env=cartpole", "trains; nothing else is needed"),
-    ("border-train agent=dqn --help", "every setting of agent=dqn, its default and its range"),
-    ("border-train env=acrobot agent.gamma=0.95 --cfg job --resolve", "shows what would run"),
+    ("border-train agent=dqn env=cartpole", "trains DQN on CartPole"),
+    ("border-train agent=dqn --help", "lists the settings of agent=dqn with defaults and ranges"),
+    (
+        "border-train env=acrobot agent.gamma=0.95 --cfg job --resolve",
+        "prints the complete configuration",
+    ),
     (
         "border-train env=cartpole 'recorder=[jsonl,console]'",
-        "a list is quoted: unquoted, zsh reads the brackets itself and says `no matches found`",
+        "quote lists: zsh expands unquoted brackets and reports `no matches found`",
     ),
     ("border-train -m env=cartpole,acrobot seed=0,1,2", "six runs, one after another"),
     ("border-train recorder.tensorboard.step=env_steps …", "env steps on TensorBoard's x axis"),
-    ("border-train -cd my_conf experiment=mine", "settings kept in a folder of yours"),
+    ("border-train -cd my_conf experiment=mine", "an experiment from your own config directory"),
     ("border-train resume=RUN_DIR", "resumes an interrupted run"),
 )
 
 TYPED = (
     (
         "trust=true",
-        "also imports modules of the run from where it had found them, or from its own folder: "
-        "only for a run whose code you trust; never saved, never read from a file",
+        "also imports modules from the directories that the run recorded, and from the run "
+        "directory itself. Only for runs whose code you trust; never saved, never read from a file",
     ),
 )
 LINE_WIDTH = 120
@@ -49,10 +52,11 @@ def overview(config_dirs: Sequence[str]) -> str:
     folders = _folders(config_dirs)
     parts = [
         ABOUT,
-        "GROUPS, and what each offers (* where nothing is said)\n" + _groups(folders),
-        "SETTINGS of every run; those of a group: border-train agent=dqn --help\n" + _settings(),
-        "FOR ONE COMMAND, beside resume\n" + _table(TYPED),
-        "FLAGS, anywhere in the line\n" + _table(FLAGS),
+        "GROUPS and their options (* is the default)\n" + _groups(folders),
+        "SETTINGS of every run (settings of a choice: border-train agent=dqn --help)\n"
+        + _settings(),
+        "WITH resume=RUN_DIR, for this command only\n" + _table(TYPED),
+        "FLAGS, in any position\n" + _table(FLAGS),
         "EXAMPLES\n" + _table(EXAMPLES),
     ]
     return "\n\n".join(parts) + "\n"

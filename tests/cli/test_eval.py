@@ -111,7 +111,7 @@ def test_other_checkpoints_can_be_chosen(run_dir: Path, judged: Any, capsys: Cap
     assert latest["mean"] == facts_of(run_dir)["final_score"]
     assert judged(run_dir, "checkpoint=160")["returns"] == latest["returns"]
     assert eval_status(str(run_dir), "checkpoint=80") == 0
-    assert "   80 at 80 opt steps   the run's evaluation seeds\n" in capsys.readouterr().out
+    assert "   80 at 80 updates   the run's evaluation seeds\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_without_a_best_model_the_latest_is_taken_and_said(copied: Path, capsys:
     assert eval_status(str(copied)) == 0
     out, err = capsys.readouterr()
     assert err == f"border-eval: {copied} has no best model; taking the latest\n"
-    assert "latest at 160 opt steps" in out
+    assert "latest at 160 updates" in out
 
 
 def test_a_run_can_be_judged_while_it_goes_on(copied: Path, judged: Any) -> None:

@@ -193,7 +193,7 @@ def test_the_table_and_the_next_command(run_dir: Path, datasets: Path, capsys: C
     assert datasets
     assert record_status(str(run_dir), "dataset=my/pole-v0", "episodes=3", "policy=random") == 0
     said = capsys.readouterr().out
-    assert re.search(r"policy +opt steps +episodes +steps +mean return +std", said)
+    assert re.search(r"policy +updates +episodes +steps +mean return +std", said)
     assert re.search(r"random +- +3 +\d+ +\d+\.\d\d +\d+\.\d\d", said)
     assert "data set    my/pole-v0, 3 episodes" in said
     command = said.splitlines()[-1].split()

@@ -40,7 +40,10 @@ def test_what_is_shown_is_what_a_run_saves_and_runs_again(
 def test_settings_are_shown_as_composed_without_resolve(capsys: Capture, folder: Path) -> None:
     main(["--cfg", "job"])
     shown = capsys.readouterr().out
-    assert "name: ${hydra:runtime.choices.agent}_${hydra:runtime.choices.env}\n" in shown
+    assert (
+        "name: ${hydra:runtime.choices.agent}_${border.env_name:${hydra:runtime.choices.env}}\n"
+        in shown
+    )
     assert "  id: null\n" in shown
     main(["--cfg", "job", "--package", "agent", "env=cartpole"])
     assert capsys.readouterr().out.startswith("# @package agent\ngamma: ")
@@ -57,11 +60,12 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     main(["--help", "-cd", "own"])
     text = capsys.readouterr().out
     envs = "acrobot, ant, cartpole, gym*, halfcheetah, hopper, lunarlander, lunarlander_continuous,"
-    assert f"env             {envs} maze,\n{' ' * 18}mountaincar, pendulum, walker2d\n" in text
+    more = "mountaincar, mountaincar_continuous, pendulum, walker2d"
+    assert f"env             {envs} maze,\n{' ' * 18}{more}\n" in text
     assert "recorder        console*, jsonl*, none, tensorboard*\n" in text
-    assert "  seed       the one seed" in text
+    assert "  seed       seed of the run; all other seeds are derived from it" in text
     assert "border-train recorder.tensorboard.step=env_steps … " in text
-    assert text.count("\n  border-train ") == 7
+    assert text.count("\n  border-train ") == 8
     assert all(len(line) <= 120 for line in text.splitlines())
 
 
@@ -85,7 +89,7 @@ def test_the_overview_lists_what_plug_ins_bring(
 
 def test_help_of_a_choice_lists_its_settings(capsys: Capture) -> None:
     main(["agent=dqn", "-h"])
-    assert "  agent.tau=1.0\n" in capsys.readouterr().out
+    assert "  agent.tau=0.005\n" in capsys.readouterr().out
 
 
 def test_the_version_is_ours(capsys: Capture) -> None:
