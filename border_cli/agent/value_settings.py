@@ -46,13 +46,13 @@ class ValueConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.exploration != Exploration.softmax:
-            self.refuse_beside(["temperature"], "needs agent.exploration=softmax")
+            self.refuse_beside(["temperature"], "requires agent.exploration=softmax")
         if self.exploration == Exploration.greedy and not self.explores_by_weights:
             self.refuse(
                 "exploration",
                 str(self.exploration),
-                "would try nothing without noisy weights (allowed: epsilon_greedy, softmax; or "
-                "greedy beside agent.noisy=true of agent=dqn)",
+                "does not explore without noisy networks (allowed: epsilon_greedy, softmax; or "
+                "greedy with agent=dqn agent.noisy=true)",
             )
 
     @property
@@ -94,7 +94,7 @@ class DqnConfig(ValueConfig):
         if self.categorical and self.v_min >= self.v_max:
             self.refuse("v_max", self.v_max, f"must be above agent.v_min ({self.v_min:g})")
         if self.categorical and self.loss != Loss.huber:
-            allowed = f"is of scalars, and may not be set beside agent.num_atoms={self.num_atoms}"
+            allowed = f"is for scalar Q only; unused with agent.num_atoms={self.num_atoms}"
             self.refuse("loss", str(self.loss), allowed)
 
     @property
