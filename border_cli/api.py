@@ -183,7 +183,7 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
     if config.resume is None:
         return None
     if config.resume == "auto" and config.run_dir is None:
-        raise ConfigError("resume=auto requires run_dir=DIR, the run to resume")
+        raise ConfigError("resume=auto needs run_dir=DIR, the run to resume")
     place = config.run_dir if config.resume == "auto" else config.resume
     run_dir = Path(str(place)).expanduser().absolute()
     if config.resume == "auto" and not resumable(run_dir):

@@ -57,7 +57,7 @@ def rehearse_dataset(config: RunConfig, spec: EnvSpec) -> None:
     if config.trainer.offline and not isinstance(config.replay_buffer, DatasetConfig):
         chosen = REPLAY_BUFFERS.entry_of(config.replay_buffer).name
         raise ConfigError(
-            f"trainer=offline requires replay_buffer=dataset, got replay_buffer={chosen}"
+            f"trainer=offline needs replay_buffer=dataset, got replay_buffer={chosen}"
         )
     if not isinstance(config.replay_buffer, DatasetConfig):
         return

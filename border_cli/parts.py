@@ -119,7 +119,7 @@ def images_of(agent: Agent) -> str:
     for key, each in images.items():
         channels, height, width = each.shape
         axis = "first" if each.channels_first else "last"
-        of = "1 channel" if channels == 1 else f"{channels} channels ({axis})"
+        of = "1 channel" if channels == 1 else f"{channels} channels {axis}"
         name = f"{key}: " if key else ""
         lines.append(f"{name}{height} x {width}, {of}, network {each.network}")
     return "\n".join(lines)

@@ -117,7 +117,7 @@ def _record(order: Order, config: RunConfig, stop: StopFlag) -> Recorded:
 def _env_parts(config: RunConfig) -> EnvParts:
     if not isinstance(config.env, GymConfig):
         raise ConfigError(
-            "border-record requires a Gymnasium environment, whose spaces Minari can store; got "
+            "border-record needs a Gymnasium environment, whose spaces Minari can store; got "
             f"env={ENVS.entry_of(config.env).name}"
         )
     observation_space, action_space, spec = raw_parts(config.env)

@@ -46,9 +46,9 @@ class Td3Config(ActorCriticConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.target_noise == 0:
-            self.refuse_beside(["target_noise_clip"], "requires agent.target_noise above 0")
+            self.refuse_beside(["target_noise_clip"], "needs agent.target_noise above 0")
         if self.noise_std == 0:
-            self.refuse_beside(["noise"], "requires agent.noise_std above 0 (otherwise: gaussian)")
+            self.refuse_beside(["noise"], "needs agent.noise_std above 0 (otherwise: gaussian)")
 
 
 @dataclass(kw_only=True)

@@ -29,7 +29,7 @@ class AdvantageConfig(ActorCriticConfig):
         super().__post_init__()
         if self.adv_softmax:
             self.refuse_beside(
-                ["exp_adv_max"], "requires agent.adv_softmax=false: a softmax is not clipped"
+                ["exp_adv_max"], "needs agent.adv_softmax=false: a softmax is not clipped"
             )
 
 

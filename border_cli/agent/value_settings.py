@@ -46,7 +46,7 @@ class ValueConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.exploration != Exploration.softmax:
-            self.refuse_beside(["temperature"], "requires agent.exploration=softmax")
+            self.refuse_beside(["temperature"], "needs agent.exploration=softmax")
         if self.exploration == Exploration.greedy and not self.explores_by_weights:
             self.refuse(
                 "exploration",

@@ -167,9 +167,7 @@ class TrainerConfig(Settings, path="trainer"):
                 "may be null only if max_env_steps, max_time_s or stop_at_score is set",
             )
         if self.stop_at_score is not None and self.eval_interval == 0:
-            self.refuse(
-                "stop_at_score", self.stop_at_score, "requires trainer.eval_interval above 0"
-            )
+            self.refuse("stop_at_score", self.stop_at_score, "needs trainer.eval_interval above 0")
 
 
 @dataclass(kw_only=True)

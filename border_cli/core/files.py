@@ -44,7 +44,7 @@ def is_own_folder(folder: Path) -> bool:
 
 def _refuse_link(path: str | os.PathLike[str]) -> None:
     if os.path.islink(path):  # noqa: PTH114 - an opener is given a plain string
-        raise OSError(errno.ELOOP, "is a link; links are not followed", os.fspath(path))
+        raise OSError(errno.ELOOP, "is a link, and links are not followed", os.fspath(path))
 
 
 def write_text(path: Path, text: str) -> None:

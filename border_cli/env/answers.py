@@ -99,7 +99,7 @@ def _choice_writer(values: Values, start: int, count: int) -> ObservationWriter:
             except TypeError:  # an array of one integer is one
                 choice = int(values.exact(choice, ()))
         if not 0 <= choice - start < count:
-            raise values.refused(observation, f"it is not in {start} to {start + count - 1}")
+            raise values.refused(observation, f"it is not within {start} to {start + count - 1}")
         storage[row] = choice - start
 
     return write
@@ -288,7 +288,7 @@ class Values:
         at = f" at {list(inner)}" if inner else ""
         error = self.refused(
             values[tuple(place[: len(lead)])],
-            f"{values[tuple(place)]}{at} is not in {low} to {high}",
+            f"{values[tuple(place)]}{at} is not within {low} to {high}",
         )
         raise error.within(self._name_row(place[0], lead[0])) if lead else error
 

@@ -28,14 +28,14 @@ def refuse_without_compiler(device: torch.device) -> None:
     if device.type == "cuda":
         if importlib.util.find_spec("triton") is None:
             raise ConfigError(
-                "agent.compile=true requires the triton package on a GPU (allowed: false)"
+                "agent.compile=true needs the triton package on a GPU (allowed: false)"
             )
         return
     # The one that torch takes.
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
         raise ConfigError(
-            f"agent.compile=true requires a C++ compiler, but {compiler} was not found: install "
+            f"agent.compile=true needs a C++ compiler, but {compiler} was not found: install "
             "one, or set the environment variable CXX to yours (allowed: false)"
         )
 

@@ -30,7 +30,7 @@ def resolve_device(name: str) -> torch.device:
 def _refuse_missing_gpu(device: torch.device) -> None:
     if not torch.cuda.is_available():
         raise ConfigError(
-            f"device={device} requires a CUDA GPU and a CUDA build of torch; torch "
+            f"device={device} needs a CUDA GPU and a CUDA build of torch; torch "
             f"{torch.__version__} finds no GPU (allowed: auto, cpu)"
         )
     count = torch.cuda.device_count()

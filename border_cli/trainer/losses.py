@@ -69,7 +69,7 @@ class Facts:
 
 def waiting(facts: Facts, share: str) -> Loss:
     """Samples did not come fast enough."""
-    what = f"the learner waiting for samples ({share})"
+    what = f"learner waiting for samples ({share})"
     more_actors = "more actors (actor_manager.num_actors)"
     main = _main(facts.actors)
     if main:

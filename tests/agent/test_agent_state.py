@@ -146,7 +146,7 @@ def test_weights_learned_on_other_atoms_are_refused(spec):
 
 def test_the_generator_of_a_damaged_state_is_named(spec):
     state = {**dqn(spec, 1).state_dict(), "noise": torch.zeros(3, dtype=torch.uint8)}
-    match = "saved state does not fit agent=dqn: the generator and the count of steps: "
+    match = "saved state does not fit agent=dqn: the random generator and the number of updates: "
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2).load_state_dict(state)
 

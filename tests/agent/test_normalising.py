@@ -345,7 +345,7 @@ def test_a_model_of_an_earlier_version_goes_on_in_the_unit_of_its_values(
         getattr(agent, load)(old)
         getattr(agent, load)(agent.state_dict())
     assert len(caplog.messages) == 1  # once, though it was loaded twice
-    assert "divides by the deviation of rewards, because " in caplog.messages[0]
+    assert "divides by the standard deviation of rewards, since " in caplog.messages[0]
 
     more = rows_of(wide(make_batch(5, 400)))
     for each in (agent, plain):

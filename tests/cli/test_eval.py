@@ -156,7 +156,7 @@ def test_the_directory_of_a_sweep_is_refused_with_its_runs(
     )
     assert eval_status("sweep") == 2
     assert (
-        f"sweep is not a run directory: there is no {SETTINGS}. {listed}" in capsys.readouterr().err
+        f"sweep is not a run directory: it has no {SETTINGS}. {listed}" in capsys.readouterr().err
     )
     (folder / "sweep" / "multirun.yaml").touch()
     assert eval_status("sweep") == 2

@@ -214,7 +214,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
 ) -> None:
     recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=2")
     assert record_status(str(run_dir), "dataset=my/pole-v0", "episodes=3") == 2
-    assert "dataset=my/pole-v0 exists already" in capsys.readouterr().err
+    assert "dataset=my/pole-v0 already exists" in capsys.readouterr().err
     assert minari.load_dataset("my/pole-v0").total_episodes == 2
     recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=3", "overwrite=true")
     assert minari.load_dataset("my/pole-v0").total_episodes == 3
@@ -228,7 +228,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         ([".", "dataset=a-v0"], ". is not a run directory: there is no .hydra/resolved.yaml"),
         (["RUN/checkpoints/70", "dataset=a-v0"], "has no checkpoint 70. There: best, 80,"),
         (["RUN/best", "dataset=a-v0", "policy=80"], "best is a checkpoint: leave out policy, or"),
-        (["RUN"], "give dataset=ID, such as my/cartpole-medium-v0"),
+        (["RUN"], "dataset=ID is required, such as my/cartpole-medium-v0"),
         (["RUN", "dataset=cartpole"], "dataset must be [namespace/]name-v<number>, such as"),
         (["RUN", "dataset=a-v0", "episods=3"], "episods is no setting; did you mean 'episodes'?"),
         (["RUN", "dataset=a-v0", "episodes=0"], "episodes must be a whole number of at least 1"),

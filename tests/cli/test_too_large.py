@@ -86,7 +86,7 @@ def test_an_agent_that_does_not_fit_is_refused_with_numbers_and_settings(
 ) -> None:
     assert train_status(*typed, "run_dir=run", "device=cpu") == 2
     error = capsys.readouterr().err
-    assert error.startswith("border-train: the agent does not fit into memory (env.id=")
+    assert error.startswith("border-train: the agent does not fit in memory (env.id=")
     assert "GiB are needed and " in error
     assert "GiB are available (" in error
     assert said in error
@@ -136,7 +136,7 @@ def test_an_env_that_cannot_be_had_is_refused(folder: Path, capsys: Capture) -> 
 def assert_out_of_memory(folder: Path, capsys: Capture, doing: str) -> None:
     said = capsys.readouterr().out
     assert f"error: out of memory {doing}: " in said
-    assert "Settings that take memory: replay_buffer.capacity=100000, agent.batch_size=4" in said
+    assert "Settings that use memory: replay_buffer.capacity=100000, agent.batch_size=4" in said
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
     assert facts["status"] == "failed"
@@ -150,10 +150,10 @@ def assert_out_of_memory(folder: Path, capsys: Capture, doing: str) -> None:
         (("env.kwargs.at=30",), "in actor "),
         (("env.kwargs.at=30", "actor_manager=process"), "in actor "),
         (("env.kwargs.at=30", "actor_manager=serial"), "in actor "),
-        (("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5"), "in an evaluation"),
+        (("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5"), "during an evaluation"),
         (
             ("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5", "evaluator.background=true"),
-            "in an evaluation",
+            "during an evaluation",
         ),
     ],
 )
@@ -166,14 +166,14 @@ def test_an_env_that_finds_no_memory_ends_the_run_with_a_message(
     said = capsys.readouterr().out
     assert f"error: out of memory {text}" in said
     assert "Unable to allocate 71.1 PiB" in said
-    assert "Settings that take memory: " in said
+    assert "Settings that use memory: " in said
     assert facts_of(folder / "run")["exit_reason"].startswith(f"OutOfMemory: out of memory {text}")
 
 
 @pytest.mark.usefixtures("hungry_agent")
 @pytest.mark.parametrize(
     ("where", "doing", "saved"),
-    [("update", "in an update", [20]), ("save", "while a checkpoint was taken", [])],
+    [("update", "during an update", [20]), ("save", "while a checkpoint was saved", [])],
 )
 def test_a_learner_that_finds_no_memory_ends_the_run_with_a_message(
     folder: Path, capsys: Capture, where: str, doing: str, saved: list[int]

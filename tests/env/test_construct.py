@@ -144,7 +144,7 @@ def test_mujoco_that_is_not_installed_is_named():
 
 def test_an_argument_that_the_constructor_does_not_take_is_refused():
     error = refused(
-        r"^env\.kwargs \{'lenght': 5\} was refused by border/Counting-v1: .*"
+        r"^env\.kwargs \{'lenght': 5\} is not accepted by border/Counting-v1: .*"
         r"unexpected keyword argument 'lenght' \(it takes: length, cut, fail_from",
         kwargs={"lenght": 5},
     )

@@ -226,7 +226,7 @@ def fall_over(walk: Walk) -> None:
     ("change", "reason"),
     [
         (unhinge, "score is|something else"),
-        (throw_out, "it ended after 4 of 4 steps"),
+        (throw_out, "the episode ended after 4 of 4 steps"),
         (fall_over, "the simulator fell over"),
     ],
 )
@@ -248,7 +248,7 @@ def test_an_episode_that_cannot_be_continued_gives_way_to_the_next_one(change, r
     assert [len(each) for each in after["actions"]] == [4, 0, 4]
     assert after["scores"][1] == 0
     assert len(caplog.messages) == 1
-    assert "an episode begins anew" in caplog.text
+    assert "starting a new episode" in caplog.text
     assert any(each in caplog.text for each in reason.split("|"))
 
 

@@ -76,7 +76,7 @@ def test_dropped_rows_wait_in_memory_where_the_disk_is_full(
         archive.cut(path, {"size": 2}, into)
         with pytest.raises(OSError, match="File too large"):
             archive.flush()
-    assert f"superseded rows wait for room in {into}" in caplog.text
+    assert f"could not write superseded rows to {into}" in caplog.text
     assert path.read_bytes() == b"a\n"
     assert into.read_bytes() == b"bbb"
     archive.flush()

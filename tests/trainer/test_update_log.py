@@ -55,7 +55,7 @@ def test_the_first_bad_quantity_is_named_with_its_own_step(bad: float) -> None:
     log.add(1_233, {"loss": 1.0, "grad_norm": 1.0}, SLOTS)
     log.add(1_234, {"loss": 1.0, "grad_norm": bad}, SLOTS)
     log.add(1_235, {"loss": bad, "grad_norm": bad}, SLOTS)
-    with pytest.raises(NotFinite, match=rf"^train/grad_norm is {bad} at optimisation step 1,234;"):
+    with pytest.raises(NotFinite, match=rf"^train/grad_norm is {bad} at update 1,234;"):
         log.check()
 
 
