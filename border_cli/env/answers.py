@@ -126,11 +126,11 @@ def _refuse_other_keys(observation: Any, parts: Mapping[Any, object]) -> None:
             f"the observation {shown(observation)} is not a dict with keys {_named(parts)}"
         )
     for what, keys in (
-        ("is missing", [key for key in parts if key not in observation]),
+        ("lacks", [key for key in parts if key not in observation]),
         ("has unexpected", [key for key in observation if key not in parts]),
     ):
         if keys:
-            raise BadStep(f"the observation {what} {_named(keys)}; its space has {_named(parts)}")
+            raise BadStep(f"the observation {what} {_named(keys)}; its keys are {_named(parts)}")
 
 
 def _named(keys: Any) -> str:
@@ -182,7 +182,7 @@ def batch_size(space: gym.Space[Any], observation: Any) -> int | None:
         return len(values)
     batched = f"(N, {', '.join(map(str, shape))})" if shape else "(N,)"
     raise BadStep(
-        f"the observation has shape {values.shape}; expected {shape} for one observation or "
+        f"the observation has the shape {values.shape}; expected {shape} for one observation or "
         f"{batched} for a batch of N"
     )
 
@@ -274,7 +274,7 @@ class Values:
         if isinstance(self._space, spaces.Discrete) and values.size == np.prod(lead, dtype=int):
             values = values.reshape(lead)  # arrays of one number each
         if values.shape != shape:
-            raise self.refused(given, f"expected shape {shape}, got {values.shape}", lead)
+            raise self.refused(given, f"its shape is {values.shape}, not {shape}", lead)
         if self._is_real:
             return values
         converted = values.astype(self.dtype)

@@ -71,6 +71,6 @@ class DatasetReplayBuffer(UniformReplayBuffer):
             if saved.get(name) != now:
                 raise CheckpointError(
                     f"data set {self._fingerprint['id']} is not the one the run was trained on: "
-                    f"{name} is {now}, it was {saved.get(name)}"
+                    f"{name} {now}, expected {saved.get(name)}"
                 )
         super().load_state_dict(state)

@@ -203,9 +203,7 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
     elif which.isdecimal():
         place = run_dir / "checkpoints" / folder_name(int(which))
     else:
-        raise CheckpointError(
-            f"checkpoint must be best, latest or the number of an update, got {which!r}"
-        )
+        raise CheckpointError(f"checkpoint must be best, latest or an update number, got {which!r}")
     folder = place.resolve()
     if not is_complete(folder) and is_complete(aside(folder)):
         return aside(folder)  # the process was killed while it replaced this one

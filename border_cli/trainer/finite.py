@@ -35,7 +35,7 @@ def check_weights(agent: Agent) -> None:
     if bad is not None:
         raise NotFinite(
             f"{bad} of the agent is not finite after update {agent.opt_steps:,}; "
-            "nothing has been saved since it was finite. A smaller agent.learning_rate or an "
+            "nothing has been saved since. A smaller agent.learning_rate or an "
             "agent.max_grad_norm often helps"
         )
 

@@ -144,7 +144,7 @@ def test_weights_learned_with_other_normalising_are_refused_by_the_name_of_the_s
     new = dqn(spec, **both, **{f"normalize_{of}": mine})
     old = dqn(spec, 2, **both, **{f"normalize_{of}": not mine})
     said = rf"does not fit agent\.normalize_{of}={mine}: it has {not mine}".lower()
-    with pytest.raises(CheckpointError, match=rf"what was saved {said}"):
+    with pytest.raises(CheckpointError, match=rf"the saved agent {said}"):
         new.load_weights(old.state_dict())
     with pytest.raises(CheckpointError, match=rf"the saved state {said}"):
         new.load_state_dict(old.state_dict())

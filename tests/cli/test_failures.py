@@ -392,11 +392,11 @@ def test_a_full_disk_does_not_end_a_run(folder: Path, capsys: Capture) -> None:
     facts = facts_of(folder / "run")
     assert (facts["status"], facts["opt_steps"]) == ("done", 100)
     # the best model of the only evaluation and the last checkpoint, and those of 20, 40, …, 100
-    # that were not left out because another was being tried
+    # that were not skipped because another was being tried
     assert 2 <= facts["save_failures"] <= 2 + 2 * 5
     assert facts["recorder_failures"] > 20
     warned = [line for line in first.splitlines() if line.startswith("warning: ")]
-    assert [line for line in warned if "left out" not in line] == [
+    assert [line for line in warned if "skipped" not in line] == [
         f"warning: {facts['save_failures']} times a checkpoint could not be written",
         f"warning: {facts['recorder_failures']} times a recorder could not write",
     ]

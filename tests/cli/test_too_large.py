@@ -1,4 +1,4 @@
-"""What does not fit into memory: refused before it is allocated, or a message where it fails."""
+"""What does not fit in memory: refused before it is allocated, or a message where it fails."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_what_fits_once_but_not_with_its_copies_is_refused(tmp_path: Path) -> No
 def test_an_env_that_cannot_be_had_is_refused(folder: Path, capsys: Capture) -> None:
     assert train_status(*GREEDY, "env.kwargs.born=true") == 2
     error = capsys.readouterr().err
-    assert error.startswith("border-train: the run does not fit into memory: Unable to allocate 71")
+    assert error.startswith("border-train: the run does not fit in memory: Unable to allocate 71")
     assert list(folder.iterdir()) == []
 
 
@@ -212,4 +212,4 @@ def test_a_saved_model_that_does_not_fit_and_too_many_episodes_are_refused(
     assert "  hidden:\n  - 4\n" in text
     saved.write_text(text.replace("  hidden:\n  - 4\n", "  hidden:\n  - 100000\n  - 100000\n"))
     assert eval_status("run") == 2
-    assert "border-eval: the agent does not fit into memory" in capsys.readouterr().err
+    assert "border-eval: the agent does not fit in memory" in capsys.readouterr().err

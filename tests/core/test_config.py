@@ -119,7 +119,7 @@ def test_a_folder_name_is_a_name(name: str) -> None:
 @pytest.mark.parametrize("key", ["resume", "init_from"])
 def test_what_a_run_begins_with_is_not_named_by_nothing(key: str) -> None:
     assert getattr(run_config(**{key: "somewhere"}), key) == "somewhere"
-    with pytest.raises(ConfigError, match=rf"^{key} must be null,.* a run directory, got ''$"):
+    with pytest.raises(ConfigError, match=rf"^{key} must be null.* a run directory, got ''$"):
         run_config(**{key: ""})
 
 

@@ -65,7 +65,7 @@ def test_a_process_that_dies_is_replaced_and_the_same_snapshot_judged_again(
     for bench in closing(judge(script, "die\ndie\n")):
         bench.submit(weighing(7.0))
         assert bench.wait().score == 7.0
-    assert caplog.text.count("ended by SIGKILL") == 2
+    assert caplog.text.count("killed by SIGKILL") == 2
 
 
 def test_a_snapshot_that_no_process_survives_ends_the_run(script: Path) -> None:

@@ -140,7 +140,7 @@ def test_the_position_in_a_file_that_is_gone_is_one_in_the_file_to_come(tmp_path
     file = AppendFile(path, head=b"head\n")
     file.append(b"lost, and longer than what comes\n")
     shutil.rmtree(path.parent)
-    with pytest.raises(FileNotFoundError, match="rows wait"):
+    with pytest.raises(FileNotFoundError, match="rows are kept in memory"):
         file.append(b"one\n")
     position = file.position()
     path.parent.mkdir()

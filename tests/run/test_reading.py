@@ -291,7 +291,7 @@ def test_an_older_format_says_why_it_cannot_be_resumed_and_its_weights_are_read(
     with pytest.raises(
         CheckpointError,
         match=r"has format 1 and cannot be resumed: .* neither the replay buffer nor the "
-        r"generators\. init_from",
+        r"random generators\. init_from",
     ):
         read_checkpoint(folder)
     assert find_checkpoint(run_dir, "20") == folder
@@ -308,7 +308,7 @@ def test_a_foreign_format_is_refused(run_dir: Path, found: str) -> None:
     path = path_of(run_dir, "manifest.json")
     path.write_text(f'{{"format": {found}, "sha256": {{}}}}')
     with pytest.raises(
-        CheckpointError, match=r"has checkpoint format .*, this version reads 1 and"
+        CheckpointError, match=r"has checkpoint format .*, but this version reads 1 and"
     ):
         verify(path.parent)
 
@@ -335,7 +335,7 @@ def test_without_any_folder_there_is_nothing(tmp_path: Path) -> None:
     assert resumable(tmp_path) == []
     assert steps_saved(tmp_path) == []
     assert best_score(tmp_path) is None
-    with pytest.raises(CheckpointError, match=r"has no checkpoint latest\. There: none$"):
+    with pytest.raises(CheckpointError, match=r"has no checkpoint latest \(there are none\)$"):
         find_checkpoint(tmp_path, "latest")
 
 
@@ -358,7 +358,7 @@ def test_a_best_model_whose_link_is_broken_is_refused_with_what_is_there(
     link.unlink()
     if target is not None:
         link.symlink_to(target)
-    with pytest.raises(CheckpointError, match=r"has no checkpoint best\. There: 10, 20$"):
+    with pytest.raises(CheckpointError, match=r"has no checkpoint best \(choose from 10, 20\)$"):
         find_checkpoint(run_dir, "best")
     assert best_score(run_dir) is None
     assert find_weights(run_dir).name == NAME  # the latest
@@ -374,7 +374,7 @@ def test_what_is_not_there_is_refused_with_what_is(run_dir: Path, which: str) ->
 
 @pytest.mark.parametrize("which", ["newest", "-1", "1.5", "²", ""])
 def test_a_word_that_is_no_checkpoint_is_refused(run_dir: Path, which: str) -> None:
-    with pytest.raises(CheckpointError, match="must be best, latest or a step, got"):
+    with pytest.raises(CheckpointError, match="must be best, latest or an update number, got"):
         find_checkpoint(run_dir, which)
 
 
@@ -383,7 +383,7 @@ def test_weights_to_begin_with_are_those_of_the_best_model_or_of_a_checkpoint(
 ) -> None:
     assert find_weights(run_dir).name == "best-0000000010"
     assert find_weights(run_dir / "checkpoints" / "latest").resolve().name == NAME
-    with pytest.raises(CheckpointError, match=r"nowhere does not exist$"):
+    with pytest.raises(CheckpointError, match=r"no such directory: .*nowhere$"):
         find_weights(run_dir / "nowhere")
     (run_dir / "best" / "agent.pt").write_text("x")
     with pytest.raises(CheckpointError, match=r"agent\.pt is damaged"):
@@ -394,7 +394,9 @@ def test_weights_are_found_by_the_number_of_a_checkpoint(run_dir: Path) -> None:
     (run_dir / ".hydra").mkdir()
     (run_dir / ".hydra" / "resolved.yaml").touch()
     assert find_weights(run_dir / "checkpoints" / "20").name == NAME
-    with pytest.raises(CheckpointError, match=r"has no checkpoint 30\. There: best, 10, 20$"):
+    with pytest.raises(
+        CheckpointError, match=r"has no checkpoint 30 \(choose from best, 10, 20\)$"
+    ):
         find_weights(run_dir / "checkpoints" / "30")
     with pytest.raises(
         CheckpointError, match=f"is a file, not a run directory; the run is {run_dir}"

@@ -255,7 +255,7 @@ def test_a_chunk_with_fewer_rows_than_its_manifest_says_is_refused(tmp_path: Pat
 
 def test_another_capacity_is_named(tmp_path: Path) -> None:
     saved = written(tmp_path, filled(3))
-    with pytest.raises(CheckpointError, match="has capacity 100, this one 50"):
+    with pytest.raises(CheckpointError, match="has capacity 100, expected 50"):
         load_chunks(tmp_path, saved, buffer_of(50))
 
 

@@ -348,7 +348,7 @@ def test_weights_that_are_not_finite_are_never_saved_though_the_losses_are_fine(
             return "online.bias" if self.opt_steps > 25 else None
 
     built = BuiltTrainer(agent=Spoilt(), max_opt_steps=50, save_interval=10, eval_interval=0)
-    with pytest.raises(NotFinite, match=r"^online\.bias of the agent .* optimisation step 30;"):
+    with pytest.raises(NotFinite, match=r"^online\.bias of the agent .* update 30;"):
         built.train()
     assert built.checkpoints.saved == [10, 20]
 

@@ -63,7 +63,7 @@ def test_a_bad_quantity_is_found_again_at_every_look() -> None:
     log = UpdateLog()
     log.add(1, {"loss": math.nan}, SLOTS)
     for look in (log.check, log.means):
-        with pytest.raises(NotFinite, match="optimisation step 1;"):
+        with pytest.raises(NotFinite, match="update 1;"):
             look()
 
 
@@ -71,7 +71,7 @@ def test_the_slots_of_the_bad_update_are_told_though_the_batch_is_used_again() -
     log, slots = UpdateLog(), SLOTS.copy()
     log.add(1, {"loss": math.nan}, slots)
     slots[:] = 0
-    with pytest.raises(NotFinite, match="optimisation step 1;") as raised:
+    with pytest.raises(NotFinite, match="update 1;") as raised:
         log.check()
     assert raised.value.index.tolist() == [7, 3]
 

@@ -115,7 +115,7 @@ def test_the_report_says_what_everybody_does_and_how_full_the_queues_are() -> No
     report = str(case.pass_s(60)).splitlines()
     assert "learner: 4,000 steps, waiting for samples" in report
     assert "evaluation: 0 steps, waiting for its turn" in report
-    assert "actor 0: 0 steps, works" in report
+    assert "actor 0: 0 steps, working" in report
     assert "async/queue_fill 0.25; 1,234 samples" in report
 
 
