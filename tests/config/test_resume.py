@@ -272,7 +272,7 @@ def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: W
             refuse_beside_resume(place, [], multirun=False, config_name="config")
         return str(refused.value)
 
-    assert said(folder / "none") == f"resume: no such directory: {folder / 'none'}"
+    assert said(folder / "none") == f"resume: {folder / 'none'} does not exist"
     (folder / "empty").mkdir()
     assert "is no run directory: there is no .hydra/resolved.yaml" in said(folder / "empty")
     assert said(run_dir / FILE).endswith(f"is a file; the run is {run_dir}")
