@@ -78,14 +78,14 @@ def train(
     config = checked(config)
     if evaluator is not None and config.evaluator.background:
         raise ConfigError(
-            "evaluator.background must be false where `train` is given an evaluator, which stays "
-            "in this process; got true"
+            "evaluator.background must be false if an evaluator is passed to train(), since it "
+            "runs in this process; got true"
         )
     register_builtin()
     user_folders()  # calls the installed plug-ins, whose components the config may name
     import_modules(config.imports)
     if config.dry_run:
-        raise ConfigError("dry_run=true is for the command line; got it in train")
+        raise ConfigError("dry_run=true is for the command line; train() does not support it")
     refuse_unwritable(_place(config))
     built = rehearse(config, Probes(_interrupt_here()))
     run_dir = run_to_go_on_with(config)
@@ -183,7 +183,7 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
     if config.resume is None:
         return None
     if config.resume == "auto" and config.run_dir is None:
-        raise ConfigError("resume=auto needs run_dir=FOLDER, the run to go on")
+        raise ConfigError("resume=auto needs run_dir=DIR, the run to resume")
     place = config.run_dir if config.resume == "auto" else config.resume
     run_dir = Path(str(place)).expanduser().absolute()
     if config.resume == "auto" and not resumable(run_dir):
@@ -206,7 +206,7 @@ def _new_run_dir(config: RunConfig) -> Path:
     if config.run_dir is not None:
         run_dir = Path(config.run_dir).expanduser().absolute()
         if (run_dir / "run.json").exists() and config.resume is None:
-            raise ConfigError(f"run_dir={run_dir} holds a run already: choose another")
+            raise ConfigError(f"run_dir={run_dir} already contains a run: choose another")
     else:
         now = time.time()
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
@@ -288,5 +288,5 @@ def read_config(run_dir: Path, *, trust: bool = False, known: Collection[str] = 
     """The saved settings of a run; its own modules are imported again, see `load_policy`. Those
     that are `known` the user has named, too."""
     if not run_dir.is_dir():
-        raise CheckpointError(f"{run_dir} is no folder")
+        raise CheckpointError(f"no such directory: {run_dir}")
     return load_resolved(run_dir, import_paths(run_dir), trust=trust, known=known)

@@ -138,11 +138,11 @@ def rehearse(config: RunConfig, probes: Probes) -> tuple[EnvSpec, Agent] | None:
         raise
     except Exception as error:
         refused = out_of_memory(
-            error, "the run does not fit into memory", memory_settings(config), ConfigError
+            error, "the run does not fit in memory", memory_settings(config), ConfigError
         )
         if refused is not None:
             raise refused from error
-        log.debug("the rehearsal failed; the run will say so", exc_info=True)
+        log.debug("the pre-flight check failed; the run will report the error", exc_info=True)
         return None
     return spec, agent
 

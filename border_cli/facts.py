@@ -80,6 +80,6 @@ def closing_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         longest_first = sorted(seconds.items(), key=lambda each: -each[1])
         shares = [f"{section} {100 * each_s / total_s:.1f} %" for section, each_s in longest_first]
         if shares:
-            yield f"time of the {name}: {', '.join(shares)}"
+            yield f"{name} time: {', '.join(shares)}"
     if facts.get("bottleneck"):
         yield f"bottleneck: {facts['bottleneck']}"

@@ -63,14 +63,14 @@ log = logging.getLogger(__name__)
 DOING = {
     "wait": "while the learner waited for samples",
     "push": "while samples were stored",
-    "sample": "while a batch was drawn",
-    "update": "in an update",
-    "priorities": "while priorities were stored",
-    "evaluate": "in an evaluation",
-    "save": "while a checkpoint was taken",
+    "sample": "while a batch was sampled",
+    "update": "during an update",
+    "priorities": "while priorities were updated",
+    "evaluate": "during an evaluation",
+    "save": "while a checkpoint was saved",
     "record": "while metrics were recorded",
-    "sync": "while weights were published",
-    "other": "while the run began or ended",
+    "sync": "while weights were copied to the actors",
+    "other": "during startup or shutdown",
 }
 
 
@@ -307,7 +307,7 @@ class _Run:
             with open(path, "wb", opener=not_through_links) as file:
                 np.savez(file, **content)
         except OSError as error:
-            log.error("%s could not be written: %s", BATCH_FILE, error)
+            log.error("could not write %s: %s", BATCH_FILE, error)
 
     def _progress(self, counters: Mapping[str, float]) -> None:
         try:
@@ -353,16 +353,16 @@ def _tell_the_end(
 def _evaluation_line(config: RunConfig, evaluator: Evaluator) -> str:
     line = evaluator.describe()
     if evaluates_in_background(config):
-        return f"{line}, beside the learner"
+        return f"{line}, in the background"
     if config.evaluator.background:
-        return f"{line}, in line, as in every run that repeats to the bit"
+        return f"{line}, inline, as in every bit-reproducible run"
     return line
 
 
 def _describe(assembly: Assembly) -> str:
     gauges = ", ".join(f"{key} {value:g}" for key, value in assembly.actors.gauges().items())
     counters = assembly.post_step.counters
-    return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} opt steps"
+    return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} updates"
 
 
 def interrupt(thread_id: int | None) -> None:
@@ -371,7 +371,7 @@ def interrupt(thread_id: int | None) -> None:
     A real signal, because nothing less ends a wait. Other threads cannot be interrupted.
     """
     if thread_id is not None and thread_id == threading.main_thread().ident:
-        log.critical("the learner's thread hangs and is interrupted")
+        log.critical("the learner's thread hangs; interrupting it")
         signal.pthread_kill(thread_id, signal.SIGINT)
     else:
         log.critical("the learner's thread hangs and cannot be interrupted")

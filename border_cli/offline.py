@@ -57,7 +57,7 @@ def rehearse_dataset(config: RunConfig, spec: EnvSpec) -> None:
     if config.trainer.offline and not isinstance(config.replay_buffer, DatasetConfig):
         chosen = REPLAY_BUFFERS.entry_of(config.replay_buffer).name
         raise ConfigError(
-            f"trainer=offline needs replay_buffer=dataset, got {chosen}, which was chosen besides"
+            f"trainer=offline needs replay_buffer=dataset, got replay_buffer={chosen}"
         )
     if not isinstance(config.replay_buffer, DatasetConfig):
         return
@@ -71,7 +71,7 @@ def rehearse_dataset(config: RunConfig, spec: EnvSpec) -> None:
     except ConfigError as error:
         if config.resume in (None, "auto") or config.replay_buffer.dataset is None:
             raise
-        raise CheckpointError(f"the run cannot go on without its data set: {error}") from error
+        raise CheckpointError(f"the run cannot be resumed without its data set: {error}") from error
 
 
 def build_replay_buffer(

@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 def env_factory(config: RunConfig) -> EnvFactory:
     """The recipe of the training environments."""
     if config.env.id is None:
-        raise ConfigError("env.id must be given: choose a preset such as env=cartpole, or env.id=…")
+        raise ConfigError("env.id must be set: choose a preset such as env=cartpole, or env.id=…")
     factory: EnvFactory = ENVS.build(env_config(config))
     return factory
 
@@ -110,7 +110,7 @@ def countable_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) ->
     """The agent to be counted and dropped: it takes no memory, and its large weights have no
     contents. Raises ConfigError where they would take more than there is."""
     what = (
-        f"the agent does not fit into memory (env.id={spec.id}: "
+        f"the agent does not fit in memory (env.id={spec.id}: "
         f"{encoded_size(spec.observation):,} numbers per observation, actions "
         f"{name_of(spec.action)})"
     )
@@ -127,7 +127,7 @@ def images_of(agent: Agent) -> str:
         axis = "first" if each.channels_first else "last"
         of = "1 channel" if channels == 1 else f"{channels} channels {axis}"
         name = f"{key}: " if key else ""
-        lines.append(f"{name}{height} x {width}, {of}, through {each.network}")
+        lines.append(f"{name}{height} x {width}, {of}, network {each.network}")
     return "\n".join(lines)
 
 
@@ -163,8 +163,8 @@ def spec_of_state(config: RunConfig, spec: EnvSpec, state: Mapping[str, Any]) ->
     observation = as_learned(spec.observation, state)
     if observation is not spec.observation:
         log.info(
-            "observations are taken as by versions before their bounds counted: uint8 is divided "
-            "by 255, and images below 36 x 36 are numbers"
+            "observations are encoded as in earlier versions: uint8 is divided by 255, and images "
+            "below 36 x 36 are flattened"
         )
     return replace(spec, observation=observation)
 
@@ -183,7 +183,7 @@ def build_first_agent(
         agent.load_weights(state)
     except CheckpointError as error:
         raise CheckpointError(f"init_from={config.init_from}: {error}") from error
-    log.info("begins with the weights of %s", folder)
+    log.info("starting from the weights in %s", folder)
     return agent
 
 

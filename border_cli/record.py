@@ -117,8 +117,8 @@ def _record(order: Order, config: RunConfig, stop: StopFlag) -> Recorded:
 def _env_parts(config: RunConfig) -> EnvParts:
     if not isinstance(config.env, GymConfig):
         raise ConfigError(
-            "border-record needs an environment of Gymnasium, whose spaces Minari can hold: env is "
-            f"{ENVS.entry_of(config.env).name}"
+            "border-record needs a Gymnasium environment, whose spaces Minari can store; got "
+            f"env={ENVS.entry_of(config.env).name}"
         )
     observation_space, action_space, spec = raw_parts(config.env)
     return EnvParts(observation_space=observation_space, action_space=action_space, spec=spec)
@@ -232,7 +232,7 @@ def _references(
     evaluator = build_evaluator(
         replace(config, evaluator=judged),
         stop=stop,
-        heartbeat=Heartbeat("the reference"),
+        heartbeat=Heartbeat("the reference episodes"),
         seed=derived_seed(config.seed, Branch.EVALUATION, REFERENCE),
     )
     agent = _random_agent(config)

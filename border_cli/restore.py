@@ -58,7 +58,7 @@ class Found:
                 self._read_next()
                 continue
             for each in self._damaged:
-                log.error("%s; going on from the checkpoint before it", each)
+                log.error("%s; resuming from the previous checkpoint", each)
             return saved
 
     def _resumption(self, saved: Saved) -> Resumption:
@@ -80,8 +80,8 @@ def restore(found: Found, trainer: Trainer, store: CheckpointStore) -> int:
         trainer.scores.know_best(*best)
     elif trainer.scores.best_opt_steps is not None:
         log.warning(
-            "the best model, with score %g at %d opt steps, is gone from %s or damaged, and only "
-            "a better one takes its place",
+            "the best model (score %g at update %d) is missing from %s or damaged; only a better "
+            "one will replace it",
             trainer.scores.best, trainer.scores.best_opt_steps, found.run_dir,
         )  # fmt: skip
     log.info("resumed from %s", saved.folder)
@@ -91,21 +91,21 @@ def restore(found: Found, trainer: Trainer, store: CheckpointStore) -> int:
 def restored_line(config: RunConfig, saved: Saved) -> str:
     """What comes back with a checkpoint, in a few words."""
     if isinstance(config.trainer, OfflineConfig):
-        return "weights, optimiser, generators; the data set is read again"
+        return "weights, optimiser, random generators; the data set is read again"
     rows = sum(each.end - each.first for each in saved.chunks)
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = config.trainer.warmup_period
         return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
     rows = min(rows, config.replay_buffer.capacity)
-    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), running episodes"
+    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), unfinished episodes"
 
 
 def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
     if not damaged:
-        return CheckpointError(f"{run_dir} holds no checkpoint to go on from")
+        return CheckpointError(f"{run_dir} has no checkpoint to resume from")
     listed = "".join(f"\n  {each}" for each in dict.fromkeys(map(str, damaged)))
     return CheckpointError(
-        f"{run_dir} holds no whole checkpoint to go on from:{listed}\n"
-        "Where only files of checkpoints/replay are damaged, checkpoint.replay_buffer=false goes "
-        "on without them"
+        f"{run_dir} has no complete checkpoint to resume from:{listed}\n"
+        "If only files in checkpoints/replay are damaged, checkpoint.replay_buffer=false resumes "
+        "without them"
     )

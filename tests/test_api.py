@@ -178,7 +178,7 @@ def test_training_works_in_a_thread_that_is_not_the_main_one(folder: Path) -> No
 def test_a_used_run_directory_is_refused(folder: Path) -> None:
     train(by_hand(folder / "run"))
     before = (folder / "run" / "run.json").read_bytes()
-    with pytest.raises(ConfigError, match="holds a run already: choose another"):
+    with pytest.raises(ConfigError, match="already contains a run: choose another"):
         train(by_hand(folder / "run"))
     assert (folder / "run" / "run.json").read_bytes() == before
     (folder / "file").touch()
@@ -239,11 +239,11 @@ def test_any_checkpoint_can_act_and_a_missing_one_is_named(folder: Path) -> None
         assert load_policy("run", which).act(np.zeros(4, np.float32)) in (0, 1)
     for place in ("run/best", "run/checkpoints/1", "run/checkpoints/0000000001"):
         assert load_policy(place).act(np.zeros(4, np.float32)) in (0, 1)
-    with pytest.raises(ConfigError, match="run/best is a checkpoint: leave out checkpoint=latest"):
+    with pytest.raises(ConfigError, match="run/best is a checkpoint: remove checkpoint=latest"):
         load_policy("run/best", "latest")
-    with pytest.raises(CheckpointError, match=r"has no checkpoint 7\. There: best, 1, 2"):
+    with pytest.raises(CheckpointError, match=r"has no checkpoint 7 \(choose from best, 1, 2"):
         load_policy("run", 7)
-    with pytest.raises(CheckpointError, match="nowhere does not exist"):
+    with pytest.raises(CheckpointError, match=r"no such directory: .*nowhere"):
         load_policy(folder / "nowhere")
 
 

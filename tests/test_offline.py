@@ -131,7 +131,7 @@ def test_what_cannot_be_learned_from_is_refused_with_its_place(what: str) -> Non
     write(NUMBERS, [episode(**columns)], COUNTS, gym.spaces.Discrete(9))
     said = {
         "observations": r"episode 0, observations: step 2 is not finite: \[nan\]",
-        "actions": "episode 0, actions lie between 0 and 12, allowed are 0 to 8",
+        "actions": "episode 0, actions: values between 0 and 12 (allowed: 0 to 8)",
         "rewards": "episode 0, rewards: step 2 is not finite: nan",
     }[what]
     with pytest.raises(ConfigError, match=said):
@@ -157,7 +157,7 @@ def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
     rehearse_dataset(config_of(), spec)  # as if rounded
     columns[1][1] = 2.01
     write("test/wide-v0", [episode(*columns)], COUNTS, space)
-    said = r"actions lie between \[-2.0\] and \[2.0[01]\d*\], allowed are \[-2.0\] to \[2.0\]"
+    said = r"actions: values between \[-2.0\] and \[2.0[01]\d*\] \(allowed: \[-2.0\] to \[2.0\]\)"
     with pytest.raises(ConfigError, match=said):
         rehearse_dataset(config_of("replay_buffer.dataset=test/wide-v0"), spec)
 
@@ -191,13 +191,17 @@ def test_a_missing_package_is_said_with_the_line_that_installs_it(
 
 def test_a_run_that_goes_on_cannot_without_its_data_set() -> None:
     config = replace(config_of(), resume="somewhere")
-    with pytest.raises(CheckpointError, match=f"cannot go on without its data set: .*{NUMBERS}"):
+    with pytest.raises(
+        CheckpointError, match=f"cannot be resumed without its data set: .*{NUMBERS}"
+    ):
         rehearse_dataset(config, spec_of())
 
 
 def test_offline_needs_a_data_set() -> None:
     config = compose("env=cartpole", "trainer=offline", "replay_buffer=uniform")
-    with pytest.raises(ConfigError, match=r"offline needs replay_buffer=dataset, .*got uniform"):
+    with pytest.raises(
+        ConfigError, match=r"offline needs replay_buffer=dataset, got replay_buffer=uniform"
+    ):
         rehearse_dataset(config, spec_of())
     rehearse_dataset(compose("env=cartpole"), spec_of())
 

@@ -89,7 +89,7 @@ def test_a_new_run_that_begins_with_it_takes_observations_as_it_did(
     with caplog.at_level(logging.INFO):
         result = train(replace(config, run_dir="new"))
     assert result.agent.state_dict()["encoding"] == "bytes"
-    assert "observations are taken as by versions before" in caplog.text
+    assert "observations are encoded as in earlier versions" in caplog.text
     assert load_agent(Path("new"), "latest")[1].state_dict()["encoding"] == "bytes"
 
 
@@ -97,9 +97,7 @@ def test_it_is_refused_by_networks_that_take_observations_otherwise(run_dir: Pat
     saved = load_agent(run_dir, "latest")[1].state_dict()
     config = compose(*SETTINGS, "agent.network=mlp")
     today = build_agent(config, env_factory(config).spec)
-    match = (
-        "was learned from integers divided by 255 .*, and these networks take them by their bounds"
-    )
+    match = "was trained on integers divided by 255 .*, but .* take them scaled by their bounds"
     for state in (saved, {name: each for name, each in saved.items() if name != "encoding"}):
         with pytest.raises(CheckpointError, match=match):
             today.load_state_dict(state)

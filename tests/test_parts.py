@@ -95,7 +95,7 @@ def test_environments_are_stepped_one_by_one_where_runs_are_bit_reproducible(
 @pytest.mark.parametrize("agent", ["bc", "random"])
 def test_prioritized_replay_is_refused_for_an_agent_without_errors(agent: str) -> None:
     assert compose("agent=iql", "env=cartpole", "replay_buffer=prioritized")
-    match = rf"the agent \({agent}\) has no TD errors to rank rows by"
+    match = rf"the agent \({agent}\) has no TD errors to prioritize transitions by"
     with pytest.raises(ConfigError, match=match):
         compose(f"agent={agent}", "env=cartpole", "replay_buffer=prioritized")
 

@@ -65,7 +65,7 @@ class Actor:
             self.proxy.load_state_dict(state["proxy"])
             env_state = state["env"]
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"the saved state of an actor does not fit: {error!r}") from error
+            raise CheckpointError(f"the saved state of an actor is invalid: {error!r}") from error
         obs, anew = self._env.resume(env_seed, env_state, beat)
         self._policy.forget(anew)
         self._step_processor.forget(anew)

@@ -11,6 +11,7 @@ from border_cli.core.actors import ActorStats
 from border_cli.core.errors import CheckpointError
 from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.core.types import State
+from border_cli.core.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +34,11 @@ class ActorRecord:
 
     def __post_init__(self) -> None:
         if self.actor is None and self.balance:
-            raise ValueError("nobody is there to make the samples that were leased")
+            raise ValueError("samples are granted to an actor that has no state")
         if len(self.seconds) != len(ACTOR_SECTIONS):
-            raise ValueError(f"seconds are {len(self.seconds)}, sections {len(ACTOR_SECTIONS)}")
+            raise ValueError(
+                f"expected {len(ACTOR_SECTIONS)} sections of seconds, got {len(self.seconds)}"
+            )
 
     @classmethod
     def of(
@@ -118,7 +121,7 @@ class ManagerRecord:
                 gone=[_ended(each) for each in gone],
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"the saved state of the actors does not fit: {error}") from error
+            raise CheckpointError(f"the saved state of the actors is invalid: {error}") from error
 
     @property
     def leased(self) -> int:
@@ -149,6 +152,6 @@ def _tell_dropped(records: Sequence[ActorRecord]) -> None:
     if records:
         rows = sum(rows_in_proxy(each.actor) for each in records)
         log.info(
-            "%d actors of the saved run are left out, with %d samples that they had not sent: "
-            "there are fewer now (actor_manager.num_actors)", len(records), rows,
+            "dropped %s of the saved run with %s not yet sent: actor_manager.num_actors is "
+            "smaller now", counted(len(records), "actor"), counted(rows, "sample"),
         )  # fmt: skip

@@ -46,8 +46,8 @@ PERMISSION: Final = 1
 ROOM: Final = 2
 
 WAITS_FOR: Final = {
-    PERMISSION: "the learner's permission (trainer.samples_per_opt_step)",
-    ROOM: "room in its ring",
+    PERMISSION: "the rate limiter (trainer.samples_per_opt_step)",
+    ROOM: "space in its ring buffer",
 }
 
 # A message has four integers; all but the opt steps count from the first message on.

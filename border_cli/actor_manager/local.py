@@ -102,7 +102,7 @@ class LocalActorManager(ActorManager):
 
     def _pause(self, worker: Worker, delay_s: float) -> None:
         """Waits before a new life; raises `Closed` at once when the gate closes."""
-        with worker.heartbeat.waiting("its next life"):
+        with worker.heartbeat.waiting("its restart"):
             self._gate.wait_closed(delay_s)
 
     def publish(self, snapshot: Snapshot) -> None:

@@ -56,10 +56,10 @@ class Post(Pulse):
     @property
     def waiting_for(self) -> str | None:
         if self.ended:
-            return "nothing: it has ended"
+            return "nothing (it has ended)"
         process = self.process
         if process is None:
-            return "its next life"
+            return "its restart"
         if process.starting:
             return "its process to start"
         return WAITS_FOR.get(self.lane.actor[WAITS])

@@ -81,7 +81,7 @@ class Restarts:
         if self._last is not None and self._last == last:
             raise ActorCrashed(
                 self._actor_id,
-                "the restarted actor failed in the same way before it delivered a sample",
+                "the restarted actor failed the same way before delivering a sample",
                 self._first_traceback,
             )
         self.made += 1

@@ -58,7 +58,7 @@ class Supervisor:
         self._killing = True
         self._bell.ring()
         if self._starting:  # it waits for a fork server that is stopped, perhaps for ever
-            log.error("the fork server of the actors starts none and is left alone")
+            log.error("the fork server starts no actors and was abandoned")
             self._abandoned = True  # the thread touches nothing any more
             self._leave_nobody()
 
@@ -92,12 +92,12 @@ class Supervisor:
                 if post.process is not None:
                     self._bury(post)
             except Exception:
-                log.exception("%s could not be cleared away", post.name)
+                log.exception("cleaning up %s failed", post.name)
             self._end(post)
 
     def _fail(self, error: BaseException) -> None:
         if not isinstance(error, RunFailed):
-            failure = RunFailed(f"the supervisor of the actors failed: {error!r}")
+            failure = RunFailed(f"the actor supervisor failed: {error!r}")
             failure.__cause__ = error
             error = failure
         self.crash = self.crash or error
@@ -156,7 +156,7 @@ class Supervisor:
             return
         stack = process.stack()
         if self._killing:
-            log.error("%s did not stop in time and is killed; its stack:\n%s", post.name, stack)
+            log.error("killing %s, which did not stop in time; its stack:\n%s", post.name, stack)
         else:
             post.stack = stack
         process.kill()
@@ -168,17 +168,17 @@ class Supervisor:
         process = post.process
         why = self._bury(post)
         if post.stack is not None:
-            why = f"{post.stack}\nit made no step for trainer.stall_timeout_s and was killed"
+            why = f"{post.stack}\nkilled after making no step for trainer.stall_timeout_s"
             post.stack = None
         if process is not None and process.refusal is not None and not self._closing:
             self._end(post)
             self._fail(process.refusal)
             return
         if not self._closing:
-            self._plan_next_life(post, why or "its process ended by itself")
+            self._plan_next_life(post, why or "its process exited unexpectedly")
             return
         if why is not None and not self._killing:
-            log.warning("%s failed as it stopped:\n%s", post.name, why)
+            log.warning("%s failed while stopping:\n%s", post.name, why)
         self._end(post)
 
     def _plan_next_life(self, post: Post, why: str) -> None:

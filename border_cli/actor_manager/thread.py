@@ -181,7 +181,7 @@ class ThreadActorManager(LocalActorManager):
             return
         worker.flush_saved()  # whoever waits for the learner must not sit on its samples
         began_s = self._clock.now_s()
-        with worker.heartbeat.waiting("the learner's permission (trainer.samples_per_opt_step)"):
+        with worker.heartbeat.waiting("the rate limiter (trainer.samples_per_opt_step)"):
             want = self.config.n_buffer - worker.balance
             worker.balance += self._gate.lease(want, answered=worker.answered)
         worker.blocked_s += self._clock.now_s() - began_s
@@ -194,6 +194,6 @@ class ThreadActorManager(LocalActorManager):
 
     def _put(self, worker: Worker, message: Letter) -> float:
         began_s = self._clock.now_s()
-        with worker.heartbeat.waiting("room in the channel"):
+        with worker.heartbeat.waiting("space in the channel"):
             self._channel.put(message)
         return self._clock.now_s() - began_s

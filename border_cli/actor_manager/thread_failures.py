@@ -34,7 +34,7 @@ class ThreadFailures:
         for actor_id, thread in enumerate(threads):
             if thread.is_alive() and thread.ident is not None:
                 frame = frames.get(thread.ident)
-                stack = "".join(traceback.format_stack(frame)) if frame else "(it just ended)"
+                stack = "".join(traceback.format_stack(frame)) if frame else "(it has just ended)"
                 hung = ActorHung(actor_id, timeout_s, stack)
                 log.error("%s", hung)
                 self.hung = self.hung or hung
@@ -52,6 +52,6 @@ class ThreadFailures:
 def _as_failure(error: BaseException) -> RunFailed:
     if isinstance(error, RunFailed):
         return error
-    failure = RunFailed(f"an actor's thread ended: {error!r}")
+    failure = RunFailed(f"an actor thread failed: {error!r}")
     failure.__cause__ = error
     return failure

@@ -99,7 +99,7 @@ class Worker:
         and a `BadStep` at once.
         """
         error, text = sys.exception(), traceback.format_exc()
-        built = "while it was built" if self._saved is None else "while it was restored"
+        built = "during construction" if self._saved is None else "while being restored"
         where = f"at env step {self._env_steps}" if self._actor else built
         lost = self._discard()
         if isinstance(error, BadStep):
@@ -119,7 +119,7 @@ class Worker:
         """Ends the actor; what it had gathered and not sent counts as lost."""
         self._discard()
         self._stopped_s = self._clock.now_s()
-        self.heartbeat.waiting_for = "nothing: it has ended"
+        self.heartbeat.waiting_for = "nothing (it has ended)"
 
     def _discard(self) -> int:
         actor, self._actor = self._actor, None
@@ -133,7 +133,7 @@ class Worker:
             try:
                 actor.close()
             except Exception:
-                log.exception("actor %d: its environment failed to close", self.actor_id)
+                log.exception("actor %d: closing its environment failed", self.actor_id)
         self._lost += lost
         return lost
 
@@ -151,7 +151,9 @@ class Worker:
         try:
             return self._actor.state_dict()
         except Exception:  # to save must never end what is saved
-            log.exception("actor %d could not be saved: a resume starts it anew", self.actor_id)
+            log.exception(
+                "could not save actor %d: a resumed run starts it from scratch", self.actor_id
+            )
             return None
 
     def _record(self, state: State | None, received: int) -> ActorRecord:

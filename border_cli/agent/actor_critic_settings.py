@@ -35,4 +35,4 @@ class ActorCriticConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.critic_layer_norm and self.layer_norm:
-            self.refuse("critic_layer_norm", True, "adds nothing to agent.layer_norm=true")
+            self.refuse("critic_layer_norm", True, "has no effect with agent.layer_norm=true")

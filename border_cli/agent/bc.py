@@ -55,8 +55,8 @@ class Bc(TorchAgent):
         discrete = isinstance(spec.action, DiscreteSpace)
         if discrete and config.stochastic:
             raise ConfigError(
-                "agent.stochastic must be false where actions are counted: the probability of "
-                f"each is learned anyway (env.id={spec.id} has {name_of(spec.action)})"
+                "agent.stochastic must be false for Discrete actions, whose probabilities are "
+                f"always learned (env.id={spec.id} has {name_of(spec.action)})"
             )
         self._bounds_of_actions = (
             None if discrete else bounded_actions(spec, self.name, also="a Discrete or ")

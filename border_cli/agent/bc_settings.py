@@ -29,4 +29,4 @@ class BcConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.normalize_reward:
-            self.refuse("normalize_reward", True, "must be false: cloning never looks at rewards")
+            self.refuse("normalize_reward", True, "must be false: cloning does not use rewards")

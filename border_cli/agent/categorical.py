@@ -154,7 +154,7 @@ class Support:
         value = self._ends[end]
         high, side, sign = ("high", "below", -1) if end == "v_min" else ("low", "above", 1)
         log.warning(
-            "agent.%s=%g is too %s: %.0f %% of the probability in the targets lies %s it and was "
-            "moved to it, so that values there cannot be told apart. In a new run, try agent.%s=%g",
+            "agent.%s=%g is too %s: %.0f %% of the target probability was %s it and was clipped "
+            "to it, so those values cannot be distinguished. In a new run, try agent.%s=%g",
             *(end, value, high, 100 * share, side, end, value + sign * more),
         )

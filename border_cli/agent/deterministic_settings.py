@@ -58,7 +58,7 @@ class Td3Config(ActorCriticConfig):
         if self.target_noise == 0:
             self.refuse_beside(["target_noise_clip"], "needs agent.target_noise above 0")
         if self.noise_std == 0:
-            self.refuse_beside(["noise"], "needs agent.noise_std above 0 (else: gaussian)")
+            self.refuse_beside(["noise"], "needs agent.noise_std above 0 (otherwise: gaussian)")
 
 
 @dataclass(kw_only=True)

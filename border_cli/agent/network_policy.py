@@ -24,8 +24,8 @@ def refuse_exploration(exploration: float | None, agent: str) -> None:
     """Raises ConfigError where an actor is given a constant and the agent has no use for it."""
     if exploration is not None:
         raise ConfigError(
-            f"actor_manager.exploration must be null with agent={agent}, which explores by the "
-            f"distribution that it learns, got {exploration!r} for one actor"
+            f"actor_manager.exploration must be null with agent={agent}, which explores by "
+            f"sampling its policy, got {exploration!r} for one actor"
         )
 
 

@@ -86,8 +86,8 @@ class Normalising:
         self.statistics[kind] = RunningStatistics(1)
         if kind == "reward":
             log.info(
-                "agent.normalize_reward divides by the deviation of rewards, because %s is of an "
-                "earlier version; a new run divides by that of discounted returns",
+                "agent.normalize_reward divides by the standard deviation of rewards, since %s is "
+                "from an earlier version; a new run divides by that of discounted returns",
                 title,
             )
 
@@ -133,6 +133,7 @@ def refuse_nothing_measured(architecture: Architecture, env: str) -> None:
     """Raises ConfigError where no column of an observation would be normalised."""
     if architecture.rows is None or not measured_columns(architecture.rows).any():
         raise ConfigError(
-            "agent.normalize_obs must be false where no part of an observation is of real numbers: "
-            f"integers and pixels go by their bounds, and env.id={env} has nothing else; got True"
+            "agent.normalize_obs must be false if no part of the observation is a float: "
+            f"integers and pixels are scaled by their bounds, and env.id={env} has nothing else; "
+            "got True"
         )

@@ -29,7 +29,7 @@ class AdvantageConfig(ActorCriticConfig):
         super().__post_init__()
         if self.adv_softmax:
             self.refuse_beside(
-                ["exp_adv_max"], "needs agent.adv_softmax=false: nothing is cut beside it"
+                ["exp_adv_max"], "needs agent.adv_softmax=false: a softmax is not clipped"
             )
 
 
@@ -94,4 +94,4 @@ class CqlConfig(EntropyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.conservative_gap is not None and self.conservative_weight == 0:
-            self.refuse("conservative_weight", 0, "must be above 0 beside conservative_gap")
+            self.refuse("conservative_weight", 0, "must be above 0 with agent.conservative_gap")

@@ -42,13 +42,13 @@ class QPolicy(NetworkPolicy):
         self._epsilon_greedy = EpsilonGreedy(rng)
         if exploration is not None and config.exploration == Exploration.greedy:
             raise ConfigError(
-                "actor_manager.exploration must be null where agent.exploration is greedy: there "
-                f"is neither epsilon nor temperature, got {exploration!r}"
+                "actor_manager.exploration must be null with agent.exploration=greedy, which has "
+                f"neither epsilon nor temperature, got {exploration!r}"
             )
         if exploration is not None and exploration > 1 and not self._hot:
             raise ConfigError(
-                "actor_manager.exploration must be at most 1 where agent.exploration is "
-                f"epsilon_greedy, got {exploration!r}"
+                "actor_manager.exploration must be at most 1 with "
+                f"agent.exploration=epsilon_greedy, got {exploration!r}"
             )
         self._amount = self._amount_at(0)
 

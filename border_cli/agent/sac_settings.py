@@ -43,7 +43,7 @@ class EntropyConfig(ActorCriticConfig):
         super().__post_init__()
         if self.ent_coef is not None:
             learned = ("ent_coef_init", "ent_coef_learning_rate", "target_entropy")
-            self.refuse_beside(learned, "needs a learned ent_coef (null)")
+            self.refuse_beside(learned, "needs a learned ent_coef (agent.ent_coef=null)")
 
 
 @dataclass(kw_only=True)

@@ -30,8 +30,8 @@ STATISTICS = {
 # that did not look at bounds have none.
 ENCODING, BY_BOUNDS, BY_BYTES = "encoding", "bounds", "bytes"
 _HOW = {
-    BY_BOUNDS: "by their bounds",
-    BY_BYTES: "divided by 255 as bytes, else as they are",
+    BY_BOUNDS: "scaled by their bounds",
+    BY_BYTES: "divided by 255 if uint8, else unscaled",
 }
 
 
@@ -167,7 +167,7 @@ class SavedState:
             return
         theirs, mine = (_HOW.get(each, repr(each)) for each in encodings)
         raise CheckpointError(
-            f"{self.title} was learned from integers {theirs}, and these networks take them {mine}"
+            f"{self.title} was trained on integers {theirs}, but these networks take them {mine}"
         )
 
     def _refuse_setting(self, name: str, mine: object, other: object) -> None:
@@ -209,8 +209,8 @@ class SavedState:
         if known and part.learned:
             self.load(part, name)
         elif known or part.learned:
-            its = "has a learned one" if known else "has none that was learned"
-            log.info("%s begins as it is set: %s %s", part.setting, self.title, its)
+            its = "has a learned one" if known else "has no learned one"
+            log.info("%s starts at its configured value: %s %s", part.setting, self.title, its)
 
     @contextmanager
     def fitting(self, what: str) -> Iterator[None]:

@@ -185,13 +185,13 @@ class TorchAgent(Agent):
         for name, part in self._parts.items():
             saved.load(part, name)
         noise, opt_steps = saved.entry("noise"), saved.entry("opt_steps")
-        with saved.fitting("the generator and the count of steps"):
+        with saved.fitting("the random generator and the number of updates"):
             self.noise.set_state(noise)
             self._opt_steps = int(opt_steps)
         self._normalising.follow()
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
-        saved = self._saved(state, "what was saved")
+        saved = self._saved(state, "the saved agent")
         for name, part in self._parts.items():
             if isinstance(part, nn.Module):
                 # As in the constructor, targets begin equal to what they follow: a saved one

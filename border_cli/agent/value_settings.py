@@ -58,8 +58,8 @@ class ValueConfig(NetworkConfig):
             self.refuse(
                 "exploration",
                 str(self.exploration),
-                "would try nothing without noisy weights (allowed: epsilon_greedy, softmax; or "
-                "greedy beside agent.noisy=true of agent=dqn)",
+                "does not explore without noisy networks (allowed: epsilon_greedy, softmax; or "
+                "greedy with agent=dqn agent.noisy=true)",
             )
 
     @property
@@ -107,7 +107,7 @@ class DqnConfig(ValueConfig):
         if self.categorical and self.v_min >= self.v_max:
             self.refuse("v_max", self.v_max, f"must be above agent.v_min ({self.v_min:g})")
         if self.categorical and self.loss != Loss.huber:
-            allowed = f"is of scalars, and may not be set beside agent.num_atoms={self.num_atoms}"
+            allowed = f"is for scalar Q only; unused with agent.num_atoms={self.num_atoms}"
             self.refuse("loss", str(self.loss), allowed)
 
     @property

@@ -218,10 +218,10 @@ class TrainerConfig(Settings, path="trainer"):
             self.refuse(
                 "max_opt_steps",
                 None,
-                "may be null only beside max_env_steps, max_time_s or stop_at_score",
+                "may be null only if max_env_steps, max_time_s or stop_at_score is set",
             )
         if self.stop_at_score is not None and self.eval_interval == 0:
-            self.refuse("stop_at_score", self.stop_at_score, "needs eval_interval above 0")
+            self.refuse("stop_at_score", self.stop_at_score, "needs trainer.eval_interval above 0")
 
 
 @dataclass(kw_only=True)
@@ -254,7 +254,7 @@ class EvaluatorConfig(Settings, path="evaluator"):
         low, high = self.ref_min_score, self.ref_max_score
         if (low is None) != (high is None):
             given, other = ("max", "min") if low is None else ("min", "max")
-            self.refuse(f"ref_{other}_score", None, f"must be given beside ref_{given}_score")
+            self.refuse(f"ref_{other}_score", None, f"must be set together with ref_{given}_score")
         if low is not None and high is not None and high <= low:
             self.refuse("ref_max_score", high, f"must be above ref_min_score ({low:g})")
 
@@ -344,16 +344,16 @@ class RunConfig(Settings):
         if self.resume == "":
             self.refuse("resume", self.resume, "must be null, auto or a run directory")
         if self.run_dir is not None and (not self.run_dir or "\0" in self.run_dir):
-            self.refuse("run_dir", self.run_dir, "must be null, or the path of a folder")
+            self.refuse("run_dir", self.run_dir, "must be null or the path of a directory")
         if self.init_from == "":
-            self.refuse("init_from", self.init_from, "must be null, or a run directory")
+            self.refuse("init_from", self.init_from, "must be null or a run directory")
         if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:
-            self.refuse("name", self.name, "must be a plain folder name")
+            self.refuse("name", self.name, "must be a plain directory name")
         if self.replay_buffer.prioritizes and not self.agent.gives_priorities:
             raise ConfigError(
-                "replay_buffer must be one that does not prioritize (such as uniform): the agent "
+                "replay_buffer must be one without priorities (such as uniform): the agent "
                 f"({type(self.agent).__name__.removesuffix('Config').lower()}) has no TD errors "
-                "to rank rows by"
+                "to prioritize transitions by"
             )
         capacity = self.replay_buffer.capacity
         if self.trainer.warmup_period > capacity and not self.trainer.offline:

@@ -26,7 +26,7 @@ def not_through_links(path: str | os.PathLike[str], flags: int) -> int:
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "is no regular file", str(path))
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
     return descriptor
 
 
@@ -73,4 +73,6 @@ def require_stored(path: Path) -> None:
         for each in members
     )
     if not stored or sum(each.file_size for each in members) > path.stat().st_size:
-        raise ValueError("it is damaged or not ours: what it holds is larger than the file")
+        raise ValueError(
+            "it is damaged or not from border_cli: its contents are larger than the file"
+        )

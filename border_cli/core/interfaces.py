@@ -115,7 +115,7 @@ class Agent(ABC):
         Raises CheckpointError where they do not fit.
         """
         del state
-        raise CheckpointError(f"{type(self).__name__} has no weights to begin with (init_from)")
+        raise CheckpointError(f"{type(self).__name__} has no weights for init_from to load")
 
     def first_not_finite(self) -> str | None:
         """The name of the first weight that is a NaN or an infinity; None where all are fine."""

@@ -66,7 +66,9 @@ def failed_allocation(error: BaseException) -> str | None:
     if not any(failed):
         return None
     nbytes = re.search(r"tried to allocate (\d+) bytes", text)
-    return f"{size(int(nbytes[1]))} could not be allocated" if nbytes else text or "no more is left"
+    return (
+        f"{size(int(nbytes[1]))} could not be allocated" if nbytes else text or "no memory is left"
+    )
 
 
 def out_of_memory(
@@ -81,7 +83,7 @@ def out_of_memory(
     if said is None:
         return None
     listed = ", ".join(f"{name}={value}" for name, value in settings.items())
-    smaller = f". Settings that take memory: {listed}" if listed else ""
+    smaller = f". Settings that use memory: {listed}" if listed else ""
     return kind(f"{what}: {said}{smaller}")
 
 
@@ -180,7 +182,7 @@ def unwritable(folder: Path) -> str | None:
         probe.rmdir()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            return f"nothing can be made in {existing.absolute()} ({error.strerror})"
+            return f"cannot write to {existing.absolute()} ({error.strerror})"
     return None
 
 
@@ -198,7 +200,7 @@ def _nearest(folder: Path) -> Path:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
             if each.is_symlink():
-                raise OSError(errno.ENOENT, "is a link that leads nowhere", str(each)) from None
+                raise OSError(errno.ENOENT, "is a broken link", str(each)) from None
     raise AssertionError("there is no root folder")
 
 

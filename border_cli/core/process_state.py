@@ -222,9 +222,9 @@ class _Keeper:
                 continue
             try:
                 kind.put_back(value)
-                changed.append(f"{kind.name}; it was put back")
+                changed.append(f"{kind.name}; it was restored")
             except (OSError, ValueError) as error:  # the folder was removed
-                changed.append(f"{kind.name}, which cannot be put back: {error}")
+                changed.append(f"{kind.name}, which cannot be restored: {error}")
         for name in changed:  # by now there is a log again
             if (who, name) not in self._said:
                 self._said.add((who, name))

@@ -49,7 +49,7 @@ def restore_generator(rng: np.random.Generator, state: Mapping[str, Any]) -> Non
     try:
         rng.bit_generator.state = dict(state)
     except (TypeError, ValueError, KeyError) as error:
-        raise CheckpointError(f"the saved state of a generator does not fit: {error}") from error
+        raise CheckpointError(f"the saved state of a generator is invalid: {error}") from error
 
 
 def derived_seeds(seed: int, num_actors: int) -> dict[str, Any]:

@@ -119,8 +119,8 @@ class Snapshot:
 
 def _no_td_error() -> NDArray[Any]:
     raise RunFailed(
-        "the agent gave no TD errors to rank rows by: its settings must say so "
-        "(gives_priorities = False), and then the replay buffer is refused"
+        "the agent returned no TD errors for prioritized replay: set gives_priorities = False in "
+        "its config class, which rejects such a replay buffer before the run"
     )
 
 

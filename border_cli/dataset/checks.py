@@ -33,7 +33,7 @@ def refuse_other_spaces(
     ):
         if form(theirs) != form(ours):
             raise ConfigError(
-                f"{setting}={dataset} has {what} {form(theirs)}, those of env.id={spec.id} are "
+                f"{setting}={dataset} has {what} {form(theirs)}, but env.id={spec.id} has "
                 f"{form(ours)}"
             )
 
@@ -46,9 +46,9 @@ def form(space: Space) -> str:
         case BoxSpace(shape=shape, dtype=dtype):
             return f"{dtype} {list(shape)}"
         case DiscreteSpace(n=n):
-            return f"one of {n}"
+            return f"Discrete({n})"
         case MultiDiscreteSpace(nvec=nvec):
-            return f"one each of {list(nvec)}"
+            return f"MultiDiscrete({list(nvec)})"
 
 
 def refuse_damaged(where: str, episode: RecordedEpisode, spec: EnvSpec) -> None:
@@ -89,6 +89,6 @@ def _refuse_outside(where: str, action: NDArray[Any], space: LeafSpace) -> None:
     slack = ROUNDING * (most - least)
     if (action < least - slack).any() or (action > most + slack).any():
         raise ConfigError(
-            f"{where} lie between {action.min(0).tolist()} and {action.max(0).tolist()}, allowed "
-            f"are {least.tolist()} to {most.tolist()}"
+            f"{where}: values between {action.min(0).tolist()} and {action.max(0).tolist()} "
+            f"(allowed: {least.tolist()} to {most.tolist()})"
         )

@@ -65,7 +65,7 @@ def metadata_of(dataset: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"data set {dataset}: {path} cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise ConfigError(f"data set {dataset}: {path} holds no metadata")
+        raise ConfigError(f"data set {dataset}: {path} contains no metadata")
     return found
 
 
@@ -76,7 +76,7 @@ def counts_of(dataset: str) -> tuple[int, int]:
     episodes, steps = counts
     if not isinstance(episodes, int) or not isinstance(steps, int) or min(episodes, steps) < 1:
         raise ConfigError(
-            f"data set {dataset} is empty: it says that it has {episodes} episodes of {steps} steps"
+            f"data set {dataset} is empty: its metadata says {episodes} episodes, {steps} steps"
         )
     return episodes, steps
 

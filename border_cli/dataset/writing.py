@@ -30,7 +30,7 @@ def refuse_name(dataset: str | None, *, overwrite: bool) -> str:
     be written."""
     example = "such as my/cartpole-medium-v0"
     if dataset is None:
-        raise ConfigError(f"give dataset=ID, {example}")
+        raise ConfigError(f"dataset=ID is required, {example}")
     if not is_id(dataset):
         raise ConfigError(f"dataset must be [namespace/]name-v<number>, {example}, got {dataset!r}")
     if is_known(dataset):
@@ -39,10 +39,10 @@ def refuse_name(dataset: str | None, *, overwrite: bool) -> str:
         _refuse_unwritable(dataset)
         return dataset
     if (root() / dataset).exists():
-        raise ConfigError(f"dataset={dataset} is a folder of other things in {root()}")
+        raise ConfigError(f"dataset={dataset}: {root() / dataset} exists and is not a data set")
     for above in map(Path.as_posix, Path(dataset).parents):
         if is_known(above):
-            raise ConfigError(f"dataset={dataset} would lie inside the data set {above}")
+            raise ConfigError(f"dataset={dataset} would be inside the data set {above}")
     _refuse_unwritable(dataset)
     return dataset
 
@@ -56,7 +56,7 @@ def _refuse_unwritable(dataset: str) -> None:
 
 def _exists(dataset: str) -> ConfigError:
     return ConfigError(
-        f"dataset={dataset} exists already in {root()}: overwrite=true replaces it. There: "
+        f"dataset={dataset} already exists in {root()}: overwrite=true replaces it. Existing: "
         f"{', '.join(known_ids())}"
     )
 

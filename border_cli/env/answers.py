@@ -122,10 +122,12 @@ def _dict_writer(parts: dict[Any, ObservationWriter]) -> ObservationWriter:
 
 def _refuse_other_keys(observation: Any, parts: Mapping[Any, object]) -> None:
     if not isinstance(observation, Mapping):
-        raise BadStep(f"the observation {shown(observation)} is not a dict of {_named(parts)}")
+        raise BadStep(
+            f"the observation {shown(observation)} is not a dict with keys {_named(parts)}"
+        )
     for what, keys in (
         ("lacks", [key for key in parts if key not in observation]),
-        ("has beside its space", [key for key in observation if key not in parts]),
+        ("has unexpected", [key for key in observation if key not in parts]),
     ):
         if keys:
             raise BadStep(f"the observation {what} {_named(keys)}; its keys are {_named(parts)}")
@@ -196,7 +198,7 @@ def _batch_size_of_parts(space: spaces.Dict, observation: Any) -> int | None:
             raise error.within(f"key {key!r}") from None
     if len(set(sizes.values())) > 1:
         told = [f"{key!r} {'one' if size is None else size}" for key, size in sizes.items()]
-        raise BadStep(f"the keys hold different numbers of observations: {', '.join(told)}")
+        raise BadStep(f"the keys have different numbers of observations: {', '.join(told)}")
     return next(iter(sizes.values()))
 
 
@@ -268,7 +270,7 @@ class Values:
         if values is None or values.dtype.kind not in kinds:
             of = "objects" if values is None else values.dtype
             wanted = "real numbers" if self._is_real else "integers"
-            raise self.refused(given, f"{wanted} are needed, not {of}", lead)
+            raise self.refused(given, f"expected {wanted}, got {of}", lead)
         if isinstance(self._space, spaces.Discrete) and values.size == np.prod(lead, dtype=int):
             values = values.reshape(lead)  # arrays of one number each
         if values.shape != shape:
@@ -335,7 +337,7 @@ def as_reward(given: Any) -> float:
         try:
             return float(given)
         except OverflowError:
-            raise BadStep(f"the reward {shown(given)} is beyond all floats") from None
+            raise BadStep(f"the reward {shown(given)} is too large for a float") from None
     value = _as_array(given)
     if value is None or value.dtype.kind not in _NUMBERS or value.size != 1:
         raise BadStep(f"the reward {shown(given)} is not a number")
@@ -356,7 +358,7 @@ def as_flag(name: str, given: Any) -> bool:
 
 
 def _no_flag(name: str, given: Any) -> BadStep:
-    return BadStep(f"{name} is {shown(given)}, neither true nor false")
+    return BadStep(f"{name} must be true or false, got {shown(given)}")
 
 
 def as_rewards(given: Any, count: int) -> NDArray[Any]:
@@ -365,7 +367,7 @@ def as_rewards(given: Any, count: int) -> NDArray[Any]:
         return given
     rewards = _as_array(given)
     if rewards is None or rewards.dtype.kind not in _NUMBERS or rewards.shape != (count,):
-        raise BadStep(f"the rewards {shown(given)} are not {count} numbers")
+        raise BadStep(f"the rewards must be {count} numbers, got {shown(given)}")
     return rewards
 
 
@@ -378,7 +380,7 @@ def as_flags(name: str, given: Any, count: int) -> NDArray[np.bool_]:
         told = flags.astype(np.bool_)
         if np.array_equal(told, flags):
             return told
-    raise BadStep(f"{name} is {shown(given)}, not {count} times true or false")
+    raise BadStep(f"{name} must be {count} times true or false, got {shown(given)}")
 
 
 def environment_of(i: int, count: int) -> str:

@@ -40,9 +40,9 @@ def vector_entry(config: GymConfig) -> Registered:
     with construction(config):
         entry = registered(config.id)
     if entry.vector_entry_point is None:
-        raise Unfit("it has none")
+        raise Unfit("there is none")
     if config.wrappers or entry.additional_wrappers:
-        raise Unfit("wrappers are for single environments")
+        raise Unfit("wrappers apply to single environments only")
     return entry
 
 
@@ -69,14 +69,14 @@ def _takes_limit(config: GymConfig, spec: EnvSpec, constructor: Any) -> bool:
     """Whether the constructor takes the time limit; refuses what it does not take by its name."""
     parameters = parameters_of(constructor)
     if parameters is None:
-        raise Unfit("its constructor does not tell what it takes")
+        raise Unfit("the arguments of its constructor are unknown")
     any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     strange = [name for name in config.kwargs if name not in parameters]
     if strange and not any_name:
-        raise Unfit(f"it does not take {', '.join(strange)} of env.kwargs")
+        raise Unfit(f"it does not accept {', '.join(strange)} of env.kwargs")
     limit = parameters.get("max_episode_steps")
     if spec.max_episode_steps is None and limit is not None and limit.default is not None:
-        raise Unfit("it cuts episodes, and a single environment does not")
+        raise Unfit("it truncates episodes, unlike a single environment")
     return limit is not None
 
 
@@ -101,14 +101,16 @@ def _check(env: Vector, spec: EnvSpec, limits: bool) -> Autoreset:
     try:
         mode = Autoreset(str(getattr(told, "value", told)))
     except ValueError as error:
-        raise Unfit(f"its autoreset mode is {told!r}") from error
+        raise Unfit(f"unknown autoreset mode {told!r}") from error
     if spec.max_episode_steps is not None and not limits and mode is not Autoreset.disabled:
-        raise Unfit("it takes no max_episode_steps")
+        raise Unfit("it does not accept max_episode_steps")
     single_observation, single_action = env.single_observation_space, env.single_action_space
     if not _same(spec.observation, observation_space(single_observation, spec.id)):
-        raise Unfit(f"it observes {single_observation}, and a single environment does not")
+        raise Unfit(
+            f"its observation space {single_observation} differs from a single environment's"
+        )
     if not _same(spec.action, action_space(single_action, spec.id)):
-        raise Unfit(f"it takes actions of {single_action}, and a single environment does not")
+        raise Unfit(f"its action space {single_action} differs from a single environment's")
     return mode
 
 

@@ -116,11 +116,11 @@ class Episodes:
             observation, reward, terminated, truncated, _ = env.step(action)
             score += as_reward(reward)
             if as_flag("terminated", terminated) or as_flag("truncated", truncated):
-                raise Strayed(f"it ended after {count} of {len(actions)} steps")
+                raise Strayed(f"the episode ended after {count} of {len(actions)} steps")
             if not beat():
-                raise Strayed("the run ends")
+                raise Strayed("the run is ending")
         if np.float64(score).tobytes() != np.float64(self.score[i]).tobytes():  # NaN equals NaN
-            raise Strayed(f"its score is {score!r}, it was {self.score[i]!r}")
+            raise Strayed(f"its return is {score!r}, it was {self.score[i]!r}")
         return observation
 
 
@@ -133,4 +133,4 @@ def require_same_row(i: int, now: Array, then: Array) -> None:
     """Raises `Strayed` where row i of two observations is not the same to the bit."""
     for mine, its in zip(leaves(now), leaves(then), strict=True):
         if mine.dtype != its.dtype or mine[i].tobytes() != its[i].tobytes():
-            raise Strayed("it observes something else than before")
+            raise Strayed("the observation differs from the saved one")

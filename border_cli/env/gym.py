@@ -89,7 +89,9 @@ class GymEnvFactory(EnvFactory):
             env, autoreset = construct_vector(self.config, entry, spec)
         except Unfit as reason:
             self._unfit = True
-            log.debug("env.id=%s, its vector implementation: %s", self.config.id, reason)
+            log.debug(
+                "env.id=%s: its vector implementation is not used: %s", self.config.id, reason
+            )
             return None
         return GymVectorEnv(
             env,

@@ -93,9 +93,9 @@ def refused_kwargs(
     parameters, known = parameters_of(function), ""
     if parameters is not None:
         names = ", ".join(name for name in parameters if name not in _NOT_OF_USERS)
-        known = f" (it takes: {names or 'nothing'})"
+        known = f" (accepted: {names or 'none'})"
     return ConfigError(
-        f"env.kwargs {kwargs} was refused by {env_id}: {error.__cause__ or error}{known}"
+        f"env.kwargs {kwargs} is not accepted by {env_id}: {error.__cause__ or error}{known}"
     )
 
 
@@ -107,8 +107,8 @@ def _import_named(module: str, env_id: str) -> None:
         if not itself or error.name in PACKAGES:
             raise  # it is there and lacks a package, or is one that we know
         raise ConfigError(
-            f"env.id={env_id}: there is no module {error.name!r} to import; the part before "
-            "the colon must be on the Python path"
+            f"env.id={env_id}: no module named {error.name!r}; the part before the colon must "
+            "be on the Python path"
         ) from error
 
 

@@ -24,7 +24,7 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array
 
 LEAVES = "Box, Discrete, MultiDiscrete"
-FLATTEN = "; env.wrappers=[FlattenObservation] makes a Box of it"
+FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"
 
 # [N] or [N, A] of a policy -> N actions as the environments want them.
 ActionReader: TypeAlias = Callable[[NDArray[Any]], Sequence[Any]]

@@ -105,7 +105,7 @@ class GymEnv(Env):
             return self.reset(seed), list(range(self.num_envs))
         if len(state["episodes"]) != self.num_envs:
             raise CheckpointError(
-                f"env.num_envs={self.num_envs} does not fit the saved state of "
+                f"env.num_envs={self.num_envs} does not match the saved state of "
                 f"{len(state['episodes'])} environments"
             )
         self._forget(seed)
@@ -118,7 +118,11 @@ class GymEnv(Env):
                     self._write(self._obs, i, last)
                     require_same_row(i, self._obs, state["obs"])
                 except Exception as reason:  # of somebody else's environment: it may be anything
-                    log.info("env.id=%s: an episode begins anew: %r", self._id, reason)
+                    log.info(
+                        "env.id=%s: starting a new episode, the saved one cannot be continued: %r",
+                        self._id,
+                        reason,
+                    )
                     self._running.number[i] += 1
                     self._begin(i, self._obs)
                     anew.append(i)
@@ -237,7 +241,7 @@ class GymEnv(Env):
         try:
             self._write(obs, i, self._running.begin(i))
         except BadStep as error:
-            raise error.within(f"{self._place(i)}, at a reset") from None
+            raise error.within(f"{self._place(i)}, at reset") from None
         except (TypeError, ValueError) as error:
             refuse_other_answer(error, self._place(i), RESET)
             raise
@@ -257,4 +261,4 @@ class GymEnv(Env):
         try:
             self.close()
         except Exception:
-            log.warning("env.id=%s could not be closed either", self._id, exc_info=True)
+            log.warning("closing env.id=%s failed as well", self._id, exc_info=True)

@@ -171,8 +171,8 @@ class GymVectorEnv(Env):
             and not (terminated | truncated)[reached].all()
         ):
             raise BadStep(
-                f"env.id={self._id}: its vector implementation goes on past "
-                f"max_episode_steps={self._limit}; env.vectorization=sync steps single environments"
+                f"env.id={self._id}: its vector implementation does not end episodes at "
+                f"max_episode_steps={self._limit}. Use env.vectorization=sync"
             )
         truncated |= reached
 
@@ -206,7 +206,7 @@ class GymVectorEnv(Env):
             if last is None:
                 raise BadStep(
                     f"env.id={self._id}: its vector implementation resets in the same step and "
-                    "gives no final_obs; env.vectorization=sync steps single environments"
+                    "returns no final_obs. Use env.vectorization=sync"
                 )
             try:
                 self._write(next_obs, i, last)
@@ -251,4 +251,4 @@ class GymVectorEnv(Env):
         try:
             self.close()
         except Exception:
-            log.warning("env.id=%s could not be closed either", self._id, exc_info=True)
+            log.warning("closing env.id=%s failed as well", self._id, exc_info=True)

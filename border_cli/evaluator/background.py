@@ -81,7 +81,7 @@ class BackgroundJudge(Judge, Pulse):
         child = self._child
         if child is None:
             return False
-        log.error("the evaluation made no step and is killed; its stack:\n%s", child.stack())
+        log.error("killing the evaluation, which made no step; its stack:\n%s", child.stack())
         child.kill()
         return True
 
@@ -127,7 +127,7 @@ class BackgroundJudge(Judge, Pulse):
         if child.refusal is not None:
             child.bury()
             raise child.refusal
-        why, raised = child.bury() or "its process ended by itself", child.traceback is not None
+        why, raised = child.bury() or "its process exited unexpectedly", child.traceback is not None
         self._lives += 1
         if raised or self._lives >= MOST_LIVES:
             what = why.strip().rpartition("\n")[2]  # the last line of a traceback

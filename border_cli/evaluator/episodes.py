@@ -73,7 +73,7 @@ class EpisodesEvaluator(Evaluator):
 
     def describe(self) -> str:
         steps, who = self.limit
-        sources = {"default": "default, the env has none", "env": "from the env"}
+        sources = {"default": "default; the env has none", "env": "from the env"}
         source = sources.get(who, who)
         config = self.config
         episodes = counted(config.num_episodes, "episode")
@@ -81,7 +81,7 @@ class EpisodesEvaluator(Evaluator):
         if config.ref_min_score is None:
             return line
         low, high = config.ref_min_score, config.ref_max_score
-        return f"{line}; normalized: 0 is a return of {low:g}, 100 one of {high:g}"
+        return f"{line}; normalized score: 0 at return {low:g}, 100 at return {high:g}"
 
     def evaluate(self, policy: Policy) -> Evaluation:
         """The episodes of this seed, with the greedy actions of `policy`."""

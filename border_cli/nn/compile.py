@@ -28,15 +28,15 @@ def refuse_without_compiler(device: torch.device) -> None:
     if device.type == "cuda":
         if importlib.util.find_spec("triton") is None:
             raise ConfigError(
-                "agent.compile=true needs the package triton on a GPU (allowed: false)"
+                "agent.compile=true needs the triton package on a GPU (allowed: false)"
             )
         return
     # The one that torch takes.
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
         raise ConfigError(
-            f"agent.compile=true needs a C++ compiler, and there is no {compiler} here: install "
-            "one, or name yours in the environment variable CXX (allowed: false)"
+            f"agent.compile=true needs a C++ compiler, but {compiler} was not found: install "
+            "one, or set the environment variable CXX to yours (allowed: false)"
         )
 
 
@@ -82,7 +82,7 @@ class Compiled(Generic[P, R]):
         from torch._inductor import config as inductor
 
         compiled = torch.compile(self._function, fullgraph=True, dynamic=False, mode=self._mode)
-        log.info("agent.compile: torch compiles the update, which may take half a minute")
+        log.info("agent.compile: compiling the update, which may take half a minute")
         began_s = time.perf_counter()
         try:
             # More would be processes and threads of torch's own that outlive the run. For good,

@@ -9,6 +9,7 @@ import torch
 
 from border_cli.core.errors import ConfigError
 from border_cli.core.malloc import keep_freed_memory
+from border_cli.core.words import counted
 
 
 def resolve_device(name: str) -> torch.device:
@@ -29,12 +30,14 @@ def resolve_device(name: str) -> torch.device:
 def _refuse_missing_gpu(device: torch.device) -> None:
     if not torch.cuda.is_available():
         raise ConfigError(
-            f"device={device} needs a CUDA GPU and a torch built for it, and torch "
-            f"{torch.__version__} finds none here (allowed: auto, cpu)"
+            f"device={device} needs a CUDA GPU and a CUDA build of torch; torch "
+            f"{torch.__version__} finds no GPU (allowed: auto, cpu)"
         )
     count = torch.cuda.device_count()
     if device.index is not None and device.index >= count:
-        raise ConfigError(f"device={device} is not here: torch finds {count} CUDA device(s)")
+        raise ConfigError(
+            f"device={device} does not exist: torch finds {counted(count, 'CUDA device')}"
+        )
 
 
 @contextmanager

@@ -71,5 +71,7 @@ def load_state(path: Path) -> dict[str, Any]:
             f"{path} cannot be read as the state of an agent: {reason}"
         ) from error
     if not isinstance(state, dict):
-        raise CheckpointError(f"{path} holds a {type(state).__name__}, not the state of an agent")
+        raise CheckpointError(
+            f"{path} contains a {type(state).__name__}, not the state of an agent"
+        )
     return state

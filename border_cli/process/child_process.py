@@ -129,7 +129,7 @@ class ChildProcess:
             # never write to the same memory. Otherwise the number may be somebody else's by now.
             kill(self.pid)
             if self._end is not None and not _is_readable(self._end, GONE_S):
-                log.error("process %d does not end although killed", self.pid)
+                log.error("process %d is still running after being killed", self.pid)
         self._process.join(status_s)
         status = self._process.exitcode
         crash = self._stack.crash() if status is not None and -status in FAULTS else ""
@@ -157,10 +157,10 @@ def _cause(status: int) -> str:
     if status < 0:
         name = signal.Signals(-status).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"its process was ended by {name}{hint}"
+        return f"its process was killed by {name}{hint}"
     return (
-        f"its process ended with status {status} before it could say why (a script that trains "
-        'needs `if __name__ == "__main__":`; what the process printed may tell more)'
+        f"its process exited with status {status} without an error message (check its output; a "
+        'script that trains needs `if __name__ == "__main__":`)'
     )
 
 

@@ -34,7 +34,7 @@ class NoteFile:
                 left, at = left[written:], at + written
         except OSError as error:
             os.ftruncate(self._fd, 0)
-            log.warning("no room to note %d bytes: %s", len(text), error)
+            log.warning("could not store %d bytes: %s", len(text), error)
 
     def read(self) -> bytes:
         """All of it; nothing once it is closed."""

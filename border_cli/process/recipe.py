@@ -21,8 +21,8 @@ def dump(setting: str, imports: Sequence[str], parts: Any) -> bytes:
         return pickle.dumps((closed(), list(imports), pickle.dumps(parts)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise RunFailed(
-            f"{setting} needs parts that can be sent to another process, which holds for "
-            f"classes and functions of a module only: {error}"
+            f"{setting} needs parts that can be pickled, such as classes and functions at "
+            f"module level: {error}"
         ) from error
 
 

@@ -28,7 +28,7 @@ class StackFile:
     def ask(self, pid: int, timeout_s: float = ASK_S) -> str:
         """The stacks of that process, which must be a child that was given this file."""
         text = ask_for_stacks(pid, STACK_SIGNAL, self._fd, timeout_s)
-        return text or "(it does not even show its stack)"
+        return text or "(the process did not report its stack)"
 
     def crash(self) -> str:
         """Where a child was that a fault of its own has ended; empty where nothing tells."""

@@ -69,8 +69,8 @@ def refuse_while_imported_by_a_child() -> None:
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RunFailed(
-            "a child process imports this script to know its classes, and the script trains again "
-            'instead: put what starts it under `if __name__ == "__main__":`'
+            "a child process imported this script, and the script started training again: put "
+            'the call to train() under `if __name__ == "__main__":`'
         )
 
 

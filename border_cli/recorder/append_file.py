@@ -81,10 +81,10 @@ class AppendFile:
         if not self._is_gone():
             return
         if not self._run_dir.is_dir():
-            wait = "is gone, deleted or moved; rows wait for a checkpoint, which makes it again"
+            wait = "was deleted or moved; rows are kept in memory until a checkpoint recreates it"
             raise FileNotFoundError(errno.ENOENT, wait, str(self._run_dir))
         file = self._opened("xb")  # what another run has put there is not ours
-        log.warning("%s was gone, with the rows in it; a new one is begun", self._path)
+        log.warning("%s was deleted or moved, with its rows; starting a new file", self._path)
         self._file.close()
         self._file, self._torn = file, 0
         self._identity = os.fstat(file.fileno())
@@ -120,5 +120,5 @@ class AppendFile:
         finally:
             self._file.close()
         if self._lost:
-            message = f"{self._lost} rows were lost while there was no room for them"
+            message = f"{self._lost} rows were lost for lack of space"
             raise OSError(errno.ENOSPC, message, str(self._path))

@@ -34,7 +34,7 @@ class Archive:
         try:
             file = open(path, "rb+", opener=not_through_links)  # noqa: SIM115 - its opener
         except FileNotFoundError:
-            log.warning("%s is gone; what was recorded in it before is missing", path)
+            log.warning("%s is missing; its earlier records are lost", path)
             return waiting
         with file:
             end = file.seek(0, os.SEEK_END)
@@ -61,7 +61,7 @@ class Archive:
             file.flush()
             file.sync()
         except OSError as error:
-            log.warning("superseded rows wait for room in %s (%s)", into, error)
+            log.warning("could not write superseded rows to %s yet (%s)", into, error)
             self._files.append(file)
         else:
             file.close()

@@ -92,7 +92,7 @@ def _bar(view: RunView) -> RenderableType:
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)
     if nearest is None:
-        row.add_row(Text("no limit but the score", style="dim"), "")
+        row.add_row(Text("no limit except the target score", style="dim"), "")
         return row
     left = [("  ", ""), (figures.duration(nearest.left_s), "bold"), (" left", "dim")]
     row.add_row(

@@ -49,7 +49,7 @@ class _Terminal(Console):
         # Python flushes stdout once more at its exit, and that must not fail either.
         with suppress(OSError, ValueError), Path(os.devnull).open("wb") as devnull:
             os.dup2(devnull.fileno(), self.file.fileno())
-        logging.getLogger(__name__).warning("nobody reads the output any more; the run goes on")
+        logging.getLogger(__name__).warning("the output was closed; the run continues")
 
 
 def make_console(*, stderr: bool = False) -> Console:

@@ -44,9 +44,11 @@ class DatasetReplayBuffer(UniformReplayBuffer):
         try:
             self.ring.fix(rows)
         except ValueError as error:
-            raise ConfigError(f"data set {config.dataset} is not what it says: {error}") from error
+            raise ConfigError(
+                f"data set {config.dataset} does not match its metadata: {error}"
+            ) from error
         if not self.ring.fixed:
-            raise ConfigError(f"data set {config.dataset} gives no rows")
+            raise ConfigError(f"data set {config.dataset} contains no transitions")
         self._fingerprint: State = {
             "id": config.dataset,
             "rows": self.ring.fixed,
@@ -68,7 +70,7 @@ class DatasetReplayBuffer(UniformReplayBuffer):
         for name, now in self._fingerprint.items():
             if saved.get(name) != now:
                 raise CheckpointError(
-                    f"data set {self._fingerprint['id']} is not the one that the run learned from: "
-                    f"{name} {now}, then {saved.get(name)}"
+                    f"data set {self._fingerprint['id']} is not the one the run was trained on: "
+                    f"{name} {now}, expected {saved.get(name)}"
                 )
         super().load_state_dict(state)

@@ -104,7 +104,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         if not math.isfinite(error[largest]):
             raise NotFinite(
                 f"td_error is {td_error[largest]} in row {largest} of the batch (slot "
-                f"{index[largest]} of the replay buffer), opt step {self.updates + 1}"
+                f"{index[largest]} of the replay buffer), update {self.updates + 1}"
             )
         priority = (error + EPSILON) ** self.config.alpha
         self.updates += 1
@@ -134,9 +134,11 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         priorities, max_priority = state.get("priorities"), state.get("max_priority")
         size, updates = whole_number(state, "size"), whole_number(state, "updates")
         if not isinstance(priorities, np.ndarray) or not _are_priorities(priorities, size):
-            raise CheckpointError(f"the saved replay buffer has no {size} priorities above 0")
+            raise CheckpointError(f"the saved replay buffer must have {size} priorities above 0")
         if not isinstance(max_priority, float) or not 0 < max_priority < math.inf:
-            raise CheckpointError(f"max_priority of the saved replay buffer is {max_priority}")
+            raise CheckpointError(
+                f"max_priority of the saved replay buffer is invalid: {max_priority}"
+            )
         super().load_state_dict(state)
         self.updates, self.max_priority = updates, max_priority
         self._set_all_priorities(np.empty(0))

@@ -61,7 +61,7 @@ class RingReplayBuffer(ReplayBuffer):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         generator = state.get("generator")
         if not isinstance(generator, Mapping):
-            raise CheckpointError("the saved replay buffer has no generator")
+            raise CheckpointError("the saved replay buffer has no random generator")
         self.ring.restore(ring_state(state))
         restore_generator(self._rng, generator)
 

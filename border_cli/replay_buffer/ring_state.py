@@ -28,13 +28,13 @@ class RingState:
         """Raises `CheckpointError` naming what is different."""
         if self.capacity != capacity:
             raise CheckpointError(
-                f"the saved replay buffer has capacity {self.capacity}, this one {capacity}"
+                f"the saved replay buffer has capacity {self.capacity}, expected {capacity}"
             )
         for name in [*self.columns, *columns]:
             saved, ours = self.columns.get(name, "missing"), columns.get(name, "missing")
             if saved != ours:
                 raise CheckpointError(
-                    f"column {name} of the saved replay buffer is {saved}, here it is {ours}"
+                    f"column {name} of the saved replay buffer is {saved}, expected {ours}"
                 )
 
 
@@ -44,15 +44,15 @@ def ring_state(state: Mapping[str, Any]) -> RingState:
     numbers = {name: whole_number(state, name) for name in names}
     columns = state.get("columns")
     if not isinstance(columns, dict):
-        raise CheckpointError("the saved replay buffer does not say which columns it has")
+        raise CheckpointError("the saved replay buffer does not list its columns")
     ring = RingState(columns={str(name): str(form) for name, form in columns.items()}, **numbers)
     full = ring.size == ring.capacity
     if ring.size > min(ring.capacity, ring.rows_pushed) or (
         ring.position >= ring.capacity if full else ring.position != ring.size
     ):
         raise CheckpointError(
-            f"the saved replay buffer cannot hold {ring.size} of {ring.rows_pushed} rows with the "
-            f"next in slot {ring.position} of {ring.capacity}"
+            f"the saved replay buffer is inconsistent: it holds {ring.size} of {ring.rows_pushed} "
+            f"rows, and the next goes to slot {ring.position} of {ring.capacity}"
         )
     return ring
 
@@ -61,5 +61,5 @@ def whole_number(state: Mapping[str, Any], name: str) -> int:
     """A number of at least 0 of a saved replay buffer."""
     value = state.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise CheckpointError(f"{name} of the saved replay buffer is {value!r}, no whole number")
+        raise CheckpointError(f"{name} of the saved replay buffer must be a count, got {value!r}")
     return value

@@ -50,8 +50,8 @@ class Ring:
         except (MemoryError, ValueError, OverflowError) as error:  # the last two: past addressing
             needed = storage_nbytes(spec, most_fixed + capacity) / 2**30
             raise ConfigError(
-                f"replay_buffer.capacity must fit in memory: {most_fixed + capacity} rows of "
-                f"{spec.id} need {needed:,.1f} GiB"
+                f"replay_buffer.capacity must fit in memory: {most_fixed + capacity} transitions "
+                f"of {spec.id} need {needed:,.1f} GiB"
             ) from error
         self._rows = self._behind_fixed()
         self._reused = _ReusedBatch(spec, 0)
@@ -80,7 +80,7 @@ class Ring:
         for rows in parts:
             end = self.fixed + len(rows)
             if end > most:
-                raise ValueError(f"there is room for {most} rows that stay, got {end}")
+                raise ValueError(f"there is space for {most} fixed rows, got {end}")
             for name, source in self._checked(rows).items():
                 np.copyto(self._all.columns[name][self.fixed : end], source, casting="same_kind")
             self.fixed = end
@@ -132,8 +132,8 @@ class Ring:
         """Refuses to sample from nothing."""
         if self.stored == 0:
             raise RunFailed(
-                f"cannot sample {batch_size} rows: the replay buffer is empty "
-                "(trainer.warmup_period is what fills it first)"
+                f"cannot sample {batch_size} transitions: the replay buffer is empty "
+                "(trainer.warmup_period sets how many are collected first)"
             )
 
     def gather(self, index: NDArray[np.integer[Any]]) -> Batch:
@@ -198,7 +198,7 @@ class Ring:
         state, end = self._awaited, first + len(blocks[0])
         expected = self._back == first and end <= self.pushed
         if state is None or state.rows_pushed != self.pushed or not expected:
-            raise CheckpointError(f"rows {first} to {end} are not those that were saved next")
+            raise CheckpointError(f"rows {first} to {end} are not the next saved ones")
         slot = (state.position - (self.pushed - first)) % self.capacity
         before_end = min(end - first, self.capacity - slot)
         for block, source in zip(self._rows.blocks, blocks, strict=True):
@@ -214,7 +214,7 @@ class Ring:
         ours, saved = ([each.dtype for each in those] for those in (self._rows.blocks, blocks))
         if saved != ours or len({each.shape for each in blocks}) != 1 or blocks[0].ndim != 1:
             raise CheckpointError(
-                f"the saved rows are of the form {saved}, those of {self._spec.id} of {ours}"
+                f"the saved rows have types {saved}, but {self._spec.id} has {ours}"
             )
 
     def _column_types(self) -> dict[str, str]:

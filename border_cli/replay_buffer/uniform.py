@@ -59,7 +59,7 @@ class UniformReplayBuffer(RingReplayBuffer):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         chances = state.get("chances")
         if not isinstance(chances, np.ndarray) or chances.dtype != np.float64 or chances.ndim != 2:
-            raise CheckpointError("the saved replay buffer is none with equally likely rows")
+            raise CheckpointError("the saved replay buffer is not a uniform one")
         super().load_state_dict(state)
         self._chances = iter(chances)
         self._index = np.empty(chances.shape[1], np.int64)

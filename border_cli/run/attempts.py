@@ -30,4 +30,4 @@ def set_aside(run_dir: Path) -> None:
     folder.mkdir()
     for path in left:
         path.rename(folder / path.name)
-    log.info("an unfinished attempt was moved to %s; the run starts again", folder)
+    log.info("moved an unfinished attempt to %s; the run starts over", folder)

@@ -127,7 +127,7 @@ class CheckpointStore:
         if len(there) < len(chunks):
             first = chunks[len(there)].first
             log.warning(
-                "files of the replay buffer were gone; rows from %d on are written again", first
+                "files of the replay buffer were missing; writing rows from %d on again", first
             )
         return there
 
@@ -184,7 +184,7 @@ class CheckpointStore:
             failures = self._report.failures + 1
             self._report = replace(self._report, failures=failures)
             log.error(
-                "a checkpoint could not be written (%s); training goes on with the one before it, "
+                "could not write a checkpoint (%s); training continues, the previous one is kept, "
                 "%d failures so far", problem, failures, exc_info=None if expected else error,
             )  # fmt: skip
         seconds = self._report.seconds + self._clock.now_s() - began_s
@@ -202,5 +202,5 @@ class CheckpointStore:
         """Waits and ends the writing; may be called twice."""
         if not self._thread.close(CLOSE_TIMEOUT_S):
             log.error(
-                "the disk did not take a checkpoint within %g s; it is abandoned", CLOSE_TIMEOUT_S
+                "writing a checkpoint did not finish within %g s; abandoned it", CLOSE_TIMEOUT_S
             )

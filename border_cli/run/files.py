@@ -100,17 +100,22 @@ def refuse_foreign(run_dir: Path) -> None:
 
 
 def _refuse_other(entry: os.DirEntry[str], kind: Kind, run_dir: Path) -> None:
+    noun = "directory" if kind == "folder" else kind
     if kind == "link":
         if not entry.is_symlink():
-            raise ConfigError(f"{entry.path} is no link, and a run makes one there: move it away")
+            raise ConfigError(
+                f"{entry.path} is in the way: the run creates a symbolic link there. Move it away"
+            )
     elif entry.is_symlink():
         raise ConfigError(
             f"{entry.path} is a link to {Path(entry.path).resolve()}. A run writes and deletes "
-            f"there: put the {kind} itself in place of the link. To keep a run on another disk "
-            f"move its whole directory; {run_dir} or a folder above it may be a link"
+            f"files there: replace the link with the {noun} itself. To keep a run on another disk, "
+            f"move its whole directory; {run_dir} or a directory above it may be a link"
         )
     elif not (entry.is_file() if kind == "file" else entry.is_dir()):
-        raise ConfigError(f"{entry.path} is no {kind}, and a run writes one there: move it away")
+        raise ConfigError(
+            f"{entry.path} is not a {noun}, and the run needs one there: move it away"
+        )
 
 
 def refresh_times(run_dir: Path) -> None:
@@ -214,7 +219,7 @@ def dissolve(hidden: Path) -> None:
             number += 1
             left = hidden.with_name(f"{name}-left-{number}")
         hidden.rename(left)
-        log.warning("%s keeps what did not belong to its checkpoint, which is removed", left)
+        log.warning("removed a checkpoint; other files found in it were moved to %s", left)
 
 
 def remove_files(folder: Path, layout: Layout, *, keep: frozenset[str] = frozenset()) -> None:
@@ -252,7 +257,7 @@ def _hidden(parent: Path, ending: str) -> list[Path]:
 def point_link(link: Path, target: str) -> None:
     """Makes `link` a relative symbolic link to `target`, at once."""
     if os.path.lexists(link) and not link.is_symlink():
-        raise OSError(errno.EEXIST, "is not the link that a run replaces", str(link))
+        raise OSError(errno.EEXIST, "is not a symbolic link", str(link))
     temporary = link.with_name(f".{link.name}.tmp")
     if temporary.is_symlink():
         temporary.unlink()

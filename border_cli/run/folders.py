@@ -127,7 +127,9 @@ class CheckpointFolders:
         replay = None if rows is None else rows.saved(new)
         try:
             if replay is not None and len(self.up_to_missing(replay.chunks)) < len(replay.chunks):
-                raise OSError(errno.ENOENT, "is losing files", str(self._folder / FOLDER))
+                raise OSError(
+                    errno.ENOENT, "lost files during the save", str(self._folder / FOLDER)
+                )
             self._write(name, lambda folder: self._fill(folder, handed), replay)
         except BaseException:
             if not self._stands(self._folder / name):
@@ -156,7 +158,9 @@ class CheckpointFolders:
         point_link(link, f"checkpoints/{name}")
         self._best = _best_of(self._run_dir)
         if self._best is None:
-            raise OSError(errno.ENOENT, "is gone again", str(self._folder / name))
+            raise OSError(
+                errno.ENOENT, "disappeared after it was written", str(self._folder / name)
+            )
         for old in self._folder.iterdir():
             if re.fullmatch(r"best-\d{10,}", old.name) and old.name not in (name, before):
                 remove_folder(old)
@@ -192,11 +196,11 @@ class CheckpointFolders:
         """The settings and the best model, which no checkpoint holds."""
         settings, best = self._run_dir / SETTINGS, self._best
         if self._settings and not settings.is_file():
-            log.warning("%s was gone and is written again", settings)
+            log.warning("%s was missing; writing it again", settings)
             own_folder(settings.parent)
             write_text(settings, self._settings)
         if best is not None and not best.stands(self._run_dir):
-            log.warning("the best model, %s, was gone and is written again", best.name)
+            log.warning("the best model, %s, was missing; writing it again", best.name)
             self._place(best.name, best.fill)
             point_link(self._run_dir / "best", f"checkpoints/{best.name}")
 
@@ -267,4 +271,4 @@ class CheckpointFolders:
         try:
             rotate(self._folder, keep=self._keep, milestone_interval=self._milestone_interval)
         except OSError as error:  # the new one is there all the same
-            log.warning("old checkpoints could not be removed: %s", error)
+            log.warning("could not remove old checkpoints: %s", error)

@@ -41,9 +41,9 @@ def refuse_denied(run_dir: Path) -> None:
     ]
     if denied:
         raise ConfigError(
-            f"{run_dir} cannot go on: {run_dir / denied[0]} cannot be "
+            f"{run_dir} cannot be resumed: {run_dir / denied[0]} cannot be "
             f"{'read' if denied[0] in READ else 'written to'} (Permission denied). "
-            "init_from begins a new run with the weights of one that can be read"
+            "init_from starts a new run from the weights of any readable run"
         )
 
 
@@ -94,7 +94,7 @@ class RunLock:
             if self._file < 0 or self._stands():
                 return
             gone = self._run_dir / NAME if self._run_dir.is_dir() else self._run_dir
-            log.warning("%s was gone, deleted or moved, and is made again", gone)
+            log.warning("%s was deleted or moved; creating it again", gone)
             try:
                 file = self._taken()
             except RunInUse as error:
@@ -158,7 +158,7 @@ class RunLock:
             raise RunInUse(self._run_dir, owner)
         if running is None:
             log.warning(
-                "%s was last used by process %s on %s; whether that still runs cannot be told here",
+                "%s was last used by process %s on %s; cannot tell from here if that still runs",
                 self._run_dir, owner["pid"], owner["host"],
             )  # fmt: skip
 

@@ -84,15 +84,15 @@ def read_manifest(folder: Path) -> Manifest:
     found = content.pop("format", None)
     if found not in READABLE or isinstance(found, bool):
         raise CheckpointError(
-            f"{folder} has checkpoint format {found}, this version reads "
+            f"{folder} has checkpoint format {found}, but this version reads "
             f"{' and '.join(map(str, READABLE))}"
         )
     if found == FORMAT and content.pop("checksum", None) != _checksum({"format": found, **content}):
-        raise CheckpointError(f"{path} is damaged: its checksum differs from its own entries'")
+        raise CheckpointError(f"{path} is damaged: its checksum does not match its entries")
     try:
         return _manifest(found, content)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise CheckpointError(f"{path} is no manifest of a checkpoint: {error}") from error
+        raise CheckpointError(f"{path} is not a checkpoint manifest: {error}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} cannot be read: it holds no JSON object")
+        raise CheckpointError(f"{path} cannot be read: it is not a JSON object")
     return content
 
 
@@ -141,7 +141,7 @@ def _saved_rows(content: Mapping[str, Any]) -> SavedRows:
     firsts = [*(each.first for each in chunks), rows.end]
     rising = all(each.first < each.end for each in chunks)
     if ends != firsts or not rising or not 0 <= ends[0] <= rows.first <= rows.end:
-        raise ValueError(f"its chunks do not hold the rows {rows.first} to {rows.end}")
+        raise ValueError(f"its chunks do not cover rows {rows.first} to {rows.end}")
     return rows
 
 
@@ -150,7 +150,7 @@ def _sums(content: Mapping[str, Any]) -> dict[str, str]:
     sums = {str(name): str(checksum) for name, checksum in content.items()}
     for name in sums:
         if name.startswith(".") or any(each in name for each in "/\\\0:"):
-            raise ValueError(f"{name!r} is no name of a file beside it")
+            raise ValueError(f"{name!r} is not a plain file name")
     return sums
 
 

@@ -80,7 +80,7 @@ class NpyReader:
         start = self._take(len(MAGIC) + LENGTH.size)
         (length,) = LENGTH.unpack(start[len(MAGIC) :])
         if not start.startswith(MAGIC) or length > MAX_HEADER:
-            raise ValueError("it is no .npy file of version 3")
+            raise ValueError("it is not a .npy file of version 3")
         try:
             header = ast.literal_eval(self._take(length).decode())
             dtype = np.lib.format.descr_to_dtype(header["descr"])
@@ -88,12 +88,12 @@ class NpyReader:
         except Exception as error:  # a damaged header may raise anything
             raise ValueError(f"its header is damaged: {error}") from error
         if dtype.hasobject:
-            raise ValueError("it holds Python objects, which could run code")
+            raise ValueError("it contains Python objects, which could run code")
         if dtype.itemsize == 0 or not isinstance(rows, int) or rows < 0:
-            raise ValueError(f"it holds {rows} rows of {dtype.itemsize} bytes")
+            raise ValueError(f"its header says {rows} rows of {dtype.itemsize} bytes")
         size = os.fstat(self._file.fileno()).st_size
         if size != self._file.tell() + rows * dtype.itemsize:
-            raise ValueError(f"it has {size} bytes, which is not its size")
+            raise ValueError(f"it has {size} bytes, which does not match its header")
         return dtype, rows
 
     def _take(self, count: int) -> bytes:

@@ -63,7 +63,7 @@ class Saved:
         The buffer is an empty one then, until it loads another state.
         """
         if self.manifest.replay is None:
-            raise CheckpointError(f"{self.folder} was saved without its replay buffer")
+            raise CheckpointError(f"{self.folder} was saved without a replay buffer")
         load_chunks(_replay_folder(self.folder), self.manifest.replay, replay_buffer)
 
 
@@ -91,8 +91,8 @@ def read_checkpoint(folder: Path, *, rows: bool = True) -> Saved:
     manifest = read_manifest(folder)
     if manifest.format != FORMAT:
         raise CheckpointError(
-            f"{folder} is of format {manifest.format} and cannot be resumed: it holds neither the "
-            "replay buffer nor the generators. init_from begins a new run with its weights"
+            f"{folder} has format {manifest.format} and cannot be resumed: it contains neither the "
+            "replay buffer nor the random generators. init_from starts a new run from its weights"
         )
     missing = [name for name in NEEDED if name not in manifest.sha256]
     if missing:
@@ -116,7 +116,7 @@ def _counters(path: Path, state: Mapping[str, Any]) -> dict[str, float]:
     for name, value in state.items():
         whole = isinstance(value, int | float) and not isinstance(value, bool)
         if not (whole and 0 <= value < math.inf):
-            raise CheckpointError(f"{path} has {name} {value!r}, which is no count")
+            raise CheckpointError(f"{path}: {name} must be a count, got {value!r}")
     return dict(state)
 
 
@@ -138,15 +138,16 @@ def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | No
         run_dir, which = named
         if checkpoint not in (None, which):
             raise ConfigError(
-                f"{place} is a checkpoint: leave out checkpoint={checkpoint}, or give {run_dir}"
+                f"{place} is a checkpoint: remove checkpoint={checkpoint}, or use {run_dir}"
             )
         return run_dir, which
     if (place / SETTINGS).is_file():
         return place, checkpoint
     if not place.is_dir():
-        what = "is a file, not a run directory" if place.exists() else "does not exist"
-        raise CheckpointError(f"{place} {what}{_run_around(place)}")
-    what = f"is not a run directory: there is no {SETTINGS}"
+        file = f"{place} is a file, not a run directory"
+        what = file if place.exists() else f"no such directory: {place}"
+        raise CheckpointError(f"{what}{_run_around(place)}")
+    what = f"is not a run directory: it has no {SETTINGS}"
     if (place / SWEEP_MARK).exists():
         what = "is the directory of a sweep, not of a run"
     raise CheckpointError(f"{place} {what}{_run_around(place) or _runs_in(place)}")
@@ -191,7 +192,7 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
     The answer is the real folder, so that a link which moves on does not change what is read.
     """
     if not run_dir.is_dir():
-        raise CheckpointError(f"{run_dir} does not exist")
+        raise CheckpointError(f"no such directory: {run_dir}")
     saved = steps_saved(run_dir)
     if which == "best":
         place = run_dir / "best"
@@ -202,14 +203,15 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
     elif which.isdecimal():
         place = run_dir / "checkpoints" / folder_name(int(which))
     else:
-        raise CheckpointError(f"checkpoint must be best, latest or a step, got {which!r}")
+        raise CheckpointError(f"checkpoint must be best, latest or an update number, got {which!r}")
     folder = place.resolve()
     if not is_complete(folder) and is_complete(aside(folder)):
         return aside(folder)  # the process was killed while it replaced this one
     if not is_complete(folder):
         known = [*(["best"] if is_complete(run_dir / "best") else []), *saved]
-        listed = ", ".join(map(str, known)) or "none"
-        raise CheckpointError(f"{run_dir} has no checkpoint {which}. There: {listed}")
+        listed = ", ".join(map(str, known))
+        choices = f"choose from {listed}" if known else "there are none"
+        raise CheckpointError(f"{run_dir} has no checkpoint {which} ({choices})")
     return folder
 
 

@@ -30,7 +30,7 @@ PACKAGES = (
 
 
 NAME = "run.json"
-KILLED = "its process is gone: killed, or lost with its machine"
+KILLED = "its process was killed, or its machine went down"
 
 
 @dataclass(frozen=True, slots=True)

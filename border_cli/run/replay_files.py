@@ -79,7 +79,9 @@ def _write_chunk(
         for count in pieces:
             blocks = rows.take(count)
             if blocks is None:
-                raise OSError("the disk was too slow: rows were overwritten before it took them")
+                raise OSError(
+                    "the disk is too slow: transitions were overwritten before they were saved"
+                )
             for i, block in enumerate(blocks):
                 if i == len(files):
                     files.append(NpyWriter(folder / f"{stem}.{i}.npy", block.dtype, end - first))
@@ -106,7 +108,7 @@ def load_chunks(folder: Path, rows: SavedRows, buffer: ReplayBuffer) -> None:
     """
     if rows.capacity != buffer.capacity:
         raise CheckpointError(
-            f"the saved replay buffer has capacity {rows.capacity}, this one {buffer.capacity}"
+            f"the saved replay buffer has capacity {rows.capacity}, expected {buffer.capacity}"
         )
     for chunk in rows.chunks:
         try:
@@ -124,14 +126,14 @@ def _load_chunk(folder: Path, chunk: Chunk, oldest: int, buffer: ReplayBuffer) -
             files.append(NpyReader(folder / name))
             closing.callback(files[-1].close)
         if any(each.rows != chunk.end - chunk.first for each in files):
-            raise ValueError(f"it does not hold the rows {chunk.first} to {chunk.end}")
+            raise ValueError(f"it does not contain rows {chunk.first} to {chunk.end}")
         at = chunk.first
         for count in _pieces(chunk.first, chunk.end, max(1, PIECE_NBYTES // _row_nbytes(files))):
             blocks = [each.read(count) for each in files]
             forgotten = min(max(0, oldest - at), count)  # these were overwritten before the save
             last = at + count >= chunk.end
             if last and [each.finish() for each in files] != list(chunk.files.values()):
-                raise ValueError("its checksum differs from the manifest's")
+                raise ValueError("its checksum does not match the manifest")
             if forgotten < count:
                 buffer.load_rows(at + forgotten, [block[forgotten:] for block in blocks])
             at += count
@@ -155,4 +157,4 @@ def verify_file(path: Path, expected: str) -> None:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if found != expected:
-        raise CheckpointError(f"{path} is damaged: its checksum differs from the manifest's")
+        raise CheckpointError(f"{path} is damaged: its checksum does not match the manifest")

@@ -32,7 +32,7 @@ def without_arrays(tree: Any, arrays: Arrays) -> Any:
     """
     if isinstance(tree, np.ndarray):
         if tree.dtype.hasobject:
-            raise TypeError("a checkpoint holds no arrays of Python objects")
+            raise TypeError("a checkpoint cannot store arrays of Python objects")
         name = f"array_{len(arrays)}"
         arrays[name] = tree
         return {ARRAY: name}
@@ -46,12 +46,12 @@ def without_arrays(tree: Any, arrays: Arrays) -> Any:
         return {_key(key): without_arrays(each, arrays) for key, each in tree.items()}
     if isinstance(tree, list | tuple):
         return [without_arrays(each, arrays) for each in tree]
-    raise TypeError(f"a checkpoint cannot hold a {type(tree).__name__}: {tree!r:.80}")
+    raise TypeError(f"a checkpoint cannot store a {type(tree).__name__}: {tree!r:.80}")
 
 
 def _key(key: Any) -> str:
     if not isinstance(key, str) or key in (ARRAY, FLOAT):
-        raise TypeError(f"a checkpoint cannot hold the key {key!r}")
+        raise TypeError(f"a checkpoint cannot store the key {key!r}")
     return key
 
 
@@ -92,5 +92,5 @@ def read_tree(path: Path, tree: Any, arrays: Arrays) -> State:
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error!r}") from error
     if not isinstance(whole, dict):
-        raise CheckpointError(f"{path} holds no state of a run")
+        raise CheckpointError(f"{path} does not contain the state of a run")
     return whole

@@ -93,8 +93,8 @@ class NStep(StepProcessor):
         if rewards is None or rewards.shape != wanted:
             found = "none" if rewards is None else f"{rewards.shape[0]} of {rewards.shape[1]}"
             raise CheckpointError(
-                f"step_processor.n_steps={self._n} keeps {wanted[0]} steps of {wanted[1]} "
-                f"environments, the saved state has {found}"
+                f"step_processor.n_steps={self._n} needs {wanted[0]} steps of {wanted[1]} "
+                f"environments, but the saved state has {found}"
             )
         self._newest = state["newest"]
         self._rewards[self._newest - self._n + 2 : self._newest + 1] = rewards

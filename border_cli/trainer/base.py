@@ -255,5 +255,5 @@ class Trainer(ABC):
             lack = failed_allocation(error)
             why = f" (out of memory: {lack})" if lack else ""
             log.error(
-                "the last checkpoint could not be taken%s", why, exc_info=None if lack else error
+                "could not save the final checkpoint%s", why, exc_info=None if lack else error
             )

@@ -49,7 +49,7 @@ def bottleneck(
     cores: int,
     threads: int,
 ) -> str | None:
-    """Names the largest loss of the learner's time, and what would make it less.
+    """Names what took most of the learner's time, and settings that would reduce it.
 
     `learner` and `actors` are seconds per section, `device` is where updates were made, and
     `threads` with how many. None where no time passed.
@@ -70,4 +70,4 @@ def bottleneck(
         *ELSE,
     ]
     largest = max(parts, key=lambda part: part.weight * part.share(facts))
-    return str(largest.say(facts, f"{100 * largest.share(facts):.0f} % of the time"))
+    return str(largest.say(facts, f"{100 * largest.share(facts):.0f} %"))

@@ -41,7 +41,7 @@ class Checkpointing:
         """Hands a checkpoint over while the actors go on; `own` is the trainer's part of it."""
         self._post_step.check()
         with self._timing.section("save"):
-            with self._post_step.heartbeat.waiting("the actors to settle"):
+            with self._post_step.heartbeat.waiting("the state of the actors"):
                 arrived = self._actors.settle(SETTLE_S)
             self._intake.take(arrived)
             self._post_step.saving.hand_over(self._state(own))
@@ -106,7 +106,7 @@ class Checkpointing:
             self._post_step.load_state_dict(run, saved.counters)  # rewinds what was recorded
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"the saved state of the run does not fit this version: {error!r}"
+                f"the saved state of the run is incompatible with this version: {error!r}"
             ) from error
         if saved.candidate is not None:
             self._pending = (run["evaluating"], saved.candidate)

@@ -44,7 +44,8 @@ class OfflineConfig(TrainerConfig):
             self.refuse(
                 "max_env_steps",
                 self.max_env_steps,
-                "ends no run with trainer=offline, which makes no env steps: give max_opt_steps",
+                "cannot be the only limit with trainer=offline, which makes no env steps: set "
+                "trainer.max_opt_steps",
             )
 
 

@@ -66,13 +66,13 @@ class Evaluating:
         self._candidate = Candidate(step=step, counters=counters, state=state)
         self.judge.submit(self._agent.snapshot(env_steps=step.env_steps))
 
-    def _skip(self, under_way: RecordStep, due: RecordStep) -> None:
+    def _skip(self, running: RecordStep, due: RecordStep) -> None:
         self.skipped += 1
         log.log(
             logging.WARNING if self.skipped == 1 else logging.INFO,
-            "the evaluation of update %d is still under way at update %d, whose own is left out "
-            "(a larger trainer.eval_interval or fewer evaluator.num_episodes would mend that)",
-            under_way.opt_steps, due.opt_steps,
+            "skipped the evaluation at update %d: the one of update %d is still running "
+            "(try a larger trainer.eval_interval or fewer evaluator.num_episodes)",
+            due.opt_steps, running.opt_steps,
         )  # fmt: skip
 
     def collect(self) -> Verdict | None:

@@ -25,7 +25,7 @@ def check_losses(updates: UpdateLog, replay_buffer: ReplayBuffer) -> None:
         if error.index is None:
             raise
         rows = columns_of(replay_buffer.rows(error.index))
-        message = f"{error}. Its batch, which {BATCH_FILE} has: {_ranges(rows)}"
+        message = f"{error}. Its batch is in {BATCH_FILE}: {_ranges(rows)}"
         raise NotFinite(message, error.index, {"slot": error.index, **rows}) from None
 
 
@@ -34,8 +34,8 @@ def check_weights(agent: Agent) -> None:
     bad = agent.first_not_finite()
     if bad is not None:
         raise NotFinite(
-            f"{bad} of the agent is not finite after optimisation step {agent.opt_steps:,}; "
-            "nothing was saved since it was. A smaller agent.learning_rate or an "
+            f"{bad} of the agent is not finite after update {agent.opt_steps:,}; "
+            "nothing has been saved since. A smaller agent.learning_rate or an "
             "agent.max_grad_norm often helps"
         )
 

@@ -121,7 +121,7 @@ class Intake:
                 rows = len(message.transitions)
                 raise NotFinite(
                     f"reward of {self._place(message, rows)} "
-                    f"(optimisation step {self._counters.opt_steps:,}), is not finite"
+                    f"(update {self._counters.opt_steps:,}) is not finite"
                 )
             self._agent.observe_returns(each)
 
@@ -155,8 +155,8 @@ class Intake:
         first, name, values = min(bad, key=lambda each: each[0])  # the cause, not what followed
         raise NotFinite(
             f"{name} of {self._place(message, first)} "
-            f"(optimisation step {self._counters.opt_steps:,}), is not finite: "
-            f"{values[first].tolist()}. Nothing of its message was learned from"
+            f"(update {self._counters.opt_steps:,}) is not finite: "
+            f"{values[first].tolist()}. The message containing it was discarded"
         )
 
     def _count_beyond(
@@ -169,8 +169,8 @@ class Intake:
             if not self._counters.out_of_bounds and not samples.any():
                 place = tuple(np.argwhere(beyond)[0].tolist())
                 log.warning(
-                    "%s of %s%s, is beyond the bounds of its space: %s%s, allowed are %s to %s. "
-                    "Such samples are learned from and counted (out_of_bounds in run.json)",
+                    "%s of %s%s is outside the bounds of its space: %s%s (allowed: %s to %s). "
+                    "Such samples are still used; out_of_bounds in run.json counts them",
                     name, self._place(message, place[0]),
                     "" if part.key is None else f", key {part.key!r}",
                     values[place], f" at {list(place[1:])}" if place[1:] else "",
@@ -181,7 +181,7 @@ class Intake:
 
     def _place(self, message: Experience, row: int) -> str:
         sample = self._samples_of.get(message.actor_id, 0) + row + 1
-        return f"actor {message.actor_id}, its sample {sample:,}"
+        return f"actor {message.actor_id}, sample {sample:,}"
 
 
 def _is_finite(values: NDArray[Any]) -> bool:

@@ -23,13 +23,13 @@ PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What took the time, and what would make it less."""
+    """What took the time, and the settings that would reduce it."""
 
     what: str
     remedies: list[str]
 
     def __str__(self) -> str:
-        return f"{self.what}: {', or '.join(self.remedies)}"
+        return f"{self.what}. Try {', or '.join(self.remedies)}."
 
 
 class Facts:
@@ -61,7 +61,7 @@ class Facts:
         free = config.trainer.samples_per_opt_step is None and not self.in_turn
         self.starves = free and self.actor_manager == "thread" and running >= STARVING
         self.larger_messages = (
-            f"a larger actor_manager.n_buffer ({config.actor_manager.n_buffer:,})"
+            f"a larger actor_manager.n_buffer (now {config.actor_manager.n_buffer:,})"
         )
         num_envs = config.env.num_envs
         self.more_envs = f"env.num_envs={MANY_ENVS if num_envs < MANY_ENVS else 2 * num_envs}"
@@ -69,14 +69,15 @@ class Facts:
 
 def waiting(facts: Facts, share: str) -> Loss:
     """Samples did not come fast enough."""
-    what = f"the learner waited for samples {share}"
+    what = f"learner waiting for samples ({share})"
     more_actors = "more actors (actor_manager.num_actors)"
     main = _main(facts.actors)
     if main:
-        what += f", the actors spent {100 * facts.actors[main]:.0f} % of theirs {PLACES[main]}"
+        spent = f"{100 * facts.actors[main]:.0f} % of their time {PLACES[main]}"
+        what += f"; the actors spent {spent}"
     if main == "blocked":  # both wait, at different times
-        start = "that is the start and the warm-up of a short run (trainer.warmup_period)"
-        return Loss(what, [start, f"bursts, which {facts.larger_messages} evens out"])
+        short = "a longer run (this one is mostly startup and trainer.warmup_period)"
+        return Loss(what, [short, f"{facts.larger_messages} if samples arrive in bursts"])
     if main == "send":
         return Loss(what, [facts.larger_messages, more_actors])
     if main in ("act", "process"):
@@ -84,36 +85,37 @@ def waiting(facts: Facts, share: str) -> Loss:
     if main == "env_step":
         computing = None
         if facts.actor_manager == "thread":  # which share one interpreter lock
-            computing = f"actor_manager=process or {facts.more_envs} where it computes"
+            computing = f"actor_manager=process or {facts.more_envs} if they compute"
         elif facts.config.actor_manager.num_actors >= facts.cores:
-            computing = f"{facts.more_envs} where it computes"
+            computing = f"{facts.more_envs} if they compute"
         if computing:
-            return Loss(what, [f"{more_actors} where a step waits", computing])
+            return Loss(what, [f"{more_actors} if env steps wait", computing])
     return Loss(what, [more_actors, facts.more_envs])
 
 
 def acting(facts: Facts, share: str) -> Loss:
     """The learner's own thread steps the actors: what looks like waiting is their work."""
     main = _main({name: each for name, each in facts.actors.items() if name != "blocked"})
-    where = f", most of it {PLACES[main]}" if main else ""
-    beside = "trainer=async" if facts.sync else "actor_manager=process"
+    where = f", mostly {PLACES[main]}" if main else ""
+    parallel = "trainer=async" if facts.sync else "actor_manager=process"
     return Loss(
-        f"the learner's thread stepped the actors {share}{where}",
-        [facts.more_envs, f"{beside}, which acts beside the learner and repeats no run to the bit"],
+        f"acting in the learner thread ({share}){where}",
+        [facts.more_envs, f"{parallel} (actors run in parallel, but not bit-reproducible)"],
     )
 
 
 def updating(facts: Facts, share: str) -> Loss:
     """The learner did its work."""
-    what = f"the learner was busy with updates {share}"
+    what = f"learner updates ({share})"
     idle = facts.blocked >= IDLE
     if facts.in_turn:
         return Loss(what, _faster_updates(facts, idle_cores=True))
     ratio = facts.config.trainer.samples_per_opt_step
     remedies = _faster_updates(facts, idle_cores=idle)
     if idle:
-        what += f", the actors were blocked {100 * facts.blocked:.0f} % of theirs"
-        cheap = f"a higher trainer.samples_per_opt_step ({ratio}), which costs little time"
+        what += f"; the actors were blocked {100 * facts.blocked:.0f} % of their time"
+        setting = f"a higher trainer.samples_per_opt_step (now {ratio})"
+        cheap = f"{setting}; cheap, since the actors are idle"
         remedies += [cheap] if ratio is not None else []
     return Loss(what, remedies)
 
@@ -121,16 +123,16 @@ def updating(facts: Facts, share: str) -> Loss:
 def starving(facts: Facts, share: str) -> Loss:  # noqa: ARG001 - the same whatever they do
     """Actor threads without a pace leave the learner 2 % of its speed, in whatever it does."""
     return Loss(
-        f"the learner was busy {share}, beside actor threads that run freely and share its "
-        "interpreter lock",
-        ["actor_manager=process", "a pace (trainer.samples_per_opt_step=1)"],
+        f"learner slowed down by actor threads (busy {share}): they share its interpreter lock "
+        "and run without a rate limit",
+        ["actor_manager=process", "a rate limit (trainer.samples_per_opt_step=1)"],
     )
 
 
 def _faster_updates(facts: Facts, *, idle_cores: bool) -> list[str]:
     """Not every agent has every setting; on CPUs to compile brings less than it costs."""
     agent = facts.config.agent
-    remedies = [f"a smaller agent.batch_size ({agent.batch_size:,})"]
+    remedies = [f"a smaller agent.batch_size (now {agent.batch_size:,})"]
     if not facts.on_cpu:
         compiles = getattr(agent, "compile", None)
         return [*remedies, "agent.compile=true"] if compiles is False else remedies
@@ -143,15 +145,15 @@ def _faster_updates(facts: Facts, *, idle_cores: bool) -> list[str]:
 
 def drawing(facts: Facts, share: str) -> Loss:
     """The replay buffer was slow to give batches or to take priorities."""
-    smaller = f"a smaller agent.batch_size ({facts.config.agent.batch_size:,})"
+    smaller = f"a smaller agent.batch_size (now {facts.config.agent.batch_size:,})"
     slow = REPLAY_BUFFERS.entry_of(facts.config.replay_buffer).name == "prioritized"
     remedies = [smaller, "replay_buffer=uniform"] if slow else [smaller]
-    return Loss(f"the learner drew batches from the replay buffer {share}", remedies)
+    return Loss(f"sampling batches from the replay buffer ({share})", remedies)
 
 
 def pushing(facts: Facts, share: str) -> Loss:
     """The replay buffer was slow to take rows."""
-    what = f"the learner took samples in {share}"
+    what = f"storing samples in the replay buffer ({share})"
     if facts.sync:  # each of its messages has one step
         return Loss(what, ["trainer=async", facts.more_envs])
     return Loss(what, [facts.larger_messages, "a lower trainer.samples_per_opt_step"])
@@ -160,23 +162,23 @@ def pushing(facts: Facts, share: str) -> Loss:
 def evaluating(facts: Facts, share: str) -> Loss:
     """Evaluations held the learner up."""
     interval, evaluator = facts.config.trainer.eval_interval, facts.config.evaluator
-    fewer = f"fewer evaluator.num_episodes ({evaluator.num_episodes:,})"
-    remedies = [f"a longer trainer.eval_interval ({interval:,})", fewer]
+    fewer = f"fewer evaluator.num_episodes (now {evaluator.num_episodes:,})"
+    remedies = [f"a longer trainer.eval_interval (now {interval:,})", fewer]
     if not evaluator.background and not facts.in_turn:  # which evaluates in line in any case
         remedies.append("evaluator.background=true")
     # Without an interval there was only the one at the end.
-    return Loss(f"evaluations took {share}", remedies if interval else [fewer])
+    return Loss(f"evaluations ({share})", remedies if interval else [fewer])
 
 
 def saving(facts: Facts, share: str) -> Loss:
     """Checkpoints held the learner up."""
     interval, every_s = facts.config.trainer.save_interval, facts.config.trainer.save_every_s
     return Loss(
-        f"saving took {share}",
+        f"saving checkpoints ({share})",
         [
-            *([f"a longer trainer.save_interval ({interval:,})"] if interval else []),
-            *([f"a longer trainer.save_every_s ({every_s:g})"] if every_s is not None else []),
-            "fewer evaluations, which find best models to save (trainer.eval_interval)",
+            *([f"a longer trainer.save_interval (now {interval:,})"] if interval else []),
+            *([f"a longer trainer.save_every_s (now {every_s:g})"] if every_s is not None else []),
+            "fewer evaluations (trainer.eval_interval): each new best model is saved",
         ],
     )
 
@@ -184,19 +186,21 @@ def saving(facts: Facts, share: str) -> Loss:
 def recording(facts: Facts, share: str) -> Loss:
     """Recorders and the panel held the learner up."""
     interval = facts.config.trainer.record_interval
-    return Loss(f"recording took {share}", [f"a longer trainer.record_interval ({interval:,})"])
+    longer = f"a longer trainer.record_interval (now {interval:,})"
+    return Loss(f"recording metrics ({share})", [longer])
 
 
 def publishing(facts: Facts, share: str) -> Loss:
     """Copies of the weights for the actors held the learner up."""
-    rarer = [f"a longer trainer.sync_interval ({facts.config.trainer.sync_interval:,})"]
+    rarer = [f"a longer trainer.sync_interval (now {facts.config.trainer.sync_interval:,})"]
     remedies = ["trainer=async", facts.more_envs] if facts.sync else rarer  # sync: every round
-    return Loss(f"copying weights for the actors took {share}", remedies)
+    return Loss(f"copying weights to the actors ({share})", remedies)
 
 
 def looping(facts: Facts, share: str) -> Loss:  # noqa: ARG001 - no setting moves it
     """Neither the updates nor anything that was done for them."""
-    return Loss(f"starting, stopping and the loop itself took {share}", ["a longer run says more"])
+    what = f"startup, shutdown and the loop itself ({share})"
+    return Loss(what, ["a longer run for a better estimate"])
 
 
 def _main(seconds: Mapping[str, float]) -> str:

@@ -72,8 +72,8 @@ class Saving:
         self.skipped += 1
         log.log(
             logging.WARNING if self.skipped == 1 else logging.DEBUG,
-            "the checkpoint of update %d is left out: the one before is still being written "
-            "(a larger trainer.save_interval or a smaller replay buffer would mend that)",
+            "skipped the checkpoint at update %d: the previous one is still being written "
+            "(try a larger trainer.save_interval or a smaller replay buffer)",
             opt_steps,
         )
 

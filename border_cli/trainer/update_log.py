@@ -47,8 +47,8 @@ class UpdateLog:
                 number = float(value)
                 if not math.isfinite(number):
                     raise NotFinite(
-                        f"train/{name} is {number} at optimisation step {opt_steps:,}; "
-                        "nothing was saved since. A smaller agent.learning_rate or an "
+                        f"train/{name} is {number} at update {opt_steps:,}; "
+                        "nothing has been saved since. A smaller agent.learning_rate or an "
                         "agent.max_grad_norm often helps",
                         index=index,
                     )

@@ -129,10 +129,10 @@ class Watchdog:
         shown: set[int | None] = set()
         for each in guilty:
             if each.thread_id in frames and each.thread_id not in shown:
-                lines.append(f"{each.name} is here:\n{_stack(frames[each.thread_id])}")
+                lines.append(f"stack of {each.name}:\n{_stack(frames[each.thread_id])}")
                 shown.add(each.thread_id)
         for each in self._heartbeats:
-            state = f"waits for {each.waiting_for}" if each.waiting_for else "works"
+            state = f"waiting for {each.waiting_for}" if each.waiting_for else "working"
             lines.append(f"{each.name}: {each.beats:,} steps, {state}")
         lines.append(self._describe())
         shown.add(self._thread.ident)

@@ -292,8 +292,8 @@ def test_an_actor_that_comes_back_never_repeats_its_seeds(caplog: pytest.LogCapt
         assert len(manager.stats()) == 1
         state = manager.state_dict()
     assert [each.getMessage() for each in caplog.records] == [
-        "2 actors of the saved run are left out, with 4 samples that they had not sent: there are "
-        "fewer now (actor_manager.num_actors)"
+        "dropped 2 actors of the saved run with 4 samples not yet sent: "
+        "actor_manager.num_actors is smaller now"
     ]
     built = Built("serial", num_actors=3, state=state, n_buffer=100)
     with built.manager as manager:
@@ -328,5 +328,5 @@ def test_what_cannot_say_where_it_stands_begins_anew_and_training_goes_on(backen
 )
 def test_a_state_that_does_not_fit_is_refused(backend: str, damage: State) -> None:
     state = saved(1, n_buffer=1, samples=5) | damage
-    with pytest.raises(CheckpointError, match="saved state of the actors does not fit"):
+    with pytest.raises(CheckpointError, match="saved state of the actors is invalid"):
         Built(backend, num_actors=1, state=state)

@@ -188,7 +188,7 @@ def test_the_same_failure_before_a_new_actor_delivered_ends_the_run(
             while True:
                 manager.receive(5.0)
 
-    with pytest.raises(ActorCrashed, match="step 9; the restarted actor failed in the same way"):
+    with pytest.raises(ActorCrashed, match="step 9; the restarted actor failed the same way"):
         run()
     assert built.manager.stats()[0].restarts == 1
 

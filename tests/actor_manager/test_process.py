@@ -100,7 +100,7 @@ def test_a_kill_from_outside_heals_and_the_order_of_rows_is_kept_within_each_lif
 def test_a_part_that_no_other_process_can_have_is_refused_with_what_to_do() -> None:
     unpicklable: Any = lambda rng, exploration=None: FakePolicyFactory()(rng, exploration)  # noqa: E731
     built = Built("process", num_actors=1, policies=unpicklable)
-    with pytest.raises(RunFailed, match="actor_manager=process needs parts that can be sent"):
+    with pytest.raises(RunFailed, match="actor_manager=process needs parts that can be pickled"):
         built.manager.__enter__()
     assert built.manager.stop() == []
 

@@ -74,7 +74,7 @@ def test_a_process_that_cannot_be_started_is_a_failed_life(
     until(lambda: all(post.restarts.made for post in one.posts))
     assert one.supervisor.crash is None
     assert [post.due_s for post in one.posts] == [0.1, 0.1]
-    assert {post.waiting_for for post in one.posts} == {"its next life"}
+    assert {post.waiting_for for post in one.posts} == {"its restart"}
 
 
 def test_a_process_that_can_never_be_started_ends_the_run(watched: Callable[..., Watched]) -> None:
@@ -113,6 +113,6 @@ def test_a_defect_of_the_supervisor_reaches_the_learner_and_leaves_no_process(
     one.supervisor.start()
     until(lambda: not one.supervisor.running)
     assert isinstance(one.supervisor.crash, RunFailed)
-    assert "the supervisor of the actors failed: KeyError('a defect')" in str(one.supervisor.crash)
+    assert "the actor supervisor failed: KeyError('a defect')" in str(one.supervisor.crash)
     assert events == ["killed", "buried"]
-    assert all(post.waiting_for == "nothing: it has ended" for post in one.posts)
+    assert all(post.waiting_for == "nothing (it has ended)" for post in one.posts)

@@ -31,7 +31,7 @@ def test_a_slow_learner_makes_actors_wait_instead_of_filling_memory() -> None:
         manager.permit(math.inf)
         receive(manager, 5)
         while manager.gauges()["async/queue_fill"] < 1 or not all(
-            each.waiting_for == "room in the channel" for each in manager.heartbeats()
+            each.waiting_for == "space in the channel" for each in manager.heartbeats()
         ):
             threading.Event().wait(0.001)
         made = sum(each.env_steps for each in manager.stats())

@@ -113,7 +113,7 @@ def test_weights_that_do_not_fit_are_refused(spec, change: Any, match: str):
     with pytest.raises(CheckpointError, match=match) as raised:
         dqn(spec, 2).load_weights(state)
     message = str(raised.value)
-    assert message.startswith("what was saved does not fit agent=dqn: ")
+    assert message.startswith("the saved agent does not fit agent=dqn: ")
     assert "hidden" not in message  # which is not to blame
 
 
@@ -151,7 +151,7 @@ def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Pat
     """They would fit in size, and compute something else."""
     save_state(dqn(spec, 1, activation=Activation.tanh).state_dict(), tmp_path / "agent.pt")
     saved = load_state(tmp_path / "agent.pt")
-    match = r"was saved does not fit agent\.activation=relu: it has tanh"
+    match = r"the saved agent does not fit agent\.activation=relu: it has tanh"
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2).load_weights(saved)
     dqn(spec, 2, activation=Activation.tanh).load_weights(saved)
@@ -162,7 +162,7 @@ def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Pat
 def test_weights_learned_on_other_atoms_are_refused(spec):
     """The same probabilities would be those of other returns."""
     saved = dqn(spec, 1, num_atoms=5, v_max=100.0).state_dict()
-    match = r"was saved does not fit agent\.v_max=10\.0: it has 100\.0"
+    match = r"the saved agent does not fit agent\.v_max=10\.0: it has 100\.0"
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2, num_atoms=5).load_weights(saved)
     dqn(spec, 2, num_atoms=5, v_max=100.0).load_weights(saved)
@@ -171,7 +171,7 @@ def test_weights_learned_on_other_atoms_are_refused(spec):
 
 def test_the_generator_of_a_damaged_state_is_named(spec):
     state = {**dqn(spec, 1).state_dict(), "noise": torch.zeros(3, dtype=torch.uint8)}
-    match = "saved state does not fit agent=dqn: the generator and the count of steps: "
+    match = "saved state does not fit agent=dqn: the random generator and the number of updates: "
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2).load_state_dict(state)
 

@@ -145,9 +145,9 @@ def test_norms_are_told_where_the_gradient_is_clipped():
 
 def test_it_has_no_errors_to_rank_rows_by():
     update = bc(spec()).update(batch(0))
-    with pytest.raises(RunFailed, match="gave no TD errors"):
+    with pytest.raises(RunFailed, match="returned no TD errors"):
         update.td_error()
-    with pytest.raises(ConfigError, match=r"does not prioritize.*the agent .bc."):
+    with pytest.raises(ConfigError, match=r"one without priorities.*the agent .bc."):
         compose("agent=bc", "env.id=CartPole-v1", "replay_buffer=prioritized")
 
 

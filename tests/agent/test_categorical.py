@@ -191,8 +191,8 @@ def test_a_bound_that_is_too_near_is_said_once_with_a_value_that_is_not(caplog):
         assert (float(told["beyond_v_min"]), float(told["beyond_v_max"])) == (0, 1)
         assert len(caplog.records) == (look >= LOOKS)
     assert caplog.messages == [
-        "agent.v_max=10 is too low: 100 % of the probability in the targets lies above it and was "
-        "moved to it, so that values there cannot be told apart. In a new run, try agent.v_max=15"
+        "agent.v_max=10 is too low: 100 % of the target probability was above it and was "
+        "clipped to it, so those values cannot be distinguished. In a new run, try agent.v_max=15"
     ]
 
 
@@ -202,8 +202,8 @@ def test_without_a_discount_the_range_is_doubled(caplog):
     for _ in range(LOOKS):
         support.look(Spread(torch.tensor([-5.0, 5.0]) - column, mass), column)
     assert caplog.messages == [
-        "agent.v_min=-5 is too high: 100 % of the probability in the targets lies below it and was "
-        "moved to it, so that values there cannot be told apart. In a new run, try agent.v_min=-15"
+        "agent.v_min=-5 is too high: 100 % of the target probability was below it and was "
+        "clipped to it, so those values cannot be distinguished. In a new run, try agent.v_min=-15"
     ]
 
 

@@ -124,7 +124,7 @@ def test_a_weight_that_one_of_two_runs_learned_is_that_of_the_settings(
         after.load_weights(before.state_dict())
     assert after.conservative().item() == pytest.approx(2)
     assert torch.equal(after.critic.mlp.weights[0], before.critic.mlp.weights[0])
-    assert "agent.conservative_gap begins as it is set" in caplog.text
+    assert "agent.conservative_gap starts at its configured value" in caplog.text
     match = r"saved state does not fit agent=cql: agent\.conservative_gap: "
     with pytest.raises(CheckpointError, match=match):
         after.load_state_dict(before.state_dict())

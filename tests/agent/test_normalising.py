@@ -144,7 +144,7 @@ def test_weights_learned_with_other_normalising_are_refused_by_the_name_of_the_s
     new = dqn(spec, **both, **{f"normalize_{of}": mine})
     old = dqn(spec, 2, **both, **{f"normalize_{of}": not mine})
     said = rf"does not fit agent\.normalize_{of}={mine}: it has {not mine}".lower()
-    with pytest.raises(CheckpointError, match=rf"what was saved {said}"):
+    with pytest.raises(CheckpointError, match=rf"the saved agent {said}"):
         new.load_weights(old.state_dict())
     with pytest.raises(CheckpointError, match=rf"the saved state {said}"):
         new.load_state_dict(old.state_dict())
@@ -345,7 +345,7 @@ def test_a_model_of_an_earlier_version_goes_on_in_the_unit_of_its_values(
         getattr(agent, load)(old)
         getattr(agent, load)(agent.state_dict())
     assert len(caplog.messages) == 1  # once, though it was loaded twice
-    assert "divides by the deviation of rewards, because " in caplog.messages[0]
+    assert "divides by the standard deviation of rewards, since " in caplog.messages[0]
 
     more = rows_of(wide(make_batch(5, 400)))
     for each in (agent, plain):

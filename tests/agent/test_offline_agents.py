@@ -107,7 +107,7 @@ def test_cql_refuses_counted_actions():
         (lambda: IqlConfig(expectile=1.0), "agent.expectile must be below 1"),
         (
             lambda: CqlConfig(conservative_gap=1.0, conservative_weight=0.0),
-            "agent.conservative_weight must be above 0 beside conservative_gap",
+            "agent.conservative_weight must be above 0 with agent.conservative_gap",
         ),
     ],
 )

@@ -94,5 +94,5 @@ def test_a_restored_random_policy_draws_as_the_one_that_went_on(space: LeafSpace
 )
 def test_a_generator_of_another_kind_is_refused(make):
     state = {**make().state_dict(), "generator": np.random.MT19937(0).state}
-    with pytest.raises(CheckpointError, match="state of a generator does not fit"):
+    with pytest.raises(CheckpointError, match="state of a generator is invalid"):
         make().load_state_dict(state)

@@ -25,7 +25,7 @@ def test_an_update_only_counts(spec, make_batch):
     update = agent.update(make_batch(0, rows=6))
     assert agent.opt_steps == 1
     assert dict(update.metrics) == {}
-    with pytest.raises(RunFailed, match=r"gave no TD errors .*gives_priorities = False"):
+    with pytest.raises(RunFailed, match=r"returned no TD errors .*gives_priorities = False"):
         update.td_error()
 
 

@@ -38,7 +38,7 @@ def test_a_coefficient_that_one_of_two_runs_learned_is_that_of_the_settings(
         after.load_weights(before.state_dict())
     assert after.ent_coef().item() == first
     assert torch.equal(after.actor.mlp.layers[0].weight, before.actor.mlp.layers[0].weight)
-    assert "agent.ent_coef begins as it is set: what was saved" in caplog.text
+    assert "agent.ent_coef starts at its configured value: the saved agent" in caplog.text
     with pytest.raises(CheckpointError, match=r"saved state does not fit .*: agent\.ent_coef: "):
         after.load_state_dict(before.state_dict())
 

@@ -79,7 +79,7 @@ def test_where_nothing_can_be_written_no_run_begins(tmp_path: Path, typed: tuple
     said = refusal(tmp_path, *TRAIN, *typed)
     tmp_path.chmod(0o755)
     assert said.startswith("border-train: run_dir=")
-    assert f" cannot be made: nothing can be made in {tmp_path} (Permission denied)" in said
+    assert f" cannot be made: cannot write to {tmp_path} (Permission denied)" in said
 
 
 def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
     finally:
         closed.chmod(0o755)
     assert status == 2, said
-    assert f"run_dir=closed/x cannot be made: nothing can be made in {closed} (Permission" in said
+    assert f"run_dir=closed/x cannot be made: cannot write to {closed} (Permission" in said
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
     [
         pytest.param(
             "/proc/x",
-            "nothing can be made in /proc (No such file or directory)",
+            "cannot write to /proc (No such file or directory)",
             marks=pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc"),
         ),
         ("file/x", "file is a file"),
         ("loop", "loop: Too many levels of symbolic links"),
         ("loop/x", "loop/x: Too many levels of symbolic links"),
-        ("lost", "lost: is a link that leads nowhere"),
-        ("lost/x", "lost: is a link that leads nowhere"),
+        ("lost", "lost: is a broken link"),
+        ("lost/x", "lost: is a broken link"),
         ("x/" + 256 * "a", "a name in it is longer than 255 bytes"),
         ("/".join(20 * [200 * "a"]), "it is longer than 3896 bytes"),
     ],
@@ -140,7 +140,7 @@ def test_the_run_of_another_user_cannot_be_resumed(theirs: Path, typed: tuple[st
     read_only(theirs / "run")
     said = refusal(theirs, *typed, "trainer.max_opt_steps=4")
     place = theirs / "run"
-    assert f"run_dir={place} cannot be written to: nothing can be made in {place} (Perm" in said
+    assert f"run_dir={place} cannot be written to: cannot write to {place} (Perm" in said
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,10 @@ def test_a_run_whose_files_are_denied_cannot_go_on(
     for typed in (("resume=run",), (*TRAIN, "run_dir=run", "resume=auto")):
         said = refusal(theirs, *typed, "trainer.max_opt_steps=4")
         place = theirs / "run"
-        assert f"{place} cannot go on: {place / name} cannot be {what} (Permission denied)" in said
+        assert (
+            f"{place} cannot be resumed: {place / name} cannot be {what} (Permission denied)"
+            in said
+        )
 
 
 @pytest.mark.parametrize("name", [".hydra", "checkpoints"])
@@ -198,9 +201,7 @@ def test_a_data_set_that_cannot_be_written_is_refused_before_anything_is_played(
     monkeypatch.setenv("MINARI_DATASETS_PATH", "/proc/x")
     assert record_status(str(theirs / "run"), "dataset=my/data-v0", "episodes=1") == 2
     said = capsys.readouterr().err
-    assert (
-        "dataset=my/data-v0 cannot be written to /proc/x/my: nothing can be made in /proc" in said
-    )
+    assert "dataset=my/data-v0 cannot be written to /proc/x/my: cannot write to /proc" in said
 
 
 def test_a_current_directory_that_is_gone_is_said(tmp_path: Path) -> None:

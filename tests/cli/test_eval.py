@@ -156,7 +156,7 @@ def test_the_directory_of_a_sweep_is_refused_with_its_runs(
     )
     assert eval_status("sweep") == 2
     assert (
-        f"sweep is not a run directory: there is no {SETTINGS}. {listed}" in capsys.readouterr().err
+        f"sweep is not a run directory: it has no {SETTINGS}. {listed}" in capsys.readouterr().err
     )
     (folder / "sweep" / "multirun.yaml").touch()
     assert eval_status("sweep") == 2
@@ -249,13 +249,13 @@ def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> No
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["nowhere"], "nowhere does not exist\n"),
+        (["nowhere"], "no such directory: nowhere\n"),
         (["."], ". is not a run directory: there is no .hydra/resolved.yaml\n"),
         (["RUN/run.json"], "run.json is a file, not a run directory; the run is RUN\n"),
         (["RUN/checkpoints"], "/checkpoints is not a run directory: there is no .hydra/resolved."),
-        (["RUN/checkpoints/70"], "RUN has no checkpoint 70. There: best, 80, 160"),
+        (["RUN/checkpoints/70"], "RUN has no checkpoint 70 (choose from best, 80, 160)"),
         (["RUN/best", "checkpoint=80"], "best is a checkpoint: leave out checkpoint=80, or give"),
-        (["RUN", "checkpoint=70"], "has no checkpoint 70. There: best, 80, 160"),
+        (["RUN", "checkpoint=70"], "has no checkpoint 70 (choose from best, 80, 160)"),
         (["RUN", "checkpoint=first"], "must be best, latest or a step, got 'first'"),
         (["RUN", "episods=3"], "unknown option 'episods', did you mean episodes?"),
         (["RUN", "episodes=0"], "episodes must be a whole number of at least 1, got '0'"),

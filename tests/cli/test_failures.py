@@ -202,7 +202,7 @@ def test_a_nan_observation_is_named_with_its_actor_and_sample(
     argv = (*SERIAL, "env.id=Undefined-v0", "env.kwargs.at=100", "actor_manager.num_actors=1")
     assert train_status(*argv, "trainer.save_interval=7") == 1
     said = capsys.readouterr().out
-    assert "error: next observation of actor 0, its sample 100 (optimisation step" in said
+    assert "error: next observation of actor 0, sample 100 (update" in said
     assert "is not finite: [0.5, nan, 0.5]" in said
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
@@ -218,7 +218,7 @@ BAD_STEPS = {
     "observation: [0.5]": "the observation [0.5] does not fit Box(-1.0, 1.0, (3,), float32): its",
     "observation: [a, b, c]": "the observation ['a', 'b', 'c'] does not fit Box(-1.0, 1.0,",
     "reward: null": "the reward None is not a number",
-    "terminated: [false, true]": "terminated is [False, True], neither true nor false",
+    "terminated: [false, true]": "terminated must be true or false, got [False, True]",
 }
 ROOMS = "env.kwargs.rooms=true", "env.kwargs.what={observation: 5}"
 
@@ -285,10 +285,8 @@ def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resum
     chosen = ("env.id=Wrong-v0", "env.kwargs.at=70", "env.kwargs.what={observation: [0, 0, 1.5]}")
     assert train_status(*argv, *chosen) == 0
     said = capsys.readouterr().out
-    warning = (
-        "warning: next observation of actor 0, its sample 70, is beyond the bounds of its space"
-    )
-    assert said.count("beyond the bounds") == said.count(f"{warning}: 1.5 at [2], allowed are") == 1
+    warning = "warning: next observation of actor 0, sample 70 is outside the bounds of its space"
+    assert said.count("outside the bounds") == said.count(f"{warning}: 1.5 at [2] (allowed:") == 1
     assert facts_of(folder / "run")["out_of_bounds"] == 2  # once as next_obs, once as obs
     assert train_status("resume=run", "trainer.max_opt_steps=90") == 0
     assert facts_of(folder / "run")["out_of_bounds"] == 2
@@ -297,10 +295,10 @@ def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resum
 def test_a_loss_that_is_not_finite_is_never_saved(folder: Path, capsys: Capture) -> None:
     assert train_status(*SERIAL, "env.id=Generous-v0", "agent.loss=mse") == 1
     said = capsys.readouterr().out
-    assert "error: train/loss is inf at optimisation step 1" in said
+    assert "error: train/loss is inf at update 1" in said
     assert facts_of(folder / "run")["status"] == "failed"
     assert steps_saved(folder / "run") == []
-    assert re.search(r"Its batch, which not_finite\.npz has: .*reward \S+ to \S+, discount", said)
+    assert re.search(r"Its batch is in not_finite\.npz: .*reward \S+ to \S+, discount", said)
     with np.load(folder / "run" / "not_finite.npz") as batch:
         assert len(batch["slot"]) == len(batch["reward"]) > 0
         assert {"obs", "action", "discount", "next_obs"} <= set(batch.files)
@@ -389,16 +387,16 @@ def test_a_full_disk_does_not_end_a_run(folder: Path, capsys: Capture) -> None:
         assert train_status(*argv, "trainer.save_interval=20", "agent.hidden=[64,64]") == 0
     said = capsys.readouterr().out
     first, last = said.split("run directory  ", 1)[1].split("run directory  ")
-    assert "error: a checkpoint could not be written ([Errno 27] File too large)" in first
+    assert "error: could not write a checkpoint ([Errno 27] File too large)" in first
     assert "error: JsonlRecorder could not write ([Errno 27] File too large)" in first
     facts = facts_of(folder / "run")
     assert (facts["status"], facts["opt_steps"]) == ("done", 100)
     # the best model of the only evaluation and the last checkpoint, and those of 20, 40, …, 100
-    # that were not left out because another was being tried
+    # that were not skipped because another was being tried
     assert 2 <= facts["save_failures"] <= 2 + 2 * 5
     assert facts["recorder_failures"] > 20
     warned = [line for line in first.splitlines() if line.startswith("warning: ")]
-    assert [line for line in warned if "left out" not in line] == [
+    assert [line for line in warned if "skipped" not in line] == [
         f"warning: {facts['save_failures']} times a checkpoint could not be written",
         f"warning: {facts['recorder_failures']} times a recorder could not write",
     ]

@@ -43,7 +43,7 @@ def test_what_is_said_fits_a_run_without_actors(datasets: Path, capsys: Capture)
         "actors         none; bit-reproducible on a CPU\n",
         f"data set       my/pole-v0, 5 episodes, {steps} steps\n",
         f"memory         data set {steps} transitions, ",
-        "normalized: 0 is a return of 10, 100 one of 110\n",
+        "normalized score: 0 at return 10, 100 at return 110\n",
         "ended          max_opt_steps reached\n",
     ):
         assert line in said
@@ -89,11 +89,11 @@ def test_a_run_goes_on_with_its_data_set_or_not_at_all(datasets: Path, capsys: C
     assert train_status(*LEARNS, "recorder=none", "quiet=true") == 0
     assert train_status("resume=run", "trainer.max_opt_steps=30", "quiet=false") == 0
     said = capsys.readouterr().out
-    assert "updates; weights, optimiser, generators; the data set is read again\n" in said
+    assert "updates; weights, optimiser, random generators; the data set is read again\n" in said
     (datasets / "my").rename(datasets / "other")
     assert train_status("resume=run", "trainer.max_opt_steps=40") == 2
     said = capsys.readouterr().err
-    assert "border-train: the run cannot go on without its data set: " in said
+    assert "border-train: the run cannot be resumed without its data set: " in said
     assert facts_of(Path("run"))["opt_steps"] == 30
 
 
@@ -121,8 +121,14 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
         (["replay_buffer.dataset=my/pol-v0"], "did you mean my/pole-v0? In "),
         (["env=acrobot"], "has observations float32 [4], those of env.id=Acrobot-v1 are"),
         (["replay_buffer=uniform"], "needs replay_buffer=dataset"),
-        (["trainer.max_opt_steps=null", "trainer.max_env_steps=9"], "give max_opt_steps, got 9"),
-        (["evaluator.ref_min_score=1"], "evaluator.ref_max_score must be given beside ref_min"),
+        (
+            ["trainer.max_opt_steps=null", "trainer.max_env_steps=9"],
+            "set trainer.max_opt_steps, got 9",
+        ),
+        (
+            ["evaluator.ref_min_score=1"],
+            "evaluator.ref_max_score must be set together with ref_min",
+        ),
         (["replay_buffer.datset=a-v0"], "replay_buffer.datset"),
     ],
 )

@@ -141,7 +141,7 @@ def test_an_environment_is_tried_in_the_one_that_its_spaces_are_read_from(folder
 def test_without_the_probe_a_run_finds_out_by_itself(folder: Path, capsys: Capture) -> None:
     argv = (*UNTRIED, "env.id=Breaks-v0", "run_dir=run", "env.probe=false")
     assert train_status(*argv) == 1
-    assert "failed in the same way before it delivered a sample" in capsys.readouterr().out
+    assert "failed the same way before delivering a sample" in capsys.readouterr().out
     assert facts_of(folder / "run")["status"] == "failed"
 
 
@@ -285,7 +285,7 @@ def test_a_constructor_that_takes_the_process_over_leaves_ctrl_c_the_log_and_the
     assert "failed" not in said
     assert list(elsewhere.iterdir()) == []
     for each in MEDDLED:
-        assert said.count(f"env.id=Meddles-v0 changed {each}; it was put back") >= 1
+        assert said.count(f"env.id=Meddles-v0 changed {each}; it was restored") >= 1
 
 
 def test_train_puts_back_the_current_directory_alone(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
 ) -> None:
     recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=2")
     assert record_status(str(run_dir), "dataset=my/pole-v0", "episodes=3") == 2
-    assert "dataset=my/pole-v0 exists already" in capsys.readouterr().err
+    assert "dataset=my/pole-v0 already exists" in capsys.readouterr().err
     assert minari.load_dataset("my/pole-v0").total_episodes == 2
     recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=3", "overwrite=true")
     assert minari.load_dataset("my/pole-v0").total_episodes == 3
@@ -224,16 +224,16 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["nowhere", "dataset=a-v0"], "nowhere does not exist"),
+        (["nowhere", "dataset=a-v0"], "no such directory: nowhere"),
         ([".", "dataset=a-v0"], ". is not a run directory: there is no .hydra/resolved.yaml"),
-        (["RUN/checkpoints/70", "dataset=a-v0"], "has no checkpoint 70. There: best, 80,"),
+        (["RUN/checkpoints/70", "dataset=a-v0"], "has no checkpoint 70 (choose from best, 80,"),
         (["RUN/best", "dataset=a-v0", "policy=80"], "best is a checkpoint: leave out policy, or"),
-        (["RUN"], "give dataset=ID, such as my/cartpole-medium-v0"),
+        (["RUN"], "dataset=ID is required, such as my/cartpole-medium-v0"),
         (["RUN", "dataset=cartpole"], "dataset must be [namespace/]name-v<number>, such as"),
         (["RUN", "dataset=a-v0", "episods=3"], "unknown option 'episods', did you mean episodes?"),
         (["RUN", "dataset=a-v0", "episodes=0"], "episodes must be a whole number of at least 1"),
         (["RUN", "dataset=a-v0", "policy=beast"], "must be best, latest, random or a step, got"),
-        (["RUN", "dataset=a-v0", "policy=70"], "has no checkpoint 70. There: best, 80,"),
+        (["RUN", "dataset=a-v0", "policy=70"], "has no checkpoint 70 (choose from best, 80,"),
         (["RUN", "dataset=a-v0", "policy=[best,best]"], "must name each policy once"),
         (["RUN", "dataset=a-v0", "policy=[best:1,80]"], "a weight for every policy or for none"),
         (["RUN", "dataset=a-v0", "policy=[best:0]"], "must have weights above 0, got '0'"),

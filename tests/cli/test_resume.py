@@ -174,7 +174,7 @@ def test_a_link_inside_of_a_run_directory_is_refused_before_anything_is_opened(
     (folder / "a" / "checkpoints" / "replay").symlink_to("../../victim")
     said = refusal(*typed)
     assert f"checkpoints/replay is a link to {folder / 'victim'}. A run writes and deletes" in said
-    assert "a or a folder above it may be a link" in said
+    assert "a or a directory above it may be a link" in said
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def test_without_a_checkpoint_the_leftovers_are_set_aside(
     facts = facts_of(folder / "a")
     write_json(folder / "a" / "run.json", facts | {"status": "running"})  # it was killed
     assert train_status(*TYPED, "run_dir=a", "resume=auto", "seed=9") == 0
-    assert "an unfinished attempt was moved to" in capsys.readouterr().out
+    assert "moved an unfinished attempt to" in capsys.readouterr().out
     aside = folder / "a" / "attempt-1"
     assert load_resolved(aside / "resolved.yaml").seed == 0
     assert load_resolved(folder / "a").seed == 9

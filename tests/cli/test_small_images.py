@@ -21,14 +21,14 @@ Capture = pytest.CaptureFixture[str]
 
 CATCH = ("agent=dqn", "env.id=catch:Catch-v0", *QUICK, "recorder=none", "run_dir=run")
 FORMS: dict[str, tuple[dict[str, Any], str]] = {
-    "truths": ({}, "10 x 10, 2 channels last, through minatar_cnn"),
+    "truths": ({}, "10 x 10, 2 channels last, network minatar_cnn"),
     "bytes, channels first": (
         {"dtype": "uint8", "first": True, "side": 6},
-        "6 x 6, 2 channels first, through minatar_cnn",
+        "6 x 6, 2 channels first, network minatar_cnn",
     ),
     "bytes of a large image": (
         {"dtype": "uint8", "high": 255, "side": 36},
-        "36 x 36, 2 channels last, through nature_cnn",
+        "36 x 36, 2 channels last, network nature_cnn",
     ),
 }
 
@@ -66,7 +66,7 @@ def test_they_are_learned_from_said_and_stored_in_a_byte_each(
 def test_what_a_dry_run_says_of_them(folder: Path, capsys: Capture) -> None:
     assert train_status(*CATCH, "dry_run=true") == 0
     assert (
-        "images         10 x 10, 2 channels last, through minatar_cnn\n" in capsys.readouterr().out
+        "images         10 x 10, 2 channels last, network minatar_cnn\n" in capsys.readouterr().out
     )
     assert train_status(*CATCH, "dry_run=true", asked({"flat": True})) == 0
     assert "images" not in capsys.readouterr().out
@@ -94,7 +94,7 @@ def test_they_are_recorded_and_learned_from_offline(folder: Path, capsys: Captur
             *("trainer.max_opt_steps=2", "evaluator.num_episodes=1", "run_dir=offline"),
         )
     assert status == 0
-    assert "10 x 10, 2 channels last, through minatar_cnn" in capsys.readouterr().out
+    assert "10 x 10, 2 channels last, network minatar_cnn" in capsys.readouterr().out
 
 
 def test_a_run_goes_on_as_if_it_had_not_stopped(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What does not fit into memory: refused before it is allocated, or a message where it fails."""
+"""What does not fit in memory: refused before it is allocated, or a message where it fails."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_an_agent_that_does_not_fit_is_refused_with_numbers_and_settings(
 ) -> None:
     assert train_status(*typed, "run_dir=run", "device=cpu") == 2
     error = capsys.readouterr().err
-    assert error.startswith("border-train: the agent does not fit into memory (env.id=")
+    assert error.startswith("border-train: the agent does not fit in memory (env.id=")
     assert "GiB are needed and " in error
     assert "GiB are available (" in error
     assert said in error
@@ -129,14 +129,14 @@ def test_what_fits_once_but_not_with_its_copies_is_refused(tmp_path: Path) -> No
 def test_an_env_that_cannot_be_had_is_refused(folder: Path, capsys: Capture) -> None:
     assert train_status(*GREEDY, "env.kwargs.born=true") == 2
     error = capsys.readouterr().err
-    assert error.startswith("border-train: the run does not fit into memory: Unable to allocate 71")
+    assert error.startswith("border-train: the run does not fit in memory: Unable to allocate 71")
     assert list(folder.iterdir()) == []
 
 
 def assert_out_of_memory(folder: Path, capsys: Capture, doing: str) -> None:
     said = capsys.readouterr().out
     assert f"error: out of memory {doing}: " in said
-    assert "Settings that take memory: replay_buffer.capacity=100000, agent.batch_size=4" in said
+    assert "Settings that use memory: replay_buffer.capacity=100000, agent.batch_size=4" in said
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
     assert facts["status"] == "failed"
@@ -150,10 +150,10 @@ def assert_out_of_memory(folder: Path, capsys: Capture, doing: str) -> None:
         (("env.kwargs.at=30",), "in actor "),
         (("env.kwargs.at=30", "actor_manager=process"), "in actor "),
         (("env.kwargs.at=30", "actor_manager=serial"), "in actor "),
-        (("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5"), "in an evaluation"),
+        (("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5"), "during an evaluation"),
         (
             ("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5", "evaluator.background=true"),
-            "in an evaluation",
+            "during an evaluation",
         ),
     ],
 )
@@ -166,14 +166,14 @@ def test_an_env_that_finds_no_memory_ends_the_run_with_a_message(
     said = capsys.readouterr().out
     assert f"error: out of memory {text}" in said
     assert "Unable to allocate 71.1 PiB" in said
-    assert "Settings that take memory: " in said
+    assert "Settings that use memory: " in said
     assert facts_of(folder / "run")["exit_reason"].startswith(f"OutOfMemory: out of memory {text}")
 
 
 @pytest.mark.usefixtures("hungry_agent")
 @pytest.mark.parametrize(
     ("where", "doing", "saved"),
-    [("update", "in an update", [20]), ("save", "while a checkpoint was taken", [])],
+    [("update", "during an update", [20]), ("save", "while a checkpoint was saved", [])],
 )
 def test_a_learner_that_finds_no_memory_ends_the_run_with_a_message(
     folder: Path, capsys: Capture, where: str, doing: str, saved: list[int]
@@ -212,4 +212,4 @@ def test_a_saved_model_that_does_not_fit_and_too_many_episodes_are_refused(
     assert "  hidden:\n  - 4\n" in text
     saved.write_text(text.replace("  hidden:\n  - 4\n", "  hidden:\n  - 100000\n  - 100000\n"))
     assert eval_status("run") == 2
-    assert "border-eval: the agent does not fit into memory" in capsys.readouterr().err
+    assert "border-eval: the agent does not fit in memory" in capsys.readouterr().err

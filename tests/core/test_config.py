@@ -41,7 +41,7 @@ def test_a_warm_up_above_the_capacity_is_refused_and_one_that_fills_it_is_not() 
 
 
 def test_a_run_without_any_limit_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"trainer\.max_opt_steps may be null only beside max_en"):
+    with pytest.raises(ConfigError, match=r"trainer\.max_opt_steps may be null only if max_en"):
         TrainerConfig(max_opt_steps=None)
 
 
@@ -53,7 +53,9 @@ def test_any_one_limit_is_enough(limit: dict[str, Any]) -> None:
 
 
 def test_a_score_to_stop_at_needs_evaluations() -> None:
-    with pytest.raises(ConfigError, match=r"trainer\.stop_at_score needs eval_interval above 0"):
+    with pytest.raises(
+        ConfigError, match=r"trainer\.stop_at_score needs trainer.eval_interval above 0"
+    ):
         TrainerConfig(stop_at_score=475.0, eval_interval=0)
 
 
@@ -105,7 +107,7 @@ def test_the_number_of_evaluation_environments_cannot_be_replaced() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a/", "/a"])
 def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"^name must be a plain folder name, got "):
+    with pytest.raises(ConfigError, match=r"^name must be a plain directory name, got "):
         run_config(name=name)
 
 
@@ -117,7 +119,7 @@ def test_a_folder_name_is_a_name(name: str) -> None:
 @pytest.mark.parametrize("key", ["resume", "init_from"])
 def test_what_a_run_begins_with_is_not_named_by_nothing(key: str) -> None:
     assert getattr(run_config(**{key: "somewhere"}), key) == "somewhere"
-    with pytest.raises(ConfigError, match=rf"^{key} must be null,.* a run directory, got ''$"):
+    with pytest.raises(ConfigError, match=rf"^{key} must be null.* a run directory, got ''$"):
         run_config(**{key: ""})
 
 
@@ -129,8 +131,8 @@ def test_a_negative_seed_is_refused_without_a_group_in_front() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (1.0, None, r"evaluator\.ref_max_score must be given beside ref_min_score, got None"),
-        (None, 1.0, r"evaluator\.ref_min_score must be given beside ref_max_score, got None"),
+        (1.0, None, r"evaluator\.ref_max_score must be set together with ref_min_score, got None"),
+        (None, 1.0, r"evaluator\.ref_min_score must be set together with ref_max_score, got None"),
         (2.0, 2.0, r"evaluator\.ref_max_score must be above ref_min_score \(2\), got 2.0"),
     ],
 )

@@ -165,7 +165,7 @@ TRACEBACK = "Traceback (most recent call last):\n  …\n"
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (MemoryError(), "no more is left"),
+        (MemoryError(), "no memory is left"),
         (MemoryError("Unable to allocate 8 EiB"), "Unable to allocate 8 EiB"),
         (MemoryError("std::bad_alloc"), "std::bad_alloc"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "[Errno 12] Cannot allocate memory"),
@@ -191,7 +191,7 @@ def test_a_failed_allocation_is_known_by_what_raised_it(error: Exception, said: 
 def test_a_failed_allocation_becomes_a_message_with_what_was_wanted_and_the_settings() -> None:
     with (
         pytest.raises(
-            OutOfMemory, match=r"^out of memory here: 9 TiB\. Settings that take memory: a=1"
+            OutOfMemory, match=r"^out of memory here: 9 TiB\. Settings that use memory: a=1"
         ),
         memory_for("out of memory here", {"a": 1}),
     ):

@@ -97,7 +97,7 @@ def test_what_is_changed_is_put_back_and_said_once(what: str, caplog: Log) -> No
                 CHANGES[what]()
                 assert state() != before
             assert state() == before
-    message = f"env.id=X changed {what}; it was put back"
+    message = f"env.id=X changed {what}; it was restored"
     assert [each.getMessage() for each in caplog.records].count(message) == 1
 
 
@@ -123,7 +123,7 @@ def test_what_c_code_does_to_ctrl_c_in_a_thread_is_put_back(caplog: Log) -> None
         thread = threading.Thread(target=build)
         thread.start()
         thread.join()
-    assert "env.id=X changed the handler of SIGINT; it was put back" in caplog.text
+    assert "env.id=X changed the handler of SIGINT; it was restored" in caplog.text
 
 
 @pytest.mark.usefixtures("as_it_was")
@@ -132,7 +132,7 @@ def test_our_loggers_speak_again_after_a_set_up_that_disabled_them(caplog: Log) 
         set_up_the_log()
         assert logging.getLogger("border_cli.core.process_state").disabled
     assert not logging.getLogger("border_cli.core.process_state").disabled
-    assert "env.id=X changed the root logger; it was put back" in caplog.text
+    assert "env.id=X changed the root logger; it was restored" in caplog.text
 
 
 @pytest.mark.usefixtures("as_it_was")
@@ -158,7 +158,7 @@ def test_a_folder_that_is_gone_is_said(
     with unchanged("env.id=X"):
         os.chdir(tmp_path)
         (tmp_path / "gone").rmdir()
-    assert "changed the current directory, which cannot be put back: [Errno 2]" in caplog.text
+    assert "changed the current directory, which cannot be restored: [Errno 2]" in caplog.text
 
 
 def test_the_panel_may_come_and_go_meanwhile(caplog: Log, monkeypatch: pytest.MonkeyPatch) -> None:

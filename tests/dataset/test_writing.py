@@ -49,10 +49,10 @@ def left(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("dataset", "said"),
     [
-        ("hopper-v5", "dataset=hopper-v5 is a folder of other things in "),
+        ("hopper-v5", "hopper-v5 exists and is not a data set"),
         (
             "hopper-v5/medium-v0/more-v0",
-            "dataset=hopper-v5/medium-v0/more-v0 would lie inside the data set hopper-v5/medium-v0",
+            "dataset=hopper-v5/medium-v0/more-v0 would be inside the data set hopper-v5/medium-v0",
         ),
     ],
 )
@@ -67,7 +67,7 @@ def test_one_that_came_meanwhile_is_not_replaced(datasets: Path) -> None:
     with DatasetWriter("my/a-v0", ENV) as writer:
         steps = write_cartpole("my/a-v0", episodes=2)
         writer.add([(EPISODE, 0)], policy="nobody")
-        with pytest.raises(ConfigError, match="dataset=my/a-v0 exists already"):
+        with pytest.raises(ConfigError, match="dataset=my/a-v0 already exists"):
             writer.finish({})
     assert minari.load_dataset("my/a-v0").total_steps == steps
     assert left(datasets / "my") == ["a-v0"]

@@ -42,15 +42,18 @@ def test_several_that_train_use_it_and_no_others():
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"id": "border/Silent-v1"}, r"autoreset mode is None"),
-        ({"id": "border/Odd-v1"}, r"autoreset mode is 'Sometimes'"),
-        ({"id": "border/Wider-v1"}, r"observes Box\(0\.0, 1\.0"),
-        ({"id": "border/Richer-v1"}, r"takes actions of Discrete\(3\)"),
-        ({"id": "border/Unlimited-v1", "max_episode_steps": 5}, "takes no max_episode_steps"),
-        ({"id": "border/Bounded-v1"}, "cuts episodes, and a single environment does not"),
-        ({"id": "border/Unlimited-v1", "kwargs": {"only_single": 1}}, "not take only_single of"),
-        ({"wrappers": ["FlattenObservation"]}, "wrappers are for single environments"),
-        ({"id": "Acrobot-v1"}, "it has none"),
+        ({"id": "border/Silent-v1"}, r"unknown autoreset mode None"),
+        ({"id": "border/Odd-v1"}, r"unknown autoreset mode 'Sometimes'"),
+        ({"id": "border/Wider-v1"}, r"its observation space Box\(0\.0, 1\.0"),
+        ({"id": "border/Richer-v1"}, r"its action space Discrete\(3\) differs"),
+        (
+            {"id": "border/Unlimited-v1", "max_episode_steps": 5},
+            "does not accept max_episode_steps",
+        ),
+        ({"id": "border/Bounded-v1"}, "truncates episodes, unlike a single environment"),
+        ({"id": "border/Unlimited-v1", "kwargs": {"only_single": 1}}, "not accept only_single of"),
+        ({"wrappers": ["FlattenObservation"]}, "wrappers apply to single environments only"),
+        ({"id": "Acrobot-v1"}, "there is none"),
     ],
 )
 def test_one_that_would_give_something_else_is_left_alone(caplog, settings, why):
@@ -89,8 +92,8 @@ def test_it_takes_the_arguments_of_the_settings_and_cannot_change_them():
 def test_arguments_that_it_refuses_are_refused():
     with pytest.raises(
         ConfigError,
-        match=r"^env\.kwargs \{'length': 3\} was refused by border/Refusing-v1: length must be "
-        r"even \(it takes: length\)$",
+        match=r"^env\.kwargs \{'length': 3\} is not accepted by border/Refusing-v1: length must be "
+        r"even \(accepted: length\)$",
     ):
         kind(id="border/Refusing-v1", kwargs={"length": 3})
     with pytest.raises(TypeError, match="length must be even"):
@@ -98,7 +101,7 @@ def test_arguments_that_it_refuses_are_refused():
 
 
 def test_arguments_that_nobody_takes_are_refused_as_for_single_environments():
-    with pytest.raises(ConfigError, match=r"^env\.kwargs \{'lenght': 3\} was refused by"):
+    with pytest.raises(ConfigError, match=r"^env\.kwargs \{'lenght': 3\} is not accepted by"):
         kind(kwargs={"lenght": 3})
 
 

@@ -103,7 +103,7 @@ def test_the_parts_of_an_environment_are_gymnasiums_own() -> None:
         ("float64", np.zeros((5, 2)), r"5 observations .* its shape is \(5, 2\), not \(5, 2, 3\)"),
         ("pixels", np.full((5, 4, 4, 1), 300), r"step 0: .* 300 at \[0, 0, 0\] is not within 0 to"),
         ("choice", np.array([0, 4, 5]), "step 2: the observation 5 does not fit Discrete"),
-        ("choice", np.array([0.0, 2.7]), "2 observations .* integers are needed, not float64"),
+        ("choice", np.array([0.0, 2.7]), "2 observations .* expected integers, got float64"),
         ("choices", np.array([[1, -1], [1, -2]]), r"step 1: .* -2 at \[1\] is not within -1 to 2"),
         ("named", {"b": np.array([1])}, "the observation lacks 'a'"),
     ],
@@ -116,5 +116,5 @@ def test_what_is_refused_of_an_environment_is_refused_of_a_recording(
 
 
 def test_recorded_choices_that_are_no_integers_are_refused() -> None:
-    with pytest.raises(BadStep, match=r"2 actions .* integers are needed, not float64"):
+    with pytest.raises(BadStep, match=r"2 actions .* expected integers, got float64"):
         action_rows(SPACES["choice"], np.array([0.0, 2.7]))

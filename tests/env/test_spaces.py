@@ -160,7 +160,7 @@ def test_real_actions_of_the_same_type_are_copied_too(spaced, counting):
     assert step.action.tolist() == [[0.5, -1.0]]
 
 
-REMEDY = r"; env\.wrappers=\[FlattenObservation\] makes a Box of it"
+REMEDY = r"; env\.wrappers=\[FlattenObservation\] turns it into a Box"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_an_unsupported_action_space_is_refused_with_its_name(spaced, space):
 
 def test_an_observation_of_another_shape_than_its_space_is_refused(spaced):
     env = opened(spaced, spaces.Box(0, 1, (3,), np.float32), FLAG, [np.zeros(1, np.float32)])
-    with pytest.raises(BadStep, match=r"Spaced-v1, at a reset: .* shape is \(1,\), not \(3,\)$"):
+    with pytest.raises(BadStep, match=r"Spaced-v1, at reset: .* shape is \(1,\), not \(3,\)$"):
         env.reset(0)
 
 
@@ -297,15 +297,15 @@ def test_a_batch_of_observations_gives_the_rows_of_its_single_ones(
         (
             NAMED,
             {"x": np.zeros((3, 2)), "room": [1, 2]},
-            "the keys hold different numbers of observations: 'x' 3, 'room' 2",
+            "the keys have different numbers of observations: 'x' 3, 'room' 2",
         ),
         (
             NAMED,
             {"x": np.zeros((3, 2)), "room": 1},
-            "the keys hold different numbers of observations: 'x' 3, 'room' one",
+            "the keys have different numbers of observations: 'x' 3, 'room' one",
         ),
         (PIXELS, np.zeros((0, 2, 3, 1), np.uint8), "the batch of observations is empty: its shape"),
-        (NAMED, [0.0, 1.0], "is not a dict of"),
+        (NAMED, [0.0, 1.0], "is not a dict with keys"),
         (NAMED, {"x": [0.0, 1.0]}, "the observation lacks 'room'"),
     ],
 )
@@ -322,7 +322,7 @@ def test_what_does_not_fit_within_a_batch_is_named_by_its_place() -> None:
         translator(spaces.Discrete(3)).observations([0, 7], 2)
     reads = translator(spaces.Box(-1, 1, (1,), np.float32))
     assert reads.batch_size("abc") is None
-    with pytest.raises(BadStep, match=r"X-v0: the observation 'abc' .* real numbers are needed"):
+    with pytest.raises(BadStep, match=r"X-v0: the observation 'abc' .* expected real numbers"):
         reads.observation("abc")
 
 

@@ -65,13 +65,13 @@ def test_a_process_that_dies_is_replaced_and_the_same_snapshot_judged_again(
     for bench in closing(judge(script, "die\ndie\n")):
         bench.submit(weighing(7.0))
         assert bench.wait().score == 7.0
-    assert caplog.text.count("ended by SIGKILL") == 2
+    assert caplog.text.count("killed by SIGKILL") == 2
 
 
 def test_a_snapshot_that_no_process_survives_ends_the_run(script: Path) -> None:
     for bench in closing(judge(script, "die\n" * 3)):
         bench.submit(weighing(1.0))
-        with pytest.raises(RunFailed, match="the evaluation failed: its process was ended by"):
+        with pytest.raises(RunFailed, match="the evaluation failed: its process was killed by"):
             bench.wait()
 
 
@@ -142,5 +142,7 @@ def test_closing_in_the_middle_of_an_evaluation_leaves_no_process(script: Path) 
 
 
 def test_parts_that_cannot_be_sent_are_refused_with_the_setting() -> None:
-    with pytest.raises(RunFailed, match=r"evaluator\.background=true needs parts that can be sent"):
+    with pytest.raises(
+        RunFailed, match=r"evaluator\.background=true needs parts that can be pickled"
+    ):
         BackgroundJudge(lambda: None, lambda: None, imports=[], stop=StopFlag())  # type: ignore[arg-type,return-value]

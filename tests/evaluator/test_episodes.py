@@ -152,7 +152,7 @@ def test_with_references_the_score_is_recorded_on_their_scale_too():
     evaluation = case.evaluator.evaluate(case.policy)
     assert evaluation.score == evaluation.metrics["eval/return"] == 4.0
     assert evaluation.metrics["eval/normalized_score"] == 50.0
-    assert case.evaluator.describe().endswith("normalized: 0 is a return of -4, 100 one of 12")
+    assert case.evaluator.describe().endswith("normalized score: 0 at return -4, 100 at return 12")
 
 
 def test_it_acts_greedily_on_all_episodes_at_once_until_the_last_one_ends():

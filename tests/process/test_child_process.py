@@ -107,8 +107,8 @@ def test_its_failure_comes_with_its_traceback(start: Callable[..., Any]) -> None
     ("main", "value", "why"),
     [
         (leave, 0, None),
-        (leave, 7, "its process ended with status 7"),
-        (die, signal.SIGKILL, r"its process was ended by SIGKILL (out of memory?)"),
+        (leave, 7, "its process exited with status 7"),
+        (die, signal.SIGKILL, r"its process was killed by SIGKILL (out of memory?)"),
     ],
 )
 def test_an_end_without_a_word_is_told_by_its_status(
@@ -122,7 +122,7 @@ def test_a_fault_is_told_with_the_place(start: Callable[..., Any]) -> None:
     told = ended(start(die, int(signal.SIGSEGV))).bury()
     assert told.startswith("Fatal Python error: Segmentation fault\n")
     assert " in die\n" in told
-    assert told.endswith("\nits process was ended by SIGSEGV")
+    assert told.endswith("\nits process was killed by SIGSEGV")
 
 
 def test_a_stopped_fork_server_hides_no_end_and_holds_nobody_up(start: Callable[..., Any]) -> None:

@@ -50,5 +50,5 @@ def test_a_text_that_the_system_refuses_leaves_the_file_empty(
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert file.read() == b""
-    assert "no room to note 2000 bytes" in caplog.text
+    assert "could not store 2000 bytes" in caplog.text
     file.close()

@@ -108,7 +108,9 @@ def test_a_deleted_file_is_begun_again_with_its_head_and_that_is_said(
     file.append(b"two\n")
     file.append(b"three\n")
     assert path.read_bytes() == b"head\ntwo\nthree\n"
-    assert caplog.text.count(f"{path} was gone, with the rows in it; a new one is begun") == 1
+    assert (
+        caplog.text.count(f"{path} was deleted or moved, with its rows; starting a new file") == 1
+    )
     assert file.position() == {"size": len(b"head\ntwo\nthree\n")}
     path.unlink()
     assert file.position()["size"] == 0
@@ -121,7 +123,9 @@ def test_rows_wait_for_a_run_directory_that_is_gone_until_it_is_made_again(tmp_p
     file.append(b"one\n")
     shutil.rmtree(path.parent)
     for row in (b"two\n", b"three\n"):
-        with pytest.raises(FileNotFoundError, match="gone, deleted or moved; rows wait"):
+        with pytest.raises(
+            FileNotFoundError, match="was deleted or moved; rows are kept in memory"
+        ):
             file.append(row)
     assert not path.parent.exists()
     path.parent.mkdir()
@@ -136,7 +140,7 @@ def test_the_position_in_a_file_that_is_gone_is_one_in_the_file_to_come(tmp_path
     file = AppendFile(path, head=b"head\n")
     file.append(b"lost, and longer than what comes\n")
     shutil.rmtree(path.parent)
-    with pytest.raises(FileNotFoundError, match="rows wait"):
+    with pytest.raises(FileNotFoundError, match="rows are kept in memory"):
         file.append(b"one\n")
     position = file.position()
     path.parent.mkdir()

@@ -127,7 +127,7 @@ def test_a_run_without_a_limit_has_no_bar() -> None:
     run = view(max_opt_steps=None)
     run.take_progress(progress(at(3.0, 5), {}))
     rows = drawn(run)
-    assert "no limit but the score" in rows[1]
+    assert "no limit except the target score" in rows[1]
     assert "updates 5 env steps" in words(rows)
 
 

@@ -124,9 +124,9 @@ def test_another_data_set_of_the_same_name_is_refused(
 ) -> None:
     state = build().state_dict()
     build().load_state_dict(state)
-    with pytest.raises(CheckpointError, match=r"is not the one .* checksum xyz, then abc"):
+    with pytest.raises(CheckpointError, match=r"is not the one .* checksum xyz, expected abc"):
         build(checksum="xyz").load_state_dict(state)
-    with pytest.raises(CheckpointError, match=r"is not the one .* rows 2, then 5"):
+    with pytest.raises(CheckpointError, match=r"is not the one .* rows 2, expected 5"):
         build(rows=[make_rows(spec, 0, 2)]).load_state_dict(state)
     del state["dataset"]
     with pytest.raises(CheckpointError, match="has no data set"):
@@ -134,9 +134,11 @@ def test_another_data_set_of_the_same_name_is_refused(
 
 
 def test_more_rows_than_steps_and_none_at_all_are_refused(build: Build) -> None:
-    with pytest.raises(ConfigError, match="numbers-v0 is not what it says: there is room for 4"):
+    with pytest.raises(
+        ConfigError, match="numbers-v0 does not match its metadata: there is space for 4"
+    ):
         build(steps=4)
-    with pytest.raises(ConfigError, match="numbers-v0 gives no rows"):
+    with pytest.raises(ConfigError, match="numbers-v0 contains no transitions"):
         build(rows=[])
 
 

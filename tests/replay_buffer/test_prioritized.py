@@ -219,7 +219,7 @@ def test_a_buffer_of_one_row_always_gives_it_with_weight_one(spec, make_rows):
 
 
 def test_an_empty_buffer_refuses_to_sample(spec):
-    with pytest.raises(RunFailed, match="cannot sample 4 rows: the replay buffer is empty"):
+    with pytest.raises(RunFailed, match="cannot sample 4 transitions: the replay buffer is empty"):
         buffer_of(spec, 10).sample(4)
 
 
@@ -230,7 +230,7 @@ def test_an_error_that_is_no_number_is_refused_by_name_and_changes_nothing(
 ):
     buffer = with_errors(buffer_of(spec, 4, alpha=alpha), spec, make_rows, [1.0, 2.0, 3.0])
     before = buffer.priorities(np.arange(4)), buffer.max_priority
-    message = rf"td_error is {bad} in row 1 of the batch \(slot 2 of .*\), opt step 2"
+    message = rf"td_error is {bad} in row 1 of the batch \(slot 2 of .*\), update 2"
     with pytest.raises(NotFinite, match=message):
         buffer.update_priorities(slots(0, 2), np.array([9.0, bad], np.float32))
     np.testing.assert_array_equal(buffer.priorities(np.arange(4)), before[0])

@@ -150,46 +150,48 @@ def test_without_its_rows_it_is_empty_and_goes_on_counting(spec, make_rows, kind
 
 
 def test_another_capacity_is_named(spec):
-    with pytest.raises(CheckpointError, match="replay buffer has capacity 8, this one 9"):
+    with pytest.raises(CheckpointError, match="replay buffer has capacity 8, expected 9"):
         buffer_of("uniform", spec, 9).load_state_dict(buffer_of("uniform", spec, 8).state_dict())
 
 
 def test_another_form_of_rows_is_named(spec, image_spec, dict_spec):
     state = buffer_of("batch", spec, 8).state_dict()
     with pytest.raises(
-        CheckpointError, match=r"column obs of .* is <f4 \[4\], here it is \|u1 \[40, 40, 1\]"
+        CheckpointError, match=r"column obs of .* is <f4 \[4\], expected \|u1 \[40, 40, 1\]"
     ):
         buffer_of("batch", image_spec, 8).load_state_dict(state)
-    with pytest.raises(CheckpointError, match=r"column obs of .* <f4 \[4\], here it is missing"):
+    with pytest.raises(CheckpointError, match=r"column obs of .* <f4 \[4\], expected missing"):
         buffer_of("batch", dict_spec, 8).load_state_dict(state)
 
 
 def test_a_state_of_the_other_kind_is_refused(spec):
     uniform, prioritized = buffer_of("uniform", spec, 8), buffer_of("batch", spec, 8)
-    with pytest.raises(CheckpointError, match="is none with equally likely rows"):
+    with pytest.raises(CheckpointError, match="is not a uniform one"):
         uniform.load_state_dict(prioritized.state_dict())
-    with pytest.raises(CheckpointError, match="updates of the saved replay buffer is None"):
+    with pytest.raises(
+        CheckpointError, match="updates of the saved replay buffer must be a count, got None"
+    ):
         prioritized.load_state_dict(uniform.state_dict())
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows_pushed": -1}, "rows_pushed of the saved replay buffer is -1"),
-        ({"rows_pushed": True}, "rows_pushed .* is True"),
-        ({"position": None}, "position .* is None"),
-        ({"size": 9}, "has no 9 priorities"),
-        ({"position": 8}, "cannot hold 8 of 11 rows with the next in slot 8 of 8"),
-        ({"rows_pushed": 7}, "cannot hold 8 of 7 rows"),
-        ({"columns": [1]}, "does not say which columns"),
-        ({"generator": None}, "has no generator"),
-        ({"generator": {"bit_generator": "MT19937"}}, "state of a generator does not fit"),
-        ({"priorities": np.zeros(8)}, "has no 8 priorities above 0"),
-        ({"priorities": np.full(8, np.nan)}, "has no 8 priorities above 0"),
-        ({"priorities": np.ones(8, np.float32)}, "has no 8 priorities above 0"),
-        ({"priorities": None}, "has no 8 priorities above 0"),
-        ({"max_priority": float("inf")}, "max_priority of the saved replay buffer is inf"),
-        ({"updates": -1}, "updates .* is -1"),
+        ({"rows_pushed": -1}, "rows_pushed of the saved replay buffer must be a count, got -1"),
+        ({"rows_pushed": True}, "rows_pushed .* must be a count, got True"),
+        ({"position": None}, "position .* must be a count, got None"),
+        ({"size": 9}, "must have 9 priorities"),
+        ({"position": 8}, "it holds 8 of 11 rows, and the next goes to slot 8 of 8"),
+        ({"rows_pushed": 7}, "it holds 8 of 7 rows"),
+        ({"columns": [1]}, "does not list its columns"),
+        ({"generator": None}, "has no random generator"),
+        ({"generator": {"bit_generator": "MT19937"}}, "state of a generator is invalid"),
+        ({"priorities": np.zeros(8)}, "must have 8 priorities above 0"),
+        ({"priorities": np.full(8, np.nan)}, "must have 8 priorities above 0"),
+        ({"priorities": np.ones(8, np.float32)}, "must have 8 priorities above 0"),
+        ({"priorities": None}, "must have 8 priorities above 0"),
+        ({"max_priority": float("inf")}, "max_priority of the saved replay buffer is invalid: inf"),
+        ({"updates": -1}, "updates .* must be a count, got -1"),
     ],
 )
 def test_a_state_that_cannot_be_is_refused(spec, make_rows, change, message):
@@ -203,7 +205,7 @@ def test_rows_that_are_not_the_next_ones_are_refused(spec, make_rows):
     original, restored = buffer_of("uniform", spec, 8), buffer_of("uniform", spec, 8)
     original.push(make_rows(spec, 0, 11))
     blocks = original.freeze(0).take(8)
-    with pytest.raises(CheckpointError, match="rows 3 to 11 are not those that were saved next"):
+    with pytest.raises(CheckpointError, match="rows 3 to 11 are not the next saved ones"):
         restored.load_rows(3, blocks)  # no state was loaded
     restored.load_state_dict(original.state_dict())
     for first in (2, 4, 11):
@@ -224,11 +226,11 @@ def test_rows_of_another_form_are_refused(image_spec, make_rows):
     restored.load_state_dict(original.state_dict())
     blocks = original.freeze(0).take(8)
     short = [blocks[0][:3], *blocks[1:]]
-    with pytest.raises(CheckpointError, match="the saved rows are of the form"):
+    with pytest.raises(CheckpointError, match="the saved rows have types"):
         restored.load_rows(0, short)
-    with pytest.raises(CheckpointError, match="the saved rows are of the form"):
+    with pytest.raises(CheckpointError, match="the saved rows have types"):
         restored.load_rows(0, blocks[:2])
-    with pytest.raises(CheckpointError, match="the saved rows are of the form"):
+    with pytest.raises(CheckpointError, match="the saved rows have types"):
         restored.load_rows(0, [block.view(np.uint8) for block in blocks])
 
 

@@ -97,5 +97,5 @@ def test_one_seed_gives_the_same_samples(spec, make_rows):
 
 
 def test_an_empty_buffer_refuses_to_sample(spec):
-    with pytest.raises(RunFailed, match="cannot sample 4 rows: the replay buffer is empty"):
+    with pytest.raises(RunFailed, match="cannot sample 4 transitions: the replay buffer is empty"):
         buffer_of(spec, 10).sample(4)

@@ -118,7 +118,7 @@ def test_a_full_disk_leaves_nothing_new_and_the_old_intact(
     report = case.store.report
     assert (report.opt_steps, report.failures) == (before[-1], 2)
     assert "No space left on device" in str(report.problem)
-    assert "training goes on with the one before it, 2 failures so far" in caplog.text
+    assert "training continues, the previous one is kept, 2 failures so far" in caplog.text
     case.disk.full = False
     assert case.save(50)
     assert case.store.report.problem is None
@@ -143,7 +143,7 @@ def test_what_no_checkpoint_can_hold_is_a_failure_with_its_reason(
 ) -> None:
     with caplog.at_level(logging.ERROR):
         assert not case.save(10, thing=object())
-    assert "a checkpoint cannot hold a object" in str(case.store.report.problem)
+    assert "a checkpoint cannot store a object" in str(case.store.report.problem)
     assert "Traceback" in caplog.text  # it is a mistake, not a disk
     assert case.there == []
     assert case.save(20)

@@ -52,7 +52,7 @@ def test_rows_that_were_deleted_are_written_again(
     with caplog.at_level(logging.WARNING):
         assert case.save(30, push=10)
         assert case.save(40, push=10)
-    assert caplog.text.count("files of the replay buffer were gone") == 1
+    assert caplog.text.count("files of the replay buffer were missing") == 1
     again = loaded(make_run, case.run_dir, images=images)
     assert again.numbers == list(range(70))
 
@@ -95,7 +95,7 @@ def test_rows_that_go_while_a_checkpoint_is_written_fail_it_and_the_next_has_the
     )
     late.resume()
     assert not late.save(20, push=5)
-    assert "is losing files" in str(late.store.report.problem)
+    assert "lost files during the save" in str(late.store.report.problem)
     assert late.save(30, push=5)
     assert loaded(make_run, tmp_path).numbers == list(range(40))
 
@@ -119,7 +119,7 @@ def test_the_best_model_is_written_again_to_the_byte(
     assert {each.name: each.read_bytes() for each in (case.run_dir / "best").iterdir()} == before
     assert best_score(case.run_dir) == (1.5, 10)
     case.save(40)
-    assert caplog.text.count("the best model, best-0000000010, was gone") == 1
+    assert caplog.text.count("the best model, best-0000000010, was missing") == 1
 
 
 def test_the_settings_are_written_again(make_run: MakeRun) -> None:
@@ -158,7 +158,7 @@ def test_a_run_directory_that_vanished_is_made_again_whole_and_locked(
     case.save(10, push=30)
     shutil.rmtree(run_dir)
     assert case.save(20, push=10)
-    assert caplog.text.count(f"{run_dir} was gone, deleted or moved, and is made again") == 1
+    assert caplog.text.count(f"{run_dir} was deleted or moved; creating it again") == 1
     with pytest.raises(RunInUse, match=f"in use by process {os.getpid()}"), RunLock(run_dir):
         pass
     assert case.weights("latest") == "weights 20"

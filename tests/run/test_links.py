@@ -61,7 +61,9 @@ def test_a_link_in_the_place_of_ours_is_refused_with_its_target(tmp_path: Path, 
     path, target = tmp_path / "run" / name, tmp_path / "target"
     path.parent.mkdir(parents=True)
     path.symlink_to(target)
-    with pytest.raises(ConfigError, match=f"{name} is a link to {target}. .* in place of the link"):
+    with pytest.raises(
+        ConfigError, match=f"{name} is a link to {target}. .* replace the link with the "
+    ):
         refuse_foreign(tmp_path / "run")
     target.mkdir()  # and whatever stands there
     with pytest.raises(ConfigError, match=f"{name} is a link to"):
@@ -72,11 +74,11 @@ def test_a_link_in_the_place_of_ours_is_refused_with_its_target(tmp_path: Path, 
 def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.mkdir(parents=True)
-    with pytest.raises(ConfigError, match=f"{name} is no file"):
+    with pytest.raises(ConfigError, match=f"{name} is not a file"):
         refuse_foreign(tmp_path)
     path.rmdir()
     os.mkfifo(path)
-    with pytest.raises(ConfigError, match=f"{name} is no file"):
+    with pytest.raises(ConfigError, match=f"{name} is not a file"):
         refuse_foreign(tmp_path)
 
 
@@ -84,7 +86,7 @@ def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path, na
 def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).touch()
-    with pytest.raises(ConfigError, match=f"{name} is no folder"):
+    with pytest.raises(ConfigError, match=f"{name} is not a directory"):
         refuse_foreign(tmp_path)
 
 
@@ -93,9 +95,9 @@ def test_a_folder_in_the_place_of_a_link_is_refused_and_never_replaced(
     tmp_path: Path, name: str
 ) -> None:
     (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(ConfigError, match=f"{name} is no link"):
+    with pytest.raises(ConfigError, match=f"{name} is in the way"):
         refuse_foreign(tmp_path)
-    with pytest.raises(FileExistsError, match="is not the link that a run replaces"):
+    with pytest.raises(FileExistsError, match="is not a symbolic link"):
         point_link(tmp_path / name, "0000000010")
 
 
@@ -201,7 +203,7 @@ def test_files_of_others_stay_where_checkpoints_and_rows_go(
     assert not (case.folder / "0000000010-left" / "agent.pt").exists()
     assert (replay / "folder").is_dir()
     assert (case.folder / ".mine.partial").is_dir()
-    assert caplog.text.count("keeps what did not belong to its checkpoint") == 2
+    assert caplog.text.count("other files found in it were moved to") == 2
     make_run(keep=1, capacity=5).save(40, push=5)
     assert {name: (case.folder / name).read_text() for name in left} == left
 
@@ -234,7 +236,7 @@ def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.lock")
     with look(tmp_path) as runs:
         assert runs is False
-    with pytest.raises(ConfigError, match=r"run\.lock: is no regular file"), RunLock(tmp_path):
+    with pytest.raises(ConfigError, match=r"run\.lock: is not a regular file"), RunLock(tmp_path):
         pass
 
 
@@ -244,7 +246,7 @@ def test_what_is_opened_for_writing_is_a_regular_file_and_not_behind_a_link(tmp_
     for mode in ("w", "a", "r+"):
         with pytest.raises(OSError, match="link, and links are not followed"):
             open(tmp_path / "link", mode, opener=not_through_links)  # noqa: SIM115
-    with pytest.raises(OSError, match="is no regular file"):
+    with pytest.raises(OSError, match="is not a regular file"):
         open("/dev/null", "w", opener=not_through_links)  # noqa: SIM115
     write_text(tmp_path / "link", "new")  # replaces the link itself
     assert (tmp_path / "target").read_text() == "kept"

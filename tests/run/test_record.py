@@ -136,7 +136,7 @@ def test_a_run_without_its_process_was_killed_and_its_document_stays_as_it_is(
     facts = read_run(tmp_path)
     assert (facts["status"], facts["exit_reason"]) == (
         "killed",
-        "its process is gone: killed, or lost with its machine",
+        "its process was killed, or its machine went down",
     )
     (tmp_path / "run.lock").unlink()  # as in a copy
     assert read_run(tmp_path)["status"] == "killed"

@@ -115,7 +115,7 @@ def test_rows_that_went_before_the_disk_took_them_are_a_failure_that_leaves_no_f
     tmp_path: Path,
 ) -> None:
     frozen = Released(filled(100).freeze(0))
-    with pytest.raises(OSError, match="the disk was too slow: rows were overwritten"):
+    with pytest.raises(OSError, match="the disk is too slow: transitions were overwritten"):
         write_chunks(tmp_path, frozen, row_nbytes=PIECE_NBYTES // 7, written=lambda _: None)
     assert list(tmp_path.iterdir()) == []
 
@@ -152,7 +152,7 @@ def test_a_damaged_chunk_is_named_and_leaves_the_buffer_empty(
     damaged(tmp_path / name, how)
     target = buffer_of(images=True)
     target.load_state_dict(buffer.state_dict())
-    what = "missing" if how in ("gone", "folder") else "damaged: its checksum differs"
+    what = "missing" if how in ("gone", "folder") else "damaged: its checksum does not match"
     with pytest.raises(CheckpointError, match=rf"{name} is {what}"):
         load_chunks(tmp_path, saved, target)
     assert len(target) == 0
@@ -169,7 +169,7 @@ def test_a_flipped_bit_in_any_byte_is_noticed(tmp_path: Path) -> None:
         flipped[byte] ^= 1 << byte % 8
         (tmp_path / name).write_bytes(bytes(flipped))
         target.load_state_dict(buffer.state_dict())
-        with pytest.raises(CheckpointError, match=r"is damaged: its checksum differs"):
+        with pytest.raises(CheckpointError, match=r"is damaged: its checksum does not match"):
             load_chunks(tmp_path, saved, target)
         assert len(target) == 0
 
@@ -201,7 +201,7 @@ def test_a_chunk_with_a_pickle_inside_is_refused_and_nothing_runs(tmp_path: Path
     np.save(tmp_path / "old.npy", array)
     text = "{'descr': '|O', 'fortran_order': False, 'shape': (3,)}"
     (tmp_path / "new.npy").write_bytes(header(text) + (tmp_path / "old.npy").read_bytes()[128:])
-    for name, why in (("old.npy", "no .npy file of version 3"), ("new.npy", "Python objects")):
+    for name, why in (("old.npy", "not a .npy file of version 3"), ("new.npy", "Python objects")):
         target = buffer_of()
         target.load_state_dict(filled(3).state_dict())
         with pytest.raises(CheckpointError, match=rf"{name} cannot be read: it .*{why}"):
@@ -240,7 +240,7 @@ def test_signed_rows_of_another_form_are_refused(tmp_path: Path) -> None:
     writer.finish()
     target = buffer_of()
     target.load_state_dict(filled(3).state_dict())
-    with pytest.raises(CheckpointError, match=r"x\.npy cannot be read: the saved rows are of"):
+    with pytest.raises(CheckpointError, match=r"x\.npy cannot be read: the saved rows have types"):
         load_chunks(tmp_path, signed(tmp_path, "x.npy"), target)
 
 
@@ -249,13 +249,13 @@ def test_a_chunk_with_fewer_rows_than_its_manifest_says_is_refused(tmp_path: Pat
     (chunk,) = written(tmp_path, buffer).chunks
     target = buffer_of()
     target.load_state_dict(filled(3).state_dict())
-    with pytest.raises(CheckpointError, match="it does not hold the rows 0 to 3"):
+    with pytest.raises(CheckpointError, match="it does not contain rows 0 to 3"):
         load_chunks(tmp_path, signed(tmp_path, *chunk.files), target)
 
 
 def test_another_capacity_is_named(tmp_path: Path) -> None:
     saved = written(tmp_path, filled(3))
-    with pytest.raises(CheckpointError, match="has capacity 100, this one 50"):
+    with pytest.raises(CheckpointError, match="has capacity 100, expected 50"):
         load_chunks(tmp_path, saved, buffer_of(50))
 
 

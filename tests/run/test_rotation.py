@@ -54,7 +54,7 @@ def test_without_the_replay_buffer_no_row_is_written(make_run: MakeRun) -> None:
     assert not (case.folder / "replay").exists()
     saved = read_checkpoint(resumable(case.run_dir)[0])
     assert not saved.has_rows
-    with pytest.raises(CheckpointError, match="was saved without its replay buffer"):
+    with pytest.raises(CheckpointError, match="was saved without a replay buffer"):
         saved.load_rows(case.buffer)
 
 

@@ -64,48 +64,48 @@ WAITS = {"wait": 71.0, "update": 20.0, "other": 9.0}
 @pytest.mark.parametrize(
     ("actors", "parts", "said"),
     [
-        ({}, {}, ": more actors (actor_manager.num_actors), or env.num_envs=8"),
+        ({}, {}, ". Try more actors (actor_manager.num_actors), or env.num_envs=8."),
         (
             ENV_STEPS, {},
-            ", the actors spent 80 % of theirs in env steps: "
-            "more actors (actor_manager.num_actors), or env.num_envs=8",
+            "; the actors spent 80 % of their time in env steps. "
+            "Try more actors (actor_manager.num_actors), or env.num_envs=8.",
         ),
         (
             ENV_STEPS, {"num_envs": 16},
-            ", the actors spent 80 % of theirs in env steps: "
-            "more actors (actor_manager.num_actors), or env.num_envs=32",
+            "; the actors spent 80 % of their time in env steps. "
+            "Try more actors (actor_manager.num_actors), or env.num_envs=32.",
         ),
         (  # both cores are taken: more actors help only where they sleep
             ENV_STEPS, {"cores": 2},
-            ", the actors spent 80 % of theirs in env steps: more actors "
-            "(actor_manager.num_actors) where a step waits, or env.num_envs=8 where it computes",
+            "; the actors spent 80 % of their time in env steps. Try more actors "
+            "(actor_manager.num_actors) if env steps wait, or env.num_envs=8 if they compute.",
         ),
         (
             ENV_STEPS, {"actor_manager": ThreadConfig()},
-            ", the actors spent 80 % of theirs in env steps: more actors "
-            "(actor_manager.num_actors) where a step waits, or actor_manager=process or "
-            "env.num_envs=8 where it computes",
+            "; the actors spent 80 % of their time in env steps. Try more actors "
+            "(actor_manager.num_actors) if env steps wait, or actor_manager=process or "
+            "env.num_envs=8 if they compute.",
         ),
         (
             {"act": 6.0, "env_step": 4.0}, {},
-            ", the actors spent 60 % of theirs acting: env.num_envs=8, "
-            "or more actors (actor_manager.num_actors)",
+            "; the actors spent 60 % of their time acting. Try env.num_envs=8, "
+            "or more actors (actor_manager.num_actors).",
         ),
         (
             {"act": 1.0, "process": 3.0}, {},
-            ", the actors spent 75 % of theirs processing steps: env.num_envs=8, "
-            "or more actors (actor_manager.num_actors)",
+            "; the actors spent 75 % of their time processing steps. Try env.num_envs=8, "
+            "or more actors (actor_manager.num_actors).",
         ),
         (
             {"act": 1.0, "send": 9.0}, {},
-            ", the actors spent 90 % of theirs sending samples: a larger actor_manager.n_buffer "
-            "(100), or more actors (actor_manager.num_actors)",
+            "; the actors spent 90 % of their time sending samples. Try a larger "
+            "actor_manager.n_buffer (now 100), or more actors (actor_manager.num_actors).",
         ),
         (
             BLOCKED, {},
-            ", the actors spent 80 % of theirs blocked: that is the start and the warm-up of a "
-            "short run (trainer.warmup_period), or bursts, which a larger actor_manager.n_buffer "
-            "(100) evens out",
+            "; the actors spent 80 % of their time blocked. Try a longer run (this one is mostly "
+            "startup and trainer.warmup_period), or a larger actor_manager.n_buffer (now 100) if "
+            "samples arrive in bursts.",
         ),
     ],
     ids=[
@@ -116,37 +116,34 @@ WAITS = {"wait": 71.0, "update": 20.0, "other": 9.0}
 def test_a_learner_that_waits_says_what_its_actors_do(
     actors: dict[str, float], parts: dict[str, Any], said: str
 ) -> None:
-    assert sentence(WAITS, actors, **parts) == (
-        f"the learner waited for samples 71 % of the time{said}"
-    )
+    assert sentence(WAITS, actors, **parts) == f"learner waiting for samples (71 %){said}"
 
 
 def test_actors_in_the_learners_thread_act_while_it_seems_to_wait() -> None:
     assert sentence(WAITS, ENV_STEPS, actor_manager=SerialConfig()) == (
-        "the learner's thread stepped the actors 71 % of the time, most of it in env steps: "
-        "env.num_envs=8, or actor_manager=process, which acts beside the learner and repeats no "
-        "run to the bit"
+        "acting in the learner thread (71 %), mostly in env steps. Try env.num_envs=8, or "
+        "actor_manager=process (actors run in parallel, but not bit-reproducible)."
     )
     for manager in (SerialConfig(), ThreadConfig()):  # which `sync` does not use
         assert sentence(WAITS, {}, actor_manager=manager, trainer=SyncConfig()) == (
-            "the learner's thread stepped the actors 71 % of the time: env.num_envs=8, or "
-            "trainer=async, which acts beside the learner and repeats no run to the bit"
+            "acting in the learner thread (71 %). Try env.num_envs=8, or trainer=async (actors "
+            "run in parallel, but not bit-reproducible)."
         )
 
 
 def test_what_could_be_gone_counts_twice_as_much_as_the_updates_themselves() -> None:
     waits = sentence({"wait": 34.0, "update": 66.0})
     assert waits is not None
-    assert waits.startswith("the learner waited for samples 34 % of the time")
+    assert waits.startswith("learner waiting for samples (34 %)")
     works = sentence({"wait": 33.0, "update": 67.0})
     assert works is not None
-    assert works.startswith("the learner was busy with updates 67 % of the time")
+    assert works.startswith("learner updates (67 %)")
 
 
 # The learner updates ----------------------------------------------------------------------------
 
 UPDATES = {"wait": 1.0, "update": 93.0, "sample": 4.0, "other": 2.0}
-BUSY = "the learner was busy with updates 93 % of the time"
+BUSY = "learner updates (93 %)"
 
 
 @pytest.mark.parametrize(
@@ -162,36 +159,36 @@ BUSY = "the learner was busy with updates 93 % of the time"
 def test_updates_are_made_faster_by_settings_that_the_agent_has(
     parts: dict[str, Any], said: str
 ) -> None:
-    expected = f"{BUSY}: a smaller agent.batch_size (64){said}"
+    expected = f"{BUSY}. Try a smaller agent.batch_size (now 64){said}."
     assert sentence(UPDATES, ENV_STEPS, **parts) == expected
 
 
 def test_actors_that_are_blocked_could_give_more_samples_per_update() -> None:
     assert sentence(UPDATES, BLOCKED) == (
-        f"{BUSY}, the actors were blocked 80 % of theirs: a smaller agent.batch_size (64), "
-        "or agent.num_threads=4, or a higher trainer.samples_per_opt_step (1.0), "
-        "which costs little "
-        "time"
+        f"{BUSY}; the actors were blocked 80 % of their time. Try a smaller agent.batch_size "
+        "(now 64), or agent.num_threads=4, or a higher trainer.samples_per_opt_step (now 1.0); "
+        "cheap, since the actors are idle."
     )
     free = AsyncConfig(samples_per_opt_step=None)  # the channel blocks them
     one = ThreadConfig(num_actors=1)
     assert sentence(UPDATES, BLOCKED, trainer=free, actor_manager=one) == (
-        f"{BUSY}, the actors were blocked 80 % of theirs: a smaller agent.batch_size (64), "
-        "or agent.num_threads=4"
+        f"{BUSY}; the actors were blocked 80 % of their time. Try a smaller agent.batch_size "
+        "(now 64), or agent.num_threads=4."
     )
 
 
 def test_threads_that_run_freely_starve_the_learner() -> None:
     free = AsyncConfig(samples_per_opt_step=None)
     starved = (
-        "the learner was busy 97 % of the time, beside actor threads that run freely and share its "
-        "interpreter lock: actor_manager=process, or a pace (trainer.samples_per_opt_step=1)"
+        "learner slowed down by actor threads (busy 97 %): they share its interpreter lock and run "
+        "without a rate limit. Try actor_manager=process, or a rate limit "
+        "(trainer.samples_per_opt_step=1)."
     )
     for actors in (ENV_STEPS, {}, BLOCKED):  # two threads, of which 40 % of one runs
         assert sentence(UPDATES, actors, trainer=free, actor_manager=ThreadConfig()) == starved
     elsewhere = {"wait": 1.0, "update": 43.0, "sample": 44.0, "push": 10.0, "other": 2.0}
     assert sentence(elsewhere, {}, trainer=free, actor_manager=ThreadConfig()) == starved
-    not_starved = f"{BUSY}: a smaller agent.batch_size (64)"
+    not_starved = f"{BUSY}. Try a smaller agent.batch_size (now 64)."
     assert sentence(UPDATES, ENV_STEPS, trainer=free) == not_starved  # other processes
     assert sentence(UPDATES, ENV_STEPS, actor_manager=ThreadConfig()) == not_starved  # paced
     in_turn = SyncConfig(samples_per_opt_step=None)
@@ -202,7 +199,7 @@ def test_threads_that_run_freely_starve_the_learner() -> None:
 
 def test_beside_actors_in_turn_all_other_cores_are_idle() -> None:
     assert sentence(UPDATES, ENV_STEPS, trainer=SyncConfig()) == (
-        f"{BUSY}: a smaller agent.batch_size (64), or agent.num_threads=4"
+        f"{BUSY}. Try a smaller agent.batch_size (now 64), or agent.num_threads=4."
     )
     for settings in (
         {"cores": 1},
@@ -210,7 +207,7 @@ def test_beside_actors_in_turn_all_other_cores_are_idle() -> None:
         {"agent": AgentConfig()},
     ):
         assert sentence(UPDATES, ENV_STEPS, trainer=SyncConfig(), **settings) == (
-            f"{BUSY}: a smaller agent.batch_size (64)"
+            f"{BUSY}. Try a smaller agent.batch_size (now 64)."
         )
 
 
@@ -222,59 +219,57 @@ def test_beside_actors_in_turn_all_other_cores_are_idle() -> None:
     [
         (
             "evaluate", {"trainer": SyncConfig()},
-            "evaluations took 60 % of the time: a longer trainer.eval_interval (1,000), "
-            "or fewer evaluator.num_episodes (20)",
+            "evaluations (60 %). Try a longer trainer.eval_interval (now 1,000), "
+            "or fewer evaluator.num_episodes (now 20).",
         ),
         (
             "evaluate", {"evaluator": EvaluatorConfig()},
-            "evaluations took 60 % of the time: a longer trainer.eval_interval (1,000), "
-            "or fewer evaluator.num_episodes (20), or evaluator.background=true",
+            "evaluations (60 %). Try a longer trainer.eval_interval (now 1,000), "
+            "or fewer evaluator.num_episodes (now 20), or evaluator.background=true.",
         ),
         (
             "evaluate", {"evaluator": EvaluatorConfig(background=True)},
-            "evaluations took 60 % of the time: a longer trainer.eval_interval (1,000), "
-            "or fewer evaluator.num_episodes (20)",
+            "evaluations (60 %). Try a longer trainer.eval_interval (now 1,000), "
+            "or fewer evaluator.num_episodes (now 20).",
         ),
         (  # only the one at the end
             "evaluate", {"trainer": AsyncConfig(eval_interval=0), "evaluator": EvaluatorConfig()},
-            "evaluations took 60 % of the time: fewer evaluator.num_episodes (20)",
+            "evaluations (60 %). Try fewer evaluator.num_episodes (now 20).",
         ),
         (
             "save", {},
-            "saving took 60 % of the time: a longer trainer.save_interval (5,000), or fewer "
-            "evaluations, which find best models to save (trainer.eval_interval)",
+            "saving checkpoints (60 %). Try a longer trainer.save_interval (now 5,000), or fewer "
+            "evaluations (trainer.eval_interval): each new best model is saved.",
         ),
         (
             "save", {"trainer": AsyncConfig(save_interval=0, save_every_s=1.5)},
-            "saving took 60 % of the time: a longer trainer.save_every_s (1.5), or fewer "
-            "evaluations, which find best models to save (trainer.eval_interval)",
+            "saving checkpoints (60 %). Try a longer trainer.save_every_s (now 1.5), or fewer "
+            "evaluations (trainer.eval_interval): each new best model is saved.",
         ),
         (
             "record", {},
-            "recording took 60 % of the time: a longer trainer.record_interval (100)",
+            "recording metrics (60 %). Try a longer trainer.record_interval (now 100).",
         ),
         (
             "sync", {},
-            "copying weights for the actors took 60 % of the time: "
-            "a longer trainer.sync_interval (20)",
+            "copying weights to the actors (60 %). Try a longer trainer.sync_interval (now 20).",
         ),
         (
             "sync", {"trainer": SyncConfig()},
-            "copying weights for the actors took 60 % of the time: "
-            "trainer=async, or env.num_envs=8",
+            "copying weights to the actors (60 %). Try trainer=async, or env.num_envs=8.",
         ),
         (
             "push", {},
-            "the learner took samples in 60 % of the time: a larger actor_manager.n_buffer (100), "
-            "or a lower trainer.samples_per_opt_step",
+            "storing samples in the replay buffer (60 %). Try a larger actor_manager.n_buffer "
+            "(now 100), or a lower trainer.samples_per_opt_step.",
         ),
         (
             "push", {"trainer": SyncConfig()},
-            "the learner took samples in 60 % of the time: trainer=async, or env.num_envs=8",
+            "storing samples in the replay buffer (60 %). Try trainer=async, or env.num_envs=8.",
         ),
         (
             "other", {},
-            "starting, stopping and the loop itself took 60 % of the time: a longer run says more",
+            "startup, shutdown and the loop itself (60 %). Try a longer run for a better estimate.",
         ),
     ],
 )  # fmt: skip
@@ -291,6 +286,6 @@ def test_whatever_else_takes_most_is_named_with_its_own_setting(
 def test_batches_and_priorities_count_together(buffer: ReplayBufferConfig, cheaper: str) -> None:
     learner = {"sample": 25.0, "priorities": 20.0, "update": 55.0}
     assert sentence(learner, {}, replay_buffer=buffer) == (
-        "the learner drew batches from the replay buffer 45 % of the time: "
-        f"a smaller agent.batch_size (64){cheaper}"
+        "sampling batches from the replay buffer (45 %). "
+        f"Try a smaller agent.batch_size (now 64){cheaper}."
     )

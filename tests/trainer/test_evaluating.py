@@ -113,7 +113,10 @@ def test_an_evaluation_that_falls_due_while_another_is_under_way_is_left_out_and
     assert made.post_step.evaluating.skipped == 3
     warnings = [each for each in caplog.records if each.levelname == "WARNING"]
     assert len(warnings) == 1
-    assert "evaluation of update 20 is still under way at update 40" in warnings[0].getMessage()
+    assert (
+        "skipped the evaluation at update 40: the one of update 20 is still running"
+        in warnings[0].getMessage()
+    )
 
 
 def test_a_run_that_reached_its_end_waits_for_the_verdict_and_judges_its_last_weights() -> None:

@@ -103,9 +103,8 @@ def test_samples_beyond_the_bounds_are_counted_and_the_first_is_said(caplog: Log
     taken.take(real([-4, 0]), real([-4, 0]), 1)
     assert taken.counters.out_of_bounds == 4
     assert caplog.messages == [
-        "observation of actor 3, its sample 4, is beyond the bounds of its space: 2.0 at [0], "
-        "allowed are -1.0 to 1.0. Such samples are learned from and counted (out_of_bounds in "
-        "run.json)"
+        "observation of actor 3, sample 4 is outside the bounds of its space: 2.0 at [0] "
+        "(allowed: -1.0 to 1.0). Such samples are still used; out_of_bounds in run.json counts them"
     ]
     assert sum(len(rows) for rows in taken.buffer.pushed) == 6
 
@@ -117,8 +116,8 @@ def test_a_part_of_a_dict_that_is_beyond_its_bounds_is_named(caplog: Log) -> Non
     assert taken.counters.out_of_bounds == 1
     [said] = caplog.messages
     assert said.startswith(
-        "next observation of actor 3, its sample 3, key 'place', is beyond the bounds of its space:"
-        " -1.5 at [0], allowed are -1.0 to 1.0."
+        "next observation of actor 3, sample 3, key 'place' is outside the bounds of its space:"
+        " -1.5 at [0] (allowed: -1.0 to 1.0)."
     )
 
 
@@ -130,7 +129,7 @@ def test_what_is_not_finite_is_refused_and_not_counted_as_beyond(
     taken = Taken(NAMED)
     wrong = [0.0, 0.0]
     wrong[place] = bad
-    with pytest.raises(NotFinite, match=r"^next observation of actor 3, its sample 2 .*not finite"):
+    with pytest.raises(NotFinite, match=r"^next observation of actor 3, sample 2 .*not finite"):
         taken.take(named([5, 0], [0, 0]), named([0, 0], wrong), 2)
     assert (taken.buffer.pushed, taken.counters.out_of_bounds, caplog.messages) == ([], 0, [])
 
@@ -139,7 +138,7 @@ def test_what_is_not_finite_is_refused_and_not_counted_as_beyond(
 def test_rewards_and_actions_that_are_not_finite_are_refused(column: str) -> None:
     taken = Taken(HALF_BOUNDED)
     wrong = np.array([0, np.nan], np.float32)
-    with pytest.raises(NotFinite, match=f"^{column} of actor 3, its sample 2 "):
+    with pytest.raises(NotFinite, match=f"^{column} of actor 3, sample 2 "):
         taken.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2, **{column: wrong})
 
 
@@ -164,6 +163,6 @@ def test_the_returns_of_a_message_are_observed_also_where_it_has_no_rows() -> No
 def test_a_reward_that_is_not_finite_is_refused_before_its_row_has_come() -> None:
     taken = Taken(HALF_BOUNDED)
     taken.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2)
-    with pytest.raises(NotFinite, match=r"^reward of actor 3, its sample 3 .*, is not finite"):
+    with pytest.raises(NotFinite, match=r"^reward of actor 3, sample 3 .* is not finite"):
         taken.take(real(), real(), 0, returns=(Moments(1, np.inf, np.nan),))
     assert taken.agent.returns == []

@@ -118,6 +118,8 @@ def test_a_signal_ends_it_with_a_checkpoint() -> None:
 
 
 def test_env_steps_alone_are_no_budget() -> None:
-    with pytest.raises(ConfigError, match=r"trainer.max_env_steps .* give max_opt_steps, got 9"):
+    with pytest.raises(
+        ConfigError, match=r"trainer.max_env_steps .* set trainer.max_opt_steps, got 9"
+    ):
         OfflineConfig(max_opt_steps=None, max_env_steps=9)
     assert OfflineConfig(max_opt_steps=None, max_time_s=1.0, max_env_steps=9).max_time_s == 1.0

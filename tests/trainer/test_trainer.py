@@ -337,7 +337,7 @@ def test_time_ends_the_run_and_saves_in_between() -> None:
 def test_a_loss_that_is_not_finite_ends_the_run_unsaved_with_its_step(bad_at: int) -> None:
     agent = FakeAgent(loss=lambda step: float("nan") if step == bad_at else 1.0)
     built = BuiltTrainer(agent=agent, max_opt_steps=200, save_interval=40, eval_interval=0)
-    with pytest.raises(NotFinite, match=f"train/loss is nan at optimisation step {bad_at};"):
+    with pytest.raises(NotFinite, match=f"train/loss is nan at update {bad_at};"):
         built.train()
     assert built.checkpoints.saved == list(range(40, bad_at, 40))
 
@@ -348,7 +348,7 @@ def test_weights_that_are_not_finite_are_never_saved_though_the_losses_are_fine(
             return "online.bias" if self.opt_steps > 25 else None
 
     built = BuiltTrainer(agent=Spoilt(), max_opt_steps=50, save_interval=10, eval_interval=0)
-    with pytest.raises(NotFinite, match=r"^online\.bias of the agent .* optimisation step 30;"):
+    with pytest.raises(NotFinite, match=r"^online\.bias of the agent .* update 30;"):
         built.train()
     assert built.checkpoints.saved == [10, 20]
 
@@ -362,7 +362,7 @@ def test_an_observation_that_is_not_finite_is_named_with_its_actor_and_sample() 
             return step
 
     built = BuiltTrainer(num_actors=1, make_env=lambda _: Broken(), max_opt_steps=100)
-    with pytest.raises(NotFinite, match="next observation of actor 0, its sample 33 "):
+    with pytest.raises(NotFinite, match="next observation of actor 0, sample 33 "):
         built.train()
     assert all(np.isfinite(rows.next_obs).all() for rows in built.buffer.pushed)  # type: ignore[arg-type]
 

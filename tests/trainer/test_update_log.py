@@ -55,7 +55,7 @@ def test_the_first_bad_quantity_is_named_with_its_own_step(bad: float) -> None:
     log.add(1_233, {"loss": 1.0, "grad_norm": 1.0}, SLOTS)
     log.add(1_234, {"loss": 1.0, "grad_norm": bad}, SLOTS)
     log.add(1_235, {"loss": bad, "grad_norm": bad}, SLOTS)
-    with pytest.raises(NotFinite, match=rf"^train/grad_norm is {bad} at optimisation step 1,234;"):
+    with pytest.raises(NotFinite, match=rf"^train/grad_norm is {bad} at update 1,234;"):
         log.check()
 
 
@@ -63,7 +63,7 @@ def test_a_bad_quantity_is_found_again_at_every_look() -> None:
     log = UpdateLog()
     log.add(1, {"loss": math.nan}, SLOTS)
     for look in (log.check, log.means):
-        with pytest.raises(NotFinite, match="optimisation step 1;"):
+        with pytest.raises(NotFinite, match="update 1;"):
             look()
 
 
@@ -71,7 +71,7 @@ def test_the_slots_of_the_bad_update_are_told_though_the_batch_is_used_again() -
     log, slots = UpdateLog(), SLOTS.copy()
     log.add(1, {"loss": math.nan}, slots)
     slots[:] = 0
-    with pytest.raises(NotFinite, match="optimisation step 1;") as raised:
+    with pytest.raises(NotFinite, match="update 1;") as raised:
         log.check()
     assert raised.value.index.tolist() == [7, 3]
 

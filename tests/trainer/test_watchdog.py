@@ -99,8 +99,10 @@ def test_the_report_shows_the_stack_of_the_guilty_first_with_the_line_that_block
         assert case.pass_s(30) is None
         case.learner.beat()
         report = str(case.pass_s(30))
-    assert report.startswith("no step for 60 s (trainer.stall_timeout_s): actor 0\nactor 0 is here")
-    shown = report.partition("actor 0 is here:\n")[2].partition("learner: ")[0]
+    assert report.startswith(
+        "no step for 60 s (trainer.stall_timeout_s): actor 0\nstack of actor 0"
+    )
+    shown = report.partition("stack of actor 0:\n")[2].partition("learner: ")[0]
     assert "stand_still" in shown
     assert "release.wait(30)  # the line that blocks" in shown
 
@@ -111,9 +113,9 @@ def test_the_report_says_what_everybody_does_and_how_full_the_queues_are() -> No
     case.learner.waiting_for = "samples"
     case.pass_s(0)
     report = str(case.pass_s(60)).splitlines()
-    assert "learner: 4,000 steps, waits for samples" in report
-    assert "evaluation: 0 steps, waits for its turn" in report
-    assert "actor 0: 0 steps, works" in report
+    assert "learner: 4,000 steps, waiting for samples" in report
+    assert "evaluation: 0 steps, waiting for its turn" in report
+    assert "actor 0: 0 steps, working" in report
     assert "async/queue_fill 0.25; 1,234 samples" in report
 
 
@@ -137,7 +139,7 @@ def test_two_parts_in_one_thread_share_a_stack() -> None:
 
 def test_who_waits_for_another_is_not_blamed_however_long_it_takes() -> None:
     case = Case()
-    case.actor.waiting_for = "room in the channel"
+    case.actor.waiting_for = "space in the channel"
     for _ in range(100):
         case.learner.beat()
         assert case.pass_s(59) is None
@@ -145,7 +147,7 @@ def test_who_waits_for_another_is_not_blamed_however_long_it_takes() -> None:
 
 def test_a_wait_that_ends_starts_a_new_count() -> None:
     case = Case()
-    with case.actor.waiting("room in the channel"):
+    with case.actor.waiting("space in the channel"):
         case.learner.beat()
         assert case.pass_s(50) is None
         case.learner.beat()
@@ -161,7 +163,7 @@ def test_a_wait_that_ends_starts_a_new_count() -> None:
 def test_when_all_wait_and_nothing_moves_all_are_named() -> None:
     case = Case()
     case.learner.waiting_for = "samples"
-    case.actor.waiting_for = "the learner's permission"
+    case.actor.waiting_for = "the rate limiter"
     case.pass_s(0)
     assert case.pass_s(59.9) is None
     assert case.blamed(0.1) == "learner, evaluation, actor 0"
@@ -171,13 +173,13 @@ def test_when_all_wait_and_one_of_them_moves_nobody_is_named() -> None:
     case = Case()
     case.learner.waiting_for = "samples"
     for _ in range(10):
-        with case.actor.waiting("the learner's permission"):
+        with case.actor.waiting("the rate limiter"):
             assert case.pass_s(59) is None
 
 
 def test_an_evaluation_that_hangs_is_named_and_the_learner_that_waits_for_it_is_not() -> None:
     case = Case()
-    case.actor.waiting_for = "room in the channel"
+    case.actor.waiting_for = "space in the channel"
     with case.learner.waiting("the evaluation"), case.evaluation.working():
         case.pass_s(0)
         assert case.blamed(60) == "evaluation"
@@ -198,7 +200,7 @@ def test_an_evaluation_whose_turn_it_is_not_is_never_named() -> None:
 def test_a_learner_that_hangs_is_named() -> None:
     case = Case()
     case.learner.claim()
-    case.actor.waiting_for = "room in the channel"
+    case.actor.waiting_for = "space in the channel"
     assert case.blamed(60) == "learner"
 
 
