@@ -254,7 +254,7 @@ def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> No
         (["RUN/run.json"], "run.json is a file, not a run directory; the run is RUN\n"),
         (["RUN/checkpoints"], "/checkpoints is not a run directory: there is no .hydra/resolved."),
         (["RUN/checkpoints/70"], "RUN has no checkpoint 70 (choose from best, 80, 160)"),
-        (["RUN/best", "checkpoint=80"], "best is a checkpoint: leave out checkpoint=80, or give"),
+        (["RUN/best", "checkpoint=80"], "best is a checkpoint: remove checkpoint=80, or use"),
         (["RUN", "checkpoint=70"], "has no checkpoint 70 (choose from best, 80, 160)"),
         (["RUN", "checkpoint=first"], "must be best, latest or a step, got 'first'"),
         (["RUN", "episods=3"], "episods is no setting; did you mean 'episodes'?"),
