@@ -73,7 +73,7 @@ def test_the_caller_is_told_how_many_threads_compute(
     told = [record.getMessage() for record in caplog.records if record.name == "border_cli.api"]
     assert len(told) == 1
     assert told[0].startswith("threads: learner: torch 1, BLAS ")
-    assert " % of the time" in facts_of(folder / "run")["bottleneck"]
+    assert " %). Try " in facts_of(folder / "run")["bottleneck"]
 
 
 def test_the_example_trains_and_acts(folder: Path) -> None:

@@ -52,7 +52,7 @@ def test_what_is_said_fits_a_run_without_actors(datasets: Path, capsys: Capture)
     assert "replay_buffer=dataset" in said
     facts = facts_of(Path("run"))
     assert (facts["opt_steps"], facts["env_steps"], facts["samples_total"]) == (20, 0, 0)
-    assert "waited" not in facts["bottleneck"]
+    assert "waiting" not in facts["bottleneck"]
 
 
 def test_the_normalized_score_stands_beside_the_return(capsys: Capture) -> None:
