@@ -1,4 +1,4 @@
-"""Measurements of speed; `python -m benchmarks` makes the whole table."""
+"""Speed benchmarks; `python -m benchmarks` prints the whole table."""
 
 from benchmarks.machine import one_thread_for_blas
 

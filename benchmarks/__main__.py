@@ -1,28 +1,28 @@
-"""The whole table, one line of JSON per row, progress on standard error.
+"""The whole table, one JSON object per row; progress goes to standard error.
 
     pip install -e ".[bench]"       Stable-Baselines3, for the rows that compare with it
-    python -m benchmarks            an hour on two quiet cores
+    python -m benchmarks            about an hour on two idle cores
     python -m benchmarks --quick    five minutes: one small repetition of everything
 
-Its parts run alone as well, with settings of their own (`--help`):
+Each part is also a command with its own options (`--help`):
 
-    python -m benchmarks.learner      updates/s inside a full run, against a bare torch loop
-    python -m benchmarks.updates      updates/s of each kind of agent, against a bare torch loop
+    python -m benchmarks.learner      updates/s in a full run, against a bare PyTorch loop
+    python -m benchmarks.updates      updates/s of each kind of agent, against a bare PyTorch loop
     python -m benchmarks.matched      the same DQN by us, a bare loop and Stable-Baselines3
     python -m benchmarks.matched_sac  the same SAC by us and Stable-Baselines3, on 1 and 2 threads
     python -m benchmarks.solve        seconds from Enter to CartPole solved
-    python -m benchmarks.scaling      samples/s of slow environments, by the number of actors
-    python -m benchmarks.ratio        samples per update, asked for and got
-    python -m benchmarks.start        seconds from Enter to the first update, and to the shell again
-    python -m benchmarks.saving       updates/s with checkpoints every 30 s, against none
-    python -m benchmarks.kills        a run that is killed 100 times, and what that loses
+    python -m benchmarks.scaling      samples/s of slow environments, by number of actors
+    python -m benchmarks.ratio        samples per update, requested and actual
+    python -m benchmarks.start        seconds from Enter to the first update, and back to the prompt
+    python -m benchmarks.saving       updates/s with a checkpoint every 30 s, against none
+    python -m benchmarks.kills        a run that is killed 100 times, and the updates it loses
     python -m benchmarks.prioritized  microseconds of prioritized replay, against a binary tree
 
-What the agents learn is another table, which takes hours: `python -m benchmarks.results --help`.
+Scores of the agents are a separate table, which takes hours: `python -m benchmarks.results --help`.
 
-Within a part all contenders take turns, and every ratio is of neighbours in time. Each measurement
-is a process of its own. Leave the machine alone meanwhile: `other_cores` of each row says how many
-cores were busy with something else. docs/benchmarks.md tells what is matched and what it means.
+Within a part all contenders take turns, and every ratio is computed within a repetition. Each
+measurement runs in its own process. Leave the machine idle meanwhile: `other_cores` in each row is
+the number of cores that other programs kept busy. docs/benchmarks.md describes the method.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Imported before torch: its threads wait for each other as they do in `border-train`."""
+"""Import before torch: makes its threads wait for each other as in `border-train`."""
 
 from border_cli.cli.thread_settings import set_up_threads
 

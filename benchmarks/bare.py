@@ -1,8 +1,8 @@
-"""The floors of learning: bare torch loops that make the same DQN updates, without a framework.
+"""Baselines of learning: bare PyTorch loops that make the same DQN updates, without a framework.
 
-What they contain: drawing and fetching a batch, forward, Huber loss, backward, Adam, and a hard
-copy of the target every 500 updates. What they do not: priorities, weights of rows, metrics,
-checks, pacing, recording. `PlayingLoop` acts and steps its environment as well.
+Included: drawing and fetching a batch, forward pass, Huber loss, backward pass, Adam, and a hard
+target update every 500 updates. Not included: priorities, importance weights, metrics, checks,
+rate limiting, recording. `PlayingLoop` also acts and steps its environment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The floor of sampling: one process that does nothing but play CartPole, as lean as we know.
+"""The baseline of sampling: one process that only plays CartPole, with as little work as possible.
 
-`gym.make`, a numpy forward of [256, 256] at batch 1, epsilon-greedy at 0.05, five preallocated
-arrays. What it does not do: load newer weights, check values, count episodes, send anything.
-Its weights are fixed and made by hand to balance the pole, because long episodes have fewer resets
-and so more steps per second: a floor that is hard to reach. Imports no torch.
+Included: `gym.make`, a numpy forward pass of [256, 256] at batch 1, epsilon-greedy at 0.05, five
+preallocated arrays. Not included: loading newer weights, checking values, counting episodes,
+sending. Its fixed weights are set by hand to balance the pole: long episodes have fewer resets and
+so more steps per second, which makes a strict baseline. Does not import torch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The updates of five algorithms as one would write them in a script: plain modules, autograd, and
-`torch.optim.Adam(fused=True)`. The floors of `benchmarks.updates`.
+"""Updates of five algorithms as in a plain script: plain modules, autograd, and
+`torch.optim.Adam(fused=True)`. The baselines of `benchmarks.updates`.
 
-Each is a class with `update(batch)`, where `batch` is a dict of tensors that were made before.
-What they leave out: weights of rows, priorities, metrics, checks, clipping.
+Each is a class with `update(batch)`, where `batch` is a dict of precomputed tensors.
+Not included: importance weights, priorities, metrics, checks, clipping.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole run of the real thing (`border_cli.launch.launch`), measured over a window of it."""
+"""A full run (`border_cli.launch.launch`), measured over a window of it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One measurement in a process of its own, so that it inherits no threads, caches or memory.
+"""One measurement in its own process, so that it inherits no threads, caches or memory.
 
     python -m benchmarks.isolated benchmarks.bare_actor:measure '{"seconds": 3.0}'
 
-calls the function and prints what it returns as one line of JSON, the last of standard output.
+calls the function and prints its return value as JSON, as the last line of standard output.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""A run is killed again and again, and each time goes on from its newest checkpoint.
+"""Kills a run repeatedly and resumes it each time from its newest checkpoint.
 
     python -m benchmarks.kills [--kills 100] [--seed 0]
 
-`border-train env=cartpole` with a checkpoint every 300 updates is killed with all its processes
-(`kill -9`), `resume=RUN_DIR` continues it, and so on. Every third kill waits for a random moment,
-every third for one at which a checkpoint is just being written, every third for a random moment
-right after the start. The kind of actor manager changes from attempt to attempt, but for
-every fourth, which has the one before.
+Runs `border-train env=cartpole` with a checkpoint every 300 updates, kills all its processes
+(`kill -9`), resumes it with `resume=RUN_DIR`, and repeats. One third of the kills come at a random
+moment, one third during a checkpoint, one third at a random moment right after the start. The
+actor manager changes from attempt to attempt, except that every fourth attempt keeps the previous
+one.
 
-After each kill every file of the checkpoint that the next attempt takes is read and verified.
-`lost` is how many updates were made and are to be made again. In the end the run finishes, and its
-rows of metrics are looked at: every `record_interval` there is exactly one.
+After each kill all files of the checkpoint that the next attempt loads are read and verified.
+`lost` is the number of updates that must be repeated. Finally the run finishes, and its metrics
+are checked: there must be exactly one row per `record_interval`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any
 
 from benchmarks.table import emit, parser, say, spread
 from border_cli.core.errors import CheckpointError
+from border_cli.core.words import counted
 from border_cli.recorder.read import read_metrics
 from border_cli.run.reading import read_checkpoint, resumable
 
@@ -107,16 +108,23 @@ def run(kills: int, seed: int) -> dict[str, Any]:
             else:
                 time.sleep(START_S + rng.uniform(0.0, LEARN_S))
             if kind == "saving" and not wait_for_save(run_dir, now_s + PATIENCE_S):
-                raise RuntimeError(f"attempt {number} never saved:\n{log.read_text()[-3000:]}")
+                raise RuntimeError(
+                    f"attempt {number} wrote no checkpoint:\n{log.read_text()[-3000:]}"
+                )
             if not attempt.kill():
-                raise RuntimeError(f"attempt {number} ended by itself:\n{log.read_text()[-3000:]}")
+                raise RuntimeError(
+                    f"attempt {number} exited before the kill:\n{log.read_text()[-3000:]}"
+                )
             moments[kind] += 1
             there = newest(run_dir) or 0
             if there < best:
-                raise CheckpointError(f"attempt {number}: {there} after {best} had been written")
+                raise CheckpointError(
+                    f"attempt {number}: the newest checkpoint is {there}, an earlier one was {best}"
+                )
             best = there
             lost.append(max(0, reached(run_dir) - there))
-            say(f"kill {number + 1} ({kind}): {there} saved, {lost[-1]:.0f} updates lost")
+            updates = counted(round(lost[-1]), "update")
+            say(f"kill {number + 1} ({kind}): checkpoint {there}, {updates} lost")
         end = best + 4 * INTERVAL
         done = subprocess.run(
             [sys.executable, "-m", "border_cli", f"resume={run_dir}",
@@ -129,7 +137,9 @@ def run(kills: int, seed: int) -> dict[str, Any]:
         steps = [row["opt_steps"] for row in rows]
         expected = list(range(RECORDED, end + 1, RECORDED))
         if steps != expected:
-            raise RuntimeError(f"rows are missing or doubled: {set(steps) ^ set(expected)}")
+            raise RuntimeError(
+                f"metrics rows are missing or duplicated: {set(steps) ^ set(expected)}"
+            )
     return {
         "kills": kills, "moments": dict(moments), "updates": end, "interval": INTERVAL,
         "lost": spread(lost),
@@ -138,8 +148,8 @@ def run(kills: int, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__, repetitions=1)
-    made.add_argument("--kills", type=int, default=100)
-    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--kills", type=int, default=100, help="number of kills (default: 100)")
+    made.add_argument("--seed", type=int, default=0, help="seed of the random moments (default: 0)")
     arguments = made.parse_args()
     emit("kills", "cartpole", run(arguments.kills, arguments.seed))
 

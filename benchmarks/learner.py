@@ -1,24 +1,25 @@
-"""The learner inside a full `async` run, against bare torch loops that make the same updates.
+"""Updates/s of the learner in a full `async` run, against bare PyTorch loops with the same updates.
 
     python -m benchmarks.learner [--repetitions 5] [--updates 3000] [--rows process_paced_1 …]
 
-CartPole-v1, [256, 256], batch 64, Huber, no double Q, no clipping, hard target copies, denormals
-flushed, one torch thread. Each row is a run of the real thing (`border_cli.launch.launch`: actors,
-gate, channel, replay buffer, watchdog, weights published and metrics written to metrics.jsonl every
-100 updates), timed from update 1,000 on. Nothing is evaluated or saved, unless the row says so.
+CartPole-v1, [256, 256], batch 64, Huber loss, no double Q, no clipping, hard target updates,
+denormals flushed, one torch thread. Each row is a full run (`border_cli.launch.launch`: actors,
+rate limiter, channel, replay buffer, watchdog, weights published and metrics written to
+metrics.jsonl every 100 updates), timed from update 1,000. There are no evaluations and no
+checkpoints, unless the row says so.
 
-A repetition is one process: floors, run, floors, run, …, floors. `to_bare` compares each run with
-the floors just before and after it: `bare` uses `torch.optim.Adam(fused=True)`,
-`bare_same_kernels` calls the fused kernel directly, as we do, and `bare_written_out` also has its
-gradients written out, as ours are: the hardest floor. `cpu_to_bare` compares the CPU time
-of the two threads for an update, which says more than the clock where the machine has other work.
-`cores` is what all processes of the run took together.
+A repetition is one process: baselines, run, baselines, run, …, baselines. `to_bare` compares each
+run with the baselines just before and after it: `bare` uses `torch.optim.Adam(fused=True)`,
+`bare_same_kernels` calls the fused kernel directly, as we do, and `bare_written_out` also has
+hand-written gradients, as we do: the strictest baseline. `cpu_to_bare` compares the CPU time per
+update of the two threads, which is more reliable than wall time on a busy machine. `cores` is the
+CPU time of all processes of the run divided by wall time.
 
-The `free` rows run each part as fast as it can. `samples_to_bare_actor` compares their samples with
-a bare actor process (`bare_actor.py`) that runs alone, just before and after; and
-`cpu_samples_to_bare_actor` the CPU time of a sample, `actors_us`, which is that of all threads and
-processes but the learner's thread. `bare_both` is what the machine itself allows: the bare loop and
-the bare actor at once, strangers to each other.
+The `free` rows have no rate limit. `samples_to_bare_actor` compares their samples/s with a bare
+actor process (`bare_actor.py`) that runs alone, just before and after. `cpu_samples_to_bare_actor`
+compares the CPU time per sample, `actors_us`, of all threads and processes except the learner's
+thread. `bare_both` is the limit of the machine: the bare loop and the bare actor run at the same
+time, unconnected.
 """
 
 from __future__ import annotations
@@ -106,13 +107,15 @@ def line(name: str, readings: list[Reading]) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--updates", type=int, default=3_000, help="timed, of each run")
+    made.add_argument(
+        "--updates", type=int, default=3_000, help="timed updates per run (default: 3000)"
+    )
     made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
     arguments = made.parse_args()
     names = []
     for name in arguments.rows:
         if name in RUNS and missing(RUNS[name]):
-            say(f"skipped: {name}, there is no actor_manager={RUNS[name].manager}")
+            say(f"skipped: {name} (unknown actor_manager={RUNS[name].manager})")
         else:
             names.append(name)
     readings = []

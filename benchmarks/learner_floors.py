@@ -1,4 +1,4 @@
-"""What the learner inside a run is held against, measured in the same process around it."""
+"""The baselines of `benchmarks.learner`, measured in the same process before and after a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measurement is worth nothing without: the machine, the versions, the noise."""
+"""The context of a measurement: machine, versions, noise."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""The same DQN made by several hands: 20,000 env steps of CartPole-v1, one update for each.
+"""The same DQN in three implementations: 20,000 env steps of CartPole-v1, one update per step.
 
     python -m benchmarks.matched [--repetitions 5] [--updates 18000] [--rows bare sync …]
 
-Matched: [256, 256], batch 64, uniform replay of 100,000, Adam at 5e-4, gamma 0.99, Huber, no
-double Q, a hard target copy every 500 updates, epsilon from 1 to 0.05 over 10,000 env steps, 1,000
-random steps before the first update, no evaluation and no checkpoint, one torch thread. Timed from
-update 1,000 (env step 2,000) to the last; `wall_s` is all but the imports.
+Matched: [256, 256], batch 64, uniform replay of 100,000, Adam at 5e-4, gamma 0.99, Huber loss, no
+double Q, hard target updates every 500 updates, epsilon from 1 to 0.05 over 10,000 env steps, 1,000
+random steps before the first update, no evaluations, no checkpoints, one torch thread. Timed from
+update 1,000 (env step 2,000) to the last; `wall_s` excludes imports.
 
-Denormals are flushed in ours and in the bare loop. `bare` acts in numpy, steps its environment and
-learns in one loop with `torch.optim.Adam(fused=True)` (`playing.py`); ours are whole runs, with
-pacing, checks and metrics. The rows `clipped` clip the gradient's norm at 10, as Stable-Baselines3
-always does, and are the ones that are compared with it; the others are compared with `bare`.
-Not matched: the random numbers, and the weights that act (`async` publishes every 100 updates).
-Each measurement is a process of its own, and all take turns. `cpu_to_…` compares the CPU time of
-the learning threads for an update (`learner_us`); acting is in it where that thread acts.
+Ours and the bare loop flush denormals. `bare` acts in numpy, steps its environment and learns in
+one loop with `torch.optim.Adam(fused=True)` (`playing.py`). Ours are full runs with rate limiter,
+checks and metrics. The `clipped` rows clip the gradient norm at 10, as Stable-Baselines3 always
+does, and are compared with it; the others are compared with `bare`. Not matched: the random numbers
+and the acting weights (`async` publishes every 100 updates). Each measurement runs in its own
+process, and all take turns. `cpu_to_…` compares the CPU time per update of the learning threads
+(`learner_us`), which includes acting if that thread acts.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def _measure(name: str, updates: int, seed: int) -> Reading:
 
 
 def _skipped(name: str) -> str | None:
-    """Why a row cannot be measured here."""
+    """The reason to skip a row, if any."""
     if name in OURS and missing(OURS[name]):
-        return f"there is no actor_manager={OURS[name].manager}"
+        return f"unknown actor_manager={OURS[name].manager}"
     if name == SB3 and not installed("stable-baselines3"):
-        return 'it needs pip install "border-cli[bench]"'
+        return 'needs pip install "border-cli[bench]"'
     return None
 
 
@@ -93,14 +93,16 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--updates", type=int, default=18_000, help="timed, of each contender")
+    made.add_argument(
+        "--updates", type=int, default=18_000, help="timed updates per contender (default: 18000)"
+    )
     made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}
     for name in arguments.rows:
         why_not = _skipped(name)
         if why_not:
-            say(f"skipped: {name}, {why_not}")
+            say(f"skipped: {name} ({why_not})")
         else:
             contenders[name] = partial(_measure, name, arguments.updates)
     readings = take_turns(contenders, arguments.repetitions)

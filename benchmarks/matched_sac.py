@@ -1,19 +1,19 @@
-"""The same SAC by us and by Stable-Baselines3: Pendulum-v1, one update for each env step.
+"""The same SAC by us and by Stable-Baselines3: Pendulum-v1, one update per env step.
 
     python -m benchmarks.matched_sac [--repetitions 3] [--updates 8000] [--threads 1 2]
 
 Matched: [256, 256], batch 256, two critics, Adam at 3e-4, gamma 0.99, tau 0.005, uniform replay of
-100,000, a learned weight of entropy, 1,000 random steps before the first update, no evaluation and
-no checkpoint. Timed from update 500 on. Ours are whole runs of `trainer=async` with one actor; rows
-`…_medium` have `agent.matmul_precision=medium`, which takes bfloat16 for products where the
-processor has it. Denormals are flushed and freed memory is kept in ours; theirs is as it comes.
+100,000, a learned entropy coefficient, 1,000 random steps before the first update, no evaluations,
+no checkpoints. Timed from update 500. Ours are full runs of `trainer=async` with one actor; the
+`…_medium` rows set `agent.matmul_precision=medium`, which uses bfloat16 for matrix products if the
+processor supports it. Ours flush denormals and keep freed memory; SB3 runs as installed.
 
-`return_1_of_4` to `return_4_of_4` are the mean returns of the quarters of the training episodes
-(ours: of the rows that have some), to tell that all learn alike. Not matched: the random numbers,
-and the weights that act (published every 100 updates). Each measurement is a process of its own,
-and all take turns, so that ratios are of neighbours in time; with two threads nothing else may run
-on a machine of two cores. `cpu_to_…` compares the CPU time of the learning thread for an update,
-which says something of one thread only.
+`return_1_of_4` to `return_4_of_4` are the mean returns over the quarters of the training episodes
+(ours: of the rows with a return), to verify that all contenders learn. Not matched: the random
+numbers and the acting weights (published every 100 updates). Each measurement runs in its own
+process, and all take turns. With two threads, nothing else may run on a machine with two cores.
+`cpu_to_…` compares the CPU time per update of the learning thread; it is meaningful for one thread
+only.
 """
 
 from __future__ import annotations
@@ -85,12 +85,14 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__, repetitions=3)
-    made.add_argument("--updates", type=int, default=8_000, help="timed, of each contender")
-    made.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    made.add_argument(
+        "--updates", type=int, default=8_000, help="timed updates per contender (default: 8000)"
+    )
+    made.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="torch threads")
     arguments = made.parse_args()
     names = [*PRECISIONS, SB3]
     if not installed("stable-baselines3"):
-        say('skipped: sb3, it needs pip install "border-cli[bench]"')
+        say('skipped: sb3 (needs pip install "border-cli[bench]")')
         names.remove(SB3)
     contenders: dict[str, Callable[[int], Reading]] = {
         f"{name}_{threads}": partial(_measure, name, threads, arguments.updates)

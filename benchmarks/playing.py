@@ -1,4 +1,4 @@
-"""A bare loop that acts and steps its environment as well: the floor of a whole DQN."""
+"""A bare loop that also acts and steps its environment: the baseline of a complete DQN."""
 
 from __future__ import annotations
 

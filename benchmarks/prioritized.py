@@ -1,9 +1,9 @@
-"""Prioritized replay of CartPole-sized rows: microseconds to sample, fetch and update a batch.
+"""Prioritized replay of CartPole transitions: microseconds to sample, fetch and update a batch.
 
     python -m benchmarks.prioritized [--repeats 20000] [--rows 1000000] [--batch 64]
 
-Prints one line of JSON. A plain binary numpy tree with one array per column does the same work
-in the same run, batch by batch in turns, so that the ratio does not depend on the machine.
+Prints one JSON object. A plain binary numpy tree with one array per column does the same work in
+the same run; the two alternate batch by batch, so that the ratio is independent of the machine.
 """
 
 from __future__ import annotations
@@ -120,10 +120,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=1_000_000,
+        help="transitions in the replay buffer (default: 1000000)",
+    )
+    parser.add_argument("--batch", type=int, default=64, help="batch size (default: 64)")
     parser.add_argument("--normalize", type=Normalize, default=Normalize.batch)
-    parser.add_argument("--repeats", type=int, default=20_000)
+    parser.add_argument(
+        "--repeats", type=int, default=20_000, help="timed batches (default: 20000)"
+    )
     arguments = parser.parse_args()
     emit("prioritized", "sample_and_update", measure(**vars(arguments)))
 

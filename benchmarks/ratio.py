@@ -1,12 +1,11 @@
-"""Samples per update: asked for, and got.
+"""Samples per update: requested and actual.
 
     python -m benchmarks.ratio [--repetitions 1] [--ratios 0.25 1 4 16] [--managers sync …]
 
-A whole run of DQN on CartPole with two actors that send 20 samples at a time, as the tuned values
-for CartPole have it. `got` is the slope of a line through the samples that were taken in over the
-updates that were made, after the warm-up: samples arrive in bursts, and a line is hardly moved by
-whether the window begins just before or just after one. `ahead` says how many samples more than
-asked for had been taken in at most.
+A full run of DQN on CartPole with two actors that send 20 samples at a time, as in the tuned values
+for CartPole. `got` is the slope of a line fitted to the samples received over the updates made,
+after the warm-up: samples arrive in bursts, and a fitted line depends little on where in a burst
+the window starts. `ahead` is the largest number of samples received beyond the requested ratio.
 """
 
 from __future__ import annotations
@@ -58,14 +57,14 @@ def line(ratio: float, readings: list[Reading]) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__, repetitions=1)
-    made.add_argument("--ratios", type=float, nargs="+", default=RATIOS)
+    made.add_argument("--ratios", type=float, nargs="+", default=RATIOS, help="samples per update")
     made.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}
     asked: dict[str, float] = {}
     for manager in arguments.managers:
         if missing(Setup(manager=manager)):
-            say(f"skipped: there is no actor_manager={manager}")
+            say(f"skipped: unknown actor_manager={manager}")
             continue
         for ratio in arguments.ratios:
             name = f"{manager}_{ratio:g}"

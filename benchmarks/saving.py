@@ -1,15 +1,14 @@
-"""What checkpoints cost the learner.
+"""The cost of checkpoints to the learner.
 
     python -m benchmarks.saving [--pairs 4] [--block-s 30] [--rows cartpole frames]
 
-A run fills its replay buffer first (1,000,000 transitions of CartPole, or 100,000 of 84x84x4
-frames: 5.6 GB) and then learns, sampling one transition per update with one actor process. Its time
-is cut into blocks of 30 s, in turn without a checkpoint and with one at their beginning, as
-`trainer.save_every_s=30` has it. `saving` is the ratio of the updates per second of a block with a
-checkpoint to those of the mean of the blocks around it, which had none. The first checkpoint writes
-the whole buffer, later ones what came since: `first` is the ratio of that one, `saving` is over all
-of them together.
-`noise` compares neighbouring blocks without a checkpoint: what `saving` cannot be better than.
+A run first fills its replay buffer (1,000,000 transitions of CartPole, or 100,000 of 84x84x4
+frames: 5.6 GB) and then learns at one sample per update with one actor process. Its time is divided
+into blocks of 30 s. Every other block starts with a checkpoint, as with `trainer.save_every_s=30`.
+`saving` is the updates per second of a block with a checkpoint, divided by the mean of the blocks
+around it, which have none. The first checkpoint writes the whole buffer, later ones only the new
+transitions: `first` is the ratio of the first one, `saving` is over all of them.
+`noise` compares neighboring blocks without a checkpoint: the resolution of `saving`.
 """
 
 from __future__ import annotations
@@ -113,8 +112,8 @@ def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__, repetitions=1)
-    made.add_argument("--pairs", type=int, default=4)
-    made.add_argument("--block-s", type=float, default=30.0)
+    made.add_argument("--pairs", type=int, default=4, help="pairs of blocks (default: 4)")
+    made.add_argument("--block-s", type=float, default=30.0, help="seconds per block (default: 30)")
     made.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     arguments = made.parse_args()
     for name in arguments.rows:

@@ -1,13 +1,13 @@
-"""Samples per second of environments that sleep 5 ms per step, by the number of actors.
+"""Samples per second of environments that sleep 5 ms per step, by number of actors.
 
     python -m benchmarks.scaling [--repetitions 3] [--seconds 4] [--managers thread process]
 
-What is timed begins once every actor has delivered samples and a second has passed, in a whole
-`async` run of DQN ([256, 256], batch 64) whose learner makes one update for every 16 samples. The
-rate is the slope of a line through the samples over time: they arrive in bursts, and a line is
-hardly moved by where in a burst the window begins or ends.
-`efficiency` is the rate over `actors / sleep`, with the real length of a sleep of 5 ms
-(`sleep_ms`, taken in the same run, alone in a process); `of_nominal` is over `actors / 5 ms`.
+A full `async` run of DQN ([256, 256], batch 64) whose learner makes one update per 16 samples.
+Timing starts one second after every actor has delivered samples. The rate is the slope of a line
+fitted to the samples over time: they arrive in bursts, and a fitted line depends little on where
+in a burst the window starts or ends.
+`efficiency` is the rate divided by `actors / sleep`, with the actual length of a 5 ms sleep
+(`sleep_ms`, measured in the same run, alone in a process); `of_nominal` divides by `actors / 5 ms`.
 """
 
 from __future__ import annotations
@@ -82,15 +82,17 @@ def line(actors: int, readings: list[Reading], sleeps: list[Reading]) -> dict[st
 
 def main() -> None:
     made = parser(__doc__, repetitions=3)
-    made.add_argument("--seconds", type=float, default=4.0, help="timed, of each run")
+    made.add_argument(
+        "--seconds", type=float, default=4.0, help="timed seconds per run (default: 4)"
+    )
     made.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
-    made.add_argument("--actors", type=int, nargs="+", default=ACTORS)
+    made.add_argument("--actors", type=int, nargs="+", default=ACTORS, help="numbers of actors")
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {SLEEP: _sleep}
     rows: dict[str, int] = {}  # name -> actors
     for manager in arguments.managers:
         if missing(Setup(manager=manager)):
-            say(f"skipped: there is no actor_manager={manager}")
+            say(f"skipped: unknown actor_manager={manager}")
             continue
         for actors in arguments.actors:
             name = f"{manager}_{actors}"

@@ -1,4 +1,4 @@
-"""An environment that costs time and no computing: `benchmarks.sleeping_env:Sleeping-v0`."""
+"""An environment that takes time but no CPU: `benchmarks.sleeping_env:Sleeping-v0`."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
-"""Seconds from Enter to CartPole solved, as a user types it, beside Stable-Baselines3.
+"""Seconds from Enter to CartPole solved, compared with Stable-Baselines3.
 
     python -m benchmarks.solve [OVERRIDE …] [--repetitions 5] [--rows border_train sb3_ppo …]
 
-`border_train` is `border-train agent=dqn env=cartpole seed=N` with its defaults, timed from its
-start to its exit: interpreter, imports, evaluations, checkpoints, the final save. It stops once an
-evaluation of 20 episodes reached 500 and others confirmed it. Its best model is then judged by
-`border-eval` in 100 episodes that the run never saw, and a run below the threshold counts as not
-solved, whatever it thought itself. Overrides are passed on, for example `trainer=sync`.
+`border_train` is `border-train agent=dqn env=cartpole seed=N` with its defaults, timed from start
+to exit: interpreter, imports, evaluations, checkpoints, the final checkpoint. It stops once an
+evaluation of 20 episodes reaches 500 and further episodes confirm it. `border-eval` then evaluates
+its best model in 100 fresh episodes; a run below the threshold counts as not solved, whatever its
+own evaluations said. Overrides are passed on, for example `trainer=sync`.
 
-`sb3_dqn` and `sb3_ppo` have the RL Zoo's settings for CartPole and are timed from process start to
-the first moment when 20 greedy episodes, all side by side, reach the threshold on average; they are
-judged after every round of acting and learning, 256 env steps. Nothing is saved, nothing is judged
-afresh, and the process's end is not counted, all to their advantage. `wall_s` counts their
-evaluations, as it does ours; `without_judging_s` does not.
+`sb3_dqn` and `sb3_ppo` use the RL Zoo's settings for CartPole and are timed from process start
+until the mean of 20 parallel greedy episodes first reaches the threshold; they are evaluated after
+every round of acting and learning, 256 env steps. Saving, a final evaluation and the end of the
+process are not counted, all in their favor. `wall_s` includes their evaluations, as it does ours;
+`without_judging_s` excludes them.
 
-Repetition N has seed `--first-seed` + N. `…_over_ours` divides medians: seeds of different programs
-are no pairs.
+Repetition N uses seed `--first-seed` + N. `…_over_ours` divides medians, because seeds of different
+programs are not paired.
 """
 
 from __future__ import annotations
@@ -120,10 +120,19 @@ def line(name: str, readings: Readings, threshold: float) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("overrides", nargs="*", help="settings to pass on, such as trainer=sync")
-    made.add_argument("--env", default="cartpole")
-    made.add_argument("--threshold", type=float, default=475.0)
-    made.add_argument("--first-seed", type=int, default=0)
+    made.add_argument(
+        "overrides", nargs="*", help="settings for border-train, such as trainer=sync"
+    )
+    made.add_argument("--env", default="cartpole", help="env preset (default: cartpole)")
+    made.add_argument(
+        "--threshold",
+        type=float,
+        default=475.0,
+        help="mean return that counts as solved (default: 475)",
+    )
+    made.add_argument(
+        "--first-seed", type=int, default=0, help="seed of the first repetition (default: 0)"
+    )
     made.add_argument("--rows", nargs="+", choices=[OURS, *PEERS], default=[OURS, *PEERS])
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}
@@ -131,9 +140,9 @@ def main() -> None:
         if name == OURS:
             contenders[name] = partial(border_train, arguments.env, arguments.overrides)
         elif arguments.env != "cartpole":
-            say(f"skipped: {name}, it has settings for cartpole only")
+            say(f"skipped: {name} (it has settings for cartpole only)")
         elif not installed("stable-baselines3"):
-            say(f'skipped: {name}, it needs pip install "border-cli[bench]"')
+            say(f'skipped: {name} (needs pip install "border-cli[bench]")')
         else:
             contenders[name] = partial(peer, PEERS[name], arguments.threshold)
     first = arguments.first_seed

@@ -1,7 +1,7 @@
-"""Stable-Baselines3 as it comes, timed: matched DQN and SAC, a first update, and CartPole solved.
+"""Stable-Baselines3 as installed, timed: matched DQN and SAC, a first update, and CartPole solved.
 
-Needs `pip install "border-cli[bench]"`. One torch thread where nothing else is said; its denormals
-are not flushed.
+Needs `pip install "border-cli[bench]"`. One torch thread unless stated otherwise; denormals are not
+flushed.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Seconds from Enter to the first update, and from the last step back to the shell's prompt.
+"""Seconds from Enter to the first update, and from the last update back to the shell's prompt.
 
     python -m benchmarks.start [OVERRIDE …] [--repetitions 5]
 
 `border_train` is `border-train agent=dqn env=cartpole trainer.record_interval=1
 trainer.max_opt_steps=300`, otherwise with its defaults: the tuned values, all recorders,
-checkpoints, evaluations. Every update is then a row of metrics, and its TensorBoard event holds the
-wall time at which it was written, just after the update: nothing is added to the command itself.
-`first_update_s` is the first such time minus that of the start of the process; `before_run_s` of it
-passed before the run's own clock started, `run_s` after that (the warm-up of 500 samples).
-`shutdown_s` is from the last update's row to the end of the process: stopping the actors, the final
-evaluation, the final save, the interpreter's end.
+checkpoints, evaluations. Every update then writes a row of metrics, and its TensorBoard event holds
+the wall time just after the update, so the command itself is unchanged. `first_update_s` is the
+first such time minus the start of the process; `before_run_s` of it passed before the run's own
+clock started, `run_s` after that (the warm-up of 500 samples). `shutdown_s` is from the row of the
+last update to the end of the process: stopping the actors, the final evaluation, the final
+checkpoint and the exit of the interpreter.
 
-`bare` and `sb3` make the same 500 random steps and one update of [256, 256] at batch 64, from the
-start of the process on. `torch` imports torch and ends: `import_s` is the import alone.
-Each is a process of its own, with warm file caches; all take turns.
+`bare` and `sb3` make the same 500 random steps and one update of [256, 256] at batch 64, timed from
+the start of the process. `torch` imports torch and exits; `import_s` is the import alone.
+Each measurement runs in its own process, with warm file caches; all take turns.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("overrides", nargs="*", help="settings to pass on")
+    made.add_argument("overrides", nargs="*", help="settings for border-train")
     arguments = made.parse_args()
     overrides: list[str] = arguments.overrides
     contenders: dict[str, Callable[[int], Reading]] = {
@@ -128,7 +128,7 @@ def main() -> None:
     if installed("stable-baselines3"):
         contenders["sb3"] = partial(_floor, "stable_baselines")
     else:
-        say('skipped: sb3, it needs pip install "border-cli[bench]"')
+        say('skipped: sb3 (needs pip install "border-cli[bench]")')
     readings = take_turns(contenders, arguments.repetitions)
     for name in readings:
         emit("start", name, line(name, readings))

@@ -1,4 +1,4 @@
-"""How rows are measured in turns, compared and printed."""
+"""Takes measurements in turns, compares them and prints the rows of the table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ def parser(description: str | None, *, repetitions: int = 5) -> argparse.Argumen
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--repetitions", type=int, default=repetitions)
+    made.add_argument(
+        "--repetitions",
+        type=int,
+        default=repetitions,
+        help="repetitions per row (default: %(default)s)",
+    )
     return made
 
 
@@ -78,5 +83,5 @@ def emit(benchmark: str, row: str, line: Mapping[str, Any]) -> None:
 
 
 def say(message: str) -> None:
-    """Tells whoever waits how far it is; the table alone goes to standard output."""
+    """Prints progress to standard error; standard output is for the table only."""
     print(message, file=sys.stderr, flush=True)

@@ -1,11 +1,11 @@
-"""Updates/s of each kind of agent against a bare torch loop that does the same arithmetic.
+"""Updates/s of each kind of agent against a bare PyTorch loop that does the same arithmetic.
 
     python -m benchmarks.updates [--repetitions 5] [--agents dqn iqn …] [--seconds 4]
 
-Both get the same batches, made before; a bare loop (`bare_updates.py`) is plain modules, autograd
-and `torch.optim.Adam(fused=True)`. One torch thread, denormals flushed and freed memory kept in
-both, [256, 256] (dqn and iqn with 64 rows, the others with 256), no clipping. Each measurement is a
-process of its own, and the two of an agent take turns.
+Both use the same precomputed batches; the bare loop (`bare_updates.py`) is plain modules, autograd
+and `torch.optim.Adam(fused=True)`. One torch thread, [256, 256], batch 64 for dqn and iqn and 256
+for the others, no clipping; both flush denormals and keep freed memory. Each measurement runs in
+its own process, and the two contenders of an agent take turns.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def _measure(kind: str, name: str, seconds: float, seed: int) -> Reading:
 def main() -> None:
     made = parser(__doc__)
     made.add_argument("--agents", nargs="+", choices=AGENT_NAMES, default=AGENT_NAMES)
-    made.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    made.add_argument(
+        "--seconds", type=float, default=4.0, help="seconds per measurement (default: 4)"
+    )
     arguments = made.parse_args()
     for name in arguments.agents:
         contenders = {

@@ -1,4 +1,4 @@
-"""Times a part of a run from within, as one of its recorders."""
+"""Times a window of a run from within, as one of its recorders."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 from border_cli.assemble import Assembly
 from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import Interrupted
+from border_cli.core.errors import Interrupted, reason_of
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
 from border_cli.core.words import counted
@@ -28,8 +28,7 @@ def status_of(error: BaseException) -> tuple[str, str]:
     """Status and reason of a run that this ended."""
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return "interrupted", str(error) or "KeyboardInterrupt"
-    first_line = (str(error).strip().splitlines() or [""])[0]
-    return "failed", f"{type(error).__name__}: {first_line}"
+    return "failed", reason_of(error)
 
 
 def facts_of(config: RunConfig, assembly: Assembly, *, failed: bool) -> dict[str, Any]:

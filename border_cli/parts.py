@@ -38,6 +38,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.threads import available_cores
 from border_cli.env.config import GymConfig, Vectorization
+from border_cli.env.wrappers import normalizing
 from border_cli.evaluator.background import BackgroundJudge
 from border_cli.evaluator.inline import InlineJudge
 from border_cli.nn.numpy_encoder import encoded_size
@@ -76,6 +77,11 @@ def env_config(config: RunConfig) -> EnvConfig:
     if isinstance(config.env, GymConfig) and repeats(config):
         return replace(config.env, vectorization=Vectorization.sync)
     return config.env
+
+
+def normalizing_wrappers(config: RunConfig) -> dict[str, str]:
+    """Wrappers of `env.wrappers` that an agent's own setting should replace, with that setting."""
+    return normalizing(config.env.wrappers) if isinstance(config.env, GymConfig) else {}
 
 
 def evaluation_env_config(config: RunConfig) -> EnvConfig:

@@ -168,7 +168,8 @@ class _Calls:
         frame = sys._current_frames().get(self._player)
         return ProbeFailed(
             f"{self._who}: {self._call} did not return within {self._timeout_s:g} s "
-            f"(trainer.stall_timeout_s); it is here:\n{_lines(_inner_frames(frame))}".rstrip()
+            "(trainer.stall_timeout_s)",
+            f"; it is here:\n{_lines(_inner_frames(frame))}".rstrip(),
         )
 
 

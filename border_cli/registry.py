@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
-from border_cli.core.errors import ConfigError, did_you_mean
+from border_cli.core.errors import ConfigError, unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,7 @@ class Registry:
     def entry(self, name: str) -> Entry:
         """The component of that name; an unknown one lists the known."""
         if name not in self._entries:
-            known = ", ".join(self.names())
-            hint = did_you_mean(name, self._entries)
-            raise ConfigError(f"{self.group}={name} is not known{hint or '.'} Known: {known}")
+            raise ConfigError(unknown(self.group, name, self.names()))
         return self._entries[name]
 
     def entry_of(self, config: object) -> Entry:

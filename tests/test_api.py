@@ -190,7 +190,7 @@ def test_a_used_run_directory_is_refused(folder: Path) -> None:
     ("typed", "said"),
     [
         ("env.kwargs.suton=1", "unexpected keyword argument 'suton'"),
-        ("env.id=CartPol-v1", "did you mean 'CartPole-v1'"),
+        ("env.id=CartPol-v1", "did you mean CartPole-v1"),
         ("actor_manager.exploration=[0.1,1.5]", "1.5"),
     ],
 )
@@ -288,7 +288,7 @@ def test_auto_starts_a_run_and_goes_on_with_it_and_refuses_what_may_not_change()
 
 
 def test_to_resume_nothing_is_refused(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="nowhere does not exist"):
+    with pytest.raises(ConfigError, match=r"resume: no such directory: .*nowhere"):
         resume("nowhere")
     with pytest.raises(ConfigError, match=r"dry_run=true is for the command line"):
         train(compose(*SERIAL, "dry_run=true"))

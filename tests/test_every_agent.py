@@ -41,6 +41,13 @@ def pairs() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.parametrize("agent", AGENTS)
+def test_agents_say_which_action_spaces_they_take(agent: str) -> None:
+    takes = {*compose(f"agent={agent}").agent.actions}
+    spaces = {"Discrete": agent in DISCRETE | BOTH, "Box": agent in CONTINUOUS | BOTH}
+    assert takes == {space for space, taken in spaces.items() if taken}
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Iterator[Path]:
     """The current folder."""

@@ -1,1 +1,1 @@
-"""What the agents learn: every pair of agent and environment, its cells, and the report."""
+"""Scores of every pair of agent and environment: cells and report."""

@@ -1,15 +1,16 @@
-"""The learning table: what every agent reaches, over seeds, and whether that is enough.
+"""The table of scores: trains every agent over several seeds and checks the scores.
 
-    python -m benchmarks.results                    makes the cells that are missing or stale
-    python -m benchmarks.results dqn_cartpole       of one row; '*_pendulum*' of several
-    python -m benchmarks.results --list             what there is, and what is stale and why
+    python -m benchmarks.results                    runs the cells that are missing or stale
+    python -m benchmarks.results dqn_cartpole       one row; '*_pendulum*' for several rows
+    python -m benchmarks.results --list             shows the rows, with stale cells and why
     python -m benchmarks.results --report           writes docs/results.md and docs/results/*.svg
 
-A cell is one seed of one row: `border-train` as a user types it, then `border-eval` with 100 fresh
-episodes on the best and on the last model; or a data set by `border-record`; or Stable-Baselines3
-(`pip install -e ".[bench]"`). Finished cells are kept in benchmarks/results/cells and are not made
-again unless a setting of theirs has changed since; a tuned file is enough. Ctrl-C loses only the
-cells under way. Data sets are made again where they are needed and --keep has none.
+A cell is one seed of one row: `border-train` from the command line, then `border-eval` with 100
+fresh episodes on the best and the last model; or a data set recorded by `border-record`; or
+Stable-Baselines3 (`pip install -e ".[bench]"`). Finished cells are stored in
+benchmarks/results/cells and run again only if one of their settings, such as a value in a tuned
+file, has changed. Ctrl-C loses only the unfinished cells. Data sets that are needed and not in
+the --keep directory are recorded again.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from benchmarks.results.settings import settings_of
 from benchmarks.results.work import make_all, to_make
 from benchmarks.table import say
 from border_cli.core.errors import BorderError, did_you_mean
+from border_cli.core.words import counted
 
 SHOWN_CHANGES = 3
 
@@ -62,13 +64,19 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("rows", nargs="*", metavar="ROW", help="names or patterns; all without")
-    made.add_argument("--jobs", type=int, default=1, help="cells at once")
-    made.add_argument("--seeds", type=int, nargs="+", help="these only; also more than a row asks")
-    made.add_argument("--list", action="store_true", help="shows the rows and makes nothing")
-    made.add_argument("--report", action="store_true", help="writes the report and makes nothing")
-    made.add_argument("--keep", type=Path, metavar="DIR", help="runs and data sets stay there")
-    made.add_argument("--keep-stale", action="store_true", help="makes missing cells only")
+    made.add_argument("rows", nargs="*", metavar="ROW", help="names or patterns (default: all)")
+    made.add_argument("--jobs", type=int, default=1, help="cells run in parallel (default: 1)")
+    made.add_argument(
+        "--seeds", type=int, nargs="+", help="only these seeds, also ones beyond those of a row"
+    )
+    made.add_argument("--list", action="store_true", help="show the rows without running any")
+    made.add_argument("--report", action="store_true", help="write the report without running any")
+    made.add_argument(
+        "--keep", type=Path, metavar="DIR", help="keep runs and data sets in this directory"
+    )
+    made.add_argument(
+        "--keep-stale", action="store_true", help="run missing cells only, not stale ones"
+    )
     return made
 
 
@@ -76,7 +84,9 @@ def chosen(patterns: Sequence[str]) -> list[Row]:
     """The rows that fit one of the patterns; every pattern must fit one."""
     for pattern in patterns:
         if not any(fnmatch(name, pattern) for name in ROWS):
-            sys.exit(f"{pattern} is no row{did_you_mean(pattern, ROWS)} (--list shows them)")
+            sys.exit(
+                f"unknown row {pattern!r}{did_you_mean(pattern, ROWS)} (--list shows all rows)"
+            )
     names = [name for name in ROWS if any(fnmatch(name, each) for each in patterns or ["*"])]
     return [ROWS[name] for name in names]
 
@@ -89,7 +99,7 @@ def cells_of(row: Row, seeds: Sequence[int] | None) -> list[Cell]:
 
 
 def _line(row: Row, seeds: Sequence[int] | None) -> str:
-    """What there is of a row, in words."""
+    """The finished and stale cells of a row, in words."""
     cells = cells_of(row, seeds)
     done = [cell for cell in cells if read(cell)]
     counted = f"{row.name:32} {len(done)} of {len(cells)}"
@@ -126,7 +136,7 @@ def _made(rows: Sequence[Row], arguments: Any) -> int:
         kept = arguments.keep is not None
         workshop = Workshop(folder.resolve(), kept, arguments.jobs, children)
         plan = to_make(cells, workshop, keep_stale=arguments.keep_stale)
-        say(f"{len(plan)} cells to make, {arguments.jobs} at once")
+        say(f"{counted(len(plan), 'cell')} to run, {arguments.jobs} in parallel")
         failed = make_all(plan, workshop)
     if failed:
         say(f"failed: {', '.join(map(str, failed))}")

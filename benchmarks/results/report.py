@@ -11,6 +11,7 @@ from benchmarks.results.judging import Finished, Spread, over_seeds, spread, ver
 from benchmarks.results.kinds import Cell, Peer, Recording, Row, Run
 from benchmarks.results.rows import EPISODES, ROWS
 from border_cli.core.errors import BorderError
+from border_cli.core.words import counted
 
 PAGE = ROOT / "docs" / "results.md"
 TEMPLATE = Path(__file__).with_name("page.md")
@@ -21,7 +22,7 @@ MEASURED = ["row", "seeds", "best", "worst seed", "last", "env steps", "updates"
 
 
 def write_report() -> None:
-    """Writes the page, and a picture for each row that has a finished cell."""
+    """Writes the page and a plot for each row that has a finished cell."""
     from benchmarks.results.curves import draw
 
     done = {name: finished(row) for name, row in ROWS.items()}
@@ -70,7 +71,7 @@ def _offline(rows: Sequence[Run], done: Finished) -> str:
         return [*own, _normalized(row, done), *_reached(row, done)]
 
     head = [each for each in MEASURED if each != "env steps"]
-    return _table([*head, "normalised best (last)", "must reach", "reached"], map(line, rows))
+    return _table([*head, "normalized best (last)", "must reach", "reached"], map(line, rows))
 
 
 def _normalized(row: Run, done: Finished) -> str:
@@ -124,14 +125,14 @@ def _recordings(rows: Sequence[Recording], done: Finished) -> str:
 
 
 def _machines(done: Finished) -> str:
-    """Which machines and versions the cells are of."""
+    """The machines and versions on which the cells were run."""
     lines: dict[str, int] = {}
     for cells in done.values():
         for cell in cells.values():
             machine = cell["machine"]
             packages = ("python", "torch", "numpy", "gymnasium", "stable-baselines3")
             versions = ", ".join(f"{each} {machine[each]}" for each in packages)
-            jobs = f"{machine['jobs']} at once"
+            jobs = counted(machine["jobs"], "parallel job")
             line = f"{machine['cpu']}, {machine['cores']} cores, {jobs}; {versions}"
             lines[line] = lines.get(line, 0) + 1
     listed = [f"- {count} cells: {line}" for line, count in sorted(lines.items())]

@@ -19,15 +19,17 @@ def online(
     env: str,
     env_steps: int,
     *more: str,
+    name: str = "",
     seeds: int = 5,
     bar: Bar | None = None,
     published: str = "",
 ) -> Run:
-    """A pair whose budget is counted in env steps; `more` is typed besides."""
+    """A pair whose budget is counted in env steps; `more` is typed besides, and then named."""
     budget = (f"trainer.max_env_steps={env_steps}", "trainer.max_opt_steps=null")
     typed = (f"agent={agent}", f"env={env}", *budget, *more)
     bar = bar or Bar()
-    return Run(name=f"{agent}_{env}", seeds=seeds, typed=typed, bar=bar, published=published)
+    name = f"{agent}_{env}_{name}" if name else f"{agent}_{env}"
+    return Run(name=name, seeds=seeds, typed=typed, bar=bar, published=published)
 
 
 def offline(agent: str, env: str, data: str, *, bar: Bar | None = None) -> Run:
@@ -89,6 +91,22 @@ def peer(of: str, algorithm: str, *, seeds: int = 3, **settings: Any) -> Peer:
     return Peer(name=f"{of}_sb3", seeds=seeds, of=of, algorithm=algorithm, settings=settings)
 
 
+def mujoco(
+    env: str,
+    *more: str,
+    name: str = "",
+    seeds: int = 3,
+    bar: Bar | None = None,
+    published: str = "",
+) -> Run:
+    """100,000 env steps of a robot; published are those of a learning rate of 1e-3."""
+    bar = bar or Bar(not_below=f"sac_{env}_sb3")
+    settings: dict[str, Any] = {"name": name, "seeds": seeds, "bar": bar, "published": published}
+    return online("sac", env, 100_000, *more, **settings)
+
+
+PAPERS_RATE = ("agent.learning_rate=3e-4",)  # Haarnoja et al. 2018, Appendix D; for 1M and more
+
 ZOO_DQN: dict[str, Any] = {  # of LunarLander-v2 and of Acrobot-v1 alike
     "learning_rate": 6.3e-4,
     "batch_size": 128,
@@ -122,21 +140,12 @@ ONLINE: list[Row] = [
         bar=Bar(mean=200),
         published="260 at 500k (v2)",
     ),
-    online(
-        "sac",
-        "hopper",
-        100_000,
-        bar=Bar(not_below="sac_hopper_sb3"),
-        published="2,326 at 1M (v3)",
-    ),
-    online(
-        "sac",
-        "halfcheetah",
-        100_000,
-        seeds=3,
-        bar=Bar(not_below="sac_halfcheetah_sb3"),
-        published="9,535 at 1M (v3)",
-    ),
+    mujoco("hopper", seeds=5, published="1,103; 2,326 at 1M (v3)"),
+    mujoco("hopper", *PAPERS_RATE, "trainer.warmup_period=10000", name="3e-4", seeds=5),
+    mujoco("halfcheetah", published="6,156; 9,535 at 1M (v3)"),
+    mujoco("halfcheetah", *PAPERS_RATE, name="3e-4"),
+    mujoco("walker2d", bar=Bar(), published="690"),
+    mujoco("ant", bar=Bar(), published="747"),
 ]
 
 PEERS: list[Row] = [

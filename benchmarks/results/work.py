@@ -82,10 +82,10 @@ def make_all(plan: list[Cell], workshop: Maker) -> list[Cell]:
 
 
 def _make(cell: Cell, workshop: Maker) -> None:
-    say(f"{cell}: begins")
+    say(f"{cell}: started")
     content = workshop.make(cell)
     judged = content.get("best") or content["recorded"]
-    say(f"{cell}: {judged['mean']:.1f} on average, {content['wall_s']:.0f} s")
+    say(f"{cell}: mean {judged['mean']:.1f}, {content['wall_s']:.0f} s")
 
 
 def _ready(waiting: list[Cell], running: list[Cell]) -> list[Cell]:
@@ -100,7 +100,7 @@ def _drop_orphans(waiting: list[Cell], failed: list[Cell]) -> list[Cell]:
     while found := [cell for cell in waiting if source_of(cell) in [*failed, *orphans]]:
         for cell in found:
             waiting.remove(cell)
-            say(f"{cell}: not made, for {source_of(cell)} failed")
+            say(f"{cell}: skipped, because {source_of(cell)} failed")
         orphans += found
     return orphans
 

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from border_cli.core.config import ActorManagerConfig
+from border_cli.core.config import ActorManagerConfig, StartMethod
 from border_cli.core.settings import setting
-from border_cli.process.start import StartMethod
 from border_cli.registry import ACTOR_MANAGERS
 
 
 @dataclass(kw_only=True)
 class SerialConfig(ActorManagerConfig):
-    """One actor after another in the learner's thread: for debugging and exact repetition."""
+    """Actors take turns in the learner's thread: for debugging and bit-reproducible runs."""
 
 
 @dataclass(kw_only=True)
 class ThreadConfig(ActorManagerConfig):
     """One thread per actor."""
 
-    join_timeout_s: float = setting(5.0, "seconds an actor may take to stop", above=0)
+    join_timeout_s: float = setting(5.0, "seconds that an actor may take to stop", above=0)
 
 
 @dataclass(kw_only=True)
 class ProcessConfig(ActorManagerConfig):
-    """One supervised process per actor: for environments that cost CPU."""
+    """One supervised process per actor: for CPU-intensive environments."""
 
     start_method: StartMethod = setting(
-        StartMethod.auto, "auto: forkserver where there is one, else spawn"
+        StartMethod.auto, "how processes start; auto: forkserver if available, else spawn"
     )
     nice: int = setting(
-        10, "how far below the learner actors stand where cores are scarce", low=0, high=19
+        10,
+        "niceness added to actor processes, so that the learner gets the CPU first",
+        low=0,
+        high=19,
     )
-    join_timeout_s: float = setting(5.0, "seconds an actor may take to stop, then killed", above=0)
+    join_timeout_s: float = setting(
+        5.0, "seconds that an actor may take to stop before it is killed", above=0
+    )
 
 
 ACTOR_MANAGERS.register(

@@ -17,13 +17,15 @@ from border_cli.core.spaces import (
     LeafSpace,
     MultiDiscreteSpace,
 )
+from border_cli.registry import AGENTS
 
 
 def name_of(space: LeafSpace) -> str:
-    """`Box(3,)`, `Discrete(2)` or `MultiDiscrete([2, 3])`."""
+    """`Box(-1, 1, (3,), float32)`, `Discrete(2)` or `MultiDiscrete([2, 3])`."""
     match space:
-        case BoxSpace(shape=shape):
-            return f"Box{shape}"
+        case BoxSpace(shape=shape, dtype=dtype, low=low, high=high):
+            bounds = f"{low.min():g}, {high.max():g}, " if low.size else ""
+            return f"Box({bounds}{shape}, {dtype})"
         case DiscreteSpace(n=n):
             return f"Discrete({n})"
         case MultiDiscreteSpace(nvec=nvec):
@@ -35,7 +37,7 @@ def num_discrete_actions(spec: EnvSpec, agent: str) -> int:
     if not isinstance(spec.action, DiscreteSpace):
         raise ConfigError(
             f"agent={agent} needs a Discrete action space; "
-            f"env.id={spec.id} has {name_of(spec.action)}"
+            f"env.id={spec.id} has {name_of(spec.action)}{_remedy(spec.action)}"
         )
     return spec.action.n
 
@@ -89,6 +91,32 @@ def bounded_actions(spec: EnvSpec, agent: str, *, also: str = "") -> ActionBound
     if bounds is None:
         raise ConfigError(
             f"agent={agent} needs {also}a Box action space of real numbers with finite bounds; "
-            f"env.id={spec.id} has {name_of(spec.action)}"
+            f"env.id={spec.id} has {name_of(spec.action)}{_remedy(spec.action)}"
         )
     return bounds
+
+
+def _remedy(space: LeafSpace) -> str:
+    """What to change where an agent does not take an action space."""
+    match space:
+        case DiscreteSpace():
+            return f". Agents for Discrete actions: {_agents_for('Discrete')}"
+        case MultiDiscreteSpace():
+            return ". Only agent=random takes MultiDiscrete actions"
+        case BoxSpace() if action_bounds(space) is not None:
+            return f". Agents for Box actions: {_agents_for('Box')}"
+        case BoxSpace(dtype=dtype) if not np.issubdtype(dtype, np.floating):
+            return (
+                ". For integers, 'env.wrappers=[{DiscretizeAction: {bins: N}}]' makes the actions "
+                f"Discrete, for {_agents_for('Discrete')}"
+            )
+        case _:
+            return (
+                ". Give each action finite bounds, low below high, in the environment or by a "
+                "TransformAction wrapper there. RescaleAction cannot rescale infinite bounds, and "
+                "ClipAction removes bounds: leave it out, agents never exceed them"
+            )
+
+
+def _agents_for(actions: str) -> str:
+    return ", ".join(sorted(each.name for each in AGENTS if actions in each.config_type.actions))

@@ -10,23 +10,26 @@ from border_cli.core.settings import setting
 
 @dataclass(kw_only=True)
 class ActorCriticConfig(NetworkConfig):
-    """What agents with an actor and an ensemble of critics share."""
+    """Settings that every agent with an actor and an ensemble of critics has."""
 
-    learning_rate: float = setting(3e-4, "of Adam, for the actor", above=0)
+    learning_rate: float = setting(3e-4, "Adam learning rate of the actor", above=0)
     critic_learning_rate: float | None = setting(
-        None, "of Adam, for the critics; null: learning_rate", above=0
+        None, "Adam learning rate of the critics; null: learning_rate", above=0
     )
     max_grad_norm: float | None = setting(
-        None, "clips the norm of each gradient; null: off", above=0
+        None, "clips the norm of each gradient to this value; null: no clipping", above=0
     )
     num_critics: int = setting(
-        2, "critics, of which targets take the smallest value", low=1, takes_memory=True
+        2, "number of critics; targets use their minimum", low=1, takes_memory=True
     )
     tau: float = setting(
-        0.005, "target := tau * online + (1 - tau) * target; 1 copies", above=0, high=1
+        0.005,
+        "Polyak averaging: target = tau * online + (1 - tau) * target; 1: hard copy",
+        above=0,
+        high=1,
     )
     critic_layer_norm: bool = setting(
-        False, "normalises hidden layers of the critics, where layer_norm does not do so for all"
+        False, "applies layer normalisation in the critics only; layer_norm does so in all networks"
     )
 
     def __post_init__(self) -> None:

@@ -8,12 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from border_cli.agent.action_space import action_bounds, name_of
+from border_cli.agent.action_space import action_bounds, bounded_actions
 from border_cli.agent.actor_critic import ActorCriticAgent
 from border_cli.agent.categorical_policy import CategoricalPolicy
 from border_cli.agent.clipped_gaussian_policy import ClippedGaussianPolicy
 from border_cli.agent.offline_settings import AdvantageConfig
-from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.nn.stochastic import CategoricalNetwork, GaussianNetwork, StochasticNetwork
@@ -105,10 +104,4 @@ def _actor_outputs(spec: EnvSpec, agent: str) -> int:
     """One number per action, or per dimension of one; refuses what is neither."""
     if isinstance(spec.action, DiscreteSpace):
         return spec.action.n
-    bounds = action_bounds(spec.action)
-    if bounds is None:
-        raise ConfigError(
-            f"agent={agent} needs a Discrete action space, or a Box of real numbers with finite "
-            f"bounds; env.id={spec.id} has {name_of(spec.action)}"
-        )
-    return bounds.size
+    return bounded_actions(spec, agent, also="a Discrete or ").size

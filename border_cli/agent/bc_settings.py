@@ -11,17 +11,19 @@ from border_cli.core.settings import setting
 
 @dataclass(kw_only=True)
 class BcConfig(NetworkConfig):
-    """Behaviour cloning: acts as the data does."""
+    """Behaviour cloning: imitates the actions in the data."""
 
     gives_priorities: ClassVar[bool] = False
 
-    batch_size: int = setting(256, "sampled rows per optimisation step", low=1)
-    learning_rate: float = setting(3e-4, "of Adam", above=0)
-    max_grad_norm: float | None = setting(None, "clips the gradient's norm; null: off", above=0)
+    batch_size: int = setting(256, "transitions per update", low=1)
+    learning_rate: float = setting(3e-4, "Adam learning rate", above=0)
+    max_grad_norm: float | None = setting(
+        None, "clips the gradient norm to this value; null: no clipping", above=0
+    )
     stochastic: bool = setting(
         False,
-        "continuous actions: learns a distribution (a Gaussian, by its likelihood) instead of one "
-        "action (by squared error)",
+        "continuous actions only: learns a Gaussian by maximum likelihood instead of a single "
+        "action by squared error",
     )
 
     def __post_init__(self) -> None:

@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclass(kw_only=True)
 class RandomConfig(AgentConfig):
-    """Acts uniformly at random and learns nothing: the baseline, and a probe of an environment."""
+    """Uniformly random actions, no learning: a baseline, and a quick test of an environment."""
 
     gives_priorities: ClassVar[bool] = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from border_cli.agent.actor_critic_settings import ActorCriticConfig
 from border_cli.core.settings import setting
@@ -18,29 +19,38 @@ class Noise(StrEnum):
 
 @dataclass(kw_only=True)
 class Td3Config(ActorCriticConfig):
-    """Twin delayed deep deterministic policy gradient; with conf/agent/ddpg.yaml its ancestor.
+    """Twin delayed deep deterministic policy gradient (TD3); conf/agent/ddpg.yaml makes it DDPG.
 
     Defaults are those of the authors' own code, which differ from the paper's in sizes and rates.
     """
 
-    batch_size: int = setting(256, "sampled rows per optimisation step", low=1)
-    policy_delay: int = setting(
-        2, "optimisation steps per update of the actor and of all targets", low=1
-    )
+    actions: ClassVar[tuple[str, ...]] = ("Box",)
+
+    batch_size: int = setting(256, "transitions per update", low=1)
+    policy_delay: int = setting(2, "critic updates per update of the actor and all targets", low=1)
     target_noise: float = setting(
-        0.2, "deviation of the noise on the target's actions (of -1 to 1); 0: none", low=0
+        0.2,
+        "standard deviation of the noise on target actions, which are scaled to -1 to 1; 0: none",
+        low=0,
     )
-    target_noise_clip: float = setting(0.5, "most that target_noise may be", above=0)
+    target_noise_clip: float = setting(
+        0.5, "maximum absolute value of the noise on target actions", above=0
+    )
     noise: Noise = setting(
         Noise.gaussian,
-        "what explores: gaussian, or ornstein_uhlenbeck, whose noise of one step lasts into the "
-        "next ones of the episode",
+        "exploration noise: gaussian, or ornstein_uhlenbeck, which is correlated over the steps "
+        "of an episode",
     )
     noise_std: float = setting(
-        0.1, "deviation of the noise drawn at each step, on actions of -1 to 1", low=0
+        0.1,
+        "standard deviation of the noise drawn at each step, for actions scaled to -1 to 1",
+        low=0,
     )
     final_bound: float | None = setting(
-        None, "last layers begin between so much and its negative; null: as the others", above=0
+        None,
+        "initialises the last layers uniformly within plus or minus this value; null: like the "
+        "other layers",
+        above=0,
     )
 
     def __post_init__(self) -> None:
@@ -53,8 +63,10 @@ class Td3Config(ActorCriticConfig):
 
 @dataclass(kw_only=True)
 class Td3BcConfig(Td3Config):
-    """TD3 beside imitation of the actions in the data."""
+    """TD3 with behaviour cloning."""
 
     alpha: float = setting(
-        2.5, "weight of Q, whose mean size counts as 1, beside that of imitation", above=0
+        2.5,
+        "weight of Q, normalised by its mean absolute value, relative to behaviour cloning",
+        above=0,
     )

@@ -11,18 +11,18 @@ from border_cli.core.settings import setting
 
 @dataclass(kw_only=True)
 class AdvantageConfig(ActorCriticConfig):
-    """What agents share whose actor clones the better actions of the data."""
+    """Settings that every agent with advantage-weighted cloning has."""
 
-    batch_size: int = setting(256, "sampled rows per optimisation step", low=1)
+    batch_size: int = setting(256, "transitions per update", low=1)
     inv_lambda: float = setting(
         3.0,
-        "rows count for exp(inv_lambda * advantage): 1 / lambda of AWAC, the inverse temperature "
-        "beta of IQL; 0 clones all alike",
+        "weights a transition by exp(inv_lambda * advantage): 1 / lambda in AWAC, the inverse "
+        "temperature beta in IQL; 0: plain cloning",
         low=0,
     )
-    exp_adv_max: float = setting(100.0, "most that a row counts for", above=0)
+    exp_adv_max: float = setting(100.0, "maximum weight of a transition", above=0)
     adv_softmax: bool = setting(
-        False, "divides by the sum over the batch instead of cutting at exp_adv_max"
+        False, "uses a softmax over the batch as weights instead of clipping them at exp_adv_max"
     )
 
     def __post_init__(self) -> None:
@@ -35,18 +35,21 @@ class AdvantageConfig(ActorCriticConfig):
 
 @dataclass(kw_only=True)
 class AwacConfig(AdvantageConfig):
-    """Advantage weighted actor-critic."""
+    """Advantage-weighted actor-critic."""
 
 
 @dataclass(kw_only=True)
 class IqlConfig(AdvantageConfig):
-    """Implicit Q-learning; defaults are the paper's for MuJoCo."""
+    """Implicit Q-learning, with the paper's defaults for MuJoCo."""
 
     expectile: float = setting(
-        0.7, "of Q(s, a) over the actions of the data: 0.5 is their mean, near 1 the best", above=0
+        0.7,
+        "expectile of Q(s, a) over the actions in the data: 0.5 is the mean, close to 1 the "
+        "maximum",
+        above=0,
     )
     value_learning_rate: float | None = setting(
-        None, "of Adam, for V(s); null: learning_rate", above=0
+        None, "Adam learning rate of V(s); null: learning_rate", above=0
     )
 
     def __post_init__(self) -> None:
@@ -57,28 +60,31 @@ class IqlConfig(AdvantageConfig):
 
 @dataclass(kw_only=True)
 class CqlConfig(EntropyConfig):
-    """Conservative Q-learning of continuous actions; rates are those of the authors' code."""
+    """Conservative Q-learning for continuous actions; learning rates of the authors' code."""
 
-    learning_rate: float = setting(1e-4, "of Adam, for the actor", above=0)
+    learning_rate: float = setting(1e-4, "Adam learning rate of the actor", above=0)
     critic_learning_rate: float | None = setting(
-        3e-4, "of Adam, for the critics; null: learning_rate", above=0
+        3e-4, "Adam learning rate of the critics; null: learning_rate", above=0
     )
     conservative_weight: float = setting(
         5.0,
-        "of how far values of any action stand above those of the data's, beside half the squared "
-        "TD error (2.5 is the 5 of the authors' code, which has all of it); "
-        "with conservative_gap, where a learned weight begins",
+        "weight of the conservative gap, by which values of any action exceed those of the "
+        "data, relative to half the squared TD error (2.5 equals 5 in the authors' code, which "
+        "does not halve it); with conservative_gap, the initial value of a learned weight",
         low=0,
     )
     conservative_gap: float | None = setting(
         None,
-        "how far they may stand above, in units of reward: the weight grows beyond it and falls "
-        "below; null: the weight stays as it is",
+        "target for that gap, in units of reward: the weight is learned, and grows above the "
+        "target and shrinks below it; null: the weight is fixed",
     )
     sampled_actions: int = setting(
-        10, "actions per row drawn uniformly, as many by the actor and as many by it in s'", low=1
+        10,
+        "actions per transition drawn uniformly, from the actor in s and from the actor in s', "
+        "this many of each",
+        low=1,
     )
-    backup_entropy: bool = setting(False, "targets count the entropy of s', as those of sac do")
+    backup_entropy: bool = setting(False, "includes the entropy in s' in the targets, as sac does")
 
     @property
     def rows_per_update(self) -> int:

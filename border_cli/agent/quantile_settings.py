@@ -11,21 +11,21 @@ from border_cli.core.settings import setting
 
 @dataclass(kw_only=True)
 class QuantileConfig(ValueConfig):
-    """What agents that learn quantiles of the return share."""
+    """Settings that every agent with quantiles of the return has."""
 
     kappa: float = setting(
         1.0,
-        "threshold of the quantile Huber loss, in units of the reward; 0: exact quantiles, by the "
-        "plain quantile regression loss",
+        "threshold of the quantile Huber loss, in units of reward; 0: plain quantile regression "
+        "loss, which learns exact quantiles",
         low=0,
     )
     risk_low: float = setting(
-        0.0, "acts on the mean of the quantiles from this fraction on", low=0, high=1
+        0.0, "lower end of the quantile fractions whose mean ranks the actions", low=0, high=1
     )
     risk_high: float = setting(
         1.0,
-        "acts on the mean of the quantiles up to this fraction: 0 to 1 is neutral, 0 to 0.25 "
-        "averse to risk (CVaR), 0.75 to 1 seeks it",
+        "upper end of these fractions: 0 to 1 is risk-neutral, 0 to 0.25 risk-averse (CVaR), "
+        "0.75 to 1 risk-seeking",
         low=0,
         high=1,
     )
@@ -39,7 +39,7 @@ class QuantileConfig(ValueConfig):
 
 @dataclass(kw_only=True)
 class QrdqnConfig(QuantileConfig):
-    """QR-DQN; conf/tuned/qrdqn_<env>.yaml holds what an env needs."""
+    """QR-DQN; conf/tuned/qrdqn_<env>.yaml has tuned settings per environment."""
 
     num_quantiles: int = setting(
         50, "quantiles per action; 200 in the paper", low=1, takes_memory=True
@@ -66,24 +66,26 @@ class QrdqnConfig(QuantileConfig):
 
 @dataclass(kw_only=True)
 class IqnConfig(QuantileConfig):
-    """Implicit quantile networks; conf/tuned/iqn_<env>.yaml holds what an env needs."""
+    """Implicit quantile networks; conf/tuned/iqn_<env>.yaml has tuned settings per environment."""
 
-    embedding_size: int = setting(64, "cosines of a quantile's fraction", low=1, takes_memory=True)
+    embedding_size: int = setting(
+        64, "cosine features of a quantile fraction", low=1, takes_memory=True
+    )
     num_quantiles_online: int = setting(
         8,
-        "fractions drawn for Q(s, a) of a row (N; 64 in most of the paper)",
+        "quantile fractions drawn per transition for Q(s, a) (N; 64 in most of the paper)",
         low=1,
         takes_memory=True,
     )
     num_quantiles_target: int = setting(
         8,
-        "fractions drawn for the target of a row (N'; 64 in most of the paper)",
+        "quantile fractions drawn per transition for the target (N'; 64 in most of the paper)",
         low=1,
         takes_memory=True,
     )
     num_quantiles_acting: int = setting(
         32,
-        "fractions over which the values that choose an action are averaged (K)",
+        "quantile fractions averaged to choose an action (K)",
         low=1,
         takes_memory=True,
     )

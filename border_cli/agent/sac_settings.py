@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from border_cli.agent.actor_critic_settings import ActorCriticConfig
 from border_cli.core.settings import setting
@@ -18,25 +19,25 @@ class ActorCritics(StrEnum):
 
 @dataclass(kw_only=True)
 class EntropyConfig(ActorCriticConfig):
-    """What all agents share that weigh entropy against reward."""
+    """Settings that every agent that maximises entropy as well as reward has."""
 
-    batch_size: int = setting(256, "sampled rows per optimisation step", low=1)
+    actions: ClassVar[tuple[str, ...]] = ("Box",)
+
+    batch_size: int = setting(256, "transitions per update", low=1)
     ent_coef: float | None = setting(
-        None, "weight of the entropy, in units of reward; null: learned", low=0
+        None, "entropy coefficient, in units of reward; null: learned", low=0
     )
-    ent_coef_init: float = setting(1.0, "where a learned ent_coef begins", above=0)
+    ent_coef_init: float = setting(1.0, "initial value of a learned ent_coef", above=0)
     ent_coef_learning_rate: float | None = setting(
-        None, "of Adam, for a learned ent_coef; null: learning_rate", above=0
+        None, "Adam learning rate of a learned ent_coef; null: learning_rate", above=0
     )
     target_entropy: float | None = setting(
         None,
-        "entropy that a learned ent_coef keeps, in nats, of actions of -1 to 1; null: minus the "
-        "number of action dimensions",
+        "target entropy of a learned ent_coef, in nats, for actions scaled to -1 to 1; null: "
+        "minus the number of action dimensions",
     )
-    reward_scale: float = setting(1.0, "rewards are multiplied by it", above=0)
-    policy_delay: int = setting(
-        1, "optimisation steps per update of the actor and of ent_coef", low=1
-    )
+    reward_scale: float = setting(1.0, "factor applied to rewards", above=0)
+    policy_delay: int = setting(1, "critic updates per update of the actor and ent_coef", low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,18 +48,18 @@ class EntropyConfig(ActorCriticConfig):
 
 @dataclass(kw_only=True)
 class SacConfig(EntropyConfig):
-    """Soft actor-critic; with conf/agent/redq.yaml and droq.yaml what grew out of it."""
+    """Soft actor-critic; conf/agent/redq.yaml and droq.yaml are variants of it."""
 
     subset: int | None = setting(
         None,
-        "critics drawn anew for each target, which takes their smallest value; null: all",
+        "critics drawn at random for each target, which uses their minimum; null: all",
         low=1,
     )
     actor_critics: ActorCritics = setting(
-        ActorCritics.min, "what the actor climbs: the smallest value of all critics, or their mean"
+        ActorCritics.min, "what the actor maximises: the minimum or the mean of all critics"
     )
     dropout: float = setting(
-        0.0, "share of the hidden units of critics that each pass leaves out", low=0, high=0.9
+        0.0, "dropout probability in the hidden layers of the critics", low=0, high=0.9
     )
 
     def __post_init__(self) -> None:
@@ -72,12 +73,12 @@ class SacConfig(EntropyConfig):
 class TqcConfig(EntropyConfig):
     """Truncated quantile critics."""
 
-    num_critics: int = setting(5, "critics, whose quantiles a target pools", low=1)
-    num_quantiles: int = setting(
-        25, "quantiles of the return that each critic has", low=1, takes_memory=True
+    num_critics: int = setting(
+        5, "number of critics, whose quantiles are pooled in the target", low=1
     )
+    num_quantiles: int = setting(25, "quantiles of the return per critic", low=1, takes_memory=True)
     dropped_quantiles: int = setting(
-        2, "largest quantiles per critic that a target leaves out, against overestimation", low=0
+        2, "largest quantiles per critic that the target drops, against overestimation", low=0
     )
 
     def __post_init__(self) -> None:

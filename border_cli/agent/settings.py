@@ -1,4 +1,4 @@
-"""Settings that several agents share. Never imports torch."""
+"""Settings that several agents share. Imports neither torch nor numpy until they are used."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from border_cli.core.config import AgentConfig
+from border_cli.core.config import Activation, AgentConfig, NetworkKind
 from border_cli.core.settings import setting
-from border_cli.core.spaces import Space
-from border_cli.nn.architecture import Activation, Architecture, NetworkKind
-from border_cli.nn.image_space import MINATAR_WINDOWS, size_after
+
+if TYPE_CHECKING:
+    from border_cli.core.spaces import Space
+    from border_cli.nn.architecture import Architecture
 
 BOUND_BY_ARITHMETIC = 10_000_000  # multiplications between hidden layers, of one pass
 
@@ -33,32 +35,33 @@ class MatmulPrecision(StrEnum):
 
 @dataclass(kw_only=True)
 class LearnerConfig(AgentConfig):
-    """How an agent that learns with torch computes its updates, and what it is given."""
+    """Settings that every agent that learns with torch has."""
 
     num_threads: int | None = setting(
         None,
-        "torch's threads for updates; null: one, or all spare cores where an update is bound by "
-        "arithmetic (large networks and batches)",
+        "torch threads for updates; null: one, or all spare cores if updates are compute-bound "
+        "(large networks and batches)",
         low=1,
     )
     matmul_precision: MatmulPrecision = setting(
         MatmulPrecision.highest,
-        "of float32 products: highest; high may use TF32, medium bfloat16, where the processor or "
-        "GPU has it",
+        "precision of float32 matrix products; high may use TF32 and medium bfloat16, if the "
+        "hardware supports it",
     )
     compile: bool = setting(
         False,
-        "torch.compile of the update, with CUDA graphs on a GPU; the start takes seconds longer",
+        "compiles the update with torch.compile, using CUDA graphs on a GPU; startup takes "
+        "seconds longer",
     )
     normalize_obs: bool = setting(
         False,
-        "the real numbers of an observation get mean 0 and deviation 1, by all that was sampled so "
-        "far; saved with the model; integers and pixels go by the bounds of their space",
+        "standardises float observations with running statistics, which are saved with the "
+        "model; integers and pixels are scaled by the bounds of their space in any case",
     )
     normalize_reward: bool = setting(
         False,
-        "divides rewards by the standard deviation of the running discounted returns so far; saved "
-        "with the model",
+        "divides rewards by the standard deviation of the running discounted returns, which is "
+        "saved with the model",
     )
 
     @property
@@ -76,17 +79,17 @@ class LearnerConfig(AgentConfig):
 
 @dataclass(kw_only=True)
 class NetworkConfig(LearnerConfig):
-    """How the networks of an agent look."""
+    """Settings of an agent's networks."""
 
     network: NetworkKind = setting(
         NetworkKind.auto,
-        "what images (uint8 or bool) go through first: minatar_cnn (from 6 x 6 on), nature_cnn "
-        "(from 36 x 36 on) or impala_resnet (from 6 x 6 on); mlp takes pixels as numbers; auto: "
-        "nature_cnn, for smaller images minatar_cnn",
+        "encoder of images (uint8 or bool): minatar_cnn (at least 6 x 6), nature_cnn (at least "
+        "36 x 36) or impala_resnet (at least 6 x 6); mlp: none, pixels are plain numbers; auto: "
+        "nature_cnn, or minatar_cnn for smaller images",
     )
     hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)
-    activation: Activation = setting(Activation.relu, "between layers: relu, tanh, elu or silu")
-    layer_norm: bool = setting(False, "normalises each hidden layer before its activation")
+    activation: Activation = setting(Activation.relu, "activation function of the hidden layers")
+    layer_norm: bool = setting(False, "applies layer normalisation before each activation")
 
     @property
     def rows_per_update(self) -> int:
@@ -100,6 +103,8 @@ class NetworkConfig(LearnerConfig):
         dense layer after it that counts. Measured on two cores: two threads gain 7 % at [256, 256]
         and 64 rows, 40 % at 256 rows.
         """
+        from border_cli.nn.image_space import MINATAR_WINDOWS, size_after
+
         images = self.architecture(observation).images.values()
         if any(each.network != NetworkKind.minatar_cnn for each in images):
             return True
@@ -115,6 +120,8 @@ class NetworkConfig(LearnerConfig):
 
     def architecture(self, observation: Space) -> Architecture:
         """The form of the networks for these observations."""
+        from border_cli.nn.architecture import Architecture
+
         return Architecture(
             observation=observation,
             kind=self.network,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from border_cli.agent.settings import Loss, NetworkConfig
 from border_cli.core.settings import setting
@@ -19,29 +20,35 @@ class Exploration(StrEnum):
 
 @dataclass(kw_only=True)
 class ValueConfig(NetworkConfig):
-    """What agents that learn action values share."""
+    """Settings that every agent with action values has."""
 
-    double: bool = setting(True, "the online network chooses the next action (double Q-learning)")
-    learning_rate: float = setting(5e-4, "of Adam", above=0)
-    adam_epsilon: float = setting(1e-8, "of Adam; the papers have up to 0.01 / 32", above=0)
-    max_grad_norm: float | None = setting(10.0, "clips the gradient's norm; null: off", above=0)
-    target_interval: int = setting(
-        1, "optimisation steps between updates of the target network", low=1
+    actions: ClassVar[tuple[str, ...]] = ("Discrete",)
+
+    double: bool = setting(True, "double Q-learning: the online network chooses the next action")
+    learning_rate: float = setting(5e-4, "Adam learning rate", above=0)
+    adam_epsilon: float = setting(1e-8, "Adam epsilon; up to 0.01 / 32 in the papers", above=0)
+    max_grad_norm: float | None = setting(
+        10.0, "clips the gradient norm to this value; null: no clipping", above=0
     )
+    target_interval: int = setting(1, "updates between target network updates", low=1)
     tau: float = setting(
-        0.005, "target := tau * online + (1 - tau) * target; 1 copies", above=0, high=1
+        0.005,
+        "Polyak averaging: target = tau * online + (1 - tau) * target; 1: hard copy",
+        above=0,
+        high=1,
     )
     exploration: Exploration = setting(
         Exploration.epsilon_greedy,
-        "epsilon_greedy; softmax over the Q-values; or greedy, where the weights themselves are "
-        "noisy",
+        "epsilon_greedy; softmax over the Q-values; or greedy, for noisy networks",
     )
     epsilon_start: float = setting(1.0, "epsilon at env step 0", low=0, high=1)
     epsilon_final: float = setting(0.05, "epsilon from env step epsilon_steps on", low=0, high=1)
     epsilon_steps: int = setting(
-        10_000, "env steps (of all actors) over which epsilon falls linearly", low=1
+        10_000, "env steps, summed over all actors, over which epsilon is annealed linearly", low=1
     )
-    temperature: float = setting(1.0, "of softmax: P(a) ~ exp(Q(a) / temperature)", above=0)
+    temperature: float = setting(
+        1.0, "softmax temperature: P(a) ~ exp(Q(a) / temperature)", above=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,30 +70,36 @@ class ValueConfig(NetworkConfig):
 
 @dataclass(kw_only=True)
 class DqnConfig(ValueConfig):
-    """Deep Q-network; conf/tuned/dqn_<env>.yaml holds what an env needs."""
+    """Deep Q-network; conf/tuned/dqn_<env>.yaml has tuned settings per environment."""
 
     loss: Loss = setting(
-        Loss.huber, "of the TD error: huber (threshold 1) or mse; one of scalars, not of num_atoms"
+        Loss.huber,
+        "loss of the TD error: huber (threshold 1) or mse; scalar Q only, unused when num_atoms "
+        "> 1",
     )
     dueling: bool = setting(
-        False, "value and advantages in streams of their own, each with the last hidden layer"
+        False,
+        "dueling network: separate streams for value and advantages, each with its own last "
+        "hidden layer",
     )
     noisy: bool = setting(
-        False, "noise in the weights of all dense layers, learned; agent.exploration=greedy fits"
+        False,
+        "noisy network: learned noise in the weights of all dense layers; use "
+        "agent.exploration=greedy with it",
     )
     noisy_std: float = setting(
-        0.5, "of noisy at the start, where 1 is a deviation of inputs ** -0.5 (sigma_0)", above=0
+        0.5, "initial noise of a noisy network (sigma_0), as a multiple of inputs ** -0.5", above=0
     )
     num_atoms: int = setting(
         1,
-        "of the distribution of the return; 1 learns its mean only, 51 is C51",
+        "atoms of the return distribution; 1: learns only the mean, 51: C51",
         low=1,
         takes_memory=True,
     )
-    v_min: float = setting(-10.0, "return of the first of two or more atoms")
-    v_max: float = setting(10.0, "return of the last of two or more atoms")
+    v_min: float = setting(-10.0, "return of the lowest atom, when num_atoms > 1")
+    v_max: float = setting(10.0, "return of the highest atom, when num_atoms > 1")
     conservative_weight: float = setting(
-        0.0, "of logsumexp Q(s, ·) - Q(s, a) beside the loss (conservative Q-learning)", low=0
+        0.0, "weight of logsumexp Q(s, ·) - Q(s, a) in the loss (conservative Q-learning)", low=0
     )
 
     def __post_init__(self) -> None:

@@ -12,18 +12,30 @@ from typing import NoReturn
 from border_cli.core.errors import ConfigError
 
 FLAGS = (
-    ("-m, --multirun", "a job for each combination of values: seed=0,1,2 agent=dqn,random"),
-    ("-cd, --config-dir DIR", "a folder of your own, before ours; $BORDER_CONFIG_PATH holds more"),
-    ("-cn, --config-name NAME", "begins with another file than config.yaml, such as a saved one"),
-    ("-c, --cfg job|hydra|all", "shows the settings instead of running"),
-    ("    --resolve", "with --cfg job: complete, and a file that runs again by itself"),
-    ("-p, --package KEY", "with --cfg: shows this part alone"),
-    ("-i, --info [WHAT]", "what Hydra searched and composed: all, defaults, searchpath, …"),
-    ("-sc, --shell-completion", 'eval "$(border-train -sc install=bash)"; also zsh, fish'),
-    ("-h, --help", "this text; with agent=dqn and the like, their settings"),
-    ("    --hydra-help", "what Hydra can do besides"),
-    ("    --version", "the version"),
+    ("-m, --multirun", "runs a job for each combination of values: seed=0,1,2 agent=dqn,random"),
+    (
+        "-cd, --config-dir DIR",
+        "searches your config directory first; $BORDER_CONFIG_PATH adds more",
+    ),
+    (
+        "-cn, --config-name NAME",
+        "uses another primary config than config.yaml, such as a saved one",
+    ),
+    ("-c, --cfg job|hydra|all", "prints the configuration instead of running"),
+    ("    --resolve", "with --cfg job: resolved and complete, so that the file runs on its own"),
+    ("-p, --package KEY", "with --cfg: prints this part only"),
+    ("-i, --info [WHAT]", "shows what Hydra searched and composed: all, defaults, searchpath, …"),
+    (
+        "-sc, --shell-completion",
+        'eval "$(border-train -sc install=bash)" enables Tab completion; likewise in zsh; fish: '
+        "border-train -sc install=fish | source",
+    ),
+    ("-h, --help", "prints this text, or with a choice such as agent=dqn its settings"),
+    ("    --hydra-help", "prints Hydra's own help"),
+    ("    --version", "prints the version"),
 )
+CFGS = ("job", "hydra", "all")
+INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +80,12 @@ class Arguments:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuses as every other setting is refused, with status 2."""
-        unknown = re.search(r"unrecognized arguments: --?([\w.]+=\S+)", message)
-        hint = f"; settings are written without dashes: {unknown.group(1)}" if unknown else ""
+        setting = re.search(r"unrecognized arguments: --?([\w.]+)[= ]([^\s-]\S*)", message)
+        hint = (
+            "; settings are written without dashes: {}={}".format(*setting.groups())
+            if setting
+            else ""
+        )
         raise ConfigError(f"{message}{hint} (border-train --help lists the flags)")
 
 
@@ -80,11 +96,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-cn", "--config-name", default="config")
     parser.add_argument("-m", "--multirun", action="store_true")
     parser.add_argument("-r", "--run", action="store_true")
-    parser.add_argument("-c", "--cfg", choices=["job", "hydra", "all"])
+    parser.add_argument("-c", "--cfg", choices=CFGS)
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("-p", "--package")
-    whats = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
-    parser.add_argument("-i", "--info", nargs="?", const="all", choices=whats)
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFOS)
     parser.add_argument("-sc", "--shell-completion", action="store_true")
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--hydra-help", action="store_true")

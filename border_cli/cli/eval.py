@@ -22,6 +22,7 @@ from border_cli.cli.pairs import (
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError
+from border_cli.core.words import counted
 
 HELP = """\
 border-eval: evaluates a saved model of a run.
@@ -30,14 +31,14 @@ border-eval: evaluates a saved model of a run.
 
   RUN_DIR                          a run directory of border-train, or one of its checkpoints:
                                    RUN_DIR/best, RUN_DIR/checkpoints/5000
-  checkpoint=best|latest|STEP      which model; best, else the latest (and it says so)
-  episodes=N                       how many episodes; those of the run when not given
-  seed=N                           fresh episodes; without it those of the run's own
-                                   evaluations, which give its recorded best score again
-  render=human                     shows the episodes in a window, one after another; needs a
-                                   display
-  trust=true                       also imports modules of the run from where it had found them,
-                                   or from its own folder: only for a run whose code you trust
+  checkpoint=best|latest|STEP      the model to evaluate; default: best, or latest if there is no
+                                   best model yet
+  episodes=N                       number of episodes; default: evaluator.num_episodes of the run
+  seed=N                           plays fresh episodes; default: the episodes of the run's own
+                                   evaluations, which reproduce its recorded best score
+  render=human                     shows the episodes in a window, one at a time; needs a display
+  trust=true                       also imports modules from the directories that the run recorded,
+                                   and from RUN_DIR itself; only for runs whose code you trust
   --json                           prints one JSON object instead of the table
   --version, --help
 
@@ -187,7 +188,8 @@ def _print_table(
 
     console = terminal.make_console()
     seed = "the run's evaluation seeds" if request.seed is None else f"seed {request.seed}"
-    terminal.say(console, f"{request.run_dir}   {checkpoint} at {opt_steps:,} opt steps   {seed}")
+    model = f"{checkpoint} at {counted(opt_steps, 'update')}"
+    terminal.say(console, f"{request.run_dir}   {model}   {seed}")
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for name in ("episode", "return", "length"):
         table.add_column(name, justify="right")

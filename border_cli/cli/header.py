@@ -12,14 +12,14 @@ from rich.console import Console
 from border_cli import __version__
 from border_cli.assemble import thread_budget
 from border_cli.config.job import JobContext, Source
-from border_cli.config.provenance import tuned_files
+from border_cli.config.provenance import tuned_files, values_of_another_pair
 from border_cli.core.config import RunConfig, TrainerConfig
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.core.words import counted
 from border_cli.launch import Started
 from border_cli.offline import dataset_size
-from border_cli.parts import actor_manager_config, env_config
+from border_cli.parts import actor_manager_config, env_config, normalizing_wrappers
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS, TRAINERS
 
@@ -80,6 +80,22 @@ def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
         tuned = tuned_files(sources) or ["none for this agent and env"]
         lines.append(("tuned values", "\n".join(tuned)))
     return [*lines, *theirs]
+
+
+def doubts(config: RunConfig, sources: Sequence[Source]) -> list[str]:
+    """What is allowed and probably not meant."""
+    chosen = {each.group: each.choice for each in sources}
+    pairs = [
+        f"tuned={pair} was tuned for another pair than agent={chosen.get('agent')} "
+        f"env={chosen.get('env')}"
+        for pair in values_of_another_pair(sources)
+    ]
+    wrappers = [
+        f"the statistics of env.wrappers={name} differ between actors and evaluation and are not "
+        f"saved with the model; use {setting}=true instead"
+        for name, setting in normalizing_wrappers(config).items()
+    ]
+    return [*pairs, *wrappers]
 
 
 def _choice(group: str, names: list[str]) -> str:

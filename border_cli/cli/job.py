@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from border_cli.cli.header import print_header
+from border_cli.cli.header import doubts, print_header
 from border_cli.cli.logs import job_log
 from border_cli.cli.monitor import leave, watching
 from border_cli.cli.report import print_closing, print_tables
@@ -37,6 +37,7 @@ from border_cli.core.errors import (
     ConfigError,
     Interrupted,
     Stalled,
+    reason_of,
 )
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch import Launch, Result, Started, launch
@@ -129,6 +130,8 @@ def _run(
 
     def on_start(started: Started) -> None:
         print_header(console, config, context, started)
+        for doubt in doubts(config, context.sources):
+            log.warning("%s", doubt)
 
     def on_second_signal(signum: int) -> None:
         facts = read_run(context.run_dir)
@@ -177,8 +180,7 @@ def _fail(outcome: Outcome, error: Exception, config: RunConfig, console: Consol
 
 
 def _say_failure(outcome: Outcome, error: Exception) -> None:
-    first_line = str(error).strip().partition("\n")[0]  # an assertion may say nothing
-    outcome.reason = ": ".join(filter(None, (type(error).__name__, first_line)))
+    outcome.reason = reason_of(error)
     if isinstance(error, Interrupted):
         outcome.status, outcome.exit_status = "interrupted", error.exit_status
         log.warning("%s", error)

@@ -8,6 +8,7 @@ from border_cli.cli.header import (
     actors_line,
     choice_lines,
     dataset_lines,
+    doubts,
     image_lines,
     trainer_line,
 )
@@ -42,6 +43,7 @@ def outlook(job: Job, plan: Plan, agent: Agent) -> list[tuple[str, str]]:
         ("metrics", _metrics_line(config)),
         ("checkpoints", _checkpoints_line(config)),
         ("run directory", directory_line(plan)),
+        *[("warning", each) for each in doubts(config, job.sources)],
     ]
 
 

@@ -1,43 +1,46 @@
-"""`border-train --help`: read from folders and dataclasses, without Hydra, hence at once."""
+"""`border-train --help`: read from folders and dataclasses, without Hydra, hence fast."""
 
 from __future__ import annotations
 
 import importlib.resources
-import os
 import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib.resources.abc import Traversable
-from pathlib import Path
 
 from border_cli.cli.arguments import FLAGS
+from border_cli.config.search_path import OURS, opened, user_folders
 from border_cli.core.config import RunConfig
 
 ABOUT = """\
 border-train [FLAGS] [GROUP=OPTION …] [SETTING=VALUE …]
 
-Trains a reinforcement learning agent: actors sample while a learner learns. A run leaves a folder
-with checkpoints, the best model, its settings, a log and TensorBoard events."""
+Trains a reinforcement learning agent: actors collect transitions while a learner updates the agent.
+A run directory holds checkpoints, the best model, the settings, a log and TensorBoard events."""
 
 EXAMPLES = (
-    ("border-train agent=dqn env=cartpole", "trains; nothing else is needed"),
-    ("border-train agent=dqn --help", "every setting of agent=dqn, its default and its range"),
-    ("border-train env=acrobot agent.gamma=0.95 --cfg job --resolve", "shows what would run"),
+    ("border-train agent=dqn env=cartpole", "trains DQN on CartPole"),
+    ("border-train agent=dqn --help", "lists the settings of agent=dqn with defaults and ranges"),
+    (
+        "border-train env=acrobot agent.gamma=0.95 --cfg job --resolve",
+        "prints the complete configuration",
+    ),
+    (
+        "border-train env=cartpole 'recorder=[jsonl,console]'",
+        "quote lists: zsh expands unquoted brackets and reports `no matches found`",
+    ),
     ("border-train -m env=cartpole,acrobot seed=0,1,2", "six runs, one after another"),
     ("border-train recorder.tensorboard.step=env_steps …", "env steps on TensorBoard's x axis"),
-    ("border-train -cd my_conf experiment=mine", "settings kept in a folder of yours"),
-    (
-        "border-train resume=RUN_DIR",
-        "goes on where that run was interrupted",
-    ),
+    ("border-train -cd my_conf experiment=mine", "an experiment from your own config directory"),
+    ("border-train resume=RUN_DIR", "resumes an interrupted run"),
 )
 
 TYPED = (
     (
         "trust=true",
-        "also imports modules of the run from where it had found them, or from its own folder: "
-        "only for a run whose code you trust; never saved, never read from a file",
+        "also imports modules from the directories that the run recorded, and from the run "
+        "directory itself. Only for runs whose code you trust; never saved, never read from a file",
     ),
 )
 LINE_WIDTH = 120
@@ -49,19 +52,19 @@ def overview(config_dirs: Sequence[str]) -> str:
     folders = _folders(config_dirs)
     parts = [
         ABOUT,
-        "GROUPS, and what each offers (* where nothing is said)\n" + _groups(folders),
-        "SETTINGS of every run; those of a group: border-train agent=dqn --help\n" + _settings(),
-        "FOR ONE COMMAND, beside resume\n" + _table(TYPED),
-        "FLAGS, anywhere in the line\n" + _table(FLAGS),
+        "GROUPS and their options (* is the default)\n" + _groups(folders),
+        "SETTINGS of every run (settings of a choice: border-train agent=dqn --help)\n"
+        + _settings(),
+        "WITH resume=RUN_DIR, for this command only\n" + _table(TYPED),
+        "FLAGS, in any position\n" + _table(FLAGS),
         "EXAMPLES\n" + _table(EXAMPLES),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _folders(config_dirs: Sequence[str]) -> list[Traversable]:
-    variable = os.environ.get("BORDER_CONFIG_PATH", "").split(os.pathsep)
-    own = [Path(each) for each in (*config_dirs, *variable) if each]
-    return [*(each for each in own if each.is_dir()), importlib.resources.files("border_cli.conf")]
+    """Those of the user and of installed plug-ins, then ours."""
+    return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
 
 def _groups(folders: Sequence[Traversable]) -> str:
@@ -90,7 +93,9 @@ def _table(rows: Sequence[tuple[str, str]]) -> str:
     width = max(len(left) for left, _ in rows)
     lines = []
     for left, right in rows:
-        first, *rest = textwrap.wrap(right, max(LINE_WIDTH - width - 4, 40)) or [""]
+        first, *rest = textwrap.wrap(
+            right, max(LINE_WIDTH - width - 4, 40), break_on_hyphens=False
+        ) or [""]
         lines.append(f"  {left:<{width}}  {first}")
         lines += [" " * (width + 4) + each for each in rest]
     return "\n".join(lines)

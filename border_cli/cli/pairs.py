@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from border_cli.cli.shell import shortest
-from border_cli.core.errors import CheckpointError, ConfigError, did_you_mean
+from border_cli.core.errors import CheckpointError, ConfigError, unknown
 from border_cli.core.foreign import complain, nothing_imported_from
 
 FLAGS = ("--json",)
@@ -18,7 +18,7 @@ def read_pairs(typed: Sequence[str], keys: Sequence[str]) -> tuple[Path, dict[st
     understood."""
     folders = [each for each in typed if _is_folder(each)]
     for each in (each for each in typed if each.startswith("-") and each not in FLAGS):
-        raise ConfigError(f"{each} is no option; allowed: {', '.join(FLAGS)}, --help, --version")
+        raise ConfigError(unknown("flag", each, [*FLAGS, "--help", "--version"]))
     if len(folders) != 1:
         raise ConfigError(f"give one run directory, got {len(folders)}: {' '.join(folders)}")
     values: dict[str, str] = {}
@@ -27,7 +27,7 @@ def read_pairs(typed: Sequence[str], keys: Sequence[str]) -> tuple[Path, dict[st
         if each in folders or each.startswith("-"):
             continue
         if key not in keys:
-            raise ConfigError(f"{key} is no setting{did_you_mean(key, keys)} ({', '.join(keys)})")
+            raise ConfigError(unknown("option", key, keys))
         values[key] = value
     return Path(folders[0]), values
 

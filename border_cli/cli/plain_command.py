@@ -11,6 +11,7 @@ from border_cli.cli.thread_settings import set_up_threads
 from border_cli.core.errors import BorderError, CheckpointError, Interrupted, reachable
 from border_cli.core.foreign import complain
 from border_cli.core.machine import memory_for
+from border_cli.core.process_state import keeping_everything
 
 
 def plain_command(
@@ -32,8 +33,6 @@ def plain_command(
         sys.stdout.write(f"border_cli {__version__}\n")
         return
     set_up_threads()
-    from border_cli.core.process_state import keeping_everything  # imports numpy
-
     path = list(sys.path)
     with leaving_on_signals() as signals, keeping_everything():
         try:

@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from border_cli.record import Player
 
 HELP = """\
-border-record: plays a saved model of a run and keeps its episodes as a data set of Minari.
+border-record: plays a saved model of a run and stores its episodes as a Minari data set.
 
   border-record RUN_DIR dataset=ID [key=value …] [--json]
 
   RUN_DIR                          a run directory of border-train, or one of its checkpoints:
                                    RUN_DIR/best, RUN_DIR/checkpoints/5000
-  dataset=ID                       its new name, [namespace/]name-v0; it is written to
-                                   $MINARI_DATASETS_PATH, else to ~/.minari/datasets
-  episodes=N                       how many episodes; 100 when not given
-  policy=best|latest|STEP|random   who plays; best, else the latest (and it says so). A list shares
-                                   the episodes evenly, [best,random], or by weight,
-                                   [best:0.3,random:0.7]
-  explore=true                     acts as while training, not greedily
-  seed=N                           other episodes; those of the run's own seed when not given
-  overwrite=true                   replaces a data set of that name
-  trust=true                       also imports modules of the run from where it had found them,
-                                   or from its own folder: only for a run whose code you trust
+  dataset=ID                       id of the new data set, [namespace/]name-v0; it is stored in
+                                   $MINARI_DATASETS_PATH, by default ~/.minari/datasets
+  episodes=N                       number of episodes; default: 100
+  policy=best|latest|STEP|random   the policy; default: best, or latest if there is no best model
+                                   yet. A list splits the episodes evenly, [best,random], or by
+                                   weight, [best:0.3,random:0.7]
+  explore=true                     explores as in training; default: greedy actions
+  seed=N                           seed of the episodes; default: the seed of the run
+  overwrite=true                   replaces an existing data set of the same id
+  trust=true                       also imports modules from the directories that the run recorded,
+                                   and from RUN_DIR itself; only for runs whose code you trust
   --json                           prints one JSON object instead of the table
   --version, --help
 

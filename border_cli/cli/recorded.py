@@ -45,7 +45,7 @@ def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -
     """Who played what, the reference scores, and what to type next, see `typed_env`."""
     console = terminal.make_console()
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    for name in ("policy", "opt steps", "episodes", "steps", "mean return", "std"):
+    for name in ("policy", "updates", "episodes", "steps", "mean return", "std"):
         table.add_column(name, justify="right")
     for each in recorded.played:
         table.add_row(

@@ -18,6 +18,7 @@ from border_cli.cli.thread_settings import set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
 from border_cli.core.foreign import complain, nothing_imported_from, visible
 from border_cli.core.machine import memory_for
+from border_cli.core.process_state import keeping_everything
 
 NO_ROOM = "there is too little memory to begin"
 
@@ -111,8 +112,6 @@ def _respond(
         composer.job(overrides)
         launch(_never, arguments.for_hydra(overrides), Loader(composer.folders))
     else:
-        from border_cli.core.process_state import keeping_everything  # imports numpy
-
         with keeping_everything():
             _train(arguments, composer, overrides, typed, run_job)
 

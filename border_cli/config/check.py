@@ -11,16 +11,16 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, UnsupportedValueType
 
-from border_cli.config.kinds import expected, nearest
-from border_cli.config.overrides import TRUST
+from border_cli.config.kinds import expected
+from border_cli.config.overrides import OPTIONAL_GROUPS, TRUST
 from border_cli.config.repository import shown
 from border_cli.config.resolve import literal
 from border_cli.config.schemas import group_base
 from border_cli.config.tuned import Part
-from border_cli.core.config import RecorderConfig, RunConfig
-from border_cli.core.errors import ConfigError
+from border_cli.core.config import CheckpointConfig, RecorderConfig, RunConfig
+from border_cli.core.errors import ConfigError, nearest
 from border_cli.core.settings import Settings
-from border_cli.registry import GROUPS
+from border_cli.registry import GROUPS, RECORDERS
 
 _File = TypeVar("_File", str, None)
 
@@ -47,7 +47,7 @@ def _refused(error: OmegaConfBaseException, key: str) -> str:
     if not isinstance(kind, type) or not is_dataclass(kind):
         return f"{key}: {str(error).splitlines()[0]}"
     if name not in {each.name for each in fields(kind)}:
-        return f"{key}: {no_setting(kind, key.rpartition('.')[0], name)}"
+        return unknown_setting(kind, key.rpartition(".")[0], name)
     return f"{key} must be {expected(kind, name)}"
 
 
@@ -55,7 +55,7 @@ def refuse_unknown(config: DictConfig, parts: Sequence[Part]) -> None:
     """Refuses every key that its dataclass lacks: `+agent.gama=1` passes Hydra and OmegaConf."""
     for path, kind, key in _unknown(config, ""):
         full = f"{path}.{key}" if path else key
-        raise ConfigError(f"{where(full, parts)}{full}: {no_setting(kind, path, key)}")
+        raise ConfigError(f"{where(full, parts)}{unknown_setting(kind, path, key)}")
 
 
 def _unknown(node: DictConfig, path: str) -> Iterator[tuple[str, type[Any], str]]:
@@ -73,15 +73,42 @@ def _empty(node: DictConfig) -> bool:
     return bool(node._is_none() or node._is_missing() or node._is_interpolation())
 
 
-def no_setting(kind: type[Any], path: str, key: str) -> str:
-    """What is said of an unknown key: the nearest name, and all that exist there."""
+def unknown_setting(kind: type[Any], path: str, key: str) -> str:
+    """What is said of an unknown key: the nearest setting, and all that exist there."""
     if key == TRUST and not path:
+        return f"{TRUST}=true is not a setting: type it beside resume=RUN_DIR, for one command"
+    if key in OPTIONAL_GROUPS and not path:  # a file of theirs was not merged at the top
         return (
-            f"it is no setting: {TRUST}=true counts only where it is typed, beside resume=RUN_DIR"
+            f"{key} has no settings of its own: {key}=NAME chooses a file, which must begin with "
+            "the line `# @package _global_`"
         )
     known = [each.name for each in fields(kind)]
-    known_here = ", ".join(known)
-    return f"there is no such setting{nearest(key, known)} {path or 'A run'} has: {known_here}"
+    initials = {"".join(word[0] for word in name.split("_")): name for name in known}
+    near = nearest(key, known) or initials.get(key)  # learning_rate for lr
+    meant = [_joined(path, near)] if near else _elsewhere(key)
+    hint = f", did you mean {' or '.join(meant)}?" if meant else ""
+    return (
+        f"unknown setting {_joined(path, key)!r}{hint} ({path or 'a run'} has {', '.join(known)})"
+    )
+
+
+def _joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _elsewhere(key: str) -> list[str]:
+    """Where there is a setting of this name: `agent.gamma` for `gamma`."""
+    kinds: dict[str, list[type[Any]]] = {"": [RunConfig], "checkpoint": [CheckpointConfig]}
+    for group, registry in GROUPS.items():
+        for entry in registry:
+            several = group_base(group) is RecorderConfig
+            place = f"{group}.{entry.name}" if several else group
+            kinds.setdefault(place, []).append(entry.config_type)
+    return [
+        _joined(place, key)
+        for place, of_place in kinds.items()
+        if any(key == each.name for kind in of_place for each in fields(kind))
+    ]
 
 
 def refuse_odd_truths(
@@ -208,16 +235,29 @@ def _brief(value: object) -> str:
 
 def without_schema(group: str, parts: Sequence[Part]) -> str:
     """How a file of a group must begin, for one that names no component."""
-    file = next(
-        (part for part in reversed(parts) if part.path.startswith(f"{group}/") and part.file), None
-    )
     several = group_base(group) is RecorderConfig
+    typed_places = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
+    files = [part for part in parts if part.path.startswith(f"{group}/") and part.file]
+    bare = [each for each in files if each.package not in typed_places]
+    bare += unnamed_recorders(parts) if several else []
     header = f"the line `# @package {group}.NAME` and " if several else ""
-    place = f"{shown(file.file)}: " if file and file.file else ""
+    place = f"{shown(str((bare or files)[-1].file))}: " if files else ""
     return (
         f"{place}the file must begin with {header}`defaults: [/schema/{group}/KIND@_here_, "
         f"_self_]`, where KIND is one of {', '.join(GROUPS[group].names())}"
     )
+
+
+def unnamed_recorders(parts: Sequence[Part]) -> list[Part]:
+    """The recorder files that lack their `# @package recorder.NAME`."""
+    group = RECORDERS.group
+    misplaced = [part for part in parts if part.package == group]
+    has_schema = any(part.path.startswith("schema/") for part in misplaced)
+    return [
+        part
+        for part in misplaced
+        if part.path.startswith(f"{group}/") and (has_schema or len(part.content))
+    ]
 
 
 def refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:

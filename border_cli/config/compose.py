@@ -26,7 +26,7 @@ from border_cli.config.overrides import (
 )
 from border_cli.config.provenance import sources
 from border_cli.config.resolve import resolve_settings
-from border_cli.config.schemas import register_schemas
+from border_cli.config.schemas import register_components
 from border_cli.config.search_path import user_folders
 from border_cli.config.tuned import Part
 from border_cli.core.config import RunConfig
@@ -76,7 +76,7 @@ class Composer:
         self.run_dir = run_dir  # whose saved settings these are
         self.trust = trust  # whether `trust=true` was typed
         with hydra_turn():
-            register_schemas()
+            register_components()
 
     def job(self, overrides: list[str], job_number: int | None = None) -> Job:
         """Composes and checks one job; a number says which one of a sweep."""
@@ -107,13 +107,18 @@ class Composer:
             names = imports_of(self.folders, self.config_name, overrides)
             if names:
                 import_modules(names)
-                register_schemas()
+                register_components()
             return names
 
     def options(self, group: str) -> list[str]:
         """What a group offers."""
         with hydra_turn():
             return Loader(self.folders).options(group)
+
+    def primary_configs(self) -> list[str]:
+        """What a command may begin with: `config` and files of the user."""
+        with hydra_turn():
+            return Loader(self.folders).primary_configs()
 
     def sweep(self, overrides: list[str]) -> list[list[str]] | None:
         """The overrides of each job of a sweep, or None where a sweeper invents them as it goes."""

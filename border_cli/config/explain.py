@@ -23,8 +23,8 @@ from border_cli.config.kinds import expected, meaning_of
 from border_cli.config.loader import Loader, YAMLError
 from border_cli.config.missing import missing
 from border_cli.config.repository import shown
-from border_cli.core.errors import ConfigError
-from border_cli.registry import GROUPS
+from border_cli.core.errors import ConfigError, unknown
+from border_cli.registry import GROUPS, RECORDERS
 
 _REFUSED = (
     HydraException,
@@ -78,7 +78,7 @@ def _explain(error: Exception, loader: Loader, config_name: str, overrides: Sequ
         return f"not valid YAML: {' '.join(str(error).split())}"
     if isinstance(error, InterpolationResolutionError):
         return f"{_interpolating(str(error), loader)}{str(error).splitlines()[0]}"
-    return _composition(error, config_name, overrides, file[1] if file else "")
+    return _composition(error, config_name, overrides, file)
 
 
 def _interpolating(message: str, loader: Loader) -> str:
@@ -101,18 +101,35 @@ def _setting(
     parent, _, key = path.rpartition(".")
     kind = cause.object_type
     group = path.partition(".")[0]
-    misplaced = group == "recorder" and "not a subclass of RecorderConfig" in str(cause)
+    misplaced = group == RECORDERS.group and check.unnamed_recorders(loader.parts)
     if misplaced or (file and group in GROUPS and _without_schema(kind, group)):
         return check.without_schema(group, loader.parts)
+    if parent == RECORDERS.group and isinstance(cause, ConfigAttributeError | ConfigKeyError):
+        packages = {part.package for part in loader.parts}
+        chosen = [each.partition(".")[2] for each in packages if each.startswith(f"{parent}.")]
+        return f"{place}{unknown(parent, key, sorted(chosen))}"
     if isinstance(cause, MissingMandatoryValue):
         return f"{what} has no value"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and _is_schema(kind):
-        return f"{what}: {check.no_setting(kind, parent, key)}"
+        return f"{place}{check.unknown_setting(kind, parent, key)}"
     if isinstance(cause, ValidationError) and _is_schema(kind):
         value = _VALUE.search(str(cause))
         got = f", got {value.group(1)!r}" if value and not typed else ""
-        return f"{what} must be {expected(kind, key)}{got}: {meaning_of(kind, key)}"
+        write = _rewritten(typed or "", expected(kind, key))
+        return f"{what} must be {expected(kind, key)}{got}{write}: {meaning_of(kind, key)}"
     return f"{what}: {str(cause).splitlines()[0]}"
+
+
+def _rewritten(typed: str, allowed: str) -> str:
+    """How a value is written that is right but for its form: 1e5 for an integer, one entry for a
+    list."""
+    key, _, value = typed.partition("=")
+    if allowed.startswith("a whole number") and re.fullmatch(r"\d+(\.\d+)?e\d+|\d+\.0*", value):
+        number = float(value)
+        return f"; write {key}={number:.0f}" if number.is_integer() else ""
+    if allowed.startswith("a list") and value and value[0] not in "[{":
+        return f"; write '{key}=[{value}]'"
+    return ""
 
 
 def _is_schema(kind: Any) -> TypeGuard[type[Any]]:
@@ -135,9 +152,15 @@ def _typed_for(path: str, overrides: Sequence[str]) -> str | None:
     return None
 
 
-def _composition(error: Exception, name: str, overrides: Sequence[str], file: str) -> str:
-    """Of everything else that Hydra says while it puts files together."""
+def _composition(
+    error: Exception, name: str, overrides: Sequence[str], place: tuple[str, str] | None
+) -> str:
+    """Of everything else that Hydra says while it puts files together.
+
+    `place` is the path and the file that its message begins with.
+    """
     text = str(error)
+    path, file = place or ("", "")
     named = _NAMED.search(text)
     if named and "No match in the defaults list" in text and not file:
         group = named.group(1)
@@ -146,8 +169,11 @@ def _composition(error: Exception, name: str, overrides: Sequence[str], file: st
             f"choice of {group}. A saved one keeps its components and takes values only; start "
             f"from `border-train {group}=…` to choose"
         )
-    if named and named.group(1).startswith("experiment/"):
-        group = named.group(1).rpartition("/")[2]
+    folder, _, option = path.rpartition("/")
+    if named and path == name and folder:
+        return f"-cn {name}: a file of a group is chosen with {folder}={option}"
+    if named and folder and named.group(1).startswith(f"{folder}/"):
+        group = named.group(1).removeprefix(f"{folder}/")
         return f"{file}: write `override /{group}: …`, with the slash"
     if twice := re.search(r"Multiple values for ([\w/]+)", text):
         group = twice.group(1)

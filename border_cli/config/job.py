@@ -16,6 +16,7 @@ class Source(NamedTuple):
     group: str
     choice: str
     file: str
+    of_agent: bool = False  # a tuned file that belongs to the agent, not to a pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

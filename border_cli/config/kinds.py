@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from border_cli.core.errors import did_you_mean
 from border_cli.core.settings import Settings
 
 _PLAIN = {
@@ -70,8 +68,3 @@ def _is_settings(hint: Any) -> bool:
 
 def _plural(hint: Any) -> str:
     return {int: "whole numbers", float: "numbers", str: "texts"}.get(hint, "values")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Ends the sentence about an unknown word: with the nearest known one where there is one."""
-    return did_you_mean(word, known) or "."

@@ -9,12 +9,16 @@ from threading import RLock
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.defaults_list import DefaultsList
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
 from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from hydra.version import VersionBase, _get_version
 from omegaconf import DictConfig
@@ -22,10 +26,12 @@ from yaml import YAMLError as YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config.repository import Repository, file_of, shown
 from border_cli.config.resolvers import register_resolvers
-from border_cli.config.search_path import search_path
+from border_cli.config.schemas import Schemas
+from border_cli.config.search_path import OURS
 from border_cli.config.tuned import Part, fitted, is_tuned, part_of, with_agent_files
 
 VERSION_BASE = "1.3"
+SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
 
 # Hydra keeps its version base and its stores per process; compositions take turns.
 _turn = RLock()
@@ -47,11 +53,27 @@ def hydra_turn() -> Iterator[None]:
             version.version_base = before
 
 
+def _search_path(folders: Sequence[str]) -> ConfigSearchPath:
+    """Hydra's own settings, the user's folders, ours, then those of Hydra's plug-ins."""
+    path = ConfigSearchPathImpl()
+    path.append("hydra", "pkg://hydra.conf")
+    path.append("main", f"pkg://{OURS}")
+    for folder in folders:
+        path.prepend("user", folder, anchor="main")
+    for plugin in Plugins.instance().discover(SearchPathPlugin):
+        if issubclass(plugin, SearchPathPlugin):
+            plugin().manipulate_search_path(path)
+    Plugins.instance().register(Schemas)
+    path.append("schema", f"{Schemas.scheme()}://")
+    path.append("schema", "structured://")  # Hydra expects it at the end
+    return path
+
+
 class Loader(ConfigLoaderImpl):
     """Composes once or several times; `parts` are those of the last composition."""
 
     def __init__(self, folders: Sequence[str]) -> None:
-        super().__init__(search_path(folders))
+        super().__init__(_search_path(folders))
         self.repository = Repository(self.config_search_path)
         self.parts: list[Part] = []
         self._read: tuple[object, tuple[list[Override], CachingConfigRepository]] | None = None
@@ -98,6 +120,10 @@ class Loader(ConfigLoaderImpl):
     def options(self, group: str) -> list[str]:
         """What a group offers, in all folders."""
         return list(self.repository.get_group_options(group, ObjectType.CONFIG))
+
+    def primary_configs(self) -> list[str]:
+        """What a command may begin with."""
+        return [each for each in self.options("") if each != SETTINGS and not each.startswith("_")]
 
     def file(self, path: str) -> str | None:
         """The file of `agent/dqn`, as it is shown; None for a schema."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hydra.errors import MissingConfigException
 
-from border_cli.config.kinds import nearest
 from border_cli.config.loader import Loader
+from border_cli.core.errors import unknown
 from border_cli.registry import GROUPS
 
 
@@ -16,10 +16,9 @@ def missing(
 ) -> str:
     """Of a file that no folder has."""
     path = error.missing_cfg_file or ""
-    searched = f"Searched in {', '.join(loader.folders())}"
+    searched = f"searched in {', '.join(loader.folders())}"
     if path == config_name:
-        hint = nearest(path, loader.options(""))
-        return f"there is no configuration {path!r}{hint} {searched}"
+        return f"{unknown('configuration', path, loader.primary_configs())}; {searched}"
     group, _, name = path.rpartition("/")
     file = _chooser(path, loader, config_name, overrides)
     place = f"{file}: " if file else ""
@@ -27,14 +26,16 @@ def missing(
         kind = group.partition("/")[2]
         known = GROUPS[kind].names() if kind in GROUPS else []
         return (
-            f"{place}no {kind} {name!r} is registered{nearest(name, known)} Registered: "
-            f"{', '.join(known)}. One of your own needs its module in `imports`"
+            f"{place}{unknown(f'schema of {kind}', name, known)}; list the module that registers "
+            "your own in `imports`"
         )
-    known = loader.options(group)
-    return (
-        f"{place}there is no {group} {name!r}{nearest(name, known)} "
-        f"{group} is one of {', '.join(known)}. {searched}"
-    )
+    return f"{place}{unknown(group, name, loader.options(group))}; {searched}"
+
+
+def _absolute(default: str, file: str) -> str:
+    """The path of an entry of a defaults list, which may be relative to its file."""
+    folder = file.rpartition("/")[0]
+    return default[1:] if default.startswith("/") else f"{folder}/{default}".lstrip("/")
 
 
 def _chooser(path: str, loader: Loader, config_name: str, overrides: Sequence[str]) -> str | None:
@@ -47,7 +48,7 @@ def _chooser(path: str, loader: Loader, config_name: str, overrides: Sequence[st
         for default in (loaded.defaults_list if loaded else None) or []:
             wanted = getattr(default, "value", None)
             names = wanted if isinstance(wanted, list) else [wanted]
-            direct = str(getattr(default, "path", "")).lstrip("/") == path
+            direct = _absolute(str(getattr(default, "path", "")), each) == path
             asked_group = str(getattr(default, "group", "")).lstrip("/")
             if direct or (name in names and asked_group == group):
                 return loader.file(each)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hydra._internal.config_repository import IConfigRepository
+from hydra.core.default_element import ConfigDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -12,13 +13,12 @@ from hydra.errors import HydraException
 from omegaconf import BooleanNode
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.kinds import nearest
 from border_cli.config.loader import Loader
 from border_cli.config.repository import TUNED
 from border_cli.config.schemas import group_base
 from border_cli.core.config import RecorderConfig
-from border_cli.core.errors import ConfigError
-from border_cli.registry import GROUPS
+from border_cli.core.errors import ConfigError, nearest, unknown
+from border_cli.registry import AGENTS, ENVS, GROUPS
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
@@ -42,9 +42,13 @@ def parsed(texts: Sequence[str]) -> list[Override]:
     found = []
     for text in texts:
         if text.startswith("="):
-            raise ConfigError(f"{text!r} has no key: settings are written key=value")
+            raise ConfigError(
+                f"{text!r} has no key: settings are written key=value, without spaces around ="
+            )
         if "=" not in text and not text.startswith("~"):
-            raise ConfigError(f"{text!r} has no value: settings are written key=value")
+            raise ConfigError(
+                f"{text!r} has no value: settings are written key=value, without spaces around ="
+            )
         try:
             found.append(parser.parse_override(text))
         except HydraException as error:
@@ -114,9 +118,10 @@ def refuse_unmeant(loader: Loader, config_name: str, texts: Sequence[str]) -> No
 
 def _refuse_sweep(override: Override) -> None:
     key, _, value = str(override.input_line).partition("=")
+    single = key in GROUPS and not _takes_several(key)
+    as_list = "" if single else f"; one list is written '{key}=[{value}]'"
     raise ConfigError(
-        f"{override.input_line} names several values: -m runs a job with each of them; "
-        f"one list is written {key}=[{value}]"
+        f"{override.input_line} names several values: -m runs a job with each of them{as_list}"
     )
 
 
@@ -138,10 +143,41 @@ def _refuse_choice(group: str, override: Override, repo: IConfigRepository) -> N
         raise ConfigError(f"{text}: a run has one {group}, {offered}; -m runs several, one by one")
     for name in value if isinstance(value, list) else [value]:
         if not isinstance(name, str) or not repo.config_exists(f"{group}/{name}"):
-            known = repo.get_group_options(group, ObjectType.CONFIG)
-            hint = nearest(str(name), known)
-            what = f"{name!r} is none of {group}"
-            raise ConfigError(f"{text}: {what}{hint} Choose {offered}")
+            raise ConfigError(_unknown_choice(group, name, repo))
+
+
+def _unknown_choice(group: str, name: object, repo: IConfigRepository) -> str:
+    known = repo.get_group_options(group, ObjectType.CONFIG)
+    if group != AGENTS.group or nearest(str(name), known):
+        ids = f"; a Gymnasium id is written env.id={name}" if group == ENVS.group else ""
+        return unknown(group, name, known) + ids
+    by_actions: dict[str, list[str]] = {}
+    for each in known:
+        component = _component(f"{group}/{each}", repo)
+        kinds = AGENTS.entry(component).config_type.actions if component in AGENTS.names() else ()
+        by_actions.setdefault(" or ".join(kinds) or "other", []).append(each)
+    listed = "".join(f"\n  {kind} actions: {', '.join(by_actions[kind])}" for kind in by_actions)
+    return f"unknown agent {name!r}; agents learn off-policy, from a replay buffer:{listed}"
+
+
+def _component(path: str, repo: IConfigRepository) -> str:
+    """What the file of `agent/redq` configures, perhaps by way of files that it builds on; empty
+    if it names no schema."""
+    todo, seen = [path], set()
+    while todo:
+        path = todo.pop(0)
+        group, _, name = path.rpartition("/")
+        if group.startswith("schema/"):
+            return name
+        if path in seen or not repo.config_exists(path):
+            continue
+        seen.add(path)
+        loaded = repo.load_config(path)
+        for default in (loaded.defaults_list if loaded else None) or []:
+            if isinstance(default, ConfigDefault) and default.path:
+                base = default.path
+                todo.append(base[1:] if base.startswith("/") else f"{group}/{base}")
+    return ""
 
 
 def _takes_several(group: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from border_cli.config.job import Source
 from border_cli.config.repository import TUNED
 from border_cli.config.tuned import Part
+from border_cli.registry import ENVS
 
 
 def sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Source]:
@@ -21,7 +22,7 @@ def sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Source
         ours = part.file and not group.startswith("hydra/")
         chosen = choices.get(group, name) == name or group == TUNED
         if ours and chosen and (group or _primary(part, parts)):
-            found.append(Source(group or "config", name, str(part.file)))
+            found.append(Source(group or "config", name, str(part.file), part.of_agent))
     return sorted(dict.fromkeys(found), key=lambda source: source.group != "config")
 
 
@@ -29,6 +30,19 @@ def _primary(part: Part, parts: Sequence[Part]) -> bool:
     """The last file outside the groups; those before it are what it builds on."""
     outside = [each for each in parts if "/" not in each.path and each.file]
     return part is outside[-1]
+
+
+def values_of_another_pair(found: Sequence[Source]) -> list[str]:
+    """The tuned pairs that took part although another agent or env is chosen.
+
+    Without a preset (`env.id=…`) there is no pair to compare with.
+    """
+    chosen = {each.group: each.choice for each in found}
+    if chosen.get("env") in ENVS.names():
+        return []
+    pair = f"{chosen.get('agent')}_{chosen.get('env')}"
+    tuned = [each.choice for each in found if each.group == TUNED and not each.of_agent]
+    return [each for each in tuned if each != pair]
 
 
 def tuned_files(found: Sequence[Source]) -> list[str]:

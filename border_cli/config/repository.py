@@ -12,8 +12,7 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from border_cli.config.kinds import nearest
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, unknown
 
 KEYWORDS = ("optional", "override")
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
@@ -46,23 +45,17 @@ class Repository(ConfigRepository):
         for word in keywords:
             if word not in KEYWORDS:
                 raise ConfigError(
-                    f"{self._shown(config_path)}: {word!r} in `{key}: …` means nothing"
-                    f"{nearest(word, KEYWORDS)}"
+                    f"{self._shown(config_path)}: `{key}: …`: {unknown('keyword', word, KEYWORDS)}"
                 )
         absolute = _absolute(config_path, group)
         if "override" not in keywords and not self.group_exists(absolute):
             known = self.get_group_options("", ObjectType.GROUP)
-            raise ConfigError(
-                f"{self._shown(config_path)}: there is no group {absolute!r}"
-                f"{nearest(absolute, known)}"
-            )
+            raise ConfigError(f"{self._shown(config_path)}: {unknown('group', absolute, known)}")
         value = node._value()
         named = isinstance(value, str) and "${" not in value and "optional" not in keywords
         if absolute == TUNED and named and not self.config_exists(f"{TUNED}/{value}"):
             known = self.get_group_options(TUNED, ObjectType.CONFIG)
-            raise ConfigError(
-                f"{self._shown(config_path)}: there is no tuned {value!r}{nearest(value, known)}"
-            )
+            raise ConfigError(f"{self._shown(config_path)}: {unknown(TUNED, value, known)}")
 
     def _shown(self, config_path: str) -> str:
         source = self._find_object_source(config_path, ObjectType.CONFIG)

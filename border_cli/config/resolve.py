@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 _OPENING = re.compile(r"(\\*)\$\{")
@@ -26,7 +26,8 @@ def literal(value: Any) -> Any:
     """
     if type(value) is str:
         return escaped(value) if "${" in value else value
-    if isinstance(value, np.generic):
+    numpy = sys.modules.get("numpy")  # importing it would slow down every answer
+    if numpy is not None and isinstance(value, numpy.generic):
         return value.item()
     if isinstance(value, list | tuple):
         entries = [literal(each) for each in value]

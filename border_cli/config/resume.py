@@ -54,8 +54,8 @@ def refuse_beside_resume(
 def refuse_no_run(run_dir: Path) -> None:
     """Raises where a folder holds no single run."""
     if not run_dir.is_dir():
-        what = "is a file" if run_dir.exists() else "does not exist"
-        raise ConfigError(f"resume: {run_dir} {what}{_run_around(run_dir)}")
+        what = "not a directory" if run_dir.exists() else "no such directory"
+        raise ConfigError(f"resume: {what}: {run_dir}{_run_around(run_dir)}")
     if (run_dir / SWEEP_MARK).exists():
         jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{FILE}"))
         one = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""

@@ -1,20 +1,17 @@
-"""The folders that configuration files are looked for in: the user's before ours."""
+"""The folders of configuration files: the user's before ours. Never imports Hydra."""
 
 from __future__ import annotations
 
+import importlib.resources
 import os
 from collections.abc import Sequence
 from importlib.metadata import entry_points
+from importlib.resources.abc import Traversable
 from pathlib import Path
-
-from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.plugins import Plugins
-from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from border_cli.core.errors import ConfigError
 
-OURS = "pkg://border_cli.conf"
+OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"
 ENTRY_POINT_GROUP = "border_cli.plugins"
 
@@ -30,7 +27,7 @@ def user_folders(config_dirs: Sequence[str] = ()) -> list[str]:
 def _url(folder: str, origin: str) -> str:
     path = Path(folder).expanduser().resolve()
     if not path.is_dir():
-        raise ConfigError(f"{origin}: there is no folder {path}")
+        raise ConfigError(f"{origin}: no such directory: {path}")
     return f"file://{path}"
 
 
@@ -50,15 +47,7 @@ def _plugin_folders() -> list[str]:
     return folders
 
 
-def search_path(folders: Sequence[str]) -> ConfigSearchPath:
-    """Hydra's own settings, the user's folders, ours, then those of Hydra's plug-ins."""
-    path = ConfigSearchPathImpl()
-    path.append("hydra", "pkg://hydra.conf")
-    path.append("main", OURS)
-    for folder in folders:
-        path.prepend("user", folder, anchor="main")
-    for plugin in Plugins.instance().discover(SearchPathPlugin):
-        if issubclass(plugin, SearchPathPlugin):
-            plugin().manipulate_search_path(path)
-    path.append("schema", "structured://")
-    return path
+def opened(url: str) -> Traversable:
+    """The folder behind one of Hydra's URLs."""
+    scheme, _, place = url.partition("://")
+    return importlib.resources.files(place) if scheme == "pkg" else Path(place)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError, did_you_mean
+from border_cli.core.errors import ConfigError, unknown
 from border_cli.core.settings import Settings, setting
 
 
@@ -22,6 +22,33 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Activation(StrEnum):
+    """The function between two dense layers."""
+
+    relu = "relu"
+    tanh = "tanh"
+    elu = "elu"
+    silu = "silu"
+
+
+class NetworkKind(StrEnum):
+    """The network for images; its output is concatenated with all other inputs."""
+
+    auto = "auto"
+    mlp = "mlp"
+    minatar_cnn = "minatar_cnn"
+    nature_cnn = "nature_cnn"
+    impala_resnet = "impala_resnet"
+
+
+class StartMethod(StrEnum):
+    """How child processes are started."""
+
+    auto = "auto"
+    forkserver = "forkserver"
+    spawn = "spawn"
+
+
 class Objective(StrEnum):
     """Which evaluation score a job returns to a sweeper."""
 
@@ -31,12 +58,13 @@ class Objective(StrEnum):
 
 @dataclass(kw_only=True)
 class AgentConfig(Settings, path="agent"):
-    """What the trainer and the step processor must know of any agent."""
+    """Settings that every agent has."""
 
     gives_priorities: ClassVar[bool] = True  # whether its errors can drive prioritized replay
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")  # the action spaces that it takes
 
     gamma: float = setting(0.99, "discount per env step", low=0, high=1)
-    batch_size: int = setting(64, "sampled rows per optimisation step", low=1, takes_memory=True)
+    batch_size: int = setting(64, "transitions per update", low=1, takes_memory=True)
 
     @property
     def needs_returns(self) -> bool:
@@ -46,19 +74,17 @@ class AgentConfig(Settings, path="agent"):
 
 @dataclass(kw_only=True)
 class EnvConfig(Settings, path="env"):
-    """What every kind of environment has."""
+    """Settings that every environment has."""
 
-    id: str | None = setting(None, "which environment; a preset such as env=cartpole sets it")
-    num_envs: int = setting(
-        1, "environments that each actor steps side by side", low=1, takes_memory=True
-    )
+    id: str | None = setting(None, "id of the environment; a preset such as env=cartpole sets it")
+    num_envs: int = setting(1, "environments per actor", low=1, takes_memory=True)
     max_episode_steps: int | None = setting(
-        None, "time limit in env steps; null keeps the environment's own", low=1
+        None, "episode limit in env steps; null: the environment's own limit", low=1
     )
     probe: bool = setting(
         True,
-        "plays a few steps in a fresh environment before the run directory is made; false: it is "
-        "only constructed, for simulators that are slow to start",
+        "plays a few steps in a fresh environment before the run directory is created; false: "
+        "only constructs it, for simulators that start slowly",
     )
 
 
@@ -69,27 +95,35 @@ class StepProcessorConfig(Settings, path="step_processor"):
 
 @dataclass(kw_only=True)
 class ReplayBufferConfig(Settings, path="replay_buffer"):
-    """What every replay buffer has."""
+    """Settings that every replay buffer has."""
 
     prioritizes: ClassVar[bool] = False  # whether it lives on the errors of the agent
 
-    capacity: int = setting(100_000, "rows kept; the oldest make room", low=1, takes_memory=True)
+    capacity: int = setting(
+        100_000,
+        "maximum number of transitions; new ones overwrite the oldest",
+        low=1,
+        takes_memory=True,
+    )
 
 
 @dataclass(kw_only=True)
 class ActorManagerConfig(Settings, path="actor_manager"):
-    """What every way to run actors has."""
+    """Settings that every actor manager has."""
 
-    num_actors: int = setting(2, "actors that sample side by side", low=1, takes_memory=True)
+    num_actors: int = setting(2, "number of actors", low=1, takes_memory=True)
     n_buffer: int = setting(
-        20, "samples an actor gathers before it sends them", low=1, takes_memory=True
+        20,
+        "transitions that an actor collects before it sends them to the learner",
+        low=1,
+        takes_memory=True,
     )
-    max_restarts: int = setting(3, "times that each actor may fail and be rebuilt", low=0)
+    max_restarts: int = setting(3, "restarts allowed per actor after failures", low=0)
     exploration: Any = setting(
         None,
-        "null: the agent's own schedule; a list: one constant per actor (epsilon, temperature or "
-        "deviation of noise); "
-        "ape_x: constants 0.4 ** (1 + 7 i / (num_actors - 1)) (Horgan et al. 2018)",
+        "null: the agent's own schedule; a list: one constant per actor (epsilon, softmax "
+        "temperature or standard deviation of the noise); ape_x: actor i uses 0.4 ** (1 + 7 i / "
+        "(num_actors - 1)) (Horgan et al. 2018)",
     )
 
     def __post_init__(self) -> None:
@@ -121,40 +155,60 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 
 @dataclass(kw_only=True)
 class TrainerConfig(Settings, path="trainer"):
-    """Budget, pace and intervals. Every interval is in optimisation steps; 0 switches it off."""
+    """Limits, replay ratio and intervals. Intervals are in updates."""
 
     offline: ClassVar[bool] = False  # whether no actor samples
 
-    max_opt_steps: int | None = setting(100_000, "ends the run; null: no limit", low=1)
+    max_opt_steps: int | None = setting(
+        100_000, "ends the run after this many updates; null: no limit", low=1
+    )
     max_env_steps: int | None = setting(
-        None, "ends the run, counted over all actors; null: no limit", low=1
+        None,
+        "ends the run after this many env steps, summed over all actors; null: no limit",
+        low=1,
     )
-    max_time_s: float | None = setting(None, "ends the run, in seconds; null: no limit", above=0)
+    max_time_s: float | None = setting(
+        None, "ends the run after this many seconds; null: no limit", above=0
+    )
     stop_at_score: float | None = setting(
-        None, "ends the run once evaluations reach this score; null: never"
+        None, "ends the run when evaluations reach this score; null: never"
     )
-    stop_evals: int = setting(2, "evaluations in a row that must reach stop_at_score", low=1)
+    stop_evals: int = setting(2, "consecutive evaluations that must reach stop_at_score", low=1)
     stop_confirmations: int = setting(
         2,
-        "times that an evaluation which reaches stop_at_score plays as many other episodes as "
-        "well, as long as it does; its score is the mean of all",
+        "times that an evaluation which reaches stop_at_score is extended by as many new "
+        "episodes, while the mean over all of them still reaches it; that mean is the score",
         low=0,
     )
     warmup_period: int = setting(
-        1_000, "samples before the first optimisation step; actors act at random until then", low=0
+        1_000,
+        "transitions collected before the first update; actors act at random until then",
+        low=0,
     )
     samples_per_opt_step: float | None = setting(
-        1.0, "samples per optimisation step; null: as fast as each can", above=0
+        1.0,
+        "transitions collected per update (the inverse of the replay ratio); null: no rate limit",
+        above=0,
     )
-    eval_interval: int = setting(1_000, "optimisation steps between evaluations", low=0)
-    record_interval: int = setting(100, "optimisation steps between rows of metrics", low=0)
-    save_interval: int = setting(5_000, "optimisation steps between checkpoints", low=0)
+    eval_interval: int = setting(
+        1_000, "updates between evaluations; 0: only at the end of the run", low=0
+    )
+    record_interval: int = setting(
+        100, "updates between rows of metrics; 0: only at the end of the run", low=0
+    )
+    save_interval: int = setting(
+        5_000, "updates between checkpoints; 0: only at the end of the run", low=0
+    )
     save_every_s: float | None = setting(
-        None, "also saves whenever so many seconds have passed; null: off", above=0
+        None,
+        "also saves a checkpoint when the last one is this many seconds old; null: off",
+        above=0,
     )
-    sync_interval: int = setting(20, "optimisation steps between weights for the actors", low=0)
+    sync_interval: int = setting(
+        20, "updates between copies of the weights to the actors; 0: none after the warm-up", low=0
+    )
     stall_timeout_s: float = setting(
-        60.0, "seconds without a step after which a part counts as hung", above=0
+        60.0, "seconds without a step after which a component counts as hung", above=0
     )
 
     def __post_init__(self) -> None:
@@ -172,28 +226,28 @@ class TrainerConfig(Settings, path="trainer"):
 
 @dataclass(kw_only=True)
 class EvaluatorConfig(Settings, path="evaluator"):
-    """What every evaluator has."""
+    """Settings that every evaluator has."""
 
     num_episodes: int = setting(
-        20, "episodes per evaluation, side by side", low=1, takes_memory=True
+        20, "episodes per evaluation, each in its own environment", low=1, takes_memory=True
     )
     max_episode_steps: int | None = setting(
         None,
-        "cuts an evaluation episode, in env steps; null: the env's limit, else 10,000",
+        "episode limit in env steps; null: the environment's own limit, or 10,000 if it has none",
         low=1,
     )
-    env: dict[str, Any] = setting({}, "values that replace those of env for evaluation")
+    env: dict[str, Any] = setting({}, "settings of env to override for evaluation")
     background: bool = setting(
         False,
-        "evaluates in a process of its own while training goes on; in line where runs repeat to "
-        "the bit (trainer=sync, trainer=offline, actor_manager=serial)",
+        "evaluates in a separate process while training continues; bit-reproducible runs "
+        "(trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline",
     )
     ref_min_score: float | None = setting(
         None,
-        "return that counts as 0 in eval/normalized_score, such as that of random actions; null: "
-        "that of the data set, where there is one that says it",
+        "return that maps to 0 in eval/normalized_score, such as that of random actions; null: "
+        "the value stored in the data set, if any",
     )
-    ref_max_score: float | None = setting(None, "return that counts as 100; see ref_min_score")
+    ref_max_score: float | None = setting(None, "return that maps to 100; see ref_min_score")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,47 +275,58 @@ class RecorderConfig(Settings, path="recorder"):
 
 @dataclass(kw_only=True)
 class CheckpointConfig(Settings, path="checkpoint"):
-    """What is kept of a run."""
+    """Which checkpoints are kept, and what they contain."""
 
-    keep: int = setting(3, "newest checkpoints kept, besides the best model", low=1)
+    keep: int = setting(
+        3, "number of latest checkpoints kept, in addition to the best model", low=1
+    )
     milestone_interval: int = setting(
         0,
-        "optimisation steps between checkpoints that are kept for good, without their replay "
-        "buffer; 0: none",
+        "updates between checkpoints that are kept permanently, without their replay buffer; 0: "
+        "none",
         low=0,
     )
     replay_buffer: bool = setting(
         True,
-        "saves the replay buffer; without it a resumed run first samples warmup_period rows anew",
+        "saves the replay buffer; false: a resumed run first collects warmup_period transitions "
+        "again",
     )
 
 
 @dataclass(kw_only=True)
 class RunConfig(Settings):
-    """Everything that defines one run."""
+    """Settings of the whole run."""
 
-    seed: int = setting(0, "the one seed; all others follow from it", low=0)
-    name: str = setting("run", "names the folder of the run; <agent>_<env> from the command line")
-    device: Device = setting(Device.auto, "the learner's device; auto is CUDA where there is one")
-    imports: list[str] = setting([], "modules to import first, for components of your own")
+    seed: int = setting(0, "seed of the run; all other seeds are derived from it", low=0)
+    name: str = setting("run", "name in the default run_dir; <agent>_<env> from the command line")
+    device: Device = setting(Device.auto, "device of the learner; auto: CUDA if available")
+    imports: list[str] = setting(
+        [], "Python modules to import first, to register your own components"
+    )
     run_dir: str | None = setting(
-        None, "where the run is written; null: outputs/<name>/<time>. A used one is refused"
+        None,
+        "run directory; null: outputs/<name>/<time>. It must not already contain a run, unless "
+        "resume=auto",
     )
     resume: str | None = setting(
         None,
-        "RUN_DIR: goes on where that run stopped; auto: starts or goes on in run_dir, and returns "
+        "RUN_DIR: continues that run; auto: starts or continues the run in run_dir, and returns "
         "the score of a finished run",
     )
     init_from: str | None = setting(
-        None, "RUN_DIR, or one of its checkpoints: begins with the weights of its best model"
+        None,
+        "RUN_DIR or one of its checkpoints: starts from these weights; for RUN_DIR, those of "
+        "its best model",
     )
-    dry_run: bool = setting(False, "prints what the run would do and need, and runs nothing")
+    dry_run: bool = setting(False, "prints what the run would do and need, without running it")
     quiet: bool = setting(
         False,
-        "prints one line at the end, with the best score and the run directory; warnings and "
-        "errors go to standard error",
+        "prints a single line at the end, with the best score and the run directory; warnings "
+        "and errors go to standard error",
     )
-    objective: Objective = setting(Objective.best, "what a job returns to a sweeper")
+    objective: Objective = setting(
+        Objective.best, "evaluation score that a job returns to a sweeper"
+    )
 
     agent: AgentConfig
     env: EnvConfig
@@ -300,9 +365,7 @@ class RunConfig(Settings):
         known = [each.name for each in fields(self.env) if each.name != "num_envs"]
         for key in self.evaluator.env:
             if key not in known:
-                self.evaluator.refuse(
-                    f"env.{key}",
-                    self.evaluator.env[key],
-                    f"is no setting of env{did_you_mean(key, known)} "
-                    f"(allowed: {', '.join(known)}; one episode per environment is fixed)",
+                raise ConfigError(
+                    f"evaluator.env: {unknown('setting', key, known)}; evaluation runs one episode "
+                    "per environment"
                 )

@@ -26,9 +26,21 @@ from typing import Any
 
 
 class BorderError(Exception):
-    """The root of every failure that is reported as a message, not as a stack trace."""
+    """The root of every failure that is reported as a message, not as a stack trace.
+
+    `details` end the message where it is shown in full: a traceback, or stacks.
+    """
 
     exit_status = 1
+
+    def __init__(self, message: str = "", details: str = "") -> None:
+        super().__init__(message + details)
+        self._details = details
+
+    @property
+    def message(self) -> str:
+        """All of it without the details."""
+        return str(self).removesuffix(self._details)
 
 
 class ConfigError(BorderError):
@@ -44,9 +56,11 @@ class UnknownSetting(ConfigError, AttributeError):
 class MissingPackage(ConfigError):
     """A chosen component needs a package that is not installed."""
 
-    def __init__(self, what: str, package: str) -> None:
+    def __init__(self, what: str, package: str, then: str = "") -> None:
         quoted = f'"{package}"' if "[" in package else package
-        super().__init__(f"{what} needs a package that is not installed: pip install {quoted}")
+        super().__init__(
+            f"{what} needs a package that is not installed: pip install {quoted}{then}"
+        )
 
 
 class ProbeFailed(ConfigError):
@@ -65,8 +79,8 @@ class ActorCrashed(RunFailed):
         self.first_traceback = first_traceback
         what = first_traceback.strip().rpartition("\n")[2]
         super().__init__(
-            f"actor {actor_id} failed, first with {what}; {why_no_more}. "
-            f"Its first failure:\n{first_traceback}"
+            f"actor {actor_id} failed, first with {what}; {why_no_more}",
+            f". Its first failure:\n{first_traceback}",
         )
 
 
@@ -76,7 +90,7 @@ class ActorHung(RunFailed):
     def __init__(self, actor_id: int, timeout_s: float, stack: str) -> None:
         self.actor_id = actor_id
         super().__init__(
-            f"actor {actor_id} did not stop within {timeout_s:g} s; its stack:\n{stack}"
+            f"actor {actor_id} did not stop within {timeout_s:g} s", f"; its stack:\n{stack}"
         )
 
 
@@ -133,6 +147,13 @@ class CheckpointError(BorderError):
     exit_status = 2
 
 
+def reason_of(error: BaseException) -> str:
+    """Why something failed, in one line: for tables and run.json."""
+    message = error.message if isinstance(error, BorderError) else str(error)
+    first_line = message.strip().partition("\n")[0]  # an assertion may say nothing
+    return ": ".join(filter(None, (type(error).__name__, first_line)))
+
+
 @contextmanager
 def reachable(kind: type[BorderError]) -> Iterator[None]:
     """Raises `kind` with the path and the reason where the system denies a file or a folder.
@@ -149,7 +170,21 @@ def reachable(kind: type[BorderError]) -> Iterator[None]:
         raise kind(f"{path}: {error.strerror or error}") from error
 
 
-def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """`; did you mean 'gamma'?` with `prefix` before the word; empty if no known word is near."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {prefix + near[0]!r}?" if near else ""
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """`, did you mean gamma?`, or nothing if no known word is similar."""
+    near = nearest(word, known, cutoff=cutoff)
+    return f", did you mean {near}?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known word that is most similar, whatever the case; None if none is similar enough."""
+    names = {each.lower(): each for each in known}
+    found = get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
+    return names[found[0]] if found else None
+
+
+def unknown(kind: str, word: object, known: Iterable[str]) -> str:
+    """`unknown agent 'dqm', did you mean dqn? (choose from awac, bc, …)`."""
+    names = list(known)
+    choices = f"choose from {', '.join(names)}" if names else "there are none"
+    return f"unknown {kind} {word!r}{did_you_mean(str(word), names)} ({choices})"

@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from border_cli.core.threads import blas_threads, set_blas_threads
 
 log = logging.getLogger(__name__)
@@ -146,6 +144,18 @@ def _put_filters_back(before: list[Any]) -> None:
         pass
 
 
+def _numpy_errors() -> Any:
+    import numpy as np  # only now: a command that is refused never needs it
+
+    return np.geterr()
+
+
+def _set_numpy_errors(before: Any) -> None:
+    import numpy as np
+
+    np.seterr(**before)
+
+
 def _torch_threads() -> int | None:
     ask = getattr(sys.modules.get("torch"), "get_num_threads", None)
     return None if ask is None else int(ask())
@@ -173,7 +183,7 @@ def everything() -> list[Kind]:
             _put_filters_back,
             only_main_thread=True,  # which changes them for moments, also beside other threads
         ),
-        Kind("numpy's error handling", np.geterr, lambda before: np.seterr(**before)),
+        Kind("numpy's error handling", _numpy_errors, _set_numpy_errors),
         Kind("torch's number of threads", _torch_threads, _set_torch_threads),
         Kind("the number of threads of numpy's BLAS", blas_threads, set_blas_threads),
         Kind("the locale", partial(locale.setlocale, locale.LC_ALL), _set_locale),

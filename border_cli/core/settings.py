@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError, UnknownSetting, did_you_mean
+from border_cli.core.errors import ConfigError, UnknownSetting, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,10 @@ class Settings(metaclass=_SettingsType):
         if _CONSTRUCTED in vars(self) and not self._may_set(name):
             known = [each.name for each in fields(self)]
             prefix = f"{self.path}." if self.path else ""
-            hint = did_you_mean(name, known, prefix=prefix) or "."
-            listed = f"has: {', '.join(known)}" if known else "has no settings"
-            raise UnknownSetting(
-                f"unknown setting {prefix + name!r}{hint} {self.path or 'A run'} {listed}"
-            )
+            near = nearest(name, known)
+            hint = f", did you mean {prefix}{near}?" if near else ""
+            listed = f"{self.path or 'a run'} has {', '.join(known) or 'no settings'}"
+            raise UnknownSetting(f"unknown setting {prefix + name!r}{hint} ({listed})")
         super().__setattr__(name, value)
 
     def _may_set(self, name: str) -> bool:

@@ -51,7 +51,7 @@ def refuse_unknown(setting: str, dataset: str | None) -> str:
     if dataset is None:
         raise ConfigError(f"{setting} must be given: the id of a Minari data set. {there}")
     raise ConfigError(
-        f"{setting}={dataset} is not known{did_you_mean(dataset, known) or '.'} {there}. "
+        f"{setting}: unknown data set {dataset!r}{did_you_mean(dataset, known) or '.'} {there}. "
         f"border-record makes one of a run, `minari download {dataset}` gets one, and ${ROOT} is "
         "where they lie"
     )

@@ -22,16 +22,17 @@ class Vectorization(StrEnum):
 class GymConfig(EnvConfig):
     """Any Gymnasium environment by its id; `module:Id-v0` imports the module first."""
 
-    kwargs: dict[str, Any] = setting({}, "arguments of the environment's constructor")
+    kwargs: dict[str, Any] = setting({}, "keyword arguments of the environment's constructor")
     wrappers: list[Any] = setting(
         [],
-        "names in gymnasium.wrappers, innermost first, or {Name: {argument: value}}",
+        "wrappers in gymnasium.wrappers, innermost first: Name or {Name: {argument: value}}",
     )
     vectorization: Vectorization = setting(
         Vectorization.auto,
-        "of several environments of an actor: auto takes the environment's own vector "
-        "implementation where it fits; sync steps them one by one, each episode with its own seed, "
-        "as runs that are bit-reproducible always do (trainer=sync, actor_manager=serial)",
+        "how an actor steps several environments: auto uses the environment's own vector "
+        "implementation where possible; sync steps them one by one, with a separate seed for "
+        "each episode. Bit-reproducible runs (trainer=sync, actor_manager=serial) always use "
+        "sync",
     )
 
 

@@ -18,6 +18,17 @@ PACKAGES = {  # module -> what pip calls it
     "pygame": "gymnasium[classic-control]",
     "ale_py": "ale-py",
     "cv2": "opencv-python",
+    "gymnasium_robotics": "gymnasium-robotics",
+    "shimmy": "shimmy[dm-control]",
+}
+# Beginnings of ids -> the module that registers them when it is imported
+REGISTERED_BY = {
+    r"ALE/|\w+NoFrameskip-v": "ale_py",
+    r"MiniGrid-|BabyAI-": "minigrid",
+    r"Fetch(Reach|Push|Slide|PickAndPlace)|HandReach|HandManipulate|FrankaKitchen": (
+        "gymnasium_robotics"
+    ),
+    r"dm_control/": "shimmy",
 }
 
 
@@ -38,6 +49,18 @@ def missing_packages(what: str) -> Iterator[None]:
         if named and cause is None:
             raise MissingPackage(what, named[0]) from error
         raise ConfigError(f"{what}: {error}" + (f" ({cause})" if cause else "")) from error
+
+
+def refuse_of_other_package(env_id: str) -> None:
+    """Raises ConfigError if the id is known to be another package's, which nothing imported."""
+    for beginning, module in REGISTERED_BY.items():
+        if re.match(beginning, env_id) is None:
+            continue
+        what, remedy = f"env.id={env_id}", f"add imports=[{module}]"
+        if _is_absent(module):
+            raise MissingPackage(what, PACKAGES.get(module, module), f", then {remedy}")
+        if module not in sys.modules:
+            raise ConfigError(f"{what} is registered by {module}, which is installed: {remedy}")
 
 
 def _is_absent(module: str | None) -> bool:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import pickle
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs import registration
 
-from border_cli.core.errors import ConfigError, did_you_mean
-from border_cli.env.missing import PACKAGES
+from border_cli.core.errors import ConfigError, nearest
+from border_cli.env.missing import PACKAGES, refuse_of_other_package
 
 _NOT_OF_USERS = ("self", "args", "kwargs", "render_mode", "num_envs")  # parameters
 
@@ -29,11 +30,23 @@ def registered(env_id: str | None) -> registration.EnvSpec:
     newest = _newest_version(name)
     if newest is not None:
         return newest
-    hint = did_you_mean(name, registration.registry)
+    refuse_of_other_package(name)
     raise ConfigError(
-        f"env.id={env_id} is not registered with Gymnasium{hint} (an environment of another "
-        f"package: imports=[its_module], or env.id=its_module:{name})"
+        f"env.id={env_id} is not registered with Gymnasium{_did_you_mean(name)} If another package "
+        f"registers it: imports=[its_module], or env.id=its_module:{name}"
     )
+
+
+def _did_you_mean(name: str) -> str:
+    """Ends a sentence with the newest id of a similar name; case and version do not count."""
+    by_version = sorted(registration.registry.values(), key=lambda each: each.version or 0)
+    newest = {_without_version(each.id): each.id for each in by_version}
+    near = nearest(_without_version(name), newest, cutoff=0.7)
+    return f", did you mean {newest[near]}?" if near else "."
+
+
+def _without_version(env_id: str) -> str:
+    return re.sub(r"-v\d+$", "", env_id).lower()
 
 
 def portable(env_id: str | None) -> tuple[str, bytes] | None:

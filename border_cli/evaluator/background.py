@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from border_cli.core.config import StartMethod
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.judge import Confirmation, Judge
@@ -18,7 +19,7 @@ from border_cli.process.child import BEGUN, Line
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.memory import SharedArrays, whole_numbers
 from border_cli.process.recipe import dump, load
-from border_cli.process.start import StartMethod, start_context
+from border_cli.process.start import start_context
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,8 @@ class BackgroundJudge(Judge, Pulse):
         why, raised = child.bury() or "its process exited unexpectedly", child.traceback is not None
         self._lives += 1
         if raised or self._lives >= MOST_LIVES:
-            raise RunFailed(f"the evaluation failed:\n{why}")
+            what = why.strip().rpartition("\n")[2]  # the last line of a traceback
+            raise RunFailed(f"the evaluation failed: {what}", f"\n{why}" if raised else "")
         log.warning("the evaluation is begun again: %s", why)
         self._send()
 

@@ -10,7 +10,7 @@ from border_cli.registry import EVALUATORS
 
 @dataclass(kw_only=True)
 class EpisodesConfig(EvaluatorConfig):
-    """Greedy episodes, each with the same seed at every evaluation."""
+    """Greedy episodes, with the same seeds at every evaluation."""
 
 
 EVALUATORS.register("episodes", EpisodesConfig, "border_cli.evaluator.episodes:EpisodesEvaluator")

@@ -13,7 +13,7 @@ from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.process import RING_SHARES
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
-from border_cli.core.config import RunConfig
+from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.machine import size, thread_nbytes
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec, row_nbytes, transition_nbytes
@@ -27,7 +27,6 @@ from border_cli.parts import (
     num_actors,
     torch_threads,
 )
-from border_cli.process.start import StartMethod
 from border_cli.registry import ACTOR_MANAGERS
 from border_cli.replay_buffer.frozen import ASIDE_NBYTES
 

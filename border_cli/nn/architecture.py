@@ -6,10 +6,10 @@ Never imports torch: actors build the same networks in numpy.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 
+from border_cli.core.config import Activation, NetworkKind
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, LeafSpace, Space
 from border_cli.nn.image_space import (
@@ -22,25 +22,6 @@ from border_cli.nn.image_space import (
 from border_cli.nn.numpy_encoder import Scaling, encoded_size, row_scaling
 
 LAYER_NORM_EPSILON = 1e-5  # of a variance; torch's own
-
-
-class Activation(StrEnum):
-    """What stands between two dense layers."""
-
-    relu = "relu"
-    tanh = "tanh"
-    elu = "elu"
-    silu = "silu"
-
-
-class NetworkKind(StrEnum):
-    """What images go through first; everything else is concatenated to its result."""
-
-    auto = "auto"
-    mlp = "mlp"
-    minatar_cnn = "minatar_cnn"
-    nature_cnn = "nature_cnn"
-    impala_resnet = "impala_resnet"
 
 
 # Pixels to a side of the least image that each takes.

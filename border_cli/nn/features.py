@@ -11,8 +11,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
+from border_cli.core.config import NetworkKind
 from border_cli.core.spaces import BoxSpace
-from border_cli.nn.architecture import Architecture, NetworkKind
+from border_cli.nn.architecture import Architecture
 from border_cli.nn.encoder import TensorObs, encoder_for
 from border_cli.nn.images import ImpalaResNet, MinatarCnn, NatureCnn
 from border_cli.nn.numpy_features import LIMIT, measured_columns

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
-from border_cli.nn.architecture import Activation
+from border_cli.core.config import Activation
 from border_cli.nn.backprop import Layer
 
 # In place, because what stands before an activation is not needed again where it is not SiLU.

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.nn.architecture import LAYER_NORM_EPSILON, Activation
+from border_cli.core.config import Activation
+from border_cli.nn.architecture import LAYER_NORM_EPSILON
 
 Rows: TypeAlias = NDArray[np.float32]
 

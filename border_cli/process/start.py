@@ -8,10 +8,10 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 
+from border_cli.core.config import StartMethod
 from border_cli.core.errors import RunFailed
 from border_cli.core.foreign import is_closed
 from border_cli.core.threads import BLAS_VARIABLES
@@ -24,14 +24,6 @@ PARENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "border_cli"
 
 _environment = threading.Lock()
-
-
-class StartMethod(StrEnum):
-    """How a child process comes to life."""
-
-    auto = "auto"
-    forkserver = "forkserver"
-    spawn = "spawn"
 
 
 def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:

@@ -19,24 +19,24 @@ class StepAxis(StrEnum):
 
 @dataclass(kw_only=True)
 class TensorboardConfig(RecorderConfig, path="recorder.tensorboard"):
-    """Event files for TensorBoard, in the run directory."""
+    """TensorBoard event files in the run directory."""
 
     step: StepAxis = setting(
-        StepAxis.opt_steps, "x axis of TensorBoard: updates (opt_steps) or env steps"
+        StepAxis.opt_steps, "x axis in TensorBoard: updates (opt_steps) or env steps"
     )
 
 
 @dataclass(kw_only=True)
 class JsonlConfig(RecorderConfig, path="recorder.jsonl"):
-    """One JSON object per row in <run>/metrics.jsonl."""
+    """One JSON object per row of metrics, in <run>/metrics.jsonl."""
 
 
 @dataclass(kw_only=True)
 class ConsoleConfig(RecorderConfig, path="recorder.console"):
-    """A live panel on a terminal or in a notebook; a plain line now and then elsewhere."""
+    """A live panel in a terminal or notebook; a status line from time to time elsewhere."""
 
     line_interval_s: float = setting(
-        30.0, "seconds between lines where there is no terminal", above=0
+        30.0, "seconds between status lines when output is not a terminal", above=0
     )
 
 

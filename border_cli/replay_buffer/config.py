@@ -20,40 +20,42 @@ class Normalize(StrEnum):
 
 @dataclass(kw_only=True)
 class UniformConfig(ReplayBufferConfig):
-    """Every row equally likely."""
+    """Samples all transitions with equal probability."""
 
 
 @dataclass(kw_only=True)
 class PrioritizedConfig(ReplayBufferConfig):
-    """Rows by their TD error (Schaul et al. 2016)."""
+    """Prioritized replay: samples transitions by TD error (Schaul et al. 2016)."""
 
     prioritizes: ClassVar[bool] = True
 
-    alpha: float = setting(0.6, "exponent of the priorities; 0 is uniform", low=0, high=1)
-    beta_0: float = setting(0.4, "first exponent of the importance weights", low=0, high=1)
-    beta_final: float = setting(1.0, "last exponent of the importance weights", low=0, high=1)
+    alpha: float = setting(0.6, "exponent of the priorities; 0: uniform sampling", low=0, high=1)
+    beta_0: float = setting(0.4, "initial exponent of the importance weights", low=0, high=1)
+    beta_final: float = setting(1.0, "final exponent of the importance weights", low=0, high=1)
     n_opts_final: int | None = setting(
         500_000,
-        "optimisation steps over which beta moves to beta_final, linearly; null: it arrives at "
-        "the end of the run, whichever of max_opt_steps, max_env_steps and max_time_s is nearest",
+        "updates over which beta changes linearly to beta_final; null: the whole run, up to the "
+        "first of max_opt_steps, max_env_steps and max_time_s",
         low=1,
     )
     normalize: Normalize = setting(
-        Normalize.batch, "largest weight is 1 in the batch, or over the whole buffer"
+        Normalize.batch,
+        "scales the importance weights to a maximum of 1 in the batch, or over the whole buffer",
     )
 
 
 @dataclass(kw_only=True)
 class DatasetConfig(ReplayBufferConfig):
-    """Rows of a Minari data set, and what actors add to them; every row equally likely."""
+    """Transitions of a Minari data set, plus those from actors; all have equal probability."""
 
     dataset: str | None = setting(
-        None, "which data set, such as my/cartpole-medium-v0; border-record makes one of a run"
+        None,
+        "id of the data set, such as my/cartpole-medium-v0; border-record creates one from a run",
     )
     capacity: int = setting(
         100_000,
-        "rows of actors that fit beside those of the data set, which stay; the oldest make room. "
-        "With trainer=offline there are none",
+        "maximum number of transitions from actors, in addition to the data set, which is never "
+        "overwritten; new ones overwrite the oldest. Unused with trainer=offline",
         low=1,
     )
 

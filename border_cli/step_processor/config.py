@@ -11,9 +11,9 @@ from border_cli.registry import STEP_PROCESSORS
 
 @dataclass(kw_only=True)
 class NStepConfig(StepProcessorConfig):
-    """n-step transitions; 1 is the one-step processor."""
+    """n-step transitions."""
 
-    n_steps: int = setting(1, "env steps that one row spans", low=1)
+    n_steps: int = setting(1, "env steps per transition; 1: one-step transitions", low=1)
 
 
 STEP_PROCESSORS.register("n_step", NStepConfig, "border_cli.step_processor.n_step:NStep")

@@ -12,30 +12,30 @@ from border_cli.registry import TRAINERS
 
 @dataclass(kw_only=True)
 class AsyncConfig(TrainerConfig):
-    """Actors sample while the learner learns."""
+    """Actors collect transitions while the learner updates the agent."""
 
 
 @dataclass(kw_only=True)
 class SyncConfig(TrainerConfig):
-    """Actors and learner take turns in one thread, always with the newest weights."""
+    """Actors and learner alternate in one thread; actors always use the newest weights."""
 
 
 @dataclass(kw_only=True)
 class OfflineConfig(TrainerConfig):
-    """Learns from a data set alone; no actor runs and no sample is made."""
+    """Learns from a data set only, without actors."""
 
     offline: ClassVar[bool] = True
 
     max_env_steps: int | None = setting(
-        None, "does not apply: no env step is made; another limit ends the run", low=1
+        None, "unused: no env steps are made; set another limit", low=1
     )
     warmup_period: int = setting(
-        1_000, "does not apply: all rows are there before the first optimisation step", low=0
+        1_000, "unused: all transitions exist before the first update", low=0
     )
     samples_per_opt_step: float | None = setting(
-        1.0, "does not apply: updates wait for no samples", above=0
+        1.0, "unused: no transitions are collected", above=0
     )
-    sync_interval: int = setting(20, "does not apply: nobody acts with the weights", low=0)
+    sync_interval: int = setting(20, "unused: there are no actors", low=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from border_cli.agent.config import DqnConfig, RandomConfig
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.random import RandomAgent
 from border_cli.core.errors import CheckpointError
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.nn.architecture import Activation
 from border_cli.nn.saving import load_state, save_state
 
@@ -96,7 +97,7 @@ def test_weights_alone_begin_a_new_training(spec, make_batch):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda state: state.pop("online"), "it has no 'online', but target, optimizer$"),
+        (lambda state: state.pop("online"), "it has no 'online', but target, optimizer, as"),
         (lambda state: state.update(online=3), "online: .*dict"),
         (
             lambda state: state["online"].pop("mlp.layers.0.bias"),
@@ -117,9 +118,33 @@ def test_weights_that_do_not_fit_are_refused(spec, change: Any, match: str):
 
 
 def test_weights_of_another_size_are_refused(spec):
-    match = r"agent=dqn: online: .*size mismatch.* the environment, of agent\.hidden=\[9, 4\]"
+    match = r"agent=dqn: its network 'online' differs: agent\.hidden \(saved with \[8, 4\], now "
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2).load_weights(dqn(spec, 1, hidden=[8, 4]).state_dict())
+
+
+OTHER_FORMS = [
+    ({"layer_norm": True}, r"agent\.layer_norm \(saved with true\)$"),
+    ({"num_atoms": 5}, r"outputs, .* agent\.num_atoms \(saved with \[\d+\], now \[\d+\]\)$"),
+    ({"dueling": True}, r"its layers, by the agent or by settings such as agent\.dueling"),
+    ({"noisy": True}, r"its layers, by the agent or by settings such as agent\.dueling"),
+]
+
+
+@pytest.mark.parametrize(("other", "said"), OTHER_FORMS, ids=[str(each) for each, _ in OTHER_FORMS])
+def test_the_setting_by_which_weights_do_not_fit_is_named(spec, other: dict[str, Any], said: str):
+    with pytest.raises(CheckpointError, match=said) as raised:
+        dqn(spec, 2).load_weights(dqn(spec, 1, **other).state_dict())
+    assert "state_dict" not in str(raised.value)
+
+
+def test_weights_of_another_environment_are_refused_by_its_spaces(spec):
+    bounds = np.full(7, np.inf, np.float32)
+    wider = replace(
+        spec, observation=BoxSpace(shape=(7,), dtype="float32", low=-bounds, high=bounds)
+    )
+    with pytest.raises(CheckpointError, match=r"inputs, from the spaces .* \(saved with 7, now "):
+        dqn(spec, 2).load_weights(dqn(wider, 1).state_dict())
 
 
 def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Path):

@@ -111,7 +111,7 @@ def test_other_checkpoints_can_be_chosen(run_dir: Path, judged: Any, capsys: Cap
     assert latest["mean"] == facts_of(run_dir)["final_score"]
     assert judged(run_dir, "checkpoint=160")["returns"] == latest["returns"]
     assert eval_status(str(run_dir), "checkpoint=80") == 0
-    assert "   80 at 80 opt steps   the run's evaluation seeds\n" in capsys.readouterr().out
+    assert "   80 at 80 updates   the run's evaluation seeds\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_without_a_best_model_the_latest_is_taken_and_said(copied: Path, capsys:
     assert eval_status(str(copied)) == 0
     out, err = capsys.readouterr()
     assert err == f"border-eval: {copied} has no best model; taking the latest\n"
-    assert "latest at 160 opt steps" in out
+    assert "latest at 160 updates" in out
 
 
 def test_a_run_can_be_judged_while_it_goes_on(copied: Path, judged: Any) -> None:
@@ -257,11 +257,11 @@ def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> No
         (["RUN/best", "checkpoint=80"], "best is a checkpoint: remove checkpoint=80, or use"),
         (["RUN", "checkpoint=70"], "has no checkpoint 70 (choose from best, 80, 160)"),
         (["RUN", "checkpoint=first"], "must be best, latest or an update number, got 'first'"),
-        (["RUN", "episods=3"], "episods is no setting; did you mean 'episodes'?"),
+        (["RUN", "episods=3"], "unknown option 'episods', did you mean episodes?"),
         (["RUN", "episodes=0"], "episodes must be a whole number of at least 1, got '0'"),
         (["RUN", "seed=x"], "seed must be a whole number of at least 0, got 'x'"),
         (["RUN", "render=rgb"], "render must be human, got 'rgb'"),
-        (["RUN", "--jsn"], "--jsn is no option"),
+        (["RUN", "--jsn"], "unknown flag '--jsn', did you mean --json?"),
         (["RUN", "RUN"], "give one run directory, got 2"),
         (["seed=1"], "give one run directory, got 0"),
     ],

@@ -193,7 +193,7 @@ def test_the_table_and_the_next_command(run_dir: Path, datasets: Path, capsys: C
     assert datasets
     assert record_status(str(run_dir), "dataset=my/pole-v0", "episodes=3", "policy=random") == 0
     said = capsys.readouterr().out
-    assert re.search(r"policy +opt steps +episodes +steps +mean return +std", said)
+    assert re.search(r"policy +updates +episodes +steps +mean return +std", said)
     assert re.search(r"random +- +3 +\d+ +\d+\.\d\d +\d+\.\d\d", said)
     assert "data set    my/pole-v0, 3 episodes" in said
     command = said.splitlines()[-1].split()
@@ -230,7 +230,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         (["RUN/best", "dataset=a-v0", "policy=80"], "best is a checkpoint: leave out policy, or"),
         (["RUN"], "dataset=ID is required, such as my/cartpole-medium-v0"),
         (["RUN", "dataset=cartpole"], "dataset must be [namespace/]name-v<number>, such as"),
-        (["RUN", "dataset=a-v0", "episods=3"], "episods is no setting; did you mean 'episodes'?"),
+        (["RUN", "dataset=a-v0", "episods=3"], "unknown option 'episods', did you mean episodes?"),
         (["RUN", "dataset=a-v0", "episodes=0"], "episodes must be a whole number of at least 1"),
         (["RUN", "dataset=a-v0", "policy=beast"], "must be best, latest, random or a step, got"),
         (["RUN", "dataset=a-v0", "policy=70"], "has no checkpoint 70 (choose from best, 80,"),
@@ -240,7 +240,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         (["RUN", "dataset=a-v0", "policy=[best:1,80:999]"], "episodes=100 leave none for best"),
         (["RUN", "dataset=a-v0", "episodes=1", "policy=best,80"], "episodes=1 leave none for 80"),
         (["RUN", "dataset=a-v0", "explore=yes"], "explore must be true or false, got 'yes'"),
-        (["RUN", "dataset=a-v0", "--jsn"], "--jsn is no option"),
+        (["RUN", "dataset=a-v0", "--jsn"], "unknown flag '--jsn', did you mean --json?"),
         (["dataset=a-v0"], "give one run directory, got 0"),
     ],
 )

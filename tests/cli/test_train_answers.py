@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -39,7 +40,10 @@ def test_what_is_shown_is_what_a_run_saves_and_runs_again(
 def test_settings_are_shown_as_composed_without_resolve(capsys: Capture, folder: Path) -> None:
     main(["--cfg", "job"])
     shown = capsys.readouterr().out
-    assert "name: ${hydra:runtime.choices.agent}_${hydra:runtime.choices.env}\n" in shown
+    assert (
+        "name: ${hydra:runtime.choices.agent}_${border.env_name:${hydra:runtime.choices.env}}\n"
+        in shown
+    )
     assert "  id: null\n" in shown
     main(["--cfg", "job", "--package", "agent", "env=cartpole"])
     assert capsys.readouterr().out.startswith("# @package agent\ngamma: ")
@@ -56,17 +60,36 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     main(["--help", "-cd", "own"])
     text = capsys.readouterr().out
     envs = "acrobot, ant, cartpole, gym*, halfcheetah, hopper, lunarlander, lunarlander_continuous,"
-    assert f"env             {envs} maze,\n{' ' * 18}mountaincar, pendulum, walker2d\n" in text
+    more = "mountaincar, mountaincar_continuous, pendulum, walker2d"
+    assert f"env             {envs} maze,\n{' ' * 18}{more}\n" in text
     assert "recorder        console*, jsonl*, none, tensorboard*\n" in text
-    assert "  seed       the one seed" in text
+    assert "  seed       seed of the run; all other seeds are derived from it" in text
     assert "border-train recorder.tensorboard.step=env_steps … " in text
-    assert text.count("\n  border-train ") == 7
+    assert text.count("\n  border-train ") == 8
     assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_the_overview_lists_what_plug_ins_bring(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    info = folder / "own_plugin-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own_plugin\nVersion: 1\n")
+    entry = "[border_cli.plugins]\nown = own_plugin:register\n"
+    (info / "entry_points.txt").write_text(entry)
+    theirs = folder / "theirs" / "agent"
+    theirs.mkdir(parents=True)
+    (theirs / "brought.yaml").write_text("defaults: [dqn, _self_]\n")
+    module = f"def register():\n    return {str(theirs.parent)!r}\n"
+    (folder / "own_plugin.py").write_text(module)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    main(["--help"])
+    assert ", brought, " in capsys.readouterr().out
 
 
 def test_help_of_a_choice_lists_its_settings(capsys: Capture) -> None:
     main(["agent=dqn", "-h"])
-    assert "  agent.tau=1.0\n" in capsys.readouterr().out
+    assert "  agent.tau=0.005\n" in capsys.readouterr().out
 
 
 def test_the_version_is_ours(capsys: Capture) -> None:
@@ -91,9 +114,48 @@ def test_tab_knows_options_flags_and_the_users_folder(
     assert completed("border-train --mul", monkeypatch, capsys) == ["--multirun"]
 
 
+def test_tab_after_a_flag_offers_what_the_flag_takes_and_prints_no_refusal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (folder / "own").mkdir()
+    (folder / "own" / "mine.yaml").touch()
+    assert completed("border-train -cd ", monkeypatch, capsys) == ["own/"]
+    assert completed("border-train env=cartpole --config-dir o", monkeypatch, capsys) == ["own/"]
+    assert completed("border-train -cd own -cn m", monkeypatch, capsys) == ["mine"]
+    assert completed("border-train --cfg ", monkeypatch, capsys) == ["job", "hydra", "all"]
+    assert completed("border-train -cd nowhere agent=", monkeypatch, capsys) == []
+    assert completed("border-train --nope agent=", monkeypatch, capsys) == []
+    assert capsys.readouterr().err == ""
+
+
+def test_tab_reads_quotes_as_the_shell_does(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    assert folder
+    line = "border-train 'recorder=[jsonl,console]' agent=dq"
+    assert completed(line, monkeypatch, capsys) == ["agent=dqn"]
+    line = "border-train 'recorder=[jsonl,c"
+    assert completed(line, monkeypatch, capsys) == ["recorder=[jsonl,console"]
+
+
 def test_a_shell_can_install_the_completion(capsys: Capture) -> None:
     main(["-sc", "install=bash"])
     assert "complete -o nospace" in capsys.readouterr().out
+    main(["-sc", "install=zsh"])
+    assert "compdef _border_train border-train" in capsys.readouterr().out
+    main(["-sc", "install=fish"])
+    assert "complete -c" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_what_installs_the_completion_is_valid_in_its_shell(shell: str, capsys: Capture) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} here")
+    main(["-sc", f"install={shell}"])
+    script = capsys.readouterr().out
+    bare = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
+    done = subprocess.run([shell, *bare, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 QUICK = [
@@ -110,7 +172,7 @@ from border_cli.cli.train import main
 try:
     main(sys.argv[1:])
 finally:
-    heavy = {"torch", "gymnasium", "tensorboard", "rich"} & set(sys.modules)
+    heavy = {"torch", "gymnasium", "numpy", "tensorboard", "rich"} & set(sys.modules)
     assert not heavy, heavy
     if "--version" in sys.argv or sys.argv[1:] == ["--help"]:
         assert "hydra" not in sys.modules

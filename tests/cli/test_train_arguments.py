@@ -140,22 +140,22 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
     ("argv", "said"),
     [
         ([], "one of acrobot, ant, cartpole, halfcheetah, hopper, lunarlander, lunarlander_con"),
-        (["env=cartpol"], "did you mean 'cartpole'?"),
-        (["env=cartpole", "+agent.gama=1"], "agent.gama: there is no such setting; did you mean"),
+        (["env=cartpol"], "did you mean cartpole?"),
+        (["env=cartpole", "+agent.gama=1"], "unknown setting 'agent.gama', did you mean"),
         (["env=cartpole", "resume=auto"], "resume=auto needs run_dir=FOLDER"),
         (["-m", "env=cartpole", "run_dir=a,b"], "run_dir takes one value"),
         (
             ["-m", "env=cartpole", "agent.gamma=0.5,0.6,7"],
             "must be at least 0 and at most 1, got 7",
         ),
-        (["-m", "env=cartpole", "agent=dqn,dqm"], "agent=dqm: 'dqm' is none of agent"),
-        (["-m", "env=cartpole", "agent.gama=1,2"], "agent.gama=1: there is no such setting"),
+        (["-m", "env=cartpole", "agent=dqn,dqm"], "unknown agent 'dqm', did you mean dqn?"),
+        (["-m", "env=cartpole", "agent.gama=1,2"], "unknown setting 'agent.gama'"),
         (["-m", "env=cartpole", "seed=interval(1,2)"], "does not support sweep type"),
         (["-m", "run_dir=s", "env=cartpole", "seed=1,1"], "name a value only once"),
-        (["-cd", "nowhere"], "--config-dir: there is no folder"),
-        (["--info", "defaults", "agent=dqm"], "did you mean 'dqn'?"),
-        (["agent=dqm", "--help"], "did you mean 'dqn'?"),
-        (["-sc", "install=csh"], "no shell 'csh'"),
+        (["-cd", "nowhere"], "--config-dir: no such directory: "),
+        (["--info", "defaults", "agent=dqm"], "did you mean dqn?"),
+        (["agent=dqm", "--help"], "did you mean dqn?"),
+        (["-sc", "install=csh"], "unknown shell 'csh'"),
         (["-sc"], "-sc takes one of install=SHELL"),
     ],
 )
@@ -169,4 +169,4 @@ def test_refusals_do_not_depend_on_hydras_own_switch(
     refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-    assert "did you mean 'dqn'?" in refusal("agent=dqm")
+    assert "did you mean dqn?" in refusal("agent=dqm")

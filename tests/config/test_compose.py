@@ -172,5 +172,5 @@ def test_a_config_leaves_no_interpolation_unresolved() -> None:
 
 
 def test_an_unknown_folder_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--config-dir: there is no folder /nowhere"):
+    with pytest.raises(ConfigError, match="--config-dir: no such directory: /nowhere"):
         compose(config_dir="/nowhere")

@@ -67,7 +67,7 @@ def test_a_folder_without_one_is_no_run_directory(folder: Path) -> None:
 def test_a_saved_config_is_checked(folder: Path, write: Write) -> None:
     text = resolved_yaml(compose("env=cartpole"))
     write("run/.hydra/resolved.yaml", text.replace("gamma: 0.99", "gama: 0.99"))
-    with pytest.raises(ConfigError, match=r"resolved.yaml: agent.gama: there is no such setting"):
+    with pytest.raises(ConfigError, match=r"resolved.yaml: unknown setting 'agent.gama'"):
         load_resolved(folder / "run")
     write("run/.hydra/resolved.yaml", text.replace("gamma: 0.99", "gamma: 3"))
     with pytest.raises(ConfigError, match=r"resolved.yaml: agent.gamma must be at least 0"):
@@ -89,7 +89,7 @@ def test_a_saved_config_takes_values_and_sweeps_and_no_other_component(
     said = "agent=random: the configuration 'frozen' offers no choice of agent. A saved one keeps"
     with pytest.raises(ConfigError, match=re.escape(said)):
         composer.job(["agent=random"])
-    with pytest.raises(ConfigError, match=r"agent.gama=1: there is no such setting"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'agent.gama'"):
         composer.job(["agent.gama=1"])
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
 
 from border_cli.config.compose import Composer, compose
 from border_cli.config.frozen import resolved_yaml, write_resolved
+from border_cli.config.loader import Loader
 from border_cli.config.saved import load_resolved
 from border_cli.core.errors import ConfigError
 
@@ -99,7 +101,7 @@ def test_a_saved_run_imports_what_it_needs(mine: str, folder: Path) -> None:
 def test_settings_of_the_user_are_checked_too(mine: str, folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"agent.courage must be at least 0 and at most 1, got 2"):
         compose(f"agent={mine}", f"imports=[{mine}]", "agent.courage=2", config_dir=str(folder))
-    with pytest.raises(ConfigError, match=r"did you mean 'courage'\?"):
+    with pytest.raises(ConfigError, match=r"did you mean agent\.courage\?"):
         compose(f"agent={mine}", f"imports=[{mine}]", "agent.couragee=2", config_dir=str(folder))
 
 
@@ -115,6 +117,17 @@ def test_a_module_that_needs_another_says_which(write: Write) -> None:
     write("own_needy.py", "import no_such_thing\n")
     with pytest.raises(ConfigError, match=r"'own_needy' needs 'no_such_thing': .*own_needy.py:1"):
         compose("imports=[own_needy]")
+
+
+def test_schemas_are_made_on_demand_and_not_stored_with_hydra(mine: str, folder: Path) -> None:
+    stored = set(ConfigStore.instance().repo)
+    composer = Composer([f"file://{folder}"])
+    assert courage(composer.job([f"agent={mine}", f"imports=[{mine}]"]).config) == 0.75
+    assert set(ConfigStore.instance().repo) == stored
+    assert "schema" not in stored
+    loader = Loader(composer.folders)
+    assert mine in loader.options("schema/agent")
+    assert loader.options("schema") == ["run"]
 
 
 @pytest.mark.usefixtures("own_modules")

@@ -19,33 +19,36 @@ from border_cli.core.errors import ConfigError
 Write = Callable[[str, str], Path]
 
 TYPED = [
-    ("agent=dqm", "agent=dqm: 'dqm' is none of agent; did you mean 'dqn'? Choose one of awac, "),
-    ("recorder=[tensorbord]", "did you mean 'tensorboard'? Choose one of console, jsonl, none, te"),
-    ("agnet=dqn", "agnet=dqn: there is no such setting; did you mean 'agent'? A run has: seed, na"),
+    ("agent=dqm", "unknown agent 'dqm', did you mean dqn? (choose from awac, bc, "),
+    (
+        "recorder=[tensorbord]",
+        "unknown recorder 'tensorbord', did you mean tensorboard?",
+    ),
+    ("agnet=dqn", "unknown setting 'agnet', did you mean agent? (a run has seed, name, "),
     (
         "agent.gama=1",
-        "agent.gama=1: there is no such setting; did you mean 'gamma'? agent has",
+        "unknown setting 'agent.gama', did you mean agent.gamma? (agent has gamma, ",
     ),
     (
         "+agent.gama=1",
-        "agent.gama: there is no such setting; did you mean 'gamma'? agent has: g",
+        "unknown setting 'agent.gama', did you mean agent.gamma? (agent has gamma, ",
     ),
-    ("++agent.gama=1", "agent.gama: there is no such setting; did you mean 'gamma'?"),
-    ("+sede=1", "sede: there is no such setting; did you mean 'seed'?"),
-    ("+recorder.jsonl.x=1", "recorder.jsonl.x: there is no such setting. recorder.jsonl has: "),
-    ("env.kwrgs.x=1", "env.kwrgs.x=1: there is no such setting; did you mean 'kwargs'?"),
+    ("++agent.gama=1", "unknown setting 'agent.gama', did you mean agent.gamma?"),
+    ("+sede=1", "unknown setting 'sede', did you mean seed?"),
+    ("+recorder.jsonl.x=1", "unknown setting 'recorder.jsonl.x' (recorder.jsonl has "),
+    ("env.kwrgs.x=1", "unknown setting 'env.kwrgs', did you mean env.kwargs?"),
     (
         "evaluator.env.max_episode_steps=abc",
         "evaluator.env.max_episode_steps must be a whole number or null (at least 1), got 'abc'",
     ),
     (
         "evaluator.env.kwrgs=1",
-        "did you mean 'kwargs'? (allowed: id, max_episode_steps, probe, kwargs",
+        "evaluator.env: unknown setting 'kwrgs', did you mean kwargs? (choose from id, ma",
     ),
     ("agent.gamma=abc", "agent.gamma=abc must be a number (at least 0 and at most 1): discount"),
     ("agent.gamma=2", "agent.gamma must be at least 0 and at most 1, got 2.0"),
     ("seed=1.5", "seed=1.5 must be a whole number (at least 0): the one seed"),
-    ("trainer.max_opt_steps=1e6", "must be a whole number or null (at least 1): ends the run"),
+    ("trainer.max_opt_steps=1e6", "must be a whole number or null (at least 1); write "),
     ("agent.loss=hubr", "agent.loss=hubr must be one of huber, mse"),
     ("agent.hidden=3", "agent.hidden=3 must be a list of whole numbers (at least 1)"),
     ("agent.hidden=[1,a]", "agent.hidden=[1,a]: Value 'a' of type 'str' could not be converted"),
@@ -58,9 +61,9 @@ TYPED = [
     ("~recorder", "~recorder: none of them is recorder=none, all but one is ~recorder.NAME"),
     ("~recorder.consol", "~recorder.consol: there is nothing of that name to remove"),
     ("tuned=null", "tuned=null: no tuned at all is written ~tuned"),
-    ("tuned=dqn_cartpol", "did you mean 'dqn_cartpole'?"),
+    ("tuned=dqn_cartpol", "unknown tuned 'dqn_cartpol', did you mean dqn_cartpole?"),
     ("~agent", "~agent: a run needs one: agent=NAME with one of awac, bc, "),
-    ("agent=1", "agent=1: 1 is none of agent. Choose one of awac, bc, "),
+    ("agent=1", "unknown agent 1; agents learn off-policy, from a replay buffer:"),
     ("agent=[dqn,random]", "a run has one agent, one of awac, bc, "),
     ("+agent=random", "agent is chosen twice"),
     ("+agent.gamma=0.5", "agent.gamma exists: write agent.gamma=… without a plus"),
@@ -74,7 +77,7 @@ TYPED = [
     ("seed=${nope}", "Interpolation key 'nope' not found"),
     ("resume=", "resume must be null, auto or a run directory, got ''"),
     ("imports=[no_such_module]", "imports: there is no module 'no_such_module' in"),
-    ("hydra/launcher=nope", "there is no hydra/launcher 'nope'. hydra/launcher is one of basic"),
+    ("hydra/launcher=nope", "unknown hydra/launcher 'nope' (choose from basic); searched in "),
 ]
 
 
@@ -90,15 +93,15 @@ def test_what_is_typed_wrongly_is_refused(override: str, said: str, folder: Path
 GLOBAL = "# @package _global_\n"
 DQN = "defaults: [/schema/agent/dqn@_here_, _self_]\n"
 FILES = [
-    ("agent", DQN + "gama: 1\n", "agent/x.yaml: agent.gama: there is no such setting; did you me"),
+    ("agent", DQN + "gama: 1\n", "agent/x.yaml: unknown setting 'agent.gama', did you mean agent."),
     ("agent", DQN + "gamma: 2\n", "agent/x.yaml: agent.gamma must be at least 0 and at most 1, g"),
     ("agent", "gamma: 0.9\n", "agent/x.yaml: the file must begin with `defaults: [/schema/agent/K"),
     ("agent", "hidden: [3]\n", "agent/x.yaml: the file must begin with `defaults: [/schema/agent/"),
-    ("agent", DQN.replace("dqn", "mine"), "agent/x.yaml: no agent 'mine' is registered. Register"),
+    ("agent", DQN.replace("dqn", "mine"), "agent/x.yaml: unknown schema of agent 'mine' (choose "),
     ("recorder", DQN, "recorder/x.yaml: the file must begin with the line `# @package recorder.N"),
     ("recorder", "step: 3\n", "recorder/x.yaml: the file must begin with the line `# @package rec"),
     ("experiment", "seed: 3\n", "experiment/x.yaml must begin with the line `# @package _global_`"),
-    ("experiment", GLOBAL + "sed: 1\n", "experiment/x.yaml: sed: there is no such setting; did yo"),
+    ("experiment", GLOBAL + "sed: 1\n", "experiment/x.yaml: unknown setting 'sed', did you mean "),
     (
         "experiment",
         GLOBAL + "agent: {gamma: abc}\n",
@@ -111,18 +114,23 @@ FILES = [
     ),
     (
         "experiment",
+        GLOBAL + "defaults: [override hydra/sweeper: basic]\n",
+        "experiment/x.yaml: write `override /hydra/sweeper: …`, with the slash",
+    ),
+    (
+        "experiment",
         GLOBAL + "defaults: [/agent: random]\n",
         "agent is chosen twice. In a file write `override /agent: …`",
     ),
     (
         "experiment",
         GLOBAL + "defaults: [override /agent: dqm]\n",
-        "experiment/x.yaml: there is no agent 'dqm'; did you mean 'dqn'?",
+        "experiment/x.yaml: unknown agent 'dqm', did you mean dqn? (choose from ",
     ),
     (
         "experiment",
         GLOBAL + "defaults: [optional /tunned: a]\n",
-        "experiment/x.yaml: there is no group 'tunned'; did you mean 'tuned'?",
+        "experiment/x.yaml: unknown group 'tunned', did you mean tuned?",
     ),
     ("experiment", GLOBAL + "agent: {gamma: 1\n", "not valid YAML: "),
     ("experiment", GLOBAL + "name: ${nope}\n", "x.yaml: name: Interpolation key 'nope' not found"),
@@ -140,9 +148,86 @@ def test_a_wrong_file_is_named(
         compose(f"{group}=x", config_dir=str(folder))
 
 
+@pytest.mark.parametrize("order", ["wb,jsonl", "jsonl,wb"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "interval: 3\n",
+        "# @package recorder.wb\ninterval: 3\n",
+        "defaults: [/schema/recorder/jsonl@_here_, _self_]\n",
+    ],
+)
+def test_a_recorder_without_its_first_lines_is_blamed_and_not_ours(
+    text: str, order: str, folder: Path, write: Write
+) -> None:
+    write("recorder/wb.yaml", text)
+    with pytest.raises(ConfigError, match=r"^recorder/wb.yaml: the file must begin with the line"):
+        compose(f"recorder=[{order}]", config_dir=str(folder))
+
+
+def test_an_unknown_agent_lists_what_there_is_by_action_space() -> None:
+    with pytest.raises(ConfigError, match=r"unknown agent 'ppo'; agents learn off-policy") as said:
+        compose("agent=ppo")
+    assert "\n  Discrete actions: discrete_cql, dqn, iqn, qrdqn, rainbow" in str(said.value)
+    assert "\n  Box actions: cql, ddpg, droq, redq, sac, " in str(said.value)
+    assert "\n  Discrete or Box actions: awac, bc, iql, random\n" in str(said.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("gamma=0.9", "agent.gamma"),
+        ("agent.max_opt_steps=9", "trainer.max_opt_steps"),
+        ("trainer.seed=1", "seed"),
+        ("keep=2", "checkpoint.keep"),
+    ],
+)
+def test_a_setting_at_the_wrong_place_is_suggested_where_it_is(typed: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"unknown setting .*, did you mean {meant}\?"):
+        compose(typed)
+
+
+def test_settings_of_a_recorder_that_is_not_chosen_name_those_that_are() -> None:
+    with pytest.raises(ConfigError, match=r"unknown recorder 'jsnl', did you mean jsonl\? \(choo"):
+        compose("recorder=[jsonl,console]", "recorder.jsnl.x=1")
+
+
+WRITTEN = [
+    ("trainer.max_opt_steps=1e6", "; write trainer.max_opt_steps=1000000:"),
+    ("agent.hidden=256", "; write 'agent.hidden=[256]':"),
+    ("agent.lr=1", "did you mean agent.learning_rate?"),
+    ("agent=DQN", "unknown agent 'DQN', did you mean dqn?"),
+    ("env=CartPole-v1", "did you mean cartpole? (choose from acrobot, "),
+    ("env=CartPole-v1", "; a Gymnasium id is written env.id=CartPole-v1"),
+    ("seed", "settings are written key=value, without spaces around ="),
+]
+
+
+@pytest.mark.parametrize(("typed", "said"), WRITTEN)
+def test_a_refusal_says_what_to_write_instead(typed: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        compose(typed)
+
+
+def test_several_values_of_a_group_are_not_called_a_list() -> None:
+    with pytest.raises(ConfigError, match=r"with each of them$"):
+        compose("env=cartpole,acrobot")
+
+
+def test_a_file_of_a_group_is_not_a_first_file() -> None:
+    with pytest.raises(ConfigError, match=r"is chosen with experiment=cartpole_per$"):
+        compose(config_name="experiment/cartpole_per")
+
+
+def test_a_file_that_builds_on_a_missing_one_is_named(folder: Path, write: Write) -> None:
+    write("env/x.yaml", "defaults: [gymm, _self_]\n")
+    with pytest.raises(ConfigError, match=r"^env/x.yaml: unknown env 'gymm', did you mean gym\?"):
+        compose("env=x", config_dir=str(folder))
+
+
 PRIMARIES = [
-    ("defaults: [config, _self_]\nsede: 5\n", "x.yaml: sede: there is no such setting; did you m"),
-    ("sede: 5\n", "x.yaml: sede: there is no such setting; did you mean 'seed'?"),
+    ("defaults: [config, _self_]\nsede: 5\n", "x.yaml: unknown setting 'sede', did you mean seed"),
+    ("sede: 5\n", "x.yaml: unknown setting 'sede', did you mean seed?"),
     ("seed: abc\n", "x.yaml: seed must be a whole number (at least 0)"),
     ("seed: 5\n", "no agent is chosen: agent=NAME"),
 ]
@@ -159,7 +244,7 @@ def test_a_users_own_first_file_is_checked(
 
 def test_a_missing_first_file_names_the_folders_searched(folder: Path, write: Write) -> None:
     write("my_run.yaml", "defaults: [config, _self_]\n")
-    with pytest.raises(ConfigError, match=r"no configuration 'my_rin'; did you mean 'my_run'\?"):
+    with pytest.raises(ConfigError, match=r"unknown configuration 'my_rin', did you mean my_run\?"):
         compose(config_dir=str(folder), config_name="my_rin")
 
 

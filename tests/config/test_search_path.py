@@ -47,10 +47,10 @@ def test_the_current_folder_is_never_searched_by_itself(folder: Path, write: Wri
 def test_a_folder_that_is_not_there_is_refused_with_its_origin(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=rf"--config-dir: there is no folder {folder}/x"):
+    with pytest.raises(ConfigError, match=rf"--config-dir: no such directory: {folder}/x"):
         user_folders(["x"])
     monkeypatch.setenv("BORDER_CONFIG_PATH", "y")
-    with pytest.raises(ConfigError, match=rf"\$BORDER_CONFIG_PATH: there is no folder {folder}/y"):
+    with pytest.raises(ConfigError, match=rf"\$BORDER_CONFIG_PATH: no such directory: {folder}/y"):
         user_folders()
 
 

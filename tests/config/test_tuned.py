@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.agent.config import SacConfig
-from border_cli.cli.header import choice_lines
+from border_cli.cli.header import choice_lines, doubts
 from border_cli.config.compose import Composer, Job, compose
 from border_cli.config.frozen import resolved_yaml, write_resolved
 from border_cli.config.help import settings_help
@@ -240,9 +240,13 @@ def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) 
         (
             "tuned/redq.yaml",
             "# @package _global_\ntrainer: {evil_interval: 7}\n",
-            r"^tuned/redq\.yaml: trainer\.evil_interval: .*did you mean 'eval_interval'",
+            r"^tuned/redq\.yaml: unknown setting 'trainer\.evil_interval', did you mean",
         ),
-        ("tuned/redq.yaml", "trainer: {eval_interval: 7}\n", r"^tuned/redq\.yaml: tuned: "),
+        (
+            "tuned/redq.yaml",
+            "trainer: {eval_interval: 7}\n",
+            r"^tuned/redq\.yaml: tuned has .* must begin with the line `# @package _global_`$",
+        ),
         (
             "tuned/redq.yaml",
             "# @package _global_\ntrainer: {eval_interval: -7}\n",
@@ -251,7 +255,7 @@ def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) 
         (
             "experiment/x.yaml",
             "# @package _global_\ndefaults: [override /tuned: sac_pendulm]\n",
-            r"^experiment/x\.yaml: there is no tuned 'sac_pendulm'; did you mean 'sac_pendulum'",
+            r"^experiment/x\.yaml: unknown tuned 'sac_pendulm', did you mean sac_pendulum\?",
         ),
     ],
 )
@@ -287,3 +291,22 @@ def test_help_shows_the_values_that_the_agent_brings() -> None:
     words = ["agent=redq", "trainer=async"]
     shown = settings_help(Composer().job(words), words)
     assert "  trainer.samples_per_opt_step=0.05  (default 1.0)\n" in shown
+
+
+def test_values_of_another_pair_are_doubted() -> None:
+    made = job("env=cartpole", "tuned=dqn_acrobot")
+    [said] = doubts(made.config, made.sources)
+    assert said == "tuned=dqn_acrobot was tuned for another pair than agent=dqn env=cartpole"
+    for right in (("env=cartpole",), ("agent=redq", "env=pendulum"), ("env.id=A-v0",)):
+        made = job(*right)
+        assert doubts(made.config, made.sources) == []
+
+
+def test_wrappers_that_normalise_are_doubted_with_the_setting_instead() -> None:
+    wrappers = "env.wrappers=[FlattenObservation,NormalizeObservation,{NormalizeReward: {}}]"
+    made = job("env=cartpole", wrappers)
+    said = doubts(made.config, made.sources)
+    assert [each.rpartition("; use ")[2] for each in said] == [
+        "agent.normalize_obs=true instead",
+        "agent.normalize_reward=true instead",
+    ]

@@ -91,9 +91,9 @@ def test_ape_x_spreads_as_in_its_paper() -> None:
 
 def test_an_unknown_key_for_the_evaluation_environment_is_refused_with_the_nearest() -> None:
     message = (
-        r"^evaluator\.env\.max_episode_step is no setting of env; did you mean "
-        r"'max_episode_steps'\? \(allowed: id, max_episode_steps, probe; one episode per "
-        r"environment"
+        r"^evaluator\.env: unknown setting 'max_episode_step', did you mean "
+        r"max_episode_steps\? \(choose from id, max_episode_steps, probe\); evaluation runs one "
+        r"episode per environment"
     )
     with pytest.raises(ConfigError, match=message):
         run_config(evaluator=EvaluatorConfig(env={"max_episode_step": 5}))
@@ -101,7 +101,7 @@ def test_an_unknown_key_for_the_evaluation_environment_is_refused_with_the_neare
 
 
 def test_the_number_of_evaluation_environments_cannot_be_replaced() -> None:
-    with pytest.raises(ConfigError, match=r"evaluator\.env\.num_envs is no setting of env"):
+    with pytest.raises(ConfigError, match=r"evaluator\.env: unknown setting 'num_envs'"):
         run_config(evaluator=EvaluatorConfig(env={"num_envs": 5}))
 
 

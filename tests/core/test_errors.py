@@ -69,7 +69,7 @@ def test_a_missing_package_comes_with_the_line_that_installs_it() -> None:
 
 
 def test_the_nearest_known_word_is_offered_and_nothing_where_none_is_near() -> None:
-    assert did_you_mean("gama", ["batch_size", "gamma"]) == "; did you mean 'gamma'?"
+    assert did_you_mean("gama", ["batch_size", "gamma"]) == ", did you mean gamma?"
     assert did_you_mean("zzz", ["batch_size", "gamma"]) == ""
     assert did_you_mean("gama", []) == ""
 

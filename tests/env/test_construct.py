@@ -29,10 +29,12 @@ def refused(match: str, **settings: Any) -> ConfigError:
 @pytest.mark.parametrize(
     ("env_id", "message"),
     [
-        ("CartPol-v1", r"^env\.id=CartPol-v1 is not registered .*; did you mean 'CartPole-v1'\?"),
-        ("CartPole-v9", r"; did you mean 'CartPole-v"),
-        ("border/Countin-v1", r"; did you mean 'border/Counting-v1'\?"),
-        ("xyzzy", r"^env\.id=xyzzy is not registered with Gymnasium \("),
+        ("CartPol-v1", r"^env\.id=CartPol-v1 is not registered .*, did you mean CartPole-v1\?"),
+        ("CartPole-v9", r", did you mean CartPole-v1\?"),
+        ("cartpole", r", did you mean CartPole-v1\?"),
+        ("Nope-v0", r"^env\.id=Nope-v0 is not registered with Gymnasium\. If another package"),
+        ("border/Countin-v1", r", did you mean border/Counting-v1\?"),
+        ("xyzzy", r"^env\.id=xyzzy is not registered with Gymnasium\. If"),
         ("not an id!", r"^env\.id=not an id! is not registered"),
         (None, r"^env\.id must be set"),
     ],
@@ -86,6 +88,43 @@ def test_a_module_that_lacks_a_package_names_the_package(tmp_path, monkeypatch):
 def test_a_known_package_is_named_as_pip_knows_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
     error = refused(r"pip install ale-py$", id="ale_py:ALE/Pong-v5")
+    assert isinstance(error, MissingPackage)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "module", "package"),
+    [
+        ("ALE/Pong-v5", "ale_py", "ale-py"),
+        ("PongNoFrameskip-v4", "ale_py", "ale-py"),
+        ("MiniGrid-Empty-5x5-v0", "minigrid", "minigrid"),
+    ],
+)
+def test_an_id_of_another_package_names_it_and_how_it_is_imported(
+    monkeypatch, env_id, module, package
+):
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    line = rf"pip install {package}, then add imports=\[{module}\]$"
+    assert isinstance(refused(line, id=env_id), MissingPackage)
+
+
+def test_an_id_of_a_package_that_is_there_says_how_it_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "minigrid.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    refused(
+        r"registered by minigrid, which is installed: add imports=\[minigrid\]$",
+        id="MiniGrid-Empty-5x5-v0",
+    )
+
+
+def test_a_package_that_a_wrapper_lacks_is_the_wrappers(counting, monkeypatch):
+    assert counting
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    monkeypatch.setattr("gymnasium.wrappers.atari_preprocessing.cv2", None, raising=False)
+    error = refused(
+        r"^env\.wrappers\[0\] AtariPreprocessing needs a package .* pip install",
+        wrappers=["AtariPreprocessing"],
+    )
     assert isinstance(error, MissingPackage)
 
 
@@ -192,9 +231,9 @@ def test_a_wrapper_with_no_arguments_below_its_name_is_fine():
 @pytest.mark.parametrize(
     ("wrapper", "message"),
     [
-        ("FlatenObservation", r"^env\.wrappers\[0\] FlatenObservation is no wrapper .*"
-         r"did you mean 'FlattenObservation'\? \(known: AddRenderObservation, "),
-        ("vector", r"^env\.wrappers\[0\] vector is no wrapper"),
+        ("FlatenObservation", r"^env\.wrappers\[0\]: unknown wrapper of .* 'FlatenObservation', "
+         r"did you mean FlattenObservation\? \(choose from AddRenderObservation, "),
+        ("vector", r"^env\.wrappers\[0\]: unknown wrapper of gymnasium.wrappers 'vector'"),
         (3, r"^env\.wrappers\[0\] must be a name or \{Name: \{argument: value\}\}, got 3$"),
         ({"A": {}, "B": {}}, r"^env\.wrappers\[0\] must be a name"),
         ({"ClipReward": [1]}, r"^env\.wrappers\[0\] must be a name"),

@@ -71,7 +71,7 @@ def test_a_process_that_dies_is_replaced_and_the_same_snapshot_judged_again(
 def test_a_snapshot_that_no_process_survives_ends_the_run(script: Path) -> None:
     for bench in closing(judge(script, "die\n" * 3)):
         bench.submit(weighing(1.0))
-        with pytest.raises(RunFailed, match="the evaluation failed:\nits process was killed by"):
+        with pytest.raises(RunFailed, match="the evaluation failed: its process was killed by"):
             bench.wait()
 
 
