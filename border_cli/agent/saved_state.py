@@ -177,9 +177,9 @@ class SavedState:
         """One entry of the state."""
         if name not in self.content:
             known = [key for key, each in self.content.items() if isinstance(each, Mapping)]
-            listed = ", ".join(known) or "nothing else either"
+            listed = ", ".join(known) or "no network"
             raise CheckpointError(
-                f"{self._unfit}: it has no {name!r}, but {listed}, as of another agent"
+                f"{self._unfit}: it has no {name!r}, but {listed}; it may be another agent's"
             )
         return self.content[name]
 

@@ -118,7 +118,7 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
     ("typed", "said"),
     [
         (["replay_buffer.dataset=null"], "replay_buffer.dataset must be given"),
-        (["replay_buffer.dataset=my/pol-v0"], "did you mean my/pole-v0? In "),
+        (["replay_buffer.dataset=my/pol-v0"], "did you mean my/pole-v0? Data sets in "),
         (["env=acrobot"], "has observations float32 [4], but env.id=Acrobot-v1 has "),
         (["replay_buffer=uniform"], "needs replay_buffer=dataset"),
         (

@@ -62,12 +62,12 @@ def test_an_unknown_one_is_refused_with_those_that_are_there(datasets: Path) -> 
     assert refuse_unknown("x", "my/cartpole-v0") == "my/cartpole-v0"
     with pytest.raises(ConfigError, match=r"x: unknown data set 'my/cartpol-v0', did you"):
         refuse_unknown("x", "my/cartpol-v0")
-    with pytest.raises(ConfigError, match=rf"x must be given.* In {datasets} there are: my/cartp"):
+    with pytest.raises(ConfigError, match=rf"x must be given.* Data sets in {datasets}: my/cartp"):
         refuse_unknown("x", None)
 
 
 def test_without_any_it_says_where_it_looked(datasets: Path) -> None:
-    with pytest.raises(ConfigError, match=f"There is none in {datasets}"):
+    with pytest.raises(ConfigError, match=f"There are no data sets in {datasets}"):
         refuse_unknown("x", "a-v0")
 
 
