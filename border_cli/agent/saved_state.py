@@ -186,8 +186,9 @@ class SavedState:
     def load(self, part: Part, name: str) -> None:
         """Gives a part what the state has under this name."""
         entry = self.entry(name)
-        with self.fitting(part.setting if isinstance(part, Coefficient) else name):
-            if isinstance(part, nn.Module) and _is_of_tensors(entry):
+        coefficient = part if isinstance(part, Coefficient) else None
+        with self.fitting(coefficient.setting if coefficient else name):
+            if coefficient is None and isinstance(part, nn.Module) and _is_of_tensors(entry):
                 self._refuse_other_sizes(name, entry, part.state_dict())
             part.load_state_dict(entry)
 

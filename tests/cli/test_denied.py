@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,7 @@ def test_a_run_directory_that_cannot_be_is_refused_with_its_reason(
 @pytest.mark.parametrize("run_dir", ["", "a\0b"])
 def test_a_path_that_names_no_folder_is_refused(run_dir: str) -> None:
     with pytest.raises(ConfigError, match="run_dir must be null or the path of a directory, got '"):
-        compose(*TRAIN).__class__(**{**vars(compose(*TRAIN)), "run_dir": run_dir})
+        replace(compose(*TRAIN), run_dir=run_dir)
 
 
 @pytest.mark.parametrize("typed", [("resume=run",), ("resume=run", "dry_run=true")])

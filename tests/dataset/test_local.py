@@ -97,7 +97,7 @@ def test_counts_are_those_of_the_metadata_and_an_empty_one_is_refused(datasets: 
     make(datasets, "a-v0", total_episodes=3, total_steps=40)
     assert counts_of("a-v0") == (3, 40)
     make(datasets, "b-v0", total_episodes=0, total_steps=0)
-    with pytest.raises(ConfigError, match=r"data set b-v0 is empty: .* 0 episodes of 0 steps"):
+    with pytest.raises(ConfigError, match=r"data set b-v0 is empty: .* 0 episodes, 0 steps"):
         counts_of("b-v0")
     (datasets / "a-v0" / "data" / "metadata.json").write_text("{")
     with pytest.raises(ConfigError, match=r"data set a-v0: .*metadata.json cannot be read"):
