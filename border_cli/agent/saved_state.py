@@ -177,17 +177,18 @@ class SavedState:
         """One entry of the state."""
         if name not in self.content:
             known = [key for key, each in self.content.items() if isinstance(each, Mapping)]
-            listed = ", ".join(known) or "nothing else either"
+            listed = ", ".join(known) or "no network"
             raise CheckpointError(
-                f"{self._unfit}: it has no {name!r}, but {listed}, as of another agent"
+                f"{self._unfit}: it has no {name!r}, but {listed}; it may be another agent's"
             )
         return self.content[name]
 
     def load(self, part: Part, name: str) -> None:
         """Gives a part what the state has under this name."""
         entry = self.entry(name)
-        with self.fitting(part.setting if isinstance(part, Coefficient) else name):
-            if isinstance(part, nn.Module) and _is_of_tensors(entry):
+        coefficient = part if isinstance(part, Coefficient) else None
+        with self.fitting(coefficient.setting if coefficient else name):
+            if coefficient is None and isinstance(part, nn.Module) and _is_of_tensors(entry):
                 self._refuse_other_sizes(name, entry, part.state_dict())
             part.load_state_dict(entry)
 

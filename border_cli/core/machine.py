@@ -182,7 +182,7 @@ def unwritable(folder: Path) -> str | None:
         probe.rmdir()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            return f"cannot write to {existing.absolute()} ({error.strerror})"
+            return f"cannot create files in {existing.absolute()} ({error.strerror})"
     return None
 
 

@@ -47,13 +47,14 @@ def refuse_unknown(setting: str, dataset: str | None) -> str:
     if dataset is not None and is_known(dataset):
         return dataset
     known = known_ids()
-    there = f"In {root()} there are: {', '.join(known)}" if known else f"There is none in {root()}"
+    listed = f"Data sets in {root()}: {', '.join(known)}"
+    there = listed if known else f"There are no data sets in {root()}"
     if dataset is None:
         raise ConfigError(f"{setting} must be given: the id of a Minari data set. {there}")
     raise ConfigError(
         f"{setting}: unknown data set {dataset!r}{did_you_mean(dataset, known) or '.'} {there}. "
-        f"border-record makes one of a run, `minari download {dataset}` gets one, and ${ROOT} is "
-        "where they lie"
+        f"border-record makes one from a run, `minari download {dataset}` gets one; ${ROOT} sets "
+        "the directory"
     )
 
 

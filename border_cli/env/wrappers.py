@@ -34,7 +34,7 @@ def apply_wrappers(env: gym.Env[Any, Any], entries: list[Any]) -> gym.Env[Any, A
             try:
                 env = wrapper(env, **copy.deepcopy(arguments))
             except TypeError as error:
-                raise ConfigError(f"{where} {name} was refused: {error}") from error
+                raise ConfigError(f"{where} {name} cannot be created: {error}") from error
     return env
 
 

@@ -132,7 +132,7 @@ class BackgroundJudge(Judge, Pulse):
         if raised or self._lives >= MOST_LIVES:
             what = why.strip().rpartition("\n")[2]  # the last line of a traceback
             raise RunFailed(f"the evaluation failed: {what}", f"\n{why}" if raised else "")
-        log.warning("the evaluation is begun again: %s", why)
+        log.warning("restarting the evaluation: %s", why)
         self._send()
 
     def wait(self) -> Evaluation:

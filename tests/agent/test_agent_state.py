@@ -97,7 +97,7 @@ def test_weights_alone_begin_a_new_training(spec, make_batch):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda state: state.pop("online"), "it has no 'online', but target, optimizer, as"),
+        (lambda state: state.pop("online"), "it has no 'online', but target, optimizer; it"),
         (lambda state: state.update(online=3), "online: .*dict"),
         (
             lambda state: state["online"].pop("mlp.layers.0.bias"),

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_where_nothing_can_be_written_no_run_begins(tmp_path: Path, typed: tuple
     said = refusal(tmp_path, *TRAIN, *typed)
     tmp_path.chmod(0o755)
     assert said.startswith("border-train: run_dir=")
-    assert f" cannot be made: cannot write to {tmp_path} (Permission denied)" in said
+    assert f" cannot be made: cannot create files in {tmp_path} (Permission denied)" in said
 
 
 def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
     finally:
         closed.chmod(0o755)
     assert status == 2, said
-    assert f"run_dir=closed/x cannot be made: cannot write to {closed} (Permission" in said
+    assert f"run_dir=closed/x cannot be made: cannot create files in {closed} (Permission" in said
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
     [
         pytest.param(
             "/proc/x",
-            "cannot write to /proc (No such file or directory)",
+            "cannot create files in /proc (No such file or directory)",
             marks=pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc"),
         ),
         ("file/x", "file is a file"),
@@ -131,8 +132,8 @@ def test_a_run_directory_that_cannot_be_is_refused_with_its_reason(
 
 @pytest.mark.parametrize("run_dir", ["", "a\0b"])
 def test_a_path_that_names_no_folder_is_refused(run_dir: str) -> None:
-    with pytest.raises(ConfigError, match="run_dir must be null, or the path of a folder, got '"):
-        compose(*TRAIN).__class__(**{**vars(compose(*TRAIN)), "run_dir": run_dir})
+    with pytest.raises(ConfigError, match="run_dir must be null or the path of a directory, got '"):
+        replace(compose(*TRAIN), run_dir=run_dir)
 
 
 @pytest.mark.parametrize("typed", [("resume=run",), ("resume=run", "dry_run=true")])
@@ -140,7 +141,7 @@ def test_the_run_of_another_user_cannot_be_resumed(theirs: Path, typed: tuple[st
     read_only(theirs / "run")
     said = refusal(theirs, *typed, "trainer.max_opt_steps=4")
     place = theirs / "run"
-    assert f"run_dir={place} cannot be written to: cannot write to {place} (Perm" in said
+    assert f"run_dir={place} cannot be written to: cannot create files in {place} (Perm" in said
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,9 @@ def test_a_data_set_that_cannot_be_written_is_refused_before_anything_is_played(
     monkeypatch.setenv("MINARI_DATASETS_PATH", "/proc/x")
     assert record_status(str(theirs / "run"), "dataset=my/data-v0", "episodes=1") == 2
     said = capsys.readouterr().err
-    assert "dataset=my/data-v0 cannot be written to /proc/x/my: cannot write to /proc" in said
+    assert (
+        "dataset=my/data-v0 cannot be written to /proc/x/my: cannot create files in /proc" in said
+    )
 
 
 def test_a_current_directory_that_is_gone_is_said(tmp_path: Path) -> None:

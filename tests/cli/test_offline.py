@@ -52,7 +52,7 @@ def test_what_is_said_fits_a_run_without_actors(datasets: Path, capsys: Capture)
     assert "replay_buffer=dataset" in said
     facts = facts_of(Path("run"))
     assert (facts["opt_steps"], facts["env_steps"], facts["samples_total"]) == (20, 0, 0)
-    assert "waited" not in facts["bottleneck"]
+    assert "waiting" not in facts["bottleneck"]
 
 
 def test_the_normalized_score_stands_beside_the_return(capsys: Capture) -> None:
@@ -118,8 +118,8 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
     ("typed", "said"),
     [
         (["replay_buffer.dataset=null"], "replay_buffer.dataset must be given"),
-        (["replay_buffer.dataset=my/pol-v0"], "did you mean my/pole-v0? In "),
-        (["env=acrobot"], "has observations float32 [4], those of env.id=Acrobot-v1 are"),
+        (["replay_buffer.dataset=my/pol-v0"], "did you mean my/pole-v0? Data sets in "),
+        (["env=acrobot"], "has observations float32 [4], but env.id=Acrobot-v1 has "),
         (["replay_buffer=uniform"], "needs replay_buffer=dataset"),
         (
             ["trainer.max_opt_steps=null", "trainer.max_env_steps=9"],

@@ -225,7 +225,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
     ("argv", "said"),
     [
         (["nowhere", "dataset=a-v0"], "no such directory: nowhere"),
-        ([".", "dataset=a-v0"], ". is not a run directory: there is no .hydra/resolved.yaml"),
+        ([".", "dataset=a-v0"], ". is not a run directory: it has no .hydra/resolved.yaml"),
         (["RUN/checkpoints/70", "dataset=a-v0"], "has no checkpoint 70 (choose from best, 80,"),
         (["RUN/best", "dataset=a-v0", "policy=80"], "best is a checkpoint: leave out policy, or"),
         (["RUN"], "dataset=ID is required, such as my/cartpole-medium-v0"),

@@ -62,12 +62,12 @@ def test_an_unknown_one_is_refused_with_those_that_are_there(datasets: Path) -> 
     assert refuse_unknown("x", "my/cartpole-v0") == "my/cartpole-v0"
     with pytest.raises(ConfigError, match=r"x: unknown data set 'my/cartpol-v0', did you"):
         refuse_unknown("x", "my/cartpol-v0")
-    with pytest.raises(ConfigError, match=rf"x must be given.* In {datasets} there are: my/cartp"):
+    with pytest.raises(ConfigError, match=rf"x must be given.* Data sets in {datasets}: my/cartp"):
         refuse_unknown("x", None)
 
 
 def test_without_any_it_says_where_it_looked(datasets: Path) -> None:
-    with pytest.raises(ConfigError, match=f"There is none in {datasets}"):
+    with pytest.raises(ConfigError, match=f"There are no data sets in {datasets}"):
         refuse_unknown("x", "a-v0")
 
 
@@ -97,7 +97,7 @@ def test_counts_are_those_of_the_metadata_and_an_empty_one_is_refused(datasets: 
     make(datasets, "a-v0", total_episodes=3, total_steps=40)
     assert counts_of("a-v0") == (3, 40)
     make(datasets, "b-v0", total_episodes=0, total_steps=0)
-    with pytest.raises(ConfigError, match=r"data set b-v0 is empty: .* 0 episodes of 0 steps"):
+    with pytest.raises(ConfigError, match=r"data set b-v0 is empty: .* 0 episodes, 0 steps"):
         counts_of("b-v0")
     (datasets / "a-v0" / "data" / "metadata.json").write_text("{")
     with pytest.raises(ConfigError, match=r"data set a-v0: .*metadata.json cannot be read"):

@@ -237,7 +237,7 @@ def test_a_wrapper_with_no_arguments_below_its_name_is_fine():
         (3, r"^env\.wrappers\[0\] must be a name or \{Name: \{argument: value\}\}, got 3$"),
         ({"A": {}, "B": {}}, r"^env\.wrappers\[0\] must be a name"),
         ({"ClipReward": [1]}, r"^env\.wrappers\[0\] must be a name"),
-        ({"TimeLimit": {"steps": 3}}, r"^env\.wrappers\[0\] TimeLimit was refused: .*'steps'"),
+        ({"TimeLimit": {"steps": 3}}, r"^env\.wrappers\[0\] TimeLimit cannot be created: .*steps"),
     ],
 )  # fmt: skip
 def test_a_wrapper_that_cannot_be_meant_is_refused(counting, wrapper, message):
