@@ -307,7 +307,7 @@ def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None
     told = facts(tmp_path)
     assert (told["status"], told["exit_reason"]) == ("interrupted", "stopped by SIGINT")
     assert told["opt_steps"] == 100
-    assert " % of the time" in told["bottleneck"]
+    assert " %)" in told["bottleneck"]
     assert steps_saved(tmp_path) == [100]
     assert recorder.ended == RunEnd(status="interrupted", best_score=told["best_score"])
     assert recorder.closings == 1

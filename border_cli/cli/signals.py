@@ -169,6 +169,8 @@ def _announce(message: str, seconds: float | None = None) -> None:
         _say(f"\n{message}\n")
         return
     panel_line.show(message, seconds)
+    if panel_line.drawing:  # the next frame shows the message
+        return
     with suppress(OSError):
         columns = os.get_terminal_size(1).columns
         _say(f"\r{CLEAR_LINE}{message[: columns - 1]}", 1)

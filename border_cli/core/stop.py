@@ -60,6 +60,7 @@ class PanelLine:
 
     def __init__(self) -> None:
         self.live = False  # a panel is on the terminal, with the cursor at the end of this line
+        self.drawing = False  # the panel is being redrawn: the cursor may be anywhere
         self.clear()
 
     def clear(self) -> None:

@@ -114,7 +114,9 @@ class ConsoleRecorder(Recorder):
         self._drawn_s, self._drawn_phase = now_s, phase
         if self._live is None:
             self._live = self._start_panel()
+        panel_line.drawing = True
         self._live.update(self._panel(), refresh=True)
+        panel_line.drawing = False
         panel_line.live = isinstance(self._live, Live)
 
     def _start_panel(self) -> Live | NotebookPanel:

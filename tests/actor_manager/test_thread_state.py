@@ -160,7 +160,7 @@ def test_actors_that_wait_for_permission_answer_and_wait_again() -> None:
         start(manager, 9)
         assert count(receive(manager, 9)) == 9
         until(
-            lambda: all("permission" in (each.waiting_for or "") for each in manager.heartbeats())
+            lambda: all("rate limiter" in (each.waiting_for or "") for each in manager.heartbeats())
         )
         begun = {each.actor_id for each in manager.stats() if each.env_steps}
         for _ in range(5):
@@ -178,7 +178,7 @@ def test_actors_that_wait_for_room_get_it_and_answer() -> None:
             lambda: (
                 manager.gauges()["async/queue_fill"] == 1
                 and all(each.env_steps for each in manager.stats())
-                and all("room" in (each.waiting_for or "") for each in manager.heartbeats())
+                and all("space" in (each.waiting_for or "") for each in manager.heartbeats())
             )
         )
         settled = manager.settle(WITHOUT_END_S)

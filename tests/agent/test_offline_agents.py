@@ -84,10 +84,12 @@ COUNTS = MultiDiscreteSpace((2, 3))
 
 
 @pytest.mark.parametrize("make", [awac, iql], ids=["awac", "iql"])
-@pytest.mark.parametrize(("space", "has"), [(BOUNDLESS, r"Box\(1,\)"), (COUNTS, "MultiDiscrete")])
+@pytest.mark.parametrize(
+    ("space", "has"), [(BOUNDLESS, r"Box\(-inf, inf, \(1,\), float32\)"), (COUNTS, "MultiDiscrete")]
+)
 def test_other_actions_are_refused(make, space, has):
     env = EnvSpec(id="X-v0", observation=BOUNDLESS, action=space, max_episode_steps=None)
-    with pytest.raises(ConfigError, match=rf"needs a Discrete action space, or a Box.*has {has}"):
+    with pytest.raises(ConfigError, match=rf"needs a Discrete or a Box action space .*has {has}"):
         make(env=env)
 
 

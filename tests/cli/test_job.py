@@ -151,7 +151,7 @@ def test_the_end_says_where_the_time_went_and_what_would_move_it(ran: Ran) -> No
     ended = lines.index("ended          max_opt_steps reached")
     sentence = facts_of(ran.run_dir)["bottleneck"]
     assert lines[ended - 1] == f"bottleneck     {sentence}"
-    assert re.search(r"\d+ % of the time", sentence)
+    assert re.search(r"\(\d+ %\)", sentence)
     tree = [TIMED.fullmatch(line.strip()) for line in lines[:ended]]
     seconds = {row[1]: float(row[2]) for row in tree if row and "writing" not in row[1]}
     whole_s = seconds.pop("learner")

@@ -221,7 +221,7 @@ def test_a_finished_run_is_said_to_be_and_left_alone(
     assert ran("resume=a", "objective=last").configs == []
     assert "finished with score 2.0" in capsys.readouterr().out
     assert ran("resume=a", "quiet=true").configs == []
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == "no score: a\n"
     assert everything(folder) == before
     for limit, typed in enumerate((("resume=a",), auto), start=91):
         job = ran(*typed, f"trainer.max_opt_steps={limit}").contexts[0]

@@ -222,7 +222,10 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
     for argv, said in (
         (["trust=true", "--cfg", "job"], "trust=true is for the modules of a run that is resumed"),
         (["trust=true", "run_dir=x", "env=cartpole"], "and resume is null"),
-        (["-cd", "conf", "-cn", "mine"], "trust: it is no setting: trust=true counts only where"),
+        (
+            ["-cd", "conf", "-cn", "mine"],
+            "trust=true is not a setting: type it beside resume=RUN_DIR",
+        ),
         ([f"resume={ran}", "trust=perhaps"], "trust=perhaps: trust must be true or false"),
         ([f"resume={ran}", "trust=[true]"], "trust=[true]: trust must be true or false"),
         (["-m", f"resume={ran}", "trust=true,false"], "trust must be true or false"),

@@ -34,6 +34,7 @@ def test_files_of_the_user_are_offered(folder: Path, write: Write) -> None:
     assert matches(Composer([f"file://{folder}"]), [], "env=m") == [
         "env=mine",
         "env=mountaincar",
+        "env=mountaincar_continuous",
     ]
 
 

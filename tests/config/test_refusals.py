@@ -47,7 +47,7 @@ TYPED = [
     ),
     ("agent.gamma=abc", "agent.gamma=abc must be a number (at least 0 and at most 1): discount"),
     ("agent.gamma=2", "agent.gamma must be at least 0 and at most 1, got 2.0"),
-    ("seed=1.5", "seed=1.5 must be a whole number (at least 0): the one seed"),
+    ("seed=1.5", "seed=1.5 must be a whole number (at least 0): seed of the run"),
     ("trainer.max_opt_steps=1e6", "must be a whole number or null (at least 1); write "),
     ("agent.loss=hubr", "agent.loss=hubr must be one of huber, mse"),
     ("agent.hidden=3", "agent.hidden=3 must be a list of whole numbers (at least 1)"),
@@ -288,7 +288,11 @@ ASSIGNED: list[tuple[str, object, str]] = [
     ("seed", "x", "seed must be a whole number (at least 0), got 'x'"),
     ("seed", "???", "missing mandatory value: seed"),
     ("trainer.warmup_period", 10**9, "trainer.warmup_period must be at most replay_buffer.capac"),
-    ("evaluator.env.idd", "x", "evaluator.env.idd is no setting of env; did you mean 'id'?"),
+    (
+        "evaluator.env.idd",
+        "x",
+        "evaluator.env: unknown setting 'idd', did you mean id? (choose from id, ",
+    ),
     ("evaluator.env.probe", "x", "evaluator.env.probe must be true or false, got 'x'"),
 ]
 

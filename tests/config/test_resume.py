@@ -129,7 +129,9 @@ def test_a_setting_that_a_later_version_added_has_its_default(run_dir: Path) -> 
 def test_a_damaged_file_is_named(run_dir: Path) -> None:
     text = (run_dir / FILE).read_text()
     (run_dir / FILE).write_text(text.replace("gamma:", "gama:"))
-    with pytest.raises(ConfigError, match=r"run/.hydra/resolved.yaml: agent.gama: there is no"):
+    with pytest.raises(
+        ConfigError, match=r"run/.hydra/resolved.yaml: unknown setting 'agent.gama'"
+    ):
         resumed(run_dir)
     (run_dir / FILE).write_text("")
     with pytest.raises(ConfigError, match=r"resolved.yaml is no saved configuration"):
@@ -179,7 +181,7 @@ ALLOWED = (
     *("checkpoint.keep=9", "checkpoint.replay_buffer=false", "quiet=true", "objective=last"),
 )
 REFUSED = (
-    *("seed=1", "name=x", "agent=random", "agent.gamma=0.5", "agent.hidden=[1]", "env=acrobot"),
+    *("seed=1", "agent=random", "agent.gamma=0.5", "agent.hidden=[1]", "env=acrobot"),
     *("env.num_envs=2", "step_processor.n_steps=1", "replay_buffer=prioritized"),
     *("replay_buffer.capacity=5000", "trainer=sync", "trainer.warmup_period=1"),
     *("trainer.samples_per_opt_step=9", "evaluator.num_episodes=1", "evaluator.env.kwargs.x=1"),
@@ -311,8 +313,8 @@ def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces
 def test_tab_offers_what_the_saved_run_has(run_dir: Path) -> None:
     composer = saved_composer(run_dir, [f"resume={run_dir}"], [])
     typed = [f"resume={run_dir}"]
-    assert "agent.tau=" in matches("bash", composer, typed, "agent.ta")
-    assert matches("bash", composer, typed, "actor_manager=p") == ["actor_manager=process"]
+    assert "agent.tau=" in matches(composer, typed, "agent.ta")
+    assert matches(composer, typed, "actor_manager=p") == ["actor_manager=process"]
 
 
 def test_every_key_that_may_change_exists() -> None:

@@ -53,7 +53,7 @@ def edited(write: Write) -> Callable[[str, str], Path]:
         ("seed: 0\n", "seed: 0\n---\nseed: 1\n", "a second document"),
         ("  kwargs: {}", "  kwargs: " + "[" * 60 + "]" * 60, "more than 50 levels"),
         ("seed: 0", "seed: 0 #" + "x" * MOST_BYTES, "has more than 1,048,576 bytes"),
-        ("seed: 0", "trust: true", "trust: it is no setting: trust=true counts only where it is"),
+        ("seed: 0", "trust: true", "trust=true is not a setting: type it beside resume=RUN_DIR"),
     ],
 )
 def test_what_no_run_saves_is_refused_by_name(

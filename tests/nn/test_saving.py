@@ -63,7 +63,7 @@ def test_a_file_cut_short_is_named(tmp_path: Path):
 
 def test_something_else_than_a_state_is_refused(tmp_path: Path):
     torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(CheckpointError, match=r"list\.pt holds a list"):
+    with pytest.raises(CheckpointError, match=r"list\.pt contains a list"):
         load_state(tmp_path / "list.pt")
 
 

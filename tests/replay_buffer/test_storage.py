@@ -121,7 +121,7 @@ def test_reading_a_slot_that_was_never_filled_is_refused(spec, make_rows, slot):
 
 
 def test_sampling_from_nothing_says_what_is_missing(spec):
-    with pytest.raises(RunFailed, match=r"cannot sample 64 rows: .* empty .*warmup_period"):
+    with pytest.raises(RunFailed, match=r"cannot sample 64 transitions: .* empty .*warmup_period"):
         Ring(spec, 4).require_rows(64)
 
 

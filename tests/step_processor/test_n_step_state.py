@@ -159,7 +159,8 @@ def test_a_forgotten_window_fills_again_by_hand():
 )
 def test_windows_of_another_form_are_refused(n, num_envs, found):
     state = processor(3, 2).state_dict()
-    match = rf"n_steps={n} keeps {n - 1} steps of {num_envs} environments, .* has {found}$"
+    needed = f"n_steps={n} needs {n - 1} steps of {num_envs} environments"
+    match = f"{needed}, but the saved state has {found}$"
     with pytest.raises(CheckpointError, match=match):
         processor(n, num_envs).load_state_dict(state)
     with pytest.raises(CheckpointError, match="has none"):
