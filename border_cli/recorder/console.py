@@ -115,9 +115,9 @@ class ConsoleRecorder(Recorder):
         if self._live is None:
             self._live = self._start_panel()
         panel_line.drawing = True
+        panel_line.live = isinstance(self._live, Live)
         self._live.update(self._panel(), refresh=True)
         panel_line.drawing = False
-        panel_line.live = isinstance(self._live, Live)
 
     def _start_panel(self) -> Live | NotebookPanel:
         if self._console.is_jupyter:
