@@ -14,10 +14,15 @@ import termios
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 DEADLINE_S = 60.0
+# Python that makes its standard input the controlling terminal, then becomes the command. Not
+# `preexec_fn`: Python 3.12 warns of it in a process with threads.
+TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 _TOKEN = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b.|[\r\n]|[^\x1b\r\n]")
 
 
@@ -62,14 +67,13 @@ class TerminalCommand:
         tests = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
         variables = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "border_cli", *argv],
+            [sys.executable, "-ISc", TAKE_TERMINAL, sys.executable, "-m", "border_cli", *argv],
             cwd=folder,
             env=variables | {"TERM": "xterm-256color", "PYTHONPATH": tests},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=_take_terminal,
         )
         os.close(theirs)
         self._written = b""
@@ -77,12 +81,7 @@ class TerminalCommand:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *rest: object) -> None:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(DEADLINE_S)
@@ -120,7 +119,3 @@ class TerminalCommand:
             return False
         self._written += read
         return bool(read)
-
-
-def _take_terminal() -> None:
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

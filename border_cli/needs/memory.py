@@ -17,6 +17,7 @@ from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.machine import size, thread_nbytes
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec, row_nbytes, transition_nbytes
+from border_cli.core.words import counted
 from border_cli.dataset.episodes import GROUP, GROUP_NBYTES
 from border_cli.needs.disk import rows_per_save
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, encoded_nbytes
@@ -142,7 +143,7 @@ def _actors(config: RunConfig, spec: EnvSpec, agent: AgentSizes) -> Need:
         server = SERVER_NBYTES
     kind = ACTOR_MANAGERS.entry_of(actors).name
     return Need(
-        what=f"{actors.num_actors} {'actor' if actors.num_actors == 1 else 'actors'}, {kind}",
+        what=f"{counted(actors.num_actors, 'actor')}, {kind}",
         nbytes=actors.num_actors * each + server,
         reserved=0 if apart else actors.num_actors * each,
         settings={
