@@ -54,7 +54,10 @@ def test_every_file_that_is_no_component_is_a_preset() -> None:
     variants = {"ddpg", "redq", "droq", "rainbow", "discrete_cql"}
     presets_of_envs = {("env", name) for name in presets}
     of_agents = {("agent", name) for name in variants}
-    assert others == presets_of_envs | of_agents | {("recorder", "none")}
+    assert others == presets_of_envs | of_agents | {
+        ("recorder", "none"),
+        ("step_processor", "multi_step"),
+    }
 
 
 OPTIONS = sorted(

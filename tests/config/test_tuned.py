@@ -170,7 +170,33 @@ def test_what_switches_tuned_off_switches_the_agents_values_off(
         made = job(f"agent={agent}", "env=pendulum", *typed, folder=folder)
         assert tuned_names(made) == []
         assert (pace(made.config), limits(made.config)) == (1.0, (100_000, None, None))
-        assert made.config.step_processor == NStepConfig(n_steps=1)
+        buffer = made.config.replay_buffer
+        assert not isinstance(buffer, PrioritizedConfig) or buffer == PrioritizedConfig()
+
+
+@pytest.mark.parametrize(
+    ("typed", "n_steps"),
+    [
+        ("agent=dqn", 3),
+        ("agent=qrdqn", 3),
+        ("agent=iqn", 3),
+        ("agent=rainbow", 3),
+        ("agent=rainbow replay_buffer=uniform", 3),
+        ("agent=mine", 3),
+        ("agent=dqn step_processor=n_step", 1),
+        ("agent=dqn step_processor.n_steps=1", 1),
+        ("agent=dqn trainer=offline replay_buffer.dataset=a-v0", 1),
+        ("agent=discrete_cql", 1),
+        ("agent=sac env=pendulum", 1),
+        ("agent=sac env=pendulum step_processor=multi_step", 3),
+    ],
+)
+def test_value_based_agents_that_explore_use_multi_step_returns(
+    typed: str, n_steps: int, folder: Path, write: Write
+) -> None:
+    write("agent/mine.yaml", "defaults: [dqn, _self_]\ngamma: 0.9\n")
+    made = job("~tuned", *typed.split(), folder=folder)
+    assert made.config.step_processor == NStepConfig(n_steps=n_steps)
 
 
 def test_the_file_of_another_pair_stands_on_the_agents_values() -> None:
