@@ -13,7 +13,9 @@ from border_cli.registry import STEP_PROCESSORS
 class NStepConfig(StepProcessorConfig):
     """n-step transitions."""
 
-    n_steps: int = setting(1, "env steps per transition; 1: one-step transitions", low=1)
+    n_steps: int = setting(
+        1, "env steps per transition; 1: one-step transitions; step_processor=multi_step: 3", low=1
+    )
 
 
 STEP_PROCESSORS.register("n_step", NStepConfig, "border_cli.step_processor.n_step:NStep")

@@ -60,7 +60,7 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     main(["--help", "-cd", "own"])
     text = capsys.readouterr().out
     envs = "acrobot, ant, cartpole, gym*, halfcheetah, hopper, lunarlander, lunarlander_continuous,"
-    more = "mountaincar, mountaincar_continuous, pendulum, walker2d"
+    more = "mountaincar, mountaincar_continuous, pendulum, taxi, walker2d"
     assert f"env             {envs} maze,\n{' ' * 18}{more}\n" in text
     assert "recorder        console*, jsonl*, none, tensorboard*\n" in text
     assert "  seed       seed of the run; all other seeds are derived from it" in text

@@ -48,7 +48,7 @@ def test_every_file_that_is_no_component_is_a_preset() -> None:
     components = {(group, name) for group, registry in GROUPS.items() for name in registry.names()}
     others = {(group, name) for group, name in FILES if group != "experiment"} - components
     presets = {"cartpole", "acrobot", "mountaincar", "lunarlander", "lunarlander_continuous"}
-    presets |= {"mountaincar_continuous"}
+    presets |= {"mountaincar_continuous", "taxi"}
     presets |= {"pendulum", "hopper", "halfcheetah", "walker2d", "ant"}
     # Other values of another agent's settings.
     variants = {"ddpg", "redq", "droq", "rainbow", "discrete_cql"}
