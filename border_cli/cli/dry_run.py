@@ -32,8 +32,8 @@ def is_asked_for(composer: Composer, jobs: Sequence[Job], overrides: Sequence[st
         return any(job.config.dry_run for job in jobs)
     if composer.job([each for each in overrides if not is_sweep(each)]).config.dry_run:
         raise ConfigError(
-            "dry_run=true cannot show the jobs of this sweeper, which chooses each from the scores "
-            "of those before: leave -m and the swept values out"
+            "dry_run=true cannot show the jobs of this sweeper, because it chooses each from "
+            "earlier scores: leave out -m and the swept values"
         )
     return False
 
@@ -97,13 +97,13 @@ def _show_run(console: Console, job: Job, plan: Plan, agent: Agent) -> None:
 def _show_job(console: Console, plan: Plan) -> None:
     needs = f"memory {size(plan.memory_nbytes)}, disk {size(plan.disk_nbytes)}"
     terminal.say(console, plan.name)
-    terminal.header(console, [("  needs", needs), ("  folder", directory_line(plan))])
+    terminal.header(console, [("  needs", needs), ("  run directory", directory_line(plan))])
 
 
 def _show_sweep(console: Console, plans: Sequence[Plan]) -> None:
     """The job that needs most, in full, and what all leave on the disk."""
     largest = max(plans, key=lambda each: each.memory_nbytes)
-    terminal.say(console, f"{len(plans)} jobs; the most memory is needed by {largest.name}")
+    terminal.say(console, f"{len(plans)} jobs; {largest.name} needs the most memory")
     _table(console, "memory", largest.memory, [*memory_rooms(), *address_rooms()])
     together = sum(each.disk_nbytes for each in plans)
     room = free_disk(plans[0].run_dir)
@@ -119,13 +119,13 @@ def _table(
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column(title, no_wrap=True)
     table.add_column("at most", justify="right", no_wrap=True)
-    table.add_column("follows from", overflow="fold")
+    table.add_column("from", overflow="fold")
     for each in needs:
         table.add_row(each.what, size(each.nbytes), each.because)
     table.add_section()
     table.add_row("needed", size(sum(each.nbytes for each in needs)), "")
     if held:
-        table.add_row("there already", size(held), "")
+        table.add_row("already written", size(held), "")
     reserved = sum(each.reserved for each in needs)
     for room in rooms:
         said = room.limit

@@ -100,8 +100,8 @@ class Monitor:
                 self.tell(ALIVE)
         except BrokenPipeError:
             log.warning(
-                "the monitor process is gone: a call that never gives back the interpreter lock "
-                "cannot be ended any more"
+                "the monitor process exited: a call that never releases the interpreter lock can no "
+                "longer be ended"
             )
 
 
@@ -292,7 +292,7 @@ class Watcher:
             self._look()
         self._hear()  # its last words
         if not vigil.farewell:
-            reason = "ended without a report: killed, crashed, or left by os._exit"
+            reason = "ended without a report: killed, crashed, or ended by os._exit"
             self._say(f"{reason}\n")
             self._record("killed", reason)
         return None
@@ -325,19 +325,19 @@ class Watcher:
     def _end_stuck(self) -> None:
         what = (
             f"no Python code ran for {self._vigil.timeout_s:g} s (trainer.stall_timeout_s): a call "
-            "does not give back the interpreter lock"
+            "holds the interpreter lock (GIL)"
         )
         stacks = ""
         if self._stacks is not None and STACKS_SIGNAL is not None:
             stacks = ask_for_stacks(self._pid, STACKS_SIGNAL, self._stacks)
-        self._say(f"{what}; it is killed. The stacks of its threads:\n{stacks}")
+        self._say(f"{what}; killing it. Stacks of its threads:\n{stacks}")
         self._kill()
         self._record("failed", f"Stalled: {what}", stacks)
 
     def _end_deaf(self) -> None:
         first, last = self._vigil.stops[0], self._vigil.stops[-1]
         what = f"{first} and {last} were not answered within {STOP_GRACE_S:g} s"
-        self._say(f"{what}; it is killed\n")
+        self._say(f"{what}; killing it\n")
         self._kill()
         self._record("interrupted", f"killed: {what}")
 

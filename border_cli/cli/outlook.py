@@ -49,12 +49,12 @@ def outlook(job: Job, plan: Plan, agent: Agent) -> list[tuple[str, str]]:
 
 def directory_line(plan: Plan) -> str:
     """Where a run would be written, and what is there."""
-    return f"{plan.run_dir}" + (f", which has {size(plan.held)} already" if plan.held else "")
+    return f"{plan.run_dir}" + (f", which already has {size(plan.held)}" if plan.held else "")
 
 
 def _env_line(spec: EnvSpec) -> str:
     limit = spec.max_episode_steps
-    ends = f"at most {limit:,} steps" if limit is not None else "no limit of steps"
+    ends = f"at most {limit:,} steps" if limit is not None else "no step limit"
     return f"{spec.id}, observes {_space(spec.observation)}, acts {_space(spec.action)}, {ends}"
 
 
@@ -71,10 +71,10 @@ def _space(space: Space) -> str:
 def _budget_line(config: RunConfig) -> str:
     updates, samples = opt_steps(config), most_rows(config)
     parts = [
-        f"{updates:,} updates" if updates is not None else "updates without a limit",
+        f"{updates:,} updates" if updates is not None else "no limit on updates",
     ]
     if not config.trainer.offline:
-        parts.append(f"at most {samples:,} samples" if samples else "samples without a limit")
+        parts.append(f"at most {samples:,} samples" if samples else "no limit on samples")
     if not config.trainer.offline and config.trainer.max_env_steps is not None:
         parts.append(f"{config.trainer.max_env_steps:,} env steps")
     if config.trainer.max_time_s is not None:
@@ -86,14 +86,14 @@ def _evaluation_line(config: RunConfig) -> str:
     evaluator = build_evaluator(config, stop=StopFlag(), heartbeat=Heartbeat("evaluation"))
     line = evaluator.describe()
     evaluator.close()
-    beside = ", beside the learner" if evaluates_in_background(config) else ""
+    beside = ", in a separate process" if evaluates_in_background(config) else ""
     return f"{_times(evaluations(config), config.trainer.eval_interval)}: {line}{beside}"
 
 
 def _metrics_line(config: RunConfig) -> str:
     kinds = [RECORDERS.entry_of(each).name for each in config.recorder.values()]
     rows = _times(metric_rows(config), config.trainer.record_interval)
-    return f"{rows}; {', '.join(kinds) or 'recorded by nobody'}"
+    return f"{rows}; {', '.join(kinds) or 'no recorder'}"
 
 
 def _checkpoints_line(config: RunConfig) -> str:
@@ -104,12 +104,13 @@ def _checkpoints_line(config: RunConfig) -> str:
     if config.trainer.offline:
         rows = "without the data set"
     interval = config.checkpoint.milestone_interval
-    also = f", and one each {interval:,} updates for good" if interval else ""
-    return f"{made}; the newest {config.checkpoint.keep} kept{also}, {rows}"
+    also = f", and one every {interval:,} updates permanently" if interval else ""
+    return f"{made}; keeps the newest {config.checkpoint.keep}{also}, {rows}"
 
 
 def _times(count: int | None, interval: int) -> str:
     """`8, every 125 updates`; those of the end are among them."""
     if not interval:
         return "1, at the end"
-    return f"{f'{count:,}' if count is not None else 'as many as come'}, every {interval:,} updates"
+    known = f"{count:,}, " if count is not None else ""
+    return f"{known}every {interval:,} updates"

@@ -47,7 +47,7 @@ def whole_number(values: dict[str, str], key: str, low: int) -> int | None:
     except ValueError:
         number = low - 1
     if number < low:
-        raise ConfigError(f"{key} must be a whole number of at least {low}, got {values[key]!r}")
+        raise ConfigError(f"{key} must be an integer of at least {low}, got {values[key]!r}")
     return number
 
 

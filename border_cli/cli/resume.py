@@ -55,7 +55,7 @@ def continuation_of(composer: Composer, job: Job) -> Continuation | None:
     if (run_dir / FILE).read_text(encoding="utf-8") != resolved_yaml(config):
         found = _compared(composer, job, run_dir)
     if done and finished(run_dir, config, found.trainer) is None and not has_checkpoint(run_dir):
-        raise CheckpointError(f"{run_dir} is done, and has no checkpoint to go on from")
+        raise CheckpointError(f"{run_dir} is finished, but has no checkpoint to resume from")
     return found
 
 
@@ -93,11 +93,10 @@ def finished(run_dir: Path, config: RunConfig, saved: TrainerConfig) -> Finished
         return None
     score = facts.get("best_score" if config.objective == Objective.best else "final_score")
     with_score = f" with score {score}" if score is not None else ""
-    what, more = facts.get("exit_reason"), "larger limits go on"
+    what, more = facts.get("exit_reason"), "increase a limit to continue"
     if limit in _LIMITS:
-        larger = "higher" if limit == "stop_at_score" else "larger"
         what = f"{limit}={getattr(saved, limit)} reached"
-        more = f"a {larger} trainer.{limit} goes on"
+        more = f"increase trainer.{limit} to continue"
     return Finished(
         float(score) if score is not None else -math.inf,
         f"{shortest(run_dir)} is finished{with_score}: {what}; {more}",

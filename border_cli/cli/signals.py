@@ -61,7 +61,7 @@ class EarlySignals:
     def remember(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as above
         """Keeps the wish for the job."""
         self.save.request()
-        _say("\nSIGUSR1: the run has not begun; its first checkpoint will come early\n")
+        _say("\nSIGUSR1: the run has not started; its first checkpoint will be early\n")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from border_cli.core.foreign import complain, nothing_imported_from, visible
 from border_cli.core.machine import memory_for
 from border_cli.core.process_state import keeping_everything
 
-NO_ROOM = "there is too little memory to begin"
+NO_ROOM = "not enough memory to start"
 
 if TYPE_CHECKING:
     from border_cli.cli.launch import RunJob

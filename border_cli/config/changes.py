@@ -128,7 +128,7 @@ def refuse_fixed(found: Sequence[Change], saved: Path, *, job: str, new_run: str
         return
     listed = "\n".join(f"  {each}" for each in fixed)
     raise ConfigError(
-        f"{job}a run goes on with its own settings, and these are not those of {saved}:\n{listed}\n"
-        f"What may change: {', '.join(MAY_CHANGE)}.\n"
-        f"A new run with other settings can begin with its weights: {new_run}"
+        f"{job}a resumed run keeps its settings, but these differ from {saved}:\n{listed}\n"
+        f"These may change: {', '.join(MAY_CHANGE)}.\n"
+        f"To start a new run from its weights: {new_run}"
     )

@@ -76,7 +76,7 @@ def _empty(node: DictConfig) -> bool:
 def unknown_setting(kind: type[Any], path: str, key: str) -> str:
     """What is said of an unknown key: the nearest setting, and all that exist there."""
     if key == TRUST and not path:
-        return f"{TRUST}=true is not a setting: type it beside resume=RUN_DIR, for one command"
+        return f"{TRUST}=true is not a setting: give it on the command line with resume=RUN_DIR"
     if key in OPTIONAL_GROUPS and not path:  # a file of theirs was not merged at the top
         return (
             f"{key} has no settings of its own: {key}=NAME chooses a file, which must begin with "

@@ -97,7 +97,7 @@ class Composer:
                 job = _finish(config, loader.parts, imports, job_number)
             if self.trust and job.config.resume is None:
                 raise ConfigError(
-                    "trust=true is for the modules of a run that is resumed, and resume is null"
+                    "trust=true applies to the modules of a resumed run, but resume is null"
                 )
             return job
 

@@ -124,7 +124,7 @@ def _rewritten(typed: str, allowed: str) -> str:
     """How a value is written that is right but for its form: 1e5 for an integer, one entry for a
     list."""
     key, _, value = typed.partition("=")
-    if allowed.startswith("a whole number") and re.fullmatch(r"\d+(\.\d+)?e\d+|\d+\.0*", value):
+    if allowed.startswith("an integer") and re.fullmatch(r"\d+(\.\d+)?e\d+|\d+\.0*", value):
         number = float(value)
         return f"; write {key}={number:.0f}" if number.is_integer() else ""
     if allowed.startswith("a list") and value and value[0] not in "[{":
@@ -165,13 +165,13 @@ def _composition(
     if named and "No match in the defaults list" in text and not file:
         group = named.group(1)
         return (
-            f"{_typed_for(group, overrides) or group}: the configuration {name!r} offers no "
-            f"choice of {group}. A saved one keeps its components and takes values only; start "
-            f"from `border-train {group}=…` to choose"
+            f"{_typed_for(group, overrides) or group}: the configuration {name!r} has no "
+            f"choice of {group}. A saved configuration has fixed components and takes values only; "
+            f"start from `border-train {group}=…` instead"
         )
     folder, _, option = path.rpartition("/")
     if named and path == name and folder:
-        return f"-cn {name}: a file of a group is chosen with {folder}={option}"
+        return f"-cn {name}: choose a file of a group with {folder}={option}"
     if named and folder and named.group(1).startswith(f"{folder}/"):
         group = named.group(1).removeprefix(f"{folder}/")
         return f"{file}: write `override /{group}: …`, with the slash"
@@ -184,7 +184,7 @@ def _composition(
     if exists := re.search(r"already at '([^']+)'", text):
         return f"{exists.group(1)} exists: write {exists.group(1)}=… without a plus"
     if absent := re.search(r"Could not delete from config. '([^']+)'", text):
-        return f"~{absent.group(1)}: there is nothing of that name to remove"
+        return f"~{absent.group(1)}: there is nothing to remove"
     lines = [line for line in text.splitlines() if line and not line.startswith("To append")]
     message = re.sub(r"^In '[^']+': ", "", " ".join(lines[:2]))
     return f"{file}: {message}" if file else message

@@ -32,8 +32,8 @@ def resolved_yaml(config: RunConfig) -> str:
     text = f"{HEADER}defaults:\n{listed}{OmegaConf.to_yaml(OmegaConf.structured(plain))}"
     if len(text.encode()) > MOST_BYTES:
         raise ConfigError(
-            f"the settings of a run may have {MOST_BYTES:,} bytes as YAML, these have "
-            f"{len(text.encode()):,}: keep large data in a file of its own, named by a setting"
+            f"the settings have {len(text.encode()):,} bytes as YAML, more than {MOST_BYTES:,}: "
+            "store large data in a separate file and name it in a setting"
         )
     return text
 

@@ -11,7 +11,7 @@ from border_cli.core.settings import Settings
 
 _PLAIN = {
     bool: "true or false",
-    int: "a whole number",
+    int: "an integer",
     float: "a number",
     str: "text",
     type(None): "null",
@@ -67,4 +67,4 @@ def _is_settings(hint: Any) -> bool:
 
 
 def _plural(hint: Any) -> str:
-    return {int: "whole numbers", float: "numbers", str: "texts"}.get(hint, "values")
+    return {int: "integers", float: "numbers", str: "texts"}.get(hint, "values")

@@ -119,26 +119,26 @@ def refuse_unmeant(loader: Loader, config_name: str, texts: Sequence[str]) -> No
 def _refuse_sweep(override: Override) -> None:
     key, _, value = str(override.input_line).partition("=")
     single = key in GROUPS and not _takes_several(key)
-    as_list = "" if single else f"; one list is written '{key}=[{value}]'"
+    as_list = "" if single else f"; write a list as '{key}=[{value}]'"
     raise ConfigError(
-        f"{override.input_line} names several values: -m runs a job with each of them{as_list}"
+        f"{override.input_line} has several values: add -m to run a job for each{as_list}"
     )
 
 
 def _refuse_deleted(group: str, repo: IConfigRepository) -> None:
     if _takes_several(group):
-        raise ConfigError(f"~{group}: none of them is {group}=none, all but one is ~{group}.NAME")
+        raise ConfigError(f"~{group}: use {group}=none for none, ~{group}.NAME for all but one")
     if group not in OPTIONAL_GROUPS and group in GROUPS:
-        raise ConfigError(f"~{group}: a run needs one: {group}=NAME with {_offered(group, repo)}")
+        raise ConfigError(f"~{group}: a run needs one: {group}=NAME, {_offered(group, repo)}")
 
 
 def _refuse_choice(group: str, override: Override, repo: IConfigRepository) -> None:
     value, text = override.value(), override.input_line
     offered = _offered(group, repo)
     if value is None and group in OPTIONAL_GROUPS:
-        raise ConfigError(f"{text}: no {group} at all is written ~{group}")
+        raise ConfigError(f"{text}: use ~{group} for no {group}")
     if value is None and _takes_several(group):
-        raise ConfigError(f"{text}: none of them is written {group}=none")
+        raise ConfigError(f"{text}: use {group}=none for none of them")
     if isinstance(value, list) and group in GROUPS and not _takes_several(group):
         raise ConfigError(f"{text}: a run has one {group}, {offered}; -m runs several, one by one")
     for name in value if isinstance(value, list) else [value]:

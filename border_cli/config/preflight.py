@@ -53,26 +53,28 @@ def _check_resume(composer: Composer, job: Job) -> None:
     if composer.run_dir is not None:
         if job.multirun or Path(job.folder).absolute() != composer.run_dir:
             raise ConfigError(
-                f"resume={config.resume} goes on in {composer.run_dir}, alone: leave hydra.mode "
-                "and hydra.run.dir as they are"
+                f"resume={config.resume} continues the run in {composer.run_dir}: do not set "
+                "hydra.mode or hydra.run.dir"
             )
     elif config.resume is not None and config.resume != AUTO:
         raise ConfigError(
-            f"resume={config.resume}: a run to go on with is named on the command line, because it "
-            "brings its settings along; a file may say resume: auto"
+            f"resume={config.resume}: give the run to resume on the command line, because its "
+            "settings replace the config; a file may only contain resume: auto"
         )
     elif config.resume == AUTO and config.run_dir is None:
-        raise ConfigError("resume=auto needs run_dir=FOLDER, where the run is or will be")
+        raise ConfigError("resume=auto needs run_dir=DIR")
 
 
 def _refuse_used(job: Job) -> None:
     folder = Path(job.folder)
     refuse_unwritable(folder)
     if (folder / SWEEP_MARK).exists():
-        raise ConfigError(f"run_dir={folder} holds a sweep: choose another, or repeat it with -m")
+        raise ConfigError(
+            f"run_dir={folder} contains a sweep: choose another, or repeat its command with -m"
+        )
     if job.config.resume is None and _holds_run(folder):
         raise ConfigError(
-            f"run_dir={folder} holds a run already: choose another, or add resume=auto"
+            f"run_dir={folder} already contains a run: choose another, or add resume=auto"
         )
 
 
@@ -83,18 +85,20 @@ def _refuse_used_by_sweep(jobs: Sequence[Job]) -> None:
         if job.config.run_dir is not None:
             _refuse_root(Path(job.config.run_dir).expanduser(), job)
         if job.config.resume is None and _holds_run(folder):
-            raise ConfigError(f"{folder} holds a run already: choose another run_dir")
+            raise ConfigError(f"{folder} already contains a run: choose another run_dir")
     twice = {folder for folder in folders if folders.count(folder) > 1}
     if twice:
-        raise ConfigError(f"several jobs would write {sorted(twice)[0]}: name a value only once")
+        raise ConfigError(
+            f"several jobs would write to {sorted(twice)[0]}: give each value only once"
+        )
 
 
 def _refuse_root(root: Path, job: Job) -> None:
     if _holds_run(root):
-        raise ConfigError(f"run_dir={root} holds a single run: choose another for a sweep")
+        raise ConfigError(f"run_dir={root} contains a single run: choose another for a sweep")
     if job.config.resume is None and (root / SWEEP_MARK).exists():
         raise ConfigError(
-            f"run_dir={root} holds a sweep already: choose another, or add resume=auto"
+            f"run_dir={root} already contains a sweep: choose another, or add resume=auto"
         )
 
 

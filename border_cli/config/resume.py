@@ -12,10 +12,10 @@ from border_cli.core.errors import ConfigError
 from border_cli.core.files import SWEEP_MARK
 
 _REASONS = {
-    "run_dir": "the run goes on in its own folder",
-    "init_from": "the run has weights of its own; init_from begins a new run with another's",
-    "experiment": "the run keeps its settings; type those that shall change",
-    "tuned": "the run keeps its settings; type those that shall change",
+    "run_dir": "a resumed run keeps its run directory",
+    "init_from": "a resumed run has its own weights; init_from starts a new run",
+    "experiment": "a resumed run keeps its settings; give the ones to change",
+    "tuned": "a resumed run keeps its settings; give the ones to change",
 }
 
 
@@ -37,17 +37,19 @@ def refuse_beside_resume(
     """Refuses what contradicts `resume=RUN_DIR`, and a folder that holds no run."""
     if multirun:
         raise ConfigError(
-            "resume=RUN_DIR goes on with one run, and -m runs several: a sweep goes on with its "
-            "own command and run_dir=SWEEP_DIR resume=auto"
+            "resume=RUN_DIR continues one run and -m runs several: to continue a sweep, repeat its "
+            "command with run_dir=SWEEP_DIR resume=auto"
         )
     if config_name != "config":
         raise ConfigError(
-            f"-cn {config_name}: a resumed run begins with its own settings, {run_dir / FILE}"
+            f"-cn {config_name}: a resumed run uses its own settings, {run_dir / FILE}"
         )
     for override in parsed(overrides):
         if override.key_or_group in _REASONS:
             reason = _REASONS[override.key_or_group]
-            raise ConfigError(f"{override.input_line} does not go with resume=RUN_DIR: {reason}")
+            raise ConfigError(
+                f"{override.input_line} cannot be combined with resume=RUN_DIR: {reason}"
+            )
     refuse_no_run(run_dir)
 
 
@@ -60,12 +62,12 @@ def refuse_no_run(run_dir: Path) -> None:
         jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{FILE}"))
         one = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""
         raise ConfigError(
-            f"resume: {run_dir} is the folder of a sweep: repeat its command with "
+            f"resume: {run_dir} is the directory of a sweep: repeat its command with "
             f"run_dir={run_dir} resume=auto{one}"
         )
     if not (run_dir / FILE).is_file():
         raise ConfigError(
-            f"resume: {run_dir} is no run directory: there is no {FILE}{_run_around(run_dir)}"
+            f"resume: {run_dir} is not a run directory: there is no {FILE}{_run_around(run_dir)}"
         )
 
 

@@ -45,7 +45,7 @@ def read_plain(file: Path) -> Any:
         with file.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise ConfigError(f"{file}: it has more than {MOST_BYTES:,} bytes, as no file of a run")
+            raise ConfigError(f"{file}: larger than {MOST_BYTES:,} bytes, so not written by a run")
         text = content.decode()
         _refuse_odd_yaml(file, text)
         return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
@@ -70,13 +70,13 @@ def _refuse_odd_yaml(file: Path, text: str) -> None:
         }
         for what in (each for each, is_there in odd.items() if is_there):
             line = event.start_mark.line + 1
-            raise ConfigError(f"{file}: line {line} has {what}, which no file of a run has")
+            raise ConfigError(f"{file}: line {line} has {what}, which a run never writes")
 
 
 def _refuse_interpolations(file: Path, value: object, path: str = "") -> None:
     """Settings are saved resolved: one that reads the environment, say, was put there."""
     if isinstance(value, str) and _INTERPOLATION.search(value):
-        raise ConfigError(f"{file}: {path}: {value} is an interpolation, which no run saves")
+        raise ConfigError(f"{file}: {path}: {value} is an interpolation, which a run never saves")
     parts = value.items() if isinstance(value, dict) else ()
     for key, each in enumerate(value) if isinstance(value, list) else parts:
         _refuse_interpolations(file, each, f"{path}.{key}".lstrip("."))
@@ -90,16 +90,16 @@ def read_saved(file: Path) -> dict[str, Any]:
     found = read_plain(file)
     entries = found.get("defaults") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(entries, list):
-        raise ConfigError(f"{file} is no saved configuration: it has no defaults list")
+        raise ConfigError(f"{file} is not a saved configuration: it has no defaults list")
     if "hydra" in found:
         raise ConfigError(
-            f"{file}: settings of Hydra (`hydra:`) are not read from a run, which saves none: they "
-            "decide which files are written"
+            f"{file}: Hydra settings (`hydra:`) are not read from a run: they decide which files "
+            "are written, and a run never saves any"
         )
     _refuse_interpolations(file, found)
     for entry in entries:
         if not _is_ours(entry):
-            raise ConfigError(f"{file}: its defaults list has {entry!r}, which no run saves")
+            raise ConfigError(f"{file}: its defaults list has {entry!r}, which a run never saves")
     return {str(key): value for key, value in found.items()}
 
 
@@ -234,7 +234,7 @@ def load_resolved(
     """
     file = path / FILE if path.is_dir() else path
     if not file.is_file():
-        raise CheckpointError(f"{path} is no run directory: there is no {file}")
+        raise CheckpointError(f"{path} is not a run directory: there is no {file}")
     folder = file.parent.resolve()
     run_dir = folder.parent if folder.name == FILE.parent.name else folder
     with modules_of_a_run(run_dir, import_paths, trust=trust):

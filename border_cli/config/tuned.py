@@ -76,8 +76,8 @@ def _agent_file(name: str, repo: IConfigRepository) -> ResultDefault | None:
     if loaded.defaults_list:
         file = file_of(loaded.path, path)
         raise ConfigError(
-            f"{shown(file) if file else path}: it goes with the name of an agent and sets values "
-            "only: it must have no defaults list"
+            f"{shown(file) if file else path}: it belongs to an agent and may only set values: "
+            "remove its defaults list"
         )
     update_package_header(repo, entry)
     return ResultDefault(path, _agent_of(path), entry.get_final_package())

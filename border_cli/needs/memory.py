@@ -67,7 +67,7 @@ def memory_needs(
         _saving(config, agent, replay),
     ]
     kept = int(KEPT_FREE * sum(min(each.nbytes, each.reserved) for each in passing))
-    held = Need(what="freed and kept by malloc", nbytes=kept, reserved=kept)
+    held = Need(what="freed memory kept by malloc", nbytes=kept, reserved=kept)
     rows = [*_dataset(config, replay), *([_replay_buffer(replay)] if replay.capacity else [])]
     return [*rows, *passing, held, _program(config, spec, cores)]
 
@@ -99,7 +99,7 @@ def _dataset(config: RunConfig, replay: ReplaySizes) -> list[Need]:
 def _replay_buffer(replay: ReplaySizes) -> Need:
     nbytes = replay.capacity * replay.row + replay.trees
     return Need(
-        what="replay buffer" if replay.row else "replay buffer (of a size that is not known)",
+        what="replay buffer" if replay.row else "replay buffer (unknown size)",
         nbytes=nbytes,
         reserved=nbytes,
         settings={"replay_buffer.capacity": f"{replay.capacity} rows of {size(replay.row)}"},
@@ -120,7 +120,7 @@ def _under_way(config: RunConfig, spec: EnvSpec) -> Need:
         waiting = 2 * MESSAGES_PER_ACTOR + 1
         nbytes = reserved = actors.num_actors * waiting * gathered * row + proxies
     return Need(
-        what="rows under way",
+        what="rows in flight",
         nbytes=nbytes,
         reserved=reserved,
         settings={

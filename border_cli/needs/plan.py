@@ -90,7 +90,7 @@ def plan(
 
 def sizes_of(config: RunConfig, agent: Agent) -> AgentSizes:
     """Raises ConfigError where not even a copy of its weights fits into memory."""
-    what = "the weights of the agent, and a copy, do not fit into memory"
+    what = "the agent's weights and a copy of them do not fit in memory"
     with memory_for(what, config.agent.taking_memory(), ConfigError):
         return agent_sizes(agent)
 
@@ -147,8 +147,8 @@ def _refuse_parts(
     if needed <= room.nbytes:
         return
     raise ConfigError(
-        f"{name} needs {size(needed)} of memory and {size(room.nbytes)} are available "
-        f"({room.limit}): {_listed(parts)}. Smaller: {_smaller(parts, fitting(room))}"
+        f"{name} needs {size(needed)} of memory, but {size(room.nbytes)} is available "
+        f"({room.limit}): {_listed(parts)}. To reduce it: {_smaller(parts, fitting(room))}"
     )
 
 
@@ -164,12 +164,12 @@ def _refuse_disk(plans: Sequence[Plan], room: Room) -> None:
 
     who, listed = largest.name, _listed(parts)
     if len(plans) > 1:
-        who, listed = f"the sweep of {len(plans)} jobs", f"most of it {largest.name}, {listed}"
+        who, listed = f"the sweep of {len(plans)} jobs", f"the largest is {largest.name}, {listed}"
     if any(each.held for each in plans):
-        listed += f"; {size(sum(each.held for each in plans))} are there already"
+        listed += f"; {size(sum(each.held for each in plans))} is already written"
     raise ConfigError(
-        f"{who} writes up to {size(needed)} and {size(room.nbytes)} are free ({room.limit}): "
-        f"{listed}. Smaller: {_smaller(parts, _fitting(plans, enough))}; or run_dir= on "
+        f"{who} writes up to {size(needed)}, but {size(room.nbytes)} is free ({room.limit}): "
+        f"{listed}. To reduce it: {_smaller(parts, _fitting(plans, enough))}; or set run_dir to "
         "another disk"
     )
 
@@ -188,7 +188,7 @@ def _listed(parts: Parts) -> str:
         for need, nbytes in large
     ]
     rest = sum(nbytes for _, nbytes in parts) - sum(nbytes for _, nbytes in large)
-    return ", ".join([*said, f"all else {size(rest)}"] if rest else said)
+    return ", ".join([*said, f"other {size(rest)}"] if rest else said)
 
 
 def _smaller(parts: Parts, capacity: int | None) -> str:

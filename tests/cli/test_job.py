@@ -195,7 +195,7 @@ def test_a_used_run_directory_is_refused_and_stays_as_it_is(ran: Ran, capsys: Ca
     before = {each: each.stat().st_mtime_ns for each in ran.run_dir.rglob("*")}
     with commands.isolated(ran.folder):
         assert train_status("env=cartpole", *QUICK, "run_dir=run") == 2
-    assert "run_dir=run holds a run already" in capsys.readouterr().err
+    assert "run_dir=run already contains a run" in capsys.readouterr().err
     assert {each: each.stat().st_mtime_ns for each in ran.run_dir.rglob("*")} == before
 
 
@@ -205,7 +205,7 @@ def test_a_finished_run_is_not_repeated_by_resume(ran: Ran, capsys: Capture) -> 
         assert train_status(*TYPED, "run_dir=run", "resume=auto") == 0
     said = capsys.readouterr().out
     assert said.startswith("run is finished with score ")
-    assert said.endswith("max_opt_steps=250 reached; a larger trainer.max_opt_steps goes on\n")
+    assert said.endswith("max_opt_steps=250 reached; increase trainer.max_opt_steps to continue\n")
     assert (ran.run_dir / "run.json").read_bytes() == before
 
 

@@ -29,7 +29,7 @@ RUN = (
     "actor_manager.n_buffer=10",
 )
 HOLDS = (*RUN, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
-ENDED = "ended without a report: killed, crashed, or left by os._exit"
+ENDED = "ended without a report: killed, crashed, or ended by os._exit"
 
 
 def monitor_of(command: Command) -> int:
@@ -68,7 +68,7 @@ def test_the_second_signal_ends_a_command_that_cannot_hear_any(tmp_path: Path) -
         run.send(signal.SIGINT)
         status, said = run.ended()
     assert status == -signal.SIGKILL, said
-    assert said.endswith("were not answered within 3 s; it is killed\n")
+    assert said.endswith("were not answered within 3 s; killing it\n")
     facts = facts_of(tmp_path / "run")
     assert facts["status"] == "interrupted"
     assert facts["exit_reason"].startswith("killed: SIG")
@@ -94,7 +94,7 @@ def test_a_run_goes_on_without_its_monitor_and_says_so(tmp_path: Path) -> None:
     with Command(tmp_path, *RUN, "env.id=Calm-v0") as run:
         until_it_learns(run, tmp_path)
         os.kill(monitor_of(run), signal.SIGKILL)
-        run.until(lambda: "warning: the monitor process is gone" in run.said_so_far())
+        run.until(lambda: "warning: the monitor process exited" in run.said_so_far())
         run.send(signal.SIGINT)
         status, said = run.ended()
     assert status == 130, said

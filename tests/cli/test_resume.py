@@ -117,7 +117,9 @@ def test_what_may_not_change_is_refused_with_the_way_out(
     stopped(folder / "a")
     for typed in (["resume=a"], ["resume=auto", "run_dir=a", "env=cartpole"]):
         said = refusal(*typed, "agent.gamma=0.5", "trainer.max_opt_steps=7")
-        assert "are not those of a/.hydra/resolved.yaml:\n  agent.gamma: 0.995 -> 0.5\n" in said
+        assert (
+            "but these differ from a/.hydra/resolved.yaml:\n  agent.gamma: 0.995 -> 0.5\n" in said
+        )
         assert "trainer.max_opt_steps: " not in said
         assert "border-train init_from=a …" in said
     assert "  agent: dqn -> random\n" in refusal("resume=a", "agent=random")
@@ -133,7 +135,7 @@ def test_a_refusal_of_a_sweep_names_the_job_before_any_runs(
     text = (folder / "own.yaml").read_text()
     (folder / "own.yaml").write_text(f"{text}agent: {{gamma: 0.5}}\n")
     said = refusal(*sweep, "resume=auto")
-    assert "job 1 (run_dir=s seed=1 resume=auto): a run goes on with its own settings" in said
+    assert "job 1 (run_dir=s seed=1 resume=auto): a resumed run keeps its settings" in said
     assert "  agent.gamma: 0.995 -> 0.5\n" in said
 
 
@@ -214,10 +216,10 @@ def test_a_finished_run_is_said_to_be_and_left_alone(
     stopped(folder / "a", "done")
     before = everything(folder)
     auto = ("resume=auto", "run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
-    line = "a is finished with score 7.5: max_opt_steps=90 reached; a larger trainer.max_opt_steps"
+    line = "a is finished with score 7.5: max_opt_steps=90 reached; increase trainer.max_opt_steps"
     for typed in (("resume=a",), auto, (*auto, "trainer.max_opt_steps=80")):
         assert ran(*typed).configs == []
-        assert capsys.readouterr().out == f"{line} goes on\n"
+        assert capsys.readouterr().out == f"{line} to continue\n"
     assert ran("resume=a", "objective=last").configs == []
     assert "finished with score 2.0" in capsys.readouterr().out
     assert ran("resume=a", "quiet=true").configs == []
@@ -236,7 +238,7 @@ def test_a_finished_run_without_checkpoints_cannot_go_on(
         folder / "a" / "run.json", {"status": "done", "exit_reason": "max_opt_steps reached"}
     )
     said = refusal("resume=a", "trainer.max_opt_steps=91")
-    assert f"{folder / 'a'} is done, and has no checkpoint to go on from" in said
+    assert f"{folder / 'a'} is finished, but has no checkpoint to resume from" in said
 
 
 @pytest.mark.parametrize(
@@ -273,12 +275,12 @@ def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
     [
         (["resume=x"], "resume: no such directory: "),
         (["-m", "resume=a"], "-m runs several"),
-        (["resume=a", "hydra.mode=MULTIRUN"], "leave hydra.mode and hydra.run.dir as they are"),
-        (["resume=a", "hydra.run.dir=b"], "leave hydra.mode and hydra.run.dir as they are"),
+        (["resume=a", "hydra.mode=MULTIRUN"], "do not set hydra.mode or hydra.run.dir"),
+        (["resume=a", "hydra.run.dir=b"], "do not set hydra.mode or hydra.run.dir"),
         (["resume=a", "agent.gama=1"], "did you mean agent.gamma?"),
-        (["resume=a", "-cn", "own"], "a resumed run begins with its own settings"),
-        (["-cd", ".", "-cn", "own"], "is named on the command line"),
-        (["-cd", ".", "-cn", "own", "run_dir=b"], "is named on the command line"),
+        (["resume=a", "-cn", "own"], "a resumed run uses its own settings"),
+        (["-cd", ".", "-cn", "own"], "give the run to resume on the command line"),
+        (["-cd", ".", "-cn", "own", "run_dir=b"], "give the run to resume on the command line"),
     ],
 )
 def test_a_resume_that_cannot_be_meant_is_refused(

@@ -130,7 +130,7 @@ def test_a_wish_from_before_the_run_is_fulfilled_by_the_run(folder: Path, capfd:
     (folder / "hasty.py").write_text(text)
     own = ("imports=[unruly,hasty]", "env.id=Calm-v0", "trainer.save_interval=0")
     assert train_status(*ENDLESS, *own, "trainer.max_opt_steps=200") == 0
-    assert "SIGUSR1: the run has not begun" in capfd.readouterr().err
+    assert "SIGUSR1: the run has not started" in capfd.readouterr().err
     first, end = steps_saved(folder / "run")
     assert 0 <= first < 200 == end
 

@@ -220,11 +220,11 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
     (folder / "conf").mkdir()
     (folder / "conf" / "mine.yaml").write_text("defaults: [config, _self_]\ntrust: true\n")
     for argv, said in (
-        (["trust=true", "--cfg", "job"], "trust=true is for the modules of a run that is resumed"),
-        (["trust=true", "run_dir=x", "env=cartpole"], "and resume is null"),
+        (["trust=true", "--cfg", "job"], "trust=true applies to the modules of a resumed run"),
+        (["trust=true", "run_dir=x", "env=cartpole"], "but resume is null"),
         (
             ["-cd", "conf", "-cn", "mine"],
-            "trust=true is not a setting: type it beside resume=RUN_DIR",
+            "trust=true is not a setting: give it on the command line with resume=RUN_DIR",
         ),
         ([f"resume={ran}", "trust=perhaps"], "trust=perhaps: trust must be true or false"),
         ([f"resume={ran}", "trust=[true]"], "trust=[true]: trust must be true or false"),
@@ -274,7 +274,7 @@ def test_a_saved_file_that_is_run_again_imports_nothing_from_its_run(
     assert f"there is no module '{MODULE}'" in capsys.readouterr().err
     (run_dir / FILE).write_text((run_dir / FILE).read_text() + "hydra: {verbose: true}\n")
     assert train_status("-cd", ".hydra", "-cn", "resolved", "--cfg", "job") == 2
-    assert "settings of Hydra (`hydra:`) are not read from a run" in capsys.readouterr().err
+    assert "Hydra settings (`hydra:`) are not read from a run" in capsys.readouterr().err
     assert not mark.exists()
 
 
@@ -324,7 +324,7 @@ def test_a_resume_writes_no_file_that_saved_settings_of_hydra_name(
         "seed: 0\n", f"seed: 0\nhydra: {{job_logging: {{handlers: {{x: {handler}}}}}}}\n"
     )
     assert train_status(f"resume={run_dir}", "trainer.max_opt_steps=3") == 2
-    assert "settings of Hydra (`hydra:`) are not read from a run" in capsys.readouterr().err
+    assert "Hydra settings (`hydra:`) are not read from a run" in capsys.readouterr().err
     assert (folder / "precious").read_text() == "precious"
 
 

@@ -195,7 +195,7 @@ class Unreadable(str):
 def test_a_process_that_cannot_even_begin_says_so(folder: Path, capsys: Capture) -> None:
     assert train_status("env=cartpole", Unreadable("seed=1")) == 2
     error = capsys.readouterr().err
-    assert error == "border-train: there is too little memory to begin: no room for a letter\n"
+    assert error == "border-train: not enough memory to start: no room for a letter\n"
     assert list(folder.iterdir()) == []
 
 

@@ -112,8 +112,8 @@ def test_a_used_folder_needs_resume(
     folder: Path, refusal: Callable[..., str], ran: Callable[..., Any]
 ) -> None:
     ran("run_dir=a", "env=cartpole")
-    assert "run_dir=a holds a run already" in refusal("run_dir=a", "env=cartpole")
-    assert "holds a single run" in refusal("-m", "run_dir=a", "env=cartpole", "resume=auto")
+    assert "run_dir=a already contains a run" in refusal("run_dir=a", "env=cartpole")
+    assert "contains a single run" in refusal("-m", "run_dir=a", "env=cartpole", "resume=auto")
     again = ran("run_dir=a", "env=cartpole", "resume=auto", "seed=1")
     assert again.contexts[0].run_dir == folder / "a"
     record = folder / "a" / ".hydra"
@@ -125,14 +125,14 @@ def test_a_used_folder_of_a_sweep_needs_resume(
     refusal: Callable[..., str], ran: Callable[..., Any]
 ) -> None:
     ran("-m", "run_dir=s", "env=cartpole", "seed=0")
-    assert "holds a sweep already" in refusal("-m", "run_dir=s", "env=cartpole", "seed=1")
-    assert "holds a sweep" in refusal("run_dir=s", "env=cartpole")
+    assert "already contains a sweep" in refusal("-m", "run_dir=s", "env=cartpole", "seed=1")
+    assert "contains a sweep" in refusal("run_dir=s", "env=cartpole")
 
 
 def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., str]) -> None:
     (folder / "b").mkdir()
     (folder / "b" / "run.json").write_text("{}")
-    assert "run_dir=b holds a run already" in refusal("run_dir=b", "env=cartpole")
+    assert "run_dir=b already contains a run" in refusal("run_dir=b", "env=cartpole")
     assert "is a file" in refusal("run_dir=b/run.json/x", "env=cartpole")
 
 
@@ -142,7 +142,7 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
         ([], "one of acrobot, ant, cartpole, halfcheetah, hopper, lunarlander, lunarlander_con"),
         (["env=cartpol"], "did you mean cartpole?"),
         (["env=cartpole", "+agent.gama=1"], "unknown setting 'agent.gama', did you mean"),
-        (["env=cartpole", "resume=auto"], "resume=auto needs run_dir=FOLDER"),
+        (["env=cartpole", "resume=auto"], "resume=auto needs run_dir=DIR"),
         (["-m", "env=cartpole", "run_dir=a,b"], "run_dir takes one value"),
         (
             ["-m", "env=cartpole", "agent.gamma=0.5,0.6,7"],
@@ -151,7 +151,7 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
         (["-m", "env=cartpole", "agent=dqn,dqm"], "unknown agent 'dqm', did you mean dqn?"),
         (["-m", "env=cartpole", "agent.gama=1,2"], "unknown setting 'agent.gama'"),
         (["-m", "env=cartpole", "seed=interval(1,2)"], "does not support sweep type"),
-        (["-m", "run_dir=s", "env=cartpole", "seed=1,1"], "name a value only once"),
+        (["-m", "run_dir=s", "env=cartpole", "seed=1,1"], "give each value only once"),
         (["-cd", "nowhere"], "--config-dir: no such directory: "),
         (["--info", "defaults", "agent=dqm"], "did you mean dqn?"),
         (["agent=dqm", "--help"], "did you mean dqn?"),

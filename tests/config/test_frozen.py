@@ -60,7 +60,7 @@ def test_a_saved_config_is_loaded_from_its_run_directory(folder: Path) -> None:
 
 
 def test_a_folder_without_one_is_no_run_directory(folder: Path) -> None:
-    with pytest.raises(CheckpointError, match="is no run directory"):
+    with pytest.raises(CheckpointError, match="is not a run directory"):
         load_resolved(folder)
 
 
@@ -86,7 +86,9 @@ def test_a_saved_config_takes_values_and_sweeps_and_no_other_component(
         (1, 0.5, "dqn_cartpole"),
         (2, 0.5, "dqn_cartpole"),
     ]
-    said = "agent=random: the configuration 'frozen' offers no choice of agent. A saved one keeps"
+    said = (
+        "agent=random: the configuration 'frozen' has no choice of agent. A saved configuration has"
+    )
     with pytest.raises(ConfigError, match=re.escape(said)):
         composer.job(["agent=random"])
     with pytest.raises(ConfigError, match=r"unknown setting 'agent.gama'"):

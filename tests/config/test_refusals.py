@@ -39,7 +39,7 @@ TYPED = [
     ("env.kwrgs.x=1", "unknown setting 'env.kwrgs', did you mean env.kwargs?"),
     (
         "evaluator.env.max_episode_steps=abc",
-        "evaluator.env.max_episode_steps must be a whole number or null (at least 1), got 'abc'",
+        "evaluator.env.max_episode_steps must be an integer or null (at least 1), got 'abc'",
     ),
     (
         "evaluator.env.kwrgs=1",
@@ -47,22 +47,22 @@ TYPED = [
     ),
     ("agent.gamma=abc", "agent.gamma=abc must be a number (at least 0 and at most 1): discount"),
     ("agent.gamma=2", "agent.gamma must be at least 0 and at most 1, got 2.0"),
-    ("seed=1.5", "seed=1.5 must be a whole number (at least 0): seed of the run"),
-    ("trainer.max_opt_steps=1e6", "must be a whole number or null (at least 1); write "),
+    ("seed=1.5", "seed=1.5 must be an integer (at least 0): seed of the run"),
+    ("trainer.max_opt_steps=1e6", "must be an integer or null (at least 1); write "),
     ("agent.loss=hubr", "agent.loss=hubr must be one of huber, mse"),
-    ("agent.hidden=3", "agent.hidden=3 must be a list of whole numbers (at least 1)"),
+    ("agent.hidden=3", "agent.hidden=3 must be a list of integers (at least 1)"),
     ("agent.hidden=[1,a]", "agent.hidden=[1,a]: Value 'a' of type 'str' could not be converted"),
     ("agent.double=maybe", "agent.double=maybe must be true or false"),
     ("agent.double=3", "agent.double must be true or false, got 3"),
     ("quiet=0.5", "quiet=0.5 must be true or false"),
     ("device=gpu", "device=gpu must be one of auto, cpu, cuda"),
     ("trainer.warmup_period=200000", "must be at most replay_buffer.capacity (100000), got 200000"),
-    ("recorder=null", "recorder=null: none of them is written recorder=none"),
-    ("~recorder", "~recorder: none of them is recorder=none, all but one is ~recorder.NAME"),
-    ("~recorder.consol", "~recorder.consol: there is nothing of that name to remove"),
-    ("tuned=null", "tuned=null: no tuned at all is written ~tuned"),
+    ("recorder=null", "recorder=null: use recorder=none for none of them"),
+    ("~recorder", "~recorder: use recorder=none for none, ~recorder.NAME for all but one"),
+    ("~recorder.consol", "~recorder.consol: there is nothing to remove"),
+    ("tuned=null", "tuned=null: use ~tuned for no tuned"),
     ("tuned=dqn_cartpol", "unknown tuned 'dqn_cartpol', did you mean dqn_cartpole?"),
-    ("~agent", "~agent: a run needs one: agent=NAME with one of awac, bc, "),
+    ("~agent", "~agent: a run needs one: agent=NAME, one of awac, bc, "),
     ("agent=1", "unknown agent 1; agents learn off-policy, from a replay buffer:"),
     ("agent=[dqn,random]", "a run has one agent, one of awac, bc, "),
     ("+agent=random", "agent is chosen twice"),
@@ -71,8 +71,8 @@ TYPED = [
     ("dqn", "'dqn' has no value: settings are written key=value"),
     ("a b=1", "'a b=1' cannot be read: write key=value"),
     ("schema=3", "schema=3: schema is not a setting"),
-    ("seed=1,2", "seed=1,2 names several values: -m runs a job with each of them; one list is wri"),
-    ("seed=range(1,3)", "seed=range(1,3) names several values: -m runs"),
+    ("seed=1,2", "seed=1,2 has several values: add -m to run a job for each; write a list as "),
+    ("seed=range(1,3)", "seed=range(1,3) has several values: add -m"),
     ("seed=???", "seed=??? has no value"),
     ("seed=${nope}", "Interpolation key 'nope' not found"),
     ("resume=", "resume must be null, auto or a run directory, got ''"),
@@ -210,12 +210,14 @@ def test_a_refusal_says_what_to_write_instead(typed: str, said: str) -> None:
 
 
 def test_several_values_of_a_group_are_not_called_a_list() -> None:
-    with pytest.raises(ConfigError, match=r"with each of them$"):
+    with pytest.raises(ConfigError, match=r"to run a job for each$"):
         compose("env=cartpole,acrobot")
 
 
 def test_a_file_of_a_group_is_not_a_first_file() -> None:
-    with pytest.raises(ConfigError, match=r"is chosen with experiment=cartpole_per$"):
+    with pytest.raises(
+        ConfigError, match=r"choose a file of a group with experiment=cartpole_per$"
+    ):
         compose(config_name="experiment/cartpole_per")
 
 
@@ -228,7 +230,7 @@ def test_a_file_that_builds_on_a_missing_one_is_named(folder: Path, write: Write
 PRIMARIES = [
     ("defaults: [config, _self_]\nsede: 5\n", "x.yaml: unknown setting 'sede', did you mean seed"),
     ("sede: 5\n", "x.yaml: unknown setting 'sede', did you mean seed?"),
-    ("seed: abc\n", "x.yaml: seed must be a whole number (at least 0)"),
+    ("seed: abc\n", "x.yaml: seed must be an integer (at least 0)"),
     ("seed: 5\n", "no agent is chosen: agent=NAME"),
 ]
 
@@ -272,11 +274,11 @@ ASSIGNED: list[tuple[str, object, str]] = [
     ("agent.gamma", "abc", "agent.gamma must be a number (at least 0 and at most 1), got 'abc'"),
     ("agent.gamma", 5, "agent.gamma must be at least 0 and at most 1, got 5.0"),
     ("agent.gamma", None, "agent.gamma must be a number (at least 0 and at most 1), got None"),
-    ("agent.batch_size", 5.5, "agent.batch_size must be a whole number (at least 1), got 5.5"),
+    ("agent.batch_size", 5.5, "agent.batch_size must be an integer (at least 1), got 5.5"),
     ("agent.double", 2, "agent.double must be true or false, got 2"),
-    ("agent.hidden", 3, "agent.hidden must be a list of whole numbers (at least 1), got 3"),
+    ("agent.hidden", 3, "agent.hidden must be a list of integers (at least 1), got 3"),
     ("agent.hidden", [3, 0], "agent.hidden must be at least 1 in each entry, got [3, 0]"),
-    ("agent.hidden", np.array([3]), "agent.hidden must be a list of whole numbers (at least 1), "),
+    ("agent.hidden", np.array([3]), "agent.hidden must be a list of integers (at least 1), "),
     ("agent.loss", "mes", "agent.loss must be one of huber, mse, got 'mes'"),
     ("agent", "dqn", "agent must be settings of type AgentConfig, got 'dqn'"),
     ("env", None, "env must be settings of type EnvConfig, got None"),
@@ -285,7 +287,7 @@ ASSIGNED: list[tuple[str, object, str]] = [
     ("recorder.console.line_interval_s", 0, "recorder.console.line_interval_s must be above 0"),
     ("checkpoint.keep", 0, "checkpoint.keep must be at least 1, got 0"),
     ("env.kwargs.goal", np.zeros(2), "env.kwargs.goal must be a number, text, true or false, null"),
-    ("seed", "x", "seed must be a whole number (at least 0), got 'x'"),
+    ("seed", "x", "seed must be an integer (at least 0), got 'x'"),
     ("seed", "???", "missing mandatory value: seed"),
     ("trainer.warmup_period", 10**9, "trainer.warmup_period must be at most replay_buffer.capac"),
     (

@@ -66,7 +66,7 @@ def test_a_typo_is_refused_as_usual(run_dir: Path) -> None:
         resumed(run_dir, "trainer.max_opt_steps=0")
     with pytest.raises(ConfigError, match=r"unknown actor_manager 'proces', did you mean"):
         resumed(run_dir, "actor_manager=proces")
-    with pytest.raises(ConfigError, match="seed=1,2 names several values"):
+    with pytest.raises(ConfigError, match="seed=1,2 has several values"):
         resumed(run_dir, "seed=1,2")
 
 
@@ -134,7 +134,7 @@ def test_a_damaged_file_is_named(run_dir: Path) -> None:
     ):
         resumed(run_dir)
     (run_dir / FILE).write_text("")
-    with pytest.raises(ConfigError, match=r"resolved.yaml is no saved configuration"):
+    with pytest.raises(ConfigError, match=r"resolved.yaml is not a saved configuration"):
         resumed(run_dir)
     (run_dir / FILE).write_text(text + "  {:")
     with pytest.raises(ConfigError, match=r"not valid YAML"):
@@ -217,10 +217,10 @@ def test_a_refusal_shows_only_what_is_refused_and_what_else_can_be_done() -> Non
     with pytest.raises(ConfigError) as refused:
         refuse_fixed(changes(before, after), Path("r") / FILE, job="job 3: ", new_run="do this")
     lines = str(refused.value).splitlines()
-    assert lines[0].startswith("job 3: a run goes on with its own settings")
-    assert lines[0].endswith("not those of r/.hydra/resolved.yaml:")
+    assert lines[0].startswith("job 3: a resumed run keeps its settings")
+    assert lines[0].endswith("but these differ from r/.hydra/resolved.yaml:")
     assert lines[1:3] == ["  seed: 0 -> 1", "  agent.tau: 0.005 -> 0.5"]
-    assert lines[3] == f"What may change: {', '.join(MAY_CHANGE)}."
+    assert lines[3] == f"These may change: {', '.join(MAY_CHANGE)}."
     assert lines[4].endswith(": do this")
     refuse_fixed(changes(before, replace(before, quiet=True)), Path(), job="", new_run="")
 
@@ -250,10 +250,10 @@ def test_the_folder_of_a_run_is_read_as_hydra_reads_it(
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("run_dir=x", "run_dir=x does not go with resume=RUN_DIR: the run goes on in its own fol"),
-        ("init_from=x", "begins a new run"),
-        ("experiment=x", "the run keeps its settings"),
-        ("~tuned", "the run keeps its settings"),
+        ("run_dir=x", "run_dir=x cannot be combined with resume=RUN_DIR: a resumed run keeps its"),
+        ("init_from=x", "starts a new run"),
+        ("experiment=x", "a resumed run keeps its settings"),
+        ("~tuned", "a resumed run keeps its settings"),
     ],
 )
 def test_what_contradicts_a_resume_is_refused(override: str, reason: str, run_dir: Path) -> None:
@@ -262,9 +262,9 @@ def test_what_contradicts_a_resume_is_refused(override: str, reason: str, run_di
 
 
 def test_flags_that_contradict_a_resume_are_refused(run_dir: Path) -> None:
-    with pytest.raises(ConfigError, match="-m runs several: a sweep goes on with"):
+    with pytest.raises(ConfigError, match="-m runs several: to continue a sweep"):
         refuse_beside_resume(run_dir, [], multirun=True, config_name="config")
-    with pytest.raises(ConfigError, match=r"-cn own: a resumed run begins with its own settings"):
+    with pytest.raises(ConfigError, match=r"-cn own: a resumed run uses its own settings"):
         refuse_beside_resume(run_dir, [], multirun=False, config_name="own")
 
 
@@ -276,7 +276,7 @@ def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: W
 
     assert said(folder / "none") == f"resume: no such directory: {folder / 'none'}"
     (folder / "empty").mkdir()
-    assert "is no run directory: there is no .hydra/resolved.yaml" in said(folder / "empty")
+    assert "is not a run directory: there is no .hydra/resolved.yaml" in said(folder / "empty")
     file = run_dir / FILE
     assert said(file) == f"resume: not a directory: {file}; the run is {run_dir}"
     (run_dir / "checkpoints" / "0000000010").mkdir(parents=True)
@@ -284,7 +284,7 @@ def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: W
     write("sweep/multirun.yaml", "")
     write_resolved(folder / "sweep" / "seed-1", "")
     assert said(folder / "sweep").endswith(
-        f"is the folder of a sweep: repeat its command with run_dir={folder}/sweep resume=auto, "
+        f"is the directory of a sweep: repeat its command with run_dir={folder}/sweep resume=auto, "
         f"or resume one of its jobs, such as {folder}/sweep/seed-1"
     )
 

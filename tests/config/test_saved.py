@@ -41,19 +41,27 @@ def edited(write: Write) -> Callable[[str, str], Path]:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("seed: 0\n", "seed: 0\nhydra: {job: {chdir: true}}\n", "settings of Hydra (`hydra:`)"),
-        ("- _self_\n", "- override hydra/launcher: basic\n- _self_\n", "which no run saves"),
-        ("- _self_\n", "- /experiment/mine\n- _self_\n", "has '/experiment/mine', which no run"),
-        ("- _self_\n", "- /schema/hydra/x@hydra\n- _self_\n", "which no run saves"),
-        ("/gym@env", "/gym@hydra.job_logging", "which no run saves"),
+        ("seed: 0\n", "seed: 0\nhydra: {job: {chdir: true}}\n", "Hydra settings (`hydra:`)"),
+        ("- _self_\n", "- override hydra/launcher: basic\n- _self_\n", "which a run never saves"),
+        (
+            "- _self_\n",
+            "- /experiment/mine\n- _self_\n",
+            "has '/experiment/mine', which a run never",
+        ),
+        ("- _self_\n", "- /schema/hydra/x@hydra\n- _self_\n", "which a run never saves"),
+        ("/gym@env", "/gym@hydra.job_logging", "which a run never saves"),
         ("name: dqn_cartpole", "name: ${oc.env:HOME}", "name: ${oc.env:HOME} is an interpolation"),
         ("seed: 0", r"seed: \\${x}", "seed: \\\\${x} is an interpolation"),
-        ("seed: 0", "seed: &x 0", "has an alias, which no file of a run has"),
+        ("seed: 0", "seed: &x 0", "has an alias, which a run never writes"),
         ("seed: 0", "seed: !!python/object/apply:os.getpid []", "the tag tag:yaml.org,2002:python"),
         ("seed: 0\n", "seed: 0\n---\nseed: 1\n", "a second document"),
         ("  kwargs: {}", "  kwargs: " + "[" * 60 + "]" * 60, "more than 50 levels"),
-        ("seed: 0", "seed: 0 #" + "x" * MOST_BYTES, "has more than 1,048,576 bytes"),
-        ("seed: 0", "trust: true", "trust=true is not a setting: type it beside resume=RUN_DIR"),
+        ("seed: 0", "seed: 0 #" + "x" * MOST_BYTES, "larger than 1,048,576 bytes"),
+        (
+            "seed: 0",
+            "trust: true",
+            "trust=true is not a setting: give it on the command line with resume=RUN_DIR",
+        ),
     ],
 )
 def test_what_no_run_saves_is_refused_by_name(
@@ -113,13 +121,15 @@ def test_what_is_written_never_has_an_alias_and_may_hold_paths_and_bytes(folder:
 
 
 def test_settings_too_large_to_be_read_again_are_not_written() -> None:
-    with pytest.raises(ConfigError, match=r"may have 1,048,576 bytes as YAML, these have 1,\d+,"):
+    with pytest.raises(
+        ConfigError, match=r"the settings have 1,\d+,\d+ bytes as YAML, more than 1,048,576"
+    ):
         resolved_yaml(with_kwargs(a="x" * MOST_BYTES))
 
 
 def test_saved_settings_need_a_defaults_list(write: Write) -> None:
     for text in ("- 1\n", "seed: 0\n", "", "defaults: x\n"):
-        with pytest.raises(ConfigError, match="is no saved configuration: it has no defaults"):
+        with pytest.raises(ConfigError, match="is not a saved configuration: it has no defaults"):
             read_saved(write("resolved.yaml", text))
     with pytest.raises(ConfigError, match=r"resolved\.yaml: not valid YAML: "):
         read_saved(write("resolved.yaml", "a: [1\n"))

@@ -261,7 +261,7 @@ def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) 
         (
             "tuned/redq.yaml",
             "# @package _global_\ndefaults: [sac_pendulum]\n",
-            r"^tuned/redq\.yaml: it goes with the name of an agent and sets values only",
+            r"^tuned/redq\.yaml: it belongs to an agent and may only set values",
         ),
         (
             "tuned/redq.yaml",

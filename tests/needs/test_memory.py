@@ -41,7 +41,7 @@ def test_a_replay_buffer_of_another_kind_counts_for_nothing_and_says_so() -> Non
     unknown = ReplaySizes(capacity=100_000, row=0, trees=0, priorities=0)
     spec = env_factory(config).spec
     found = memory_needs(config, spec, agent=AGENT, replay=unknown, cores=2)[0]
-    assert (found.what, found.nbytes) == ("replay buffer (of a size that is not known)", 0)
+    assert (found.what, found.nbytes) == ("replay buffer (unknown size)", 0)
 
 
 def test_messages_of_threads_wait_twice_and_are_joined_once() -> None:
@@ -129,6 +129,6 @@ def test_a_data_set_counts_with_its_rows_and_what_reading_them_takes(tmp_path: P
         == f"replay_buffer.dataset={CARTPOLE}, {rows // 48} rows of 48 B"
     )
     assert both["replay buffer"].nbytes == 48_000
-    gone = {"replay buffer", "rows under way", "2 actors, thread"}
+    gone = {"replay buffer", "rows in flight", "2 actors, thread"}
     assert both.keys() - offline.keys() >= gone
     assert "the program and 2 threads" in offline

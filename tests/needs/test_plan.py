@@ -40,7 +40,7 @@ def refuse(*plans: Plan, memory: int = GIB, addresses: int = 99 * GIB, disk: int
 
 
 def refusal(*plans: Plan, **rooms: int) -> str:
-    with pytest.raises(ConfigError, match="Smaller: ") as refused:
+    with pytest.raises(ConfigError, match="To reduce it: ") as refused:
         refuse(*plans, **rooms)
     return str(refused.value)
 
@@ -53,9 +53,9 @@ def test_what_there_is_room_for_is_admitted() -> None:
 def test_a_refusal_names_the_numbers_the_limit_and_a_capacity_that_fits() -> None:
     chosen = ("replay_buffer.capacity=30000000", "checkpoint.replay_buffer=false")
     said = refusal(planned(*chosen))
-    assert said.startswith("the run needs 1.39 GiB of memory and 1.00 GiB are available (limit of")
+    assert said.startswith("the run needs 1.39 GiB of memory, but 1.00 GiB is available (limit of")
     assert "replay buffer 1.34 GiB (replay_buffer.capacity=30000000 rows of 48 B)" in said
-    fits = int(re.findall(r"Smaller: replay_buffer.capacity=(\d+)", said)[0])
+    fits = int(re.findall(r"To reduce it: replay_buffer.capacity=(\d+)", said)[0])
     assert fits == 21_000_000  # 1 GiB less some 51 MiB, in two digits
     refuse(planned(f"replay_buffer.capacity={fits}", *chosen[1:]))
     with pytest.raises(ConfigError, match="memory"):
@@ -74,7 +74,7 @@ def test_address_space_counts_apart_from_memory() -> None:
 def test_where_no_capacity_fits_other_settings_are_named() -> None:
     said = refusal(planned("actor_manager=process", "actor_manager.num_actors=90"))
     assert "90 actors, process 1.45 GiB (actor_manager.num_actors=90, env.num_envs=1)" in said
-    assert "Smaller: actor_manager.num_actors, env.num_envs, checkpoint.replay_buffer=false" in said
+    assert "To reduce it: actor_manager.num_actors, env.num_envs, checkpoint.replay_buffer=false" in said
     assert "replay_buffer.capacity=" not in said.partition("Smaller")[2]
 
 
@@ -91,7 +91,7 @@ def test_what_confirms_a_score_has_environments_of_its_own() -> None:
 
 def test_a_capacity_below_the_warm_up_is_never_proposed() -> None:
     chosen = ("replay_buffer.capacity=30000000", "trainer.warmup_period=25000000")
-    assert "Smaller: replay_buffer.capacity," in refusal(planned(*chosen)) + ","
+    assert "To reduce it: replay_buffer.capacity," in refusal(planned(*chosen)) + ","
 
 
 def test_the_disk_is_refused_with_what_is_written_to_it() -> None:
@@ -100,10 +100,10 @@ def test_the_disk_is_refused_with_what_is_written_to_it() -> None:
     said = refusal(planned(*chosen), disk=300 * MIB)
     # 10,000,000 rows and 4 times 5,000 x 2
     assert "replay buffer, 10,040,000 rows 460 MiB (replay_buffer.capacity=10000000 rows of" in said
-    assert f"300 MiB are free (free disk below {HERE})" in said
+    assert f"300 MiB is free (free disk below {HERE})" in said
     assert "checkpoint.replay_buffer=false" in said
-    assert said.endswith("or run_dir= on another disk")
-    fits = int(re.findall(r"Smaller: replay_buffer.capacity=(\d+)", said)[0])
+    assert said.endswith("or set run_dir to another disk")
+    fits = int(re.findall(r"To reduce it: replay_buffer.capacity=(\d+)", said)[0])
     refuse(planned(f"replay_buffer.capacity={fits}", *chosen[1:]), disk=300 * MIB)
     refuse(planned(*chosen, "checkpoint.replay_buffer=false"), disk=300 * MIB)
 
@@ -113,7 +113,7 @@ def test_of_a_sweep_the_largest_job_is_named_and_disks_add_up() -> None:
     large = planned("replay_buffer.capacity=30000000", name="job 1 (seed=1)")
     assert refusal(small, large).startswith("job 1 (seed=1) needs 1.4")
     each = planned("agent.batch_size=8").disk_nbytes
-    with pytest.raises(ConfigError, match=r"the sweep of 3 jobs writes up to .* most of it job 1"):
+    with pytest.raises(ConfigError, match=r"the sweep of 3 jobs writes up to .* the largest is job 1"):
         refuse(*[planned(name=f"job {i}") for i in (1, 2, 3)], disk=3 * each - 1)
     refuse(*[planned(name=f"job {i}") for i in (1, 2, 3)], disk=3 * each)
 
@@ -123,7 +123,7 @@ def test_what_a_resumed_run_has_on_the_disk_is_not_needed_again(tmp_path: Path) 
     fresh = planned(run_dir=tmp_path)
     resumed = planned("resume=auto", run_dir=tmp_path)
     assert fresh.disk_nbytes - resumed.disk_nbytes == MIB
-    assert "1 MiB are there already" in refusal(resumed, disk=MIB)
+    assert "1 MiB is already written" in refusal(resumed, disk=MIB)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_real_disk_that_is_too_small_is_refused(small_disk: Path) -> None:
     asked: Callable[[Path], Room] = free_disk
-    with pytest.raises(ConfigError, match=f"2 MiB are free .free disk below {small_disk}"):
+    with pytest.raises(ConfigError, match=f"2 MiB is free .free disk below {small_disk}"):
         refuse_unmet([planned(run_dir=small_disk / "run")], disk=asked)
 
 
