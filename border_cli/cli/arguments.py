@@ -27,7 +27,7 @@ FLAGS = (
     ("-i, --info [WHAT]", "shows what Hydra searched and composed: all, defaults, searchpath, …"),
     (
         "-sc, --shell-completion",
-        'eval "$(border-train -sc install=bash)" enables Tab completion; likewise in zsh; fish: '
+        'eval "$(border-train -sc install=bash)" enables Tab completion; zsh: install=zsh; fish: '
         "border-train -sc install=fish | source",
     ),
     ("-h, --help", "prints this text, or with a choice such as agent=dqn its settings"),

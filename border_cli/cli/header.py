@@ -21,7 +21,7 @@ from border_cli.launch import Started
 from border_cli.offline import dataset_size
 from border_cli.parts import actor_manager_config, env_config, normalizing_wrappers
 from border_cli.recorder import terminal
-from border_cli.registry import ACTOR_MANAGERS, TRAINERS
+from border_cli.registry import ACTOR_MANAGERS, AGENTS, TRAINERS
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,9 @@ def doubts(config: RunConfig, sources: Sequence[Source]) -> list[str]:
         f"saved with the model; use {setting}=true instead"
         for name, setting in normalizing_wrappers(config).items()
     ]
-    return [*pairs, *wrappers]
+    imitates = AGENTS.entry_of(config.agent).name == "bc" and not config.trainer.offline
+    cloned = ["agent=bc imitates its own actions without trainer=offline"] if imitates else []
+    return [*pairs, *wrappers, *cloned]
 
 
 def _choice(group: str, names: list[str]) -> str:

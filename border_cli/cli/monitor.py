@@ -100,8 +100,8 @@ class Monitor:
                 self.tell(ALIVE)
         except BrokenPipeError:
             log.warning(
-                "the monitor process exited: a call that never releases the interpreter lock can no "
-                "longer be ended"
+                "the monitor process exited: a call that never releases the interpreter lock "
+                "can no longer be ended"
             )
 
 

@@ -9,6 +9,7 @@ from dataclasses import is_dataclass
 from typing import Any, TypeGuard
 
 from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
@@ -107,6 +108,8 @@ def _setting(
     if parent == RECORDERS.group and isinstance(cause, ConfigAttributeError | ConfigKeyError):
         packages = {part.package for part in loader.parts}
         chosen = [each.partition(".")[2] for each in packages if each.startswith(f"{parent}.")]
+        if not chosen:
+            return f"{what}: the run has no recorders (recorder=none)"
         return f"{place}{unknown(parent, key, sorted(chosen))}"
     if isinstance(cause, MissingMandatoryValue):
         return f"{what} has no value"
@@ -117,7 +120,22 @@ def _setting(
         got = f", got {value.group(1)!r}" if value and not typed else ""
         write = _rewritten(typed or "", expected(kind, key))
         return f"{what} must be {expected(kind, key)}{got}{write}: {meaning_of(kind, key)}"
+    listed = _list_with(cause)
+    if listed is not None:
+        owner, name = listed
+        return f"{what} must be {expected(owner, name)}: {meaning_of(owner, name)}"
+    if "does not support deletion" in str(cause):
+        return f"{what}: a setting can be changed but not removed; give it a value, {path}=…"
     return f"{what}: {str(cause).splitlines()[0]}"
+
+
+def _list_with(cause: OmegaConfBaseException) -> tuple[type[Any], str] | None:
+    """The schema and the setting whose list has the entry that is refused."""
+    entries = cause.parent_node
+    owner = entries._get_parent() if isinstance(entries, ListConfig) else None
+    kind = OmegaConf.get_type(owner) if isinstance(owner, DictConfig) else None
+    name = str(entries._key()) if entries is not None else ""
+    return (kind, name) if _is_schema(kind) else None
 
 
 def _rewritten(typed: str, allowed: str) -> str:

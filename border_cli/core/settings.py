@@ -152,4 +152,5 @@ class Settings(metaclass=_SettingsType):
     def refuse(self, name: str, value: object, allowed: str) -> None:
         """Raises the error of a setting that cannot be meant."""
         where = f"{self.path}.{name}" if self.path else name
-        raise ConfigError(f"{where} {allowed}, got {value!r}")
+        got = "null" if value is None else repr(value)
+        raise ConfigError(f"{where} {allowed}, got {got}")

@@ -66,7 +66,7 @@ def test_an_endless_run_says_that_it_is(folder: Path, capsys: Capture) -> None:
     )  # fmt: skip
     assert "budget no limit on updates, no limit on samples, 60 s" in said
     assert "evaluation 1, at the end: 20 episodes" in said
-    assert "checkpoints every 5,000 updates, and every 10 s; keeps the newest 3, without the" in said
+    assert "checkpoints every 5,000 updates, and every 10 s; keeps the newest 3, without" in said
 
 
 def test_what_is_not_there_is_shown_and_then_refused(folder: Path, capsys: Capture) -> None:

@@ -51,7 +51,8 @@ TYPED = [
     ("trainer.max_opt_steps=1e6", "must be an integer or null (at least 1); write "),
     ("agent.loss=hubr", "agent.loss=hubr must be one of huber, mse"),
     ("agent.hidden=3", "agent.hidden=3 must be a list of integers (at least 1)"),
-    ("agent.hidden=[1,a]", "agent.hidden=[1,a]: Value 'a' of type 'str' could not be converted"),
+    ("agent.hidden=[1,a]", "agent.hidden=[1,a] must be a list of integers (at least 1): units of"),
+    ("~agent.gamma", "~agent.gamma: a setting can be changed but not removed; give it a"),
     ("agent.double=maybe", "agent.double=maybe must be true or false"),
     ("agent.double=3", "agent.double must be true or false, got 3"),
     ("quiet=0.5", "quiet=0.5 must be true or false"),
@@ -190,6 +191,8 @@ def test_a_setting_at_the_wrong_place_is_suggested_where_it_is(typed: str, meant
 def test_settings_of_a_recorder_that_is_not_chosen_name_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"unknown recorder 'jsnl', did you mean jsonl\? \(choo"):
         compose("recorder=[jsonl,console]", "recorder.jsnl.x=1")
+    with pytest.raises(ConfigError, match=r"the run has no recorders \(recorder=none\)"):
+        compose("recorder=none", "recorder.jsonl=null")
 
 
 WRITTEN = [

@@ -328,6 +328,14 @@ def test_values_of_another_pair_are_doubted() -> None:
         assert doubts(made.config, made.sources) == []
 
 
+def test_cloning_ones_own_actions_is_doubted() -> None:
+    made = job("agent=bc", "env=cartpole")
+    [said] = doubts(made.config, made.sources)
+    assert said == "agent=bc imitates its own actions without trainer=offline"
+    offline = job("agent=bc", "env=cartpole", "trainer=offline", "replay_buffer.dataset=a-v0")
+    assert doubts(offline.config, offline.sources) == []
+
+
 def test_wrappers_that_normalise_are_doubted_with_the_setting_instead() -> None:
     wrappers = "env.wrappers=[FlattenObservation,NormalizeObservation,{NormalizeReward: {}}]"
     made = job("env=cartpole", wrappers)

@@ -131,8 +131,8 @@ def test_a_negative_seed_is_refused_without_a_group_in_front() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (1.0, None, r"evaluator\.ref_max_score must be set together with ref_min_score, got None"),
-        (None, 1.0, r"evaluator\.ref_min_score must be set together with ref_max_score, got None"),
+        (1.0, None, r"evaluator\.ref_max_score must be set together with ref_min_score, got null"),
+        (None, 1.0, r"evaluator\.ref_min_score must be set together with ref_max_score, got null"),
         (2.0, 2.0, r"evaluator\.ref_max_score must be above ref_min_score \(2\), got 2.0"),
     ],
 )

