@@ -124,7 +124,8 @@ def _rows(view: RunView, memory: str, blocks: str) -> list[tuple[str, Text, str,
     per_update = unit(figures.ratio(rates.ratio), " samples")
     queue = unit(figures.percent(value("async/queue_fill")), " full")
     buffer = unit(figures.percent(value("async/buffer_fill")), " full")
-    lag = unit(figures.count(value("async/weight_lag")), " updates")
+    behind = figures.count(value("async/weight_lag"))
+    lag = unit(behind, " update" if behind == "1" else " updates")
     episodes = unit(figures.score(value("episode/return")), " return")
     steps = [Text(_steps(view, each, " of ")) for each in ("opt", "env", "time")]
     if not view.info.samples:

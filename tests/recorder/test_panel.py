@@ -111,6 +111,12 @@ def test_what_is_not_known_yet_is_a_dash_in_the_panel() -> None:
         assert expected in shown
 
 
+def test_one_update_of_lag_is_not_plural() -> None:
+    run = view()
+    run.take_progress(progress(at(2.0, 300), {**GAUGES, "async/weight_lag": 1.0}))
+    assert "weight lag 1 update memory" in words(drawn(run))
+
+
 def test_a_run_without_samples_shows_nothing_of_them() -> None:
     run = midway()
     run.info = replace(run.info, samples=False)
