@@ -252,7 +252,8 @@ def hyperparameters(config: RunConfig) -> dict[str, bool | float | str]:
         value = getattr(config, each.name)
         if each.name in GROUPS and each.name != "recorder":
             found[each.name] = GROUPS[each.name].entry_of(value).name
-            found |= _flat(each.name, vars(value))
+            named = {every.name: getattr(value, every.name) for every in fields(value)}
+            found |= _flat(each.name, named)
         elif each.name in ("seed", "device", "init_from"):
             found |= _flat("", {each.name: value})
     return found

@@ -105,6 +105,10 @@ def test_settings_that_compare_runs_are_flat_and_named_as_they_are_typed() -> No
     assert (found["agent"], found["agent.hidden"], found["seed"]) == ("dqn", "[8, 4]", 7)
     assert (found["env.id"], found["env.max_episode_steps"]) == ("CartPole-v1", "null")
     assert found["device"] == "auto"
+    assert {name for name in found if name.startswith("step_processor")} == {
+        "step_processor",
+        "step_processor.n_steps",
+    }
     groups = {name.partition(".")[0] for name in found}
     assert groups.isdisjoint({"run_dir", "name", "recorder", "checkpoint", "quiet"})
     assert all(isinstance(each, bool | int | float | str) for each in found.values())
