@@ -1,0 +1,174 @@
+"""What each agent computes, as SHA-256 digests: whether a change of the code changed a result.
+
+    python -m benchmarks.golden [--only NAME …] > before.jsonl
+
+Each case trains for 300 updates with `border-train`, bit-reproducibly, and reads the files of the
+run. Three digests per case: `weights` over all floats of the saved agent (networks, target
+networks, optimiser moments, statistics), `rows` over the transitions in the replay buffer, and
+`metrics` over the metric rows without times and rates. The first two sort the values first, so
+they depend neither on names nor on the order or the grouping of arrays. Equal digests on the same
+machine with the same versions of the libraries mean equal results; across machines they differ.
+`diff before.jsonl after.jsonl` compares two commits.
+
+The offline cases learn from a data set that `border-record` makes from a golden run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.table import say
+
+COMMANDS = Path(sys.executable).parent
+UPDATES = 300
+DATASETS = {"cartpole": "golden/cartpole-v0", "pendulum": "golden/pendulum-v0"}
+COMMON = [
+    "~tuned", "seed=3", "quiet=true", f"trainer.max_opt_steps={UPDATES}",
+    "trainer.eval_interval=100", "trainer.record_interval=50", "evaluator.num_episodes=3",
+]  # fmt: skip
+SMALL = ["agent.hidden=[32,32]", "agent.batch_size=32", "trainer.warmup_period=200"]
+METRICS = ("opt_steps", "env_steps", "train/", "eval/", "episode/")
+
+Case = dict[str, list[str]]
+
+
+def cases() -> Case:
+    """The overrides of every case, by its name."""
+    discrete, box = ["env=cartpole"], ["env=pendulum"]
+    made: Case = {}
+    for agent in ("dqn", "qrdqn", "iqn", "rainbow", "discrete_cql", "awac", "bc", "iql"):
+        made[agent] = [f"agent={agent}", *discrete, *SMALL]
+    for agent in ("sac", "redq", "droq", "tqc", "td3", "ddpg", "cql", "td3_bc"):
+        made[agent] = [f"agent={agent}", *box, *SMALL]
+    for agent in ("awac", "bc", "iql"):
+        made[f"{agent}_box"] = [f"agent={agent}", *box, *SMALL]
+    made["random"] = ["agent=random", *discrete, "trainer.warmup_period=200"]
+    for name in made:
+        made[name].append("trainer=sync")
+    made |= {
+        "dqn_plain": [*made["dqn"], "agent.double=false", "agent.tau=1", "agent.loss=mse",
+                      "agent.target_interval=50", "step_processor.n_steps=1"],
+        "dqn_extended": [*made["dqn"], "agent.dueling=true", "agent.noisy=true",
+                         "agent.exploration=greedy", "agent.normalize_obs=true"],
+        "dqn_c51": [*made["dqn"], "agent.num_atoms=21", "agent.v_min=0", "agent.v_max=100"],
+        "dqn_prioritized": [*made["dqn"], "replay_buffer=prioritized"],
+        "dqn_serial": [*made["dqn"][:-1], "actor_manager=serial"],
+        "dqn_vector": [*made["dqn"], "env.num_envs=4"],
+        "dqn_taxi": [*made["dqn"], "env=taxi", "agent.normalize_reward=true"],
+        "dqn_nature_cnn": ["agent=dqn", "env.id=benchmarks.frames_env:Frames-v0",
+                           "agent.hidden=[32]", "agent.batch_size=4", "trainer=sync",
+                           "trainer.warmup_period=50", "evaluator.max_episode_steps=20",
+                           "replay_buffer.capacity=400", "trainer.max_opt_steps=40"],
+        "sac_prioritized": [*made["sac"], "replay_buffer=prioritized", "step_processor.n_steps=3"],
+        "sac_serial": [*made["sac"][:-1], "actor_manager=serial", "agent.normalize_reward=true"],
+        "sac_layer_norm": [*made["sac"], "agent.layer_norm=true", "agent.num_critics=3"],
+        "td3_ou": [*made["td3"], "agent.noise=ornstein_uhlenbeck"],
+    }  # fmt: skip
+    for agent in ("bc", "awac", "iql", "cql", "td3_bc"):
+        made[f"{agent}_offline"] = _offline(agent, "pendulum")
+    for agent in ("discrete_cql", "iql", "dqn"):
+        made[f"{agent}_offline_discrete"] = _offline(agent, "cartpole")
+    return made
+
+
+def _offline(agent: str, env: str) -> list[str]:
+    typed = [each for each in SMALL if "warmup" not in each]
+    data = f"replay_buffer.dataset={DATASETS[env]}"
+    return [f"agent={agent}", f"env={env}", *typed, "trainer=offline", data]
+
+
+def train(typed: list[str], run_dir: Path) -> None:
+    """One run in a process of its own."""
+    subprocess.run(
+        [COMMANDS / "border-train", *COMMON, *typed, f"run_dir={run_dir}"],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def record(run_dir: Path, dataset: str) -> None:
+    """A data set of four episodes of a run's best model."""
+    subprocess.run(
+        [COMMANDS / "border-record", run_dir, f"dataset={dataset}", "episodes=4", "seed=5"],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def digests(run_dir: Path) -> dict[str, str]:
+    """The three digests of a finished run."""
+    newest = max(run_dir.glob("checkpoints/[0-9]*/agent.pt"))
+    agent = torch.load(newest, weights_only=True)
+    rows = [np.load(each) for each in run_dir.glob("checkpoints/replay/*.npy")]
+    return {
+        "weights": _digest(_floats(agent)),
+        "rows": _digest(column for each in rows for column in _columns(each)),
+        "metrics": hashlib.sha256("\n".join(_metrics(run_dir)).encode()).hexdigest(),
+    }
+
+
+def _floats(state: Any) -> Iterator[NDArray[Any]]:
+    """All arrays of floats in a saved state, whatever it calls them."""
+    if isinstance(state, dict):
+        for each in state.values():
+            yield from _floats(each)
+    elif isinstance(state, list | tuple):
+        for each in state:
+            yield from _floats(each)
+    elif isinstance(state, torch.Tensor) and state.is_floating_point() and state.ndim:
+        yield state.numpy()
+
+
+def _columns(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The numbers of a structured array."""
+    if rows.dtype.names is None:
+        yield rows
+    else:
+        for name in rows.dtype.names:
+            yield from _columns(rows[name])
+
+
+def _digest(arrays: Iterator[NDArray[Any]]) -> str:
+    values = [each.astype(np.float64).ravel() for each in arrays]
+    return hashlib.sha256(np.sort(np.concatenate([np.empty(0), *values])).tobytes()).hexdigest()
+
+
+def _metrics(run_dir: Path) -> Iterator[str]:
+    for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        yield json.dumps({key: row[key] for key in sorted(row) if key.startswith(METRICS)})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these cases only")
+    only = parser.parse_args().only
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MINARI_DATASETS_PATH"] = str(Path(folder) / "datasets")
+        for agent, env in (("dqn", "cartpole"), ("sac", "pendulum")):
+            if only is None or any("offline" in each for each in only):
+                train(cases()[agent], Path(folder) / env)
+                record(Path(folder) / env, DATASETS[env])
+        for name, typed in cases().items():
+            if only is None or name in only:
+                say(name)
+                train(typed, Path(folder) / name)
+                line = {"benchmark": "golden", "row": name, **digests(Path(folder) / name)}
+                print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
