@@ -27,10 +27,12 @@ def disk_needs(config: RunConfig, *, agent: AgentSizes, replay: ReplaySizes) -> 
         rows = rows_on_disk(config, replay.capacity)
         needs.append(
             Need(
-                what=f"replay buffer, {rows:,} rows",
+                what=f"replay buffer, {rows:,} transitions",
                 nbytes=rows * replay.row + checkpoints * replay.priorities,
                 settings={
-                    "replay_buffer.capacity": f"{replay.capacity} rows of {size(replay.row)}",
+                    "replay_buffer.capacity": (
+                        f"{replay.capacity} transitions of {size(replay.row)}"
+                    ),
                     "checkpoint.replay_buffer": "true",
                     "checkpoint.keep": config.checkpoint.keep,
                 },

@@ -67,7 +67,7 @@ def memory_needs(
         _saving(config, agent, replay),
     ]
     kept = int(KEPT_FREE * sum(min(each.nbytes, each.reserved) for each in passing))
-    held = Need(what="freed memory kept by malloc", nbytes=kept, reserved=kept)
+    held = Need(what="allocator overhead", nbytes=kept, reserved=kept)
     rows = [*_dataset(config, replay), *([_replay_buffer(replay)] if replay.capacity else [])]
     return [*rows, *passing, held, _program(config, spec, cores)]
 
@@ -92,7 +92,7 @@ def _dataset(config: RunConfig, replay: ReplaySizes) -> list[Need]:
         return []
     rows = replay.dataset * replay.row
     nbytes = rows + 2 * min(GROUP_NBYTES, GROUP * rows)  # the episodes read last, and these padded
-    settings = {SETTING: f"{dataset}, {replay.dataset} rows of {size(replay.row)}"}
+    settings = {SETTING: f"{dataset}, {replay.dataset} transitions of {size(replay.row)}"}
     return [Need(what="data set", nbytes=nbytes, reserved=nbytes, settings=settings)]
 
 
@@ -102,7 +102,7 @@ def _replay_buffer(replay: ReplaySizes) -> Need:
         what="replay buffer" if replay.row else "replay buffer (unknown size)",
         nbytes=nbytes,
         reserved=nbytes,
-        settings={"replay_buffer.capacity": f"{replay.capacity} rows of {size(replay.row)}"},
+        settings={"replay_buffer.capacity": f"{replay.capacity} transitions of {size(replay.row)}"},
     )
 
 
@@ -120,7 +120,7 @@ def _under_way(config: RunConfig, spec: EnvSpec) -> Need:
         waiting = 2 * MESSAGES_PER_ACTOR + 1
         nbytes = reserved = actors.num_actors * waiting * gathered * row + proxies
     return Need(
-        what="rows in flight",
+        what="transitions in flight",
         nbytes=nbytes,
         reserved=reserved,
         settings={

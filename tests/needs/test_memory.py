@@ -33,7 +33,7 @@ def needs(*overrides: str, agent: AgentSizes = AGENT) -> dict[str, Need]:
 def test_the_replay_buffer_counts_with_every_row() -> None:
     found = needs("replay_buffer.capacity=1000000")["replay"]
     assert found.nbytes == found.reserved == 48_000_000
-    assert found.because == "replay_buffer.capacity=1000000 rows of 48 B"
+    assert found.because == "replay_buffer.capacity=1000000 transitions of 48 B"
 
 
 def test_a_replay_buffer_of_another_kind_counts_for_nothing_and_says_so() -> None:
@@ -126,9 +126,9 @@ def test_a_data_set_counts_with_its_rows_and_what_reading_them_takes(tmp_path: P
     assert offline["data set"].nbytes == both["data set"].nbytes == rows + 2 * 64 * rows
     assert (
         offline["data set"].because
-        == f"replay_buffer.dataset={CARTPOLE}, {rows // 48} rows of 48 B"
+        == f"replay_buffer.dataset={CARTPOLE}, {rows // 48} transitions of 48 B"
     )
     assert both["replay buffer"].nbytes == 48_000
-    gone = {"replay buffer", "rows in flight", "2 actors, thread"}
+    gone = {"replay buffer", "transitions in flight", "2 actors, thread"}
     assert both.keys() - offline.keys() >= gone
     assert "the program and 2 threads" in offline

@@ -54,7 +54,7 @@ def test_a_refusal_names_the_numbers_the_limit_and_a_capacity_that_fits() -> Non
     chosen = ("replay_buffer.capacity=30000000", "checkpoint.replay_buffer=false")
     said = refusal(planned(*chosen))
     assert said.startswith("the run needs 1.39 GiB of memory, but 1.00 GiB is available (limit of")
-    assert "replay buffer 1.34 GiB (replay_buffer.capacity=30000000 rows of 48 B)" in said
+    assert "replay buffer 1.34 GiB (replay_buffer.capacity=30000000 transitions of 48 B)" in said
     fits = int(re.findall(r"To reduce it: replay_buffer.capacity=(\d+)", said)[0])
     assert fits == 21_000_000  # 1 GiB less some 51 MiB, in two digits
     refuse(planned(f"replay_buffer.capacity={fits}", *chosen[1:]))
@@ -99,7 +99,7 @@ def test_the_disk_is_refused_with_what_is_written_to_it() -> None:
     chosen = ("replay_buffer.capacity=10000000", "trainer.max_opt_steps=9000000", *rare)
     said = refusal(planned(*chosen), disk=300 * MIB)
     # 10,000,000 rows and 4 times 5,000 x 2
-    assert "replay buffer, 10,040,000 rows 460 MiB (replay_buffer.capacity=10000000 rows of" in said
+    assert "replay buffer, 10,040,000 transitions 460 MiB (replay_buffer.capacity=" in said
     assert f"300 MiB is free (free disk below {HERE})" in said
     assert "checkpoint.replay_buffer=false" in said
     assert said.endswith("or set run_dir to another disk")
