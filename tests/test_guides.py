@@ -1,0 +1,101 @@
+"""What the guides show works as it stands: their files are saved, their commands typed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"^# ([\w/]+\.(?:py|yaml))\b", re.MULTILINE)
+SHORT = ["trainer.max_opt_steps=30", "trainer.warmup_period=70", "evaluator.num_episodes=1"]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 10_000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    inner = [each.partition("#")[0] for each in links if "://" not in each]
+    assert [each for each in inner if each and not (page.parent / each).exists()] == []
+
+
+def test_every_guide_is_listed_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in DOCS.glob("*.md") if f"docs/{page.name}" not in text] == []
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return [code for kind, code in BLOCK.findall(text) if kind == language]
+
+
+def commands(page: str) -> list[str]:
+    """The lines of a page's shell blocks, without their comments."""
+    lines = "".join(blocks(page, "sh")).splitlines()
+    return [line.partition("   #")[0].strip() for line in lines if line.strip()]
+
+
+def save_files(folder: Path) -> None:
+    """Every block of the two pages that begins with its file's name."""
+    for page in ("components.md", "configs.md"):
+        for code in [*blocks(page, "python"), *blocks(page, "yaml")]:
+            named = NAMED.search(code)
+            assert named, code
+            file = folder / named.group(1)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(code, encoding="utf-8")
+
+
+def typed(command: str) -> str:
+    """A command of a page with a short budget, by the commands of this Python."""
+    if not command.startswith("border-train"):
+        return command
+    words, to_file, file = command.partition(" > ")
+    short = [] if "--cfg" in words else SHORT
+    return f"{words} {shlex.join(short)}{to_file}{file}"
+
+
+@pytest.mark.slow
+def test_the_files_and_commands_of_the_guides_work(tmp_path: Path) -> None:
+    save_files(tmp_path)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    shown = [*commands("components.md"), *commands("configs.md")]
+    assert len(shown) == 7
+    for command in [*shown, "border-train -cd conf -cn mine"]:
+        done = subprocess.run(
+            ["bash", "-c", typed(command)],
+            cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True,
+            timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    runs = sorted(each.name for each in (tmp_path / "outputs").iterdir())
+    assert runs == [
+        "clipped_dqn_cartpole",
+        "dqn_cartpole",
+        "dqn_corridor",
+        "dqn_my_envs-Corridor-v0",
+    ]
+
+
+@pytest.mark.slow
+def test_the_program_of_the_python_page_works(tmp_path: Path) -> None:
+    (program,) = blocks("python.md", "python")
+    short = program.replace(
+        '"trainer.stop_at_score=null"', '"trainer.max_opt_steps=null", "trainer.max_time_s=9"'
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", short], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
