@@ -199,7 +199,8 @@ def test_an_update_that_raises_ends_the_run(
 def test_a_nan_observation_is_named_with_its_actor_and_sample(
     folder: Path, capsys: Capture
 ) -> None:
-    argv = (*SERIAL, "env.id=Undefined-v0", "env.kwargs.at=100", "actor_manager.num_actors=1")
+    argv = (*SERIAL, "env.id=Undefined-v0", "env.kwargs.at=100", "actor_manager.num_actors=1",
+            "step_processor=n_step")  # fmt: skip
     assert train_status(*argv, "trainer.save_interval=7") == 1
     said = capsys.readouterr().out
     assert "error: next observation of actor 0, sample 100 (update" in said
@@ -281,7 +282,12 @@ def test_a_step_that_does_not_fit_in_an_evaluation_is_said_to_be_of_one(
 def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resume(
     folder: Path, capsys: Capture
 ) -> None:
-    argv = (*SERIAL, "trainer.max_opt_steps=80", "actor_manager.num_actors=1")
+    argv = (
+        *SERIAL,
+        "trainer.max_opt_steps=80",
+        "actor_manager.num_actors=1",
+        "step_processor=n_step",
+    )
     chosen = ("env.id=Wrong-v0", "env.kwargs.at=70", "env.kwargs.what={observation: [0, 0, 1.5]}")
     assert train_status(*argv, *chosen) == 0
     said = capsys.readouterr().out
@@ -293,7 +299,9 @@ def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resum
 
 
 def test_a_loss_that_is_not_finite_is_never_saved(folder: Path, capsys: Capture) -> None:
-    assert train_status(*SERIAL, "env.id=Generous-v0", "agent.loss=mse") == 1
+    assert (
+        train_status(*SERIAL, "env.id=Generous-v0", "agent.loss=mse", "step_processor=n_step") == 1
+    )
     said = capsys.readouterr().out
     assert "error: train/loss is inf at update 1" in said
     assert facts_of(folder / "run")["status"] == "failed"
