@@ -72,16 +72,16 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
 def test_the_overview_lists_what_plug_ins_bring(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    info = folder / "own_plugin-1.dist-info"
+    info = folder / "shown_plugin-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own_plugin\nVersion: 1\n")
-    entry = "[border_cli.plugins]\nown = own_plugin:register\n"
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shown_plugin\nVersion: 1\n")
+    entry = "[border_cli.plugins]\nown = shown_plugin:register\n"
     (info / "entry_points.txt").write_text(entry)
     theirs = folder / "theirs" / "agent"
     theirs.mkdir(parents=True)
     (theirs / "brought.yaml").write_text("defaults: [dqn, _self_]\n")
     module = f"def register():\n    return {str(theirs.parent)!r}\n"
-    (folder / "own_plugin.py").write_text(module)
+    (folder / "shown_plugin.py").write_text(module)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     main(["--help"])
     assert ", brought, " in capsys.readouterr().out
