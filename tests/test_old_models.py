@@ -27,7 +27,7 @@ from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent
 from border_cli.parts import build_agent, env_factory, images_of
 
-SAVED = Path(__file__).with_name("old_run.tar.xz")
+SAVED = Path(__file__).parent / "support" / "old_run.tar.xz"
 SETTINGS = (
     *("agent=dqn", "env.id=catch:Catch-v0", "env.kwargs={dtype:uint8,side:6}", "agent.hidden=[4]"),
     *("agent.batch_size=4", "trainer=sync", "trainer.warmup_period=10", "recorder=none"),

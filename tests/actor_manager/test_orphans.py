@@ -13,7 +13,7 @@ import pytest
 
 from border_cli.process.start import StartMethod
 
-SCRIPT = Path(__file__).parents[1] / "orphans.py"
+SCRIPT = Path(__file__).parents[1] / "support" / "orphans.py"
 GONE_S = 5.0
 
 

@@ -16,7 +16,7 @@ from saves import SmallRun
 
 from border_cli.run.reading import resumable
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 
 
 @contextmanager
@@ -111,7 +111,9 @@ print(failures)
 def run_on_tmpfs(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     """Runs a script that finds a disk of 2 MB at `folder`."""
     mount = f'mount -t tmpfs -o size=2m none {folder} && exec "$@"'
-    path = os.pathsep.join([str(TESTS), str(TESTS / "run"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(SUPPORT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    )
     return subprocess.run(
         ["unshare", "-rm", "sh", "-c", mount, "sh", sys.executable, "-c", script, str(folder)],
         capture_output=True, text=True, timeout=100, env=os.environ | {"PYTHONPATH": path},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 
 KILL_EVERYWHERE = """
 import os, shutil, sys
@@ -164,7 +164,7 @@ print(newest, inside)
 def run_script(script: str, *arguments: str) -> list[int]:
     environment = os.environ | {
         "OPENBLAS_NUM_THREADS": "1",  # a thread would not survive a fork
-        "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")]),
     }
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
