@@ -42,7 +42,7 @@ from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.wrappers import normalizing
 from border_cli.evaluator.background import BackgroundEvaluationRunner
 from border_cli.evaluator.inline import InlineEvaluationRunner
-from border_cli.nn.numpy_encoder import encoded_size
+from border_cli.nn.encoding import encoded_size
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
 from border_cli.offline import evaluator_config
