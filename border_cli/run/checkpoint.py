@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.clock import Clock, MonotonicClock
-from border_cli.core.interfaces import Evaluation
+from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.machine import failed_allocation
 from border_cli.core.output import FILE_ONLY, RunState, SaveReport
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.timing import Clock, MonotonicClock
 from border_cli.run.checkpoint_files import PendingCheckpoint, Saved, SaveState
 from border_cli.run.folders import CheckpointFolders
 from border_cli.run.replay_files import Chunk, PendingRows

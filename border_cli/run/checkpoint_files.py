@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
 from border_cli.core.files import checksum, require_stored, sync, write_json, write_text
-from border_cli.core.interfaces import Evaluation
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.types import State
 from border_cli.run.replay_files import (
     FOLDER,

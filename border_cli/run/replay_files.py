@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
 from border_cli.core.files import checksum, files_in, own_folder, sync
-from border_cli.core.replay import FrozenRows, ReplayBuffer
+from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 
 FOLDER = "replay"
 PIECE_NBYTES = 16 * 2**20  # copied, summed and written at once: each piece costs the learner a wait
