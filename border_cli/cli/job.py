@@ -40,7 +40,8 @@ from border_cli.core.errors import (
     reason_of,
 )
 from border_cli.core.stop import SaveFlag, StopFlag
-from border_cli.launch import Launch, Result, Started, launch
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, Started, launch
 from border_cli.recorder import terminal
 from border_cli.run.attempts import set_aside
 from border_cli.run.files import refuse_foreign, write_json
