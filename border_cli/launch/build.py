@@ -53,7 +53,7 @@ from border_cli.launch.offline_data import (
     evaluator_config,
     observe_stored,
 )
-from border_cli.nn.numpy_encoder import encoded_size
+from border_cli.nn.encoding import encoded_size
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import (
