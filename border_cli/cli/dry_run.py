@@ -14,7 +14,8 @@ from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms, size
+from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms
+from border_cli.core.words import size
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.dry_build import Probes, rehearse
 from border_cli.launch.needs import Need, Plan, plan, refuse_unmet

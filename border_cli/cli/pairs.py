@@ -7,8 +7,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from border_cli.cli.shell import shortest
-from border_cli.core.errors import CheckpointError, ConfigError, unknown
+from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.foreign import complain, nothing_imported_from
+from border_cli.core.words import unknown
 
 FLAGS = ("--json",)
 

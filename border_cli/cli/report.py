@@ -11,8 +11,8 @@ from rich.console import Console
 
 from border_cli.cli.resume import has_checkpoint
 from border_cli.cli.shell import command, resume_run, shortest
-from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
+from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import summed
 from border_cli.core.words import counted
 from border_cli.launch.build import actor_manager_config

@@ -23,7 +23,8 @@ from border_cli.config.frozen import FILE
 from border_cli.config.loader import Loader, YAMLError, hydra_turn
 from border_cli.config.overrides import HIDDEN_GROUPS
 from border_cli.config.preflight import AUTO
-from border_cli.core.errors import BorderError, ConfigError, unknown
+from border_cli.core.errors import BorderError, ConfigError
+from border_cli.core.words import unknown
 
 # Settings of paths, with what they take besides
 PATHS = {"resume": [AUTO], "init_from": [], "run_dir": []}

@@ -24,7 +24,8 @@ from border_cli.config.kinds import expected, meaning_of
 from border_cli.config.loader import Loader, YAMLError
 from border_cli.config.missing import missing
 from border_cli.config.repository import shown
-from border_cli.core.errors import ConfigError, unknown
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import unknown
 from border_cli.registry import GROUPS, RECORDERS
 
 _REFUSED = (

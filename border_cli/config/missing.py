@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hydra.errors import MissingConfigException
 
 from border_cli.config.loader import Loader
-from border_cli.core.errors import unknown
+from border_cli.core.words import unknown
 from border_cli.registry import GROUPS
 
 

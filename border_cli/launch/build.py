@@ -19,33 +19,34 @@ from border_cli.agent.saved_state import as_learned
 from border_cli.agent.settings import LearnerConfig, NetworkConfig
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core import threads
-from border_cli.core.actors import ActorManager
-from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
+    ActorManager,
     Agent,
+    Confirmation,
     EnvFactory,
+    EvaluationRunner,
     Evaluator,
     Policy,
     PolicyFactory,
+    ReplayBuffer,
     StepProcessor,
 )
-from border_cli.core.judge import Confirmation, Judge
 from border_cli.core.machine import memory_for
 from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
-from border_cli.core.replay import ReplayBuffer
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.threads import available_cores
+from border_cli.core.timing import Clock
 from border_cli.dataset.episodes import Checksum
 from border_cli.dataset.local import counts_of, refuse_unknown
 from border_cli.dataset.reading import Recording as DatasetReader
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.wrappers import normalizing
-from border_cli.evaluator.background import BackgroundJudge
-from border_cli.evaluator.inline import InlineJudge
+from border_cli.evaluator.background import BackgroundEvaluationRunner
+from border_cli.evaluator.inline import InlineEvaluationRunner
 from border_cli.launch.offline_data import (
     SETTING,
     SeeReturns,
@@ -324,14 +325,14 @@ def repeats(config: RunConfig) -> bool:
 
 def build_judge(
     config: RunConfig, agent: Agent, *, evaluator: Evaluator, stop: StopFlag, heartbeat: Heartbeat
-) -> Judge:
+) -> EvaluationRunner:
     """Who evaluates during the run; `evaluator` and `heartbeat` are for judging in line."""
     trainer = config.trainer
     confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
     make_policy = _policy_recipe(config, agent)
     if not evaluates_in_background(config):
-        return InlineJudge(evaluator, make_policy, heartbeat, confirmation)
-    return BackgroundJudge(
+        return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
+    return BackgroundEvaluationRunner(
         _evaluator_recipe(config),
         make_policy,
         imports=config.imports,
@@ -441,7 +442,7 @@ class Assembly:
 
     agent: Agent
     actors: ActorManager
-    judge: Judge
+    judge: EvaluationRunner
     post_step: PostStep
     recording: Recording
     trainer: Trainer
@@ -464,7 +465,7 @@ def assemble(
     *,
     agent: Agent,
     factory: EnvFactory,
-    judge: Judge,
+    judge: EvaluationRunner,
     recording: Recording,
     checkpoints: Checkpoints,
     clock: Clock,

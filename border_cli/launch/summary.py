@@ -8,14 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted, reason_of
-from border_cli.core.foreign import visible
-from border_cli.core.interfaces import Agent
+from border_cli.core.interfaces import ActorStats, Agent
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
-from border_cli.core.words import counted
+from border_cli.core.words import counted, visible
 from border_cli.launch.build import Assembly
 from border_cli.recorder import figures
 from border_cli.trainer.bottleneck import bottleneck
