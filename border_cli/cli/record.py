@@ -178,8 +178,8 @@ def _load(request: Request, config: RunConfig, name: str) -> tuple[Agent, Snapsh
     from border_cli.api import load_agent
     from border_cli.core.types import PAST_SCHEDULES
     from border_cli.launch.play import RANDOM, random_agent
-    from border_cli.run.manifest import read_json
-    from border_cli.run.reading import find_checkpoint
+    from border_cli.run.checkpoint_files import read_json
+    from border_cli.run.finding import find_checkpoint
 
     if name == RANDOM:
         agent = random_agent(config)
@@ -194,7 +194,7 @@ def _load(request: Request, config: RunConfig, name: str) -> tuple[Agent, Snapsh
 def _players(request: Request) -> list[Player]:
     """Who plays how many episodes; refuses policies that the run does not have."""
     from border_cli.launch.play import RANDOM, Player, split_episodes
-    from border_cli.run.reading import find_checkpoint
+    from border_cli.run.finding import find_checkpoint
 
     policies = request.policies or ((best_or_latest("border-record", request.run_dir), 1.0),)
     for name, _ in policies:

@@ -27,7 +27,7 @@ from border_cli.env.recorded import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
 from border_cli.launch.build import build_evaluator, env_factory, evaluation_env_config
 from border_cli.registry import AGENTS, ENVS
-from border_cli.run.reading import best_score
+from border_cli.run.finding import best_score
 
 RANDOM = "random"
 RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own
