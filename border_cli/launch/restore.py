@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from border_cli.core.config import RunConfig
 from border_cli.core.words import counted
+from border_cli.launch.effective import EffectiveSettings
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Saved
 from border_cli.run.finding import Resumable, best_score
 from border_cli.trainer.base import Trainer
-from border_cli.trainer.config import OfflineConfig
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +31,11 @@ def restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> int:
     return saved.opt_steps
 
 
-def restored_line(config: RunConfig, saved: Saved) -> str:
+def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
     """What comes back with a checkpoint, in a few words."""
-    if isinstance(config.trainer, OfflineConfig):
+    if not effective.has_actors:
         return "weights, optimiser, random generators; the data set is read again"
+    config = effective.config
     rows = sum(each.end - each.first for each in saved.chunks)
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = config.trainer.warmup_period

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.config import RunConfig
 from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
 from border_cli.core.files import not_through_links
 from border_cli.core.interfaces import ActorStats, Evaluator
@@ -34,17 +33,15 @@ from border_cli.launch.build import (
     build_checkpoints,
     build_evaluator,
     build_first_agent,
-    build_judge,
+    build_evaluation_runner,
     build_recorders,
     env_factory,
-    evaluates_in_background,
     images_of,
-    memory_settings,
-    num_actors,
-    spec_of_state,
+    spec_for_state,
 )
+from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.restore import restore, restored_line
-from border_cli.launch.summary import Result, closing_lines, facts_of, status_of
+from border_cli.launch.summary import Result, run_summary, status_of, summary_lines
 from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import Resumable, best_score
@@ -101,21 +98,23 @@ class Launch:
     refused: ConfigError | None = None  # why the run ends before it begins, found beforehand
 
 
-def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
+def launch(effective: EffectiveSettings, run_dir: Path, options: Launch) -> Result:
     """Runs to the end and returns the result; `run.json` tells the truth whatever happens.
 
     Raises ConfigError where another process runs there, and CheckpointError where there is nothing
     whole to resume from; neither changes anything.
     """
     with RunLock(run_dir) as lock:
-        return _Run(config, run_dir, options, lock).run()
+        return _Run(effective, run_dir, options, lock).run()
 
 
 class _Run:
     """One attempt: what is built for it, and its document."""
 
-    def __init__(self, config: RunConfig, run_dir: Path, options: Launch, lock: RunLock) -> None:
-        self._config = config
+    def __init__(
+        self, effective: EffectiveSettings, run_dir: Path, options: Launch, lock: RunLock
+    ) -> None:
+        self._effective = effective
         self._run_dir = run_dir
         self._options = options
         self._lock = lock
@@ -125,7 +124,7 @@ class _Run:
     def run(self) -> Result:
         """Builds, trains and tells how it ended."""
         if not self._options.resume:
-            seeds = derived_seeds(self._config.seed, num_actors(self._config))
+            seeds = derived_seeds(self._effective.config.seed, self._effective.num_actors)
             self._record = RunRecord(self._run_dir, seeds=seeds, **self._options.facts)
             self._record.write()
         try:
@@ -162,34 +161,34 @@ class _Run:
             if isinstance(error, ActorCrashed):
                 doing = f"in actor {error.actor_id}"
             what = f"out of memory {doing}"
-            failed = out_of_memory(error, what, memory_settings(self._config))
+            failed = out_of_memory(error, what, self._effective.memory_settings())
             if failed is None:
                 raise
             raise failed from error
 
     def _build(self, heartbeat: Heartbeat, cleanup: ExitStack) -> Assembly:
-        config, run_dir, options = self._config, self._run_dir, self._options
+        effective, run_dir, options = self._effective, self._run_dir, self._options
         if options.refused is not None:
             raise options.refused
-        rows = config.checkpoint.replay_buffer
+        rows = effective.config.checkpoint.replay_buffer
         found = Resumable(run_dir, rows=rows, load_state=load_state) if options.resume else None
         recorders = options.recorders
         if recorders is None:
             best = best_score(run_dir) if found else None
-            recorders = build_recorders(config, run_dir, options.console, best)
+            recorders = build_recorders(effective, run_dir, options.console, best)
         recording = Recording(recorders, options.clock)
         cleanup.callback(recording.close)
         evaluator = options.evaluator
         if evaluator is None:
-            evaluator = build_evaluator(config, stop=options.stop, heartbeat=heartbeat)
+            evaluator = build_evaluator(effective, stop=options.stop, heartbeat=heartbeat)
         cleanup.callback(evaluator.close)
-        factory = env_factory(config)
+        factory = env_factory(effective)
         if found is None:
-            agent = build_first_agent(config, factory.spec)
+            agent = build_first_agent(effective, factory.spec)
         else:
-            agent = build_agent(config, spec_of_state(config, factory.spec, found.agent))
-        judge = build_judge(
-            config, agent, evaluator=evaluator, stop=options.stop, heartbeat=heartbeat
+            agent = build_agent(effective, spec_for_state(effective, factory.spec, found.agent))
+        judge = build_evaluation_runner(
+            effective, agent, evaluator=evaluator, stop=options.stop, heartbeat=heartbeat
         )
         cleanup.callback(judge.close)
         if options.on_start is not None:  # before large memory is allocated
@@ -197,16 +196,16 @@ class _Run:
                 Started(
                     spec=factory.spec,
                     device_name=agent.device_name,
-                    evaluation=_evaluation_line(config, evaluator),
+                    evaluation=_evaluation_line(effective, evaluator),
                     images=images_of(agent),
                     resumed_opt_steps=found.newest.opt_steps if found else None,
-                    restored=restored_line(config, found.newest) if found else "",
+                    restored=restored_line(effective, found.newest) if found else "",
                 )
             )
-        store = build_checkpoints(config, run_dir, options.settings, self._lock.reacquire)
+        store = build_checkpoints(effective, run_dir, options.settings, self._lock.reacquire)
         cleanup.callback(store.close)
         assembly = assemble(
-            config,
+            effective,
             agent=agent,
             factory=factory,
             judge=judge,
@@ -240,7 +239,7 @@ class _Run:
 
         watchdog = Watchdog(
             [learner, assembly.judge.pulse, *assembly.actors.heartbeats()],
-            timeout_s=self._config.trainer.stall_timeout_s,
+            timeout_s=self._effective.config.trainer.stall_timeout_s,
             stop=options.stop,
             clock=options.clock,
             describe=lambda: _describe(assembly),
@@ -279,8 +278,8 @@ class _Run:
             return  # nothing was begun: the document of the attempt before is still true
         facts = dict(more)
         if self._assembly is not None:
-            facts |= facts_of(self._config, self._assembly, failed=status == "failed")
-            for line in closing_lines(facts):
+            facts |= run_summary(self._effective, self._assembly, failed=status == "failed")
+            for line in summary_lines(facts):
                 log.info("%s", line, extra=FILE_ONLY)
         score = facts.get("best_score", -math.inf)
         with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
@@ -306,11 +305,11 @@ def _tell_the_end(
     recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))
 
 
-def _evaluation_line(config: RunConfig, evaluator: Evaluator) -> str:
+def _evaluation_line(effective: EffectiveSettings, evaluator: Evaluator) -> str:
     line = evaluator.describe()
-    if evaluates_in_background(config):
+    if effective.background:
         return f"{line}, in the background"
-    if config.evaluator.background:
+    if effective.config.evaluator.background:
         return f"{line}, inline, as in every bit-reproducible run"
     return line
 
