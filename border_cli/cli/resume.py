@@ -7,7 +7,6 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from border_cli.cli.shell import command, setting, shortest
 from border_cli.config.changes import changes, refuse_fixed
 from border_cli.config.compose import Composer, Job
 from border_cli.config.frozen import FILE, resolved_yaml
@@ -17,6 +16,7 @@ from border_cli.config.preflight import AUTO
 from border_cli.config.saved import modules_of, refuse_strange_modules, saved_settings
 from border_cli.core.config import Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError
+from border_cli.core.words import setting, shell_command, shortest
 from border_cli.run.lock import RunInUse, look, refuse_denied
 from border_cli.run.reading import resumable
 from border_cli.run.record import NEEDED_TO_RESUME, import_paths, read_run
@@ -69,7 +69,7 @@ def _compared(composer: Composer, job: Job, run_dir: Path) -> Continuation:
     found = changes(saved, job.config)
     number = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
     init_from = shlex.quote(setting("init_from", str(shortest(run_dir))))
-    new_run = f"{command('border-train')} {init_from} …"
+    new_run = f"{shell_command('border-train')} {init_from} …"
     refuse_fixed(found, shortest(run_dir) / FILE, job=number, new_run=new_run)
     return Continuation(trainer=saved.trainer, changed=tuple(map(str, found)))
 

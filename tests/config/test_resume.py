@@ -11,8 +11,8 @@ import pytest
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
+from border_cli.cli.complete import matches
 from border_cli.config.changes import MAY_CHANGE, changes, refuse_fixed
-from border_cli.config.complete import matches
 from border_cli.config.compose import Job, compose
 from border_cli.config.frozen import BEFORE, FILE, note_attempt, resolved_yaml, write_resolved
 from border_cli.config.resume import refuse_beside_resume, run_to_resume
