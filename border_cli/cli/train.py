@@ -95,7 +95,7 @@ def _respond(
 ) -> None:
     """Answers a question about the settings, or trains."""
     if arguments.help:
-        from border_cli.config.help import settings_help
+        from border_cli.config.describe import settings_help
 
         sys.stdout.write(visible(settings_help(composer.job(overrides), overrides)))
     elif arguments.cfg == "job" and not arguments.package:
