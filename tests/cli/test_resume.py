@@ -20,9 +20,9 @@ from border_cli.cli import shell
 from border_cli.cli.resume import finished
 from border_cli.cli.train import main
 from border_cli.config.compose import compose
-from border_cli.config.frozen import FILE
-from border_cli.config.resolvers import job_folder
+from border_cli.config.interpolation import job_folder
 from border_cli.config.saved import load_resolved
+from border_cli.core.files import SETTINGS
 from border_cli.run.files import write_json
 from border_cli.run.lock import RunLock
 
@@ -297,7 +297,7 @@ def test_questions_about_a_saved_run_are_answered(folder: Path, ran: Ran, capsys
     ran("run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
     before = everything(folder)
     main(["resume=a", "trainer.max_opt_steps=95", "--cfg", "job", "--resolve"])
-    text = (folder / "a" / FILE).read_text()
+    text = (folder / "a" / SETTINGS).read_text()
     assert capsys.readouterr().out == text.replace("max_opt_steps: 90", "max_opt_steps: 95")
     main(["resume=a", "--cfg", "job"])
     assert f"run_dir: {folder / 'a'}\nresume: a\n" in capsys.readouterr().out
