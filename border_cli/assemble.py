@@ -7,17 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from border_cli.core import threads
-from border_cli.core.actors import ActorManager
-from border_cli.core.clock import Clock
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import BorderError, ConfigError
-from border_cli.core.interfaces import Agent, EnvFactory
-from border_cli.core.judge import Judge
+from border_cli.core.interfaces import ActorManager, Agent, EnvFactory, EvaluationRunner
 from border_cli.core.machine import out_of_memory
 from border_cli.core.output import Checkpoints
 from border_cli.core.seeding import generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.core.timing import Clock
 from border_cli.offline import build_replay_buffer, observe_stored, rehearse_dataset
 from border_cli.parts import (
     actor_manager_config,
@@ -45,7 +43,7 @@ class Assembly:
 
     agent: Agent
     actors: ActorManager
-    judge: Judge
+    judge: EvaluationRunner
     post_step: PostStep
     recording: Recording
     trainer: Trainer
@@ -68,7 +66,7 @@ def assemble(
     *,
     agent: Agent,
     factory: EnvFactory,
-    judge: Judge,
+    judge: EvaluationRunner,
     recording: Recording,
     checkpoints: Checkpoints,
     clock: Clock,

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from border_cli.assemble import Assembly
-from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted, reason_of
+from border_cli.core.interfaces import ActorStats
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
 from border_cli.core.words import counted

@@ -19,18 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.assemble import Assembly, assemble
-from border_cli.core.actors import ActorStats
-from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
 from border_cli.core.files import not_through_links
-from border_cli.core.foreign import visible
-from border_cli.core.interfaces import Agent, Evaluator
+from border_cli.core.interfaces import ActorStats, Agent, Evaluator
 from border_cli.core.machine import out_of_memory
 from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
+from border_cli.core.timing import Clock, MonotonicClock
+from border_cli.core.words import visible
 from border_cli.facts import closing_lines, facts_of, status_of
 from border_cli.parts import (
     build_agent,

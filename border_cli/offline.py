@@ -10,8 +10,7 @@ import numpy as np
 
 from border_cli.core.config import EvaluatorConfig, RunConfig
 from border_cli.core.errors import BadStep, BorderError, CheckpointError, ConfigError
-from border_cli.core.interfaces import Agent, StepProcessor
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.interfaces import Agent, ReplayBuffer, StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.seeding import Branch, generator
 from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space

@@ -18,30 +18,31 @@ from border_cli.agent.action_space import name_of
 from border_cli.agent.saved_state import as_learned
 from border_cli.agent.settings import LearnerConfig, NetworkConfig
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.actors import ActorManager
-from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
+    ActorManager,
     Agent,
+    Confirmation,
     EnvFactory,
+    EvaluationRunner,
     Evaluator,
     Policy,
     PolicyFactory,
     StepProcessor,
 )
-from border_cli.core.judge import Confirmation, Judge
 from border_cli.core.machine import memory_for
 from border_cli.core.output import Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.threads import available_cores
+from border_cli.core.timing import Clock
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.wrappers import normalizing
-from border_cli.evaluator.background import BackgroundJudge
-from border_cli.evaluator.inline import InlineJudge
-from border_cli.nn.numpy_encoder import encoded_size
+from border_cli.evaluator.background import BackgroundEvaluationRunner
+from border_cli.evaluator.inline import InlineEvaluationRunner
+from border_cli.nn.encoding import encoded_size
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
 from border_cli.offline import evaluator_config
@@ -307,14 +308,14 @@ def repeats(config: RunConfig) -> bool:
 
 def build_judge(
     config: RunConfig, agent: Agent, *, evaluator: Evaluator, stop: StopFlag, heartbeat: Heartbeat
-) -> Judge:
+) -> EvaluationRunner:
     """Who evaluates during the run; `evaluator` and `heartbeat` are for judging in line."""
     trainer = config.trainer
     confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
     make_policy = _policy_recipe(config, agent)
     if not evaluates_in_background(config):
-        return InlineJudge(evaluator, make_policy, heartbeat, confirmation)
-    return BackgroundJudge(
+        return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
+    return BackgroundEvaluationRunner(
         _evaluator_recipe(config),
         make_policy,
         imports=config.imports,

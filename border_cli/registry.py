@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
-from border_cli.core.errors import ConfigError, unknown
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fakes import FakeAgent
 from border_cli.config.compose import compose
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.offline import (

@@ -33,12 +33,11 @@ from border_cli.agent.config import (
     TqcConfig,
 )
 from border_cli.agent.deterministic_settings import Noise
-from border_cli.core.actors import ActorStats
 from border_cli.core.config import CheckpointConfig, RunConfig
 from border_cli.core.errors import CheckpointError, Interrupted
 from border_cli.core.files import SETTINGS
+from border_cli.core.interfaces import ActorStats, ReplayBuffer
 from border_cli.core.output import Progress, Recorder, RecordStep
-from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig, Vectorization

@@ -28,8 +28,9 @@ from border_cli.config.compose import Composer
 from border_cli.config.loader import Loader, hydra_turn
 from border_cli.config.overrides import HIDDEN_GROUPS
 from border_cli.config.preflight import AUTO
-from border_cli.core.errors import BorderError, ConfigError, unknown
+from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.files import SETTINGS
+from border_cli.core.words import unknown
 
 # Settings of paths, with what they take besides
 PATHS = {"resume": [AUTO], "init_from": [], "run_dir": []}

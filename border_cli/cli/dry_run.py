@@ -15,7 +15,8 @@ from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms, size
+from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms
+from border_cli.core.words import size
 from border_cli.needs.plan import Plan, plan, refuse_unmet
 from border_cli.needs.sizes import Need
 from border_cli.parts import build_agent, env_factory

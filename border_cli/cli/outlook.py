@@ -15,9 +15,9 @@ from border_cli.cli.header import (
 from border_cli.config.compose import Job
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import size
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.words import size
 from border_cli.needs.disk import checkpoints_made, evaluations, metric_rows, most_rows, opt_steps
 from border_cli.needs.plan import Plan
 from border_cli.parts import build_evaluator, evaluates_in_background, images_of

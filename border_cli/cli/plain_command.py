@@ -17,12 +17,11 @@ from border_cli.core.errors import (
     ConfigError,
     Interrupted,
     reachable,
-    unknown,
 )
 from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
 from border_cli.core.process_state import keeping_everything
-from border_cli.core.words import shortest
+from border_cli.core.words import shortest, unknown
 
 FLAGS = ("--json",)
 

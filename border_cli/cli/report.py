@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from border_cli.cli.resume import has_checkpoint
-from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
+from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import summed
 from border_cli.core.words import counted, setting, shell_command, shortest
 from border_cli.parts import actor_manager_config

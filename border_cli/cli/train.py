@@ -15,9 +15,10 @@ from border_cli.cli.monitor import STALL_TIMEOUT_S, expect, monitored
 from border_cli.cli.signals import early_signals
 from border_cli.cli.startup import collect_from_here, not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
-from border_cli.core.foreign import complain, nothing_imported_from, visible
+from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
 from border_cli.core.process_state import keeping_everything
+from border_cli.core.words import visible
 
 NO_ROOM = "not enough memory to start"
 

@@ -18,8 +18,9 @@ from border_cli.config.repository import shown
 from border_cli.config.schemas import group_base
 from border_cli.config.tuned import Part
 from border_cli.core.config import CheckpointConfig, RecorderConfig, RunConfig
-from border_cli.core.errors import ConfigError, nearest
+from border_cli.core.errors import ConfigError
 from border_cli.core.settings import Settings
+from border_cli.core.words import nearest
 from border_cli.registry import GROUPS, RECORDERS
 
 _File = TypeVar("_File", str, None)

@@ -23,7 +23,8 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from border_cli.config import check
 from border_cli.config.describe import expected, meaning_of
 from border_cli.config.repository import shown
-from border_cli.core.errors import ConfigError, unknown
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import unknown
 from border_cli.registry import GROUPS, RECORDERS
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from border_cli.config.loader import Loader
 from border_cli.config.repository import TUNED
 from border_cli.config.schemas import group_base
 from border_cli.core.config import RecorderConfig
-from border_cli.core.errors import ConfigError, nearest, unknown
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import nearest, unknown
 from border_cli.registry import AGENTS, ENVS, GROUPS
 
 OPTIONAL_GROUPS = (TUNED, "experiment")

@@ -12,7 +12,8 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from border_cli.core.errors import ConfigError, unknown
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import unknown
 
 KEYWORDS = ("optional", "override")
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need

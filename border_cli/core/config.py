@@ -10,8 +10,9 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError, unknown
+from border_cli.core.errors import ConfigError
 from border_cli.core.settings import Settings, setting
+from border_cli.core.words import unknown
 
 
 class Device(StrEnum):

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from border_cli.core.interfaces import Evaluation
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.types import Metrics, State
 
 FILE_ONLY = {"file_only": True}  # `extra` of log records that go to border-train.log alone

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError, UnknownSetting, nearest
+from border_cli.core.errors import ConfigError, UnknownSetting
+from border_cli.core.words import nearest
 
 
 @dataclass(frozen=True, slots=True)

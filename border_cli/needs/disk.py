@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from border_cli.core.config import RunConfig
-from border_cli.core.machine import size
+from border_cli.core.words import size
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes
 from border_cli.parts import evaluates_in_background, slack
 

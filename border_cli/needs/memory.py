@@ -14,10 +14,10 @@ from border_cli.actor_manager.process import RING_SHARES
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
 from border_cli.core.config import RunConfig, StartMethod
-from border_cli.core.machine import size, thread_nbytes
+from border_cli.core.machine import thread_nbytes
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec, row_nbytes, transition_nbytes
-from border_cli.core.words import counted
+from border_cli.core.words import counted, size
 from border_cli.dataset.episodes import GROUP, GROUP_NBYTES
 from border_cli.needs.disk import rows_per_save
 from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, encoded_nbytes

@@ -10,9 +10,10 @@ from typing import TypeAlias
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_for, memory_rooms, size
+from border_cli.core.machine import Room, address_rooms, free_disk, memory_for, memory_rooms
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import available_cores
+from border_cli.core.words import size
 from border_cli.needs.disk import disk_needs, on_disk
 from border_cli.needs.memory import memory_needs
 from border_cli.needs.sizes import AgentSizes, Need, agent_sizes, replay_sizes

@@ -19,11 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.clock import Clock, MonotonicClock
-from border_cli.core.interfaces import Evaluation
+from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.machine import failed_allocation
 from border_cli.core.output import FILE_ONLY, RunState, SaveReport
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.timing import Clock, MonotonicClock
 from border_cli.run.folders import CheckpointFolders, SaveState
 from border_cli.run.handed import Handed, HandedRows
 from border_cli.run.manifest import Chunk

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from border_cli.core.replay import FrozenRows
+from border_cli.core.interfaces import FrozenRows
 from border_cli.core.types import State
 from border_cli.run.manifest import Chunk, SavedRows
 

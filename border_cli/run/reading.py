@@ -10,7 +10,7 @@ from typing import Any
 
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS, SWEEP_MARK
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.types import State
 from border_cli.run.files import aside
 from border_cli.run.manifest import FORMAT, Chunk, Manifest, read_json, read_manifest

@@ -14,7 +14,7 @@ from secrets import token_hex
 
 from border_cli.core.errors import CheckpointError
 from border_cli.core.files import own_folder
-from border_cli.core.replay import FrozenRows, ReplayBuffer
+from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 from border_cli.run.files import checksum, files_in, sync
 from border_cli.run.manifest import Chunk, SavedRows
 from border_cli.run.npy import NpyReader, NpyWriter

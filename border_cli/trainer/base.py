@@ -7,13 +7,11 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import ClassVar
 
-from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import NotFinite
-from border_cli.core.interfaces import Agent
+from border_cli.core.interfaces import ActorManager, ActorStats, Agent, ReplayBuffer
 from border_cli.core.machine import failed_allocation
 from border_cli.core.output import FILE_ONLY, Resumption
-from border_cli.core.replay import ReplayBuffer
 from border_cli.core.spaces import Space
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import State

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from border_cli.core.actors import ActorStats
+from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import SharesSince, summed
 from border_cli.core.types import Episode, Experience, State
 

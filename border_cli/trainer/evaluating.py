@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from border_cli.core.interfaces import Agent, Evaluation
-from border_cli.core.judge import Judge
+from border_cli.core.interfaces import Agent, Evaluation, EvaluationRunner
 from border_cli.core.output import FILE_ONLY, Checkpoints, RecordStep
 from border_cli.core.types import Metrics, State
 from border_cli.trainer.scores import Scores
@@ -38,7 +37,7 @@ class Evaluating:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: EvaluationRunner,
         *,
         agent: Agent,
         checkpoints: Checkpoints,

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import NotFinite
-from border_cli.core.interfaces import Agent
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.interfaces import Agent, ReplayBuffer
 from border_cli.core.rows import columns_of
 from border_cli.trainer.update_log import UpdateLog
 

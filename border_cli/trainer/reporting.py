@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from border_cli.core.actors import ActorManager
-from border_cli.core.clock import Clock
+from border_cli.core.interfaces import ActorManager, ReplayBuffer
 from border_cli.core.output import Progress, RecordStep
-from border_cli.core.replay import ReplayBuffer
-from border_cli.core.timing import Timing
+from border_cli.core.timing import Clock, Timing
 from border_cli.core.types import Metrics, State
 from border_cli.trainer.counters import Counters, Window
 from border_cli.trainer.recording import Recording

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from border_cli.core.clock import Clock
 from border_cli.core.config import TrainerConfig
 from border_cli.core.output import Checkpoints, RunState, SaveReport
 from border_cli.core.stop import Heartbeat, SaveFlag
+from border_cli.core.timing import Clock
 
 log = logging.getLogger(__name__)
 

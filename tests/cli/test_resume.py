@@ -16,7 +16,7 @@ import commands
 import pytest
 from commands import facts_of, repeatable_rows, train_status
 
-from border_cli.cli import shell
+from border_cli.cli import report
 from border_cli.cli.resume import finished
 from border_cli.cli.train import main
 from border_cli.config.compose import compose
@@ -366,14 +366,14 @@ def test_the_command_that_is_printed_leads_to_the_same_folder(
     ran("run_dir=a", "env=cartpole")
     (folder / "a").rename(folder / name)
     stopped(folder / name)
-    command, *typed = shlex.split(shell.resume_run(folder / name))
+    command, *typed = shlex.split(report.resume_run(folder / name))
     assert command.endswith("border-train")
     assert ran(*typed).contexts[0].run_dir == folder / name
 
 
 def test_the_command_of_a_sweep_is_typed_again_with_auto() -> None:
     typed = ["border-train", "-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
-    words = shlex.split(shell.resume_sweep(typed))
+    words = shlex.split(report.resume_sweep(typed))
     assert words[1:] == ["-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from saves import rows, spec_of
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.replay import FrozenRows
+from border_cli.core.interfaces import FrozenRows
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 from border_cli.run.manifest import Chunk, SavedRows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from border_cli.core.actors import ActorStats
+from border_cli.core.interfaces import ActorStats
 from border_cli.trainer.counters import Counters, Window
 
 

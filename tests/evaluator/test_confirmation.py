@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from judged import Weighed, weighing
 
-from border_cli.core.interfaces import Evaluation, Evaluator, Policy
-from border_cli.core.judge import Confirmation
+from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat
-from border_cli.evaluator.inline import InlineJudge
+from border_cli.evaluator.inline import InlineEvaluationRunner
 
 
 class Lucky(Evaluator):
@@ -52,7 +51,9 @@ def test_a_score_that_reaches_the_threshold_is_of_more_episodes_as_long_as_it_do
     threshold: float | None, rounds: int, played: tuple[float, ...], score: float
 ) -> None:
     evaluator = Lucky(500.0, 500.0, 440.0, 400.0)
-    judge = InlineJudge(evaluator, Weighed, Heartbeat("learner"), Confirmation(threshold, rounds))
+    judge = InlineEvaluationRunner(
+        evaluator, Weighed, Heartbeat("learner"), Confirmation(threshold, rounds)
+    )
     judge.submit(weighing(3.0))
     evaluation = judge.wait()
     assert (evaluation.returns, evaluation.score) == (played, score)
@@ -63,6 +64,8 @@ def test_an_evaluator_without_other_episodes_is_taken_at_its_word() -> None:
     class Certain(Lucky):
         extended = Evaluator.extended
 
-    judge = InlineJudge(Certain(9.0), Weighed, Heartbeat("learner"), Confirmation(9.0, 2))
+    judge = InlineEvaluationRunner(
+        Certain(9.0), Weighed, Heartbeat("learner"), Confirmation(9.0, 2)
+    )
     judge.submit(weighing(1.0))
     assert judge.wait().returns == (9.0,)
