@@ -47,11 +47,10 @@ from border_cli.parts import (
 from border_cli.probe import Probes
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
-from border_cli.run.attempts import set_aside
-from border_cli.run.files import refuse_foreign
-from border_cli.run.lock import refuse_denied
-from border_cli.run.reading import find_checkpoint, find_run, resumable, verify
-from border_cli.run.record import import_paths
+from border_cli.run.checkpoint_files import verify
+from border_cli.run.finding import find_checkpoint, find_run, resumable
+from border_cli.run.layout import refuse_denied, refuse_foreign, set_aside
+from border_cli.run.status import import_paths
 
 log = logging.getLogger(__name__)
 

@@ -31,6 +31,7 @@ from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock, MonotonicClock
 from border_cli.core.words import visible
 from border_cli.facts import closing_lines, facts_of, status_of
+from border_cli.nn.saving import load_state
 from border_cli.parts import (
     build_agent,
     build_checkpoints,
@@ -46,11 +47,10 @@ from border_cli.parts import (
     spec_of_state,
 )
 from border_cli.recorder import figures
-from border_cli.restore import Found, restore, restored_line
+from border_cli.restore import restore, restored_line
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.lock import RunLock
-from border_cli.run.reading import best_score
-from border_cli.run.record import RunRecord
+from border_cli.run.finding import Resumable, best_score
+from border_cli.run.status import RunLock, RunRecord
 from border_cli.trainer.finite import BATCH_FILE
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.stats import TrainerStats
@@ -215,7 +215,7 @@ class _Run:
         if options.refused is not None:
             raise options.refused
         rows = config.checkpoint.replay_buffer
-        found = Found(run_dir, rows=rows) if options.resume else None
+        found = Resumable(run_dir, rows=rows, load_state=load_state) if options.resume else None
         recorders = options.recorders
         if recorders is None:
             best = best_score(run_dir) if found else None
@@ -246,7 +246,7 @@ class _Run:
                     restored=restored_line(config, found.newest) if found else "",
                 )
             )
-        store = build_checkpoints(config, run_dir, options.settings, self._lock.hold)
+        store = build_checkpoints(config, run_dir, options.settings, self._lock.reacquire)
         cleanup.callback(store.close)
         assembly = assemble(
             config,
@@ -265,7 +265,7 @@ class _Run:
         cleanup.push(partial(_tell_the_end, assembly, recording))
         return assembly
 
-    def _restore(self, found: Found, assembly: Assembly, store: CheckpointStore) -> None:
+    def _restore(self, found: Resumable, assembly: Assembly, store: CheckpointStore) -> None:
         opt_steps = restore(found, assembly.trainer, store)
         self._options.on_restored()
         self._record = RunRecord.resumed(self._run_dir, opt_steps, **self._options.facts)
@@ -311,7 +311,7 @@ class _Run:
     def _progress(self, counters: Mapping[str, float]) -> None:
         try:
             if self._record is not None:
-                self._lock.hold()
+                self._lock.reacquire()
                 self._record.progress(counters)
         except OSError as error:
             log.error("run.json could not be written: %s", error)
@@ -329,7 +329,7 @@ class _Run:
         with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
         log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
         try:
-            self._lock.hold()
+            self._lock.reacquire()
             record.end(status, reason, **facts)
         except OSError as error:
             log.error("run.json could not be written: %s", error)

@@ -57,7 +57,7 @@ from border_cli.registry import (
     TRAINERS,
 )
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.reading import find_weights
+from border_cli.run.finding import find_weights
 
 log = logging.getLogger(__name__)
 
@@ -278,10 +278,10 @@ def _in_words(value: object) -> str:
 
 
 def build_checkpoints(
-    config: RunConfig, run_dir: Path, text: str, hold: Callable[[], None] = lambda: None
+    config: RunConfig, run_dir: Path, text: str, reacquire: Callable[[], None] = lambda: None
 ) -> CheckpointStore:
-    """Where checkpoints go, which know the `text` of the run's settings by its checksum; `hold`
-    makes a run directory again that is gone."""
+    """Where checkpoints go, which know the `text` of the run's settings by its checksum;
+    `reacquire` creates a run directory again that is gone."""
     settings = config.checkpoint
     return CheckpointStore(
         run_dir,
@@ -291,7 +291,7 @@ def build_checkpoints(
         save_state=save_state,
         config_sha256=hashlib.sha256(text.encode()).hexdigest(),
         settings=text,
-        hold=hold,
+        reacquire=reacquire,
     )
 
 

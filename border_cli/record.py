@@ -28,8 +28,8 @@ from border_cli.env.recorded import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
 from border_cli.parts import build_evaluator, env_factory
 from border_cli.registry import AGENTS, ENVS
-from border_cli.run.manifest import read_json
-from border_cli.run.reading import best_score, find_checkpoint
+from border_cli.run.checkpoint_files import read_json
+from border_cli.run.finding import best_score, find_checkpoint
 
 RANDOM = "random"
 RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own

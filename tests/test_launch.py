@@ -44,7 +44,8 @@ from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardCo
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import ENVS, RECORDERS
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
-from border_cli.run.reading import find_checkpoint, steps_saved, verify
+from border_cli.run.checkpoint_files import verify
+from border_cli.run.finding import find_checkpoint, steps_saved
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 

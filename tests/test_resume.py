@@ -35,7 +35,7 @@ from border_cli.agent.config import (
 from border_cli.agent.deterministic_settings import Noise
 from border_cli.core.config import CheckpointConfig, RunConfig
 from border_cli.core.errors import CheckpointError, Interrupted
-from border_cli.core.files import SETTINGS
+from border_cli.core.files import SETTINGS, checksum
 from border_cli.core.interfaces import ActorStats, ReplayBuffer
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.stop import SaveFlag, StopFlag
@@ -55,11 +55,9 @@ from border_cli.replay_buffer.config import (
     PrioritizedConfig,
     UniformConfig,
 )
-from border_cli.run.files import checksum
-from border_cli.run.lock import RunInUse, RunLock
-from border_cli.run.manifest import read_manifest, write_manifest
-from border_cli.run.reading import Saved, best_score, read_checkpoint, resumable
-from border_cli.run.record import read_run
+from border_cli.run.checkpoint_files import Saved, read_checkpoint, read_manifest, write_manifest
+from border_cli.run.finding import best_score, resumable
+from border_cli.run.status import RunInUse, RunLock, read_run
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
 

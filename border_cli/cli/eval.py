@@ -121,7 +121,7 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.needs.plan import refuse_no_room, sizes_of
     from border_cli.offline import evaluator_config
     from border_cli.parts import env_factory, evaluation_env_config, evaluation_policy
-    from border_cli.run.reading import episodes_of_best
+    from border_cli.run.finding import episodes_of_best
 
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
     config, agent = load_agent(request.run_dir, checkpoint, trust=request.trust)

@@ -172,7 +172,7 @@ def _record(request: Request, signals: EarlySignals) -> None:
 def _players(request: Request) -> list[Player]:
     """Who plays how many episodes; refuses policies that the run does not have."""
     from border_cli.record import RANDOM, Player, shared_out
-    from border_cli.run.reading import find_checkpoint
+    from border_cli.run.finding import find_checkpoint
 
     policies = request.policies or ((best_or_latest("border-record", request.run_dir), 1.0),)
     for name, _ in policies:

@@ -128,7 +128,7 @@ def _train(
     run_job: RunJob | None,
 ) -> None:
     from border_cli.config.preflight import checked_jobs
-    from border_cli.run.files import refuse_foreign
+    from border_cli.run.layout import refuse_foreign
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
     for job in jobs:
@@ -176,7 +176,7 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
     if continuation is None:
         return False
     from border_cli.cli.resume import finished
-    from border_cli.run.record import read_run
+    from border_cli.run.status import read_run
 
     folder = Path(job.folder)
     found = finished(folder, job.config, continuation.trainer)
