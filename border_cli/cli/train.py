@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer, Job
     from border_cli.config.job import Continuation
-    from border_cli.probe import Probes
+    from border_cli.launch.dry_build import Probes
 
 
 def command() -> None:
@@ -207,7 +207,7 @@ def _runner(jobs: list[Job]) -> Jobs:
     """Loads torch and the environments, and lets them refuse what only they can judge."""
     from border_cli.cli.dry_run import plans_of
     from border_cli.cli.sweep import Jobs
-    from border_cli.needs.plan import refuse_unmet
+    from border_cli.launch.needs import refuse_unmet
 
     probes = _probes()
     refuse_unmet(plans_of(jobs, probes))
@@ -218,7 +218,7 @@ def _runner(jobs: list[Job]) -> Jobs:
 def _probes() -> Probes:
     """Tries environments; one that hangs ends the command, because nothing can end a thread."""
     from border_cli.cli.job import leave_now
-    from border_cli.probe import Probes
+    from border_cli.launch.dry_build import Probes
 
     def leave(error: BorderError) -> None:
         sys.stderr.write(f"border-train: {error}\n")

@@ -39,7 +39,8 @@ from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Metrics, Step
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.launch import Launch, Result, launch
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, launch
 from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import ENVS, RECORDERS
