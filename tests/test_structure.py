@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "nn": {"core"},
     "run": {"core"},
     "trainer": {"core", "registry"},
-    "config": {"core", "registry"},
+    "config": {"core", "registry", "run"},
     **{group: {"core", "registry"} for group in GROUPS},
     "agent": {"core", "registry", "nn"},
     "process": {"core"},

@@ -27,7 +27,7 @@ from border_cli.cli.composing import composing
 from border_cli.config.compose import Composer
 from border_cli.config.loader import Loader, hydra_turn
 from border_cli.config.overrides import HIDDEN_GROUPS
-from border_cli.config.preflight import AUTO
+from border_cli.core.config import AUTO
 from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.files import SETTINGS
 from border_cli.core.words import unknown

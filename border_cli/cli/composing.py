@@ -9,8 +9,7 @@ from pathlib import Path
 from border_cli.cli.arguments import Arguments
 from border_cli.config.compose import Composer
 from border_cli.config.imports import add_to_path, modules_of_a_run
-from border_cli.config.overrides import without_trust
-from border_cli.config.resume import refuse_beside_resume, run_to_resume
+from border_cli.config.overrides import run_to_resume, without_trust
 from border_cli.config.saved import refuse_strange_modules, saved_composer, saved_source
 from border_cli.config.search_path import user_folders
 from border_cli.core.files import SETTINGS
@@ -30,6 +29,7 @@ def composing(arguments: Arguments, typed: list[str]) -> Iterator[tuple[Composer
         with _saved_and_run_again(arguments) as folders:
             yield Composer(folders, arguments.config_name, trust=trust), overrides
         return
+    from border_cli.config.resuming import refuse_beside_resume
     from border_cli.run.status import import_paths
 
     refuse_beside_resume(

@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Console
 
-from border_cli.cli.resume import has_checkpoint
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import summed
@@ -76,7 +75,7 @@ def print_closing(
     events = "events.out.tfevents.*"
     if any(run_dir.glob(events)) or any(run_dir.glob(f"tensorboard/{events}")):
         commands.append(f"{shell_command('tensorboard')} --logdir {quoted}")
-    if resumable and facts.get("status") in UNFINISHED and has_checkpoint(run_dir):
+    if resumable and facts.get("status") in UNFINISHED and resumable(run_dir):
         commands.append(resume_run(run_dir))
     lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
     if facts.get("status") == "done":

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from border_cli.cli.launch import RunJob
     from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer, Job
-    from border_cli.config.job import Continuation
+    from border_cli.config.resuming import Continuation
     from border_cli.launch.dry_build import Probes
 
 
@@ -166,7 +166,7 @@ def _continuations(composer: Composer, jobs: list[Job]) -> list[Continuation | N
     """Which jobs go on with a run; one that cannot refuses the command."""
     if all(job.config.resume is None for job in jobs):
         return [None] * len(jobs)
-    from border_cli.cli.resume import continuation_of
+    from border_cli.config.resuming import continuation_of
 
     return [continuation_of(composer, job) for job in jobs]
 
@@ -175,7 +175,7 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
     """Says so where the run of a single job has reached its budget: nothing is touched then."""
     if continuation is None:
         return False
-    from border_cli.cli.resume import finished
+    from border_cli.config.resuming import finished
     from border_cli.run.status import read_run
 
     folder = Path(job.folder)

@@ -14,6 +14,8 @@ from border_cli.core.errors import ConfigError
 from border_cli.core.settings import Settings, setting
 from border_cli.core.words import unknown
 
+AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
+
 
 class Device(StrEnum):
     """Where the learner computes."""

@@ -17,10 +17,10 @@ import pytest
 from commands import facts_of, repeatable_rows, train_status
 
 from border_cli.cli import report
-from border_cli.cli.resume import finished
 from border_cli.cli.train import main
 from border_cli.config.compose import compose
 from border_cli.config.interpolation import job_folder
+from border_cli.config.resuming import finished
 from border_cli.config.saved import load_resolved
 from border_cli.core.files import SETTINGS, write_json
 from border_cli.run.status import RunLock

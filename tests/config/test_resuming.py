@@ -12,10 +12,10 @@ import pytest
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.cli.complete import matches
-from border_cli.config.changes import MAY_CHANGE, changes, refuse_fixed
 from border_cli.config.compose import Job, compose
 from border_cli.config.frozen import BEFORE, note_attempt, resolved_yaml, write_resolved
-from border_cli.config.resume import refuse_beside_resume, run_to_resume
+from border_cli.config.overrides import run_to_resume
+from border_cli.config.resuming import MAY_CHANGE, changes, refuse_beside_resume, refuse_fixed
 from border_cli.config.saved import saved_composer, saved_settings
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
