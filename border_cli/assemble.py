@@ -29,10 +29,10 @@ from border_cli.parts import (
 )
 from border_cli.probe import Probes
 from border_cli.registry import ACTOR_MANAGERS, TRAINERS
-from border_cli.trainer.base import Trainer
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.saving import Saving
+from border_cli.trainer.trainer import Trainer
 
 log = logging.getLogger(__name__)
 

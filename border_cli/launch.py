@@ -24,7 +24,7 @@ from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
 from border_cli.core.files import not_through_links
 from border_cli.core.interfaces import ActorStats, Agent, Evaluator
 from border_cli.core.machine import out_of_memory
-from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
+from border_cli.core.output import FILE_ONLY, Recorders, RunEnd, TrainerStats
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
@@ -51,9 +51,8 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.lock import RunLock
 from border_cli.run.reading import best_score
 from border_cli.run.record import RunRecord
-from border_cli.trainer.finite import BATCH_FILE
 from border_cli.trainer.recording import Recording
-from border_cli.trainer.stats import TrainerStats
+from border_cli.trainer.update_log import BATCH_FILE
 from border_cli.trainer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)

@@ -54,7 +54,6 @@ from border_cli.registry import (
     GROUPS,
     RECORDERS,
     STEP_PROCESSORS,
-    TRAINERS,
 )
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.reading import find_weights
@@ -342,7 +341,7 @@ def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
 
     So would a run that has none (see `num_actors`): like that one it repeats to the bit.
     """
-    if not TRAINERS.load(config.trainer).actors_in_turn and not config.trainer.offline:
+    if not config.trainer.synchronous and not config.trainer.offline:
         return config.actor_manager
     shared = {
         each.name: getattr(config.actor_manager, each.name) for each in fields(ActorManagerConfig)

@@ -13,8 +13,8 @@ from border_cli.core.words import counted
 from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.reading import Saved, best_score, read_checkpoint, resumable
-from border_cli.trainer.base import Trainer
 from border_cli.trainer.config import OfflineConfig
+from border_cli.trainer.trainer import Trainer
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,12 @@ from border_cli.cli.resume import has_checkpoint
 from border_cli.cli.shell import command, resume_run, shortest
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import ActorStats
+from border_cli.core.output import MAX_FAILURES, TrainerStats
 from border_cli.core.timing import summed
 from border_cli.core.words import counted
 from border_cli.parts import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
-from border_cli.trainer.recording import MAX_FAILURES
-from border_cli.trainer.stats import TrainerStats
 
 UNFINISHED = ("interrupted", "failed", "killed")
 
