@@ -30,7 +30,7 @@ def composing(arguments: Arguments, typed: list[str]) -> Iterator[tuple[Composer
         with _saved_and_run_again(arguments) as folders:
             yield Composer(folders, arguments.config_name, trust=trust), overrides
         return
-    from border_cli.run.record import import_paths
+    from border_cli.run.status import import_paths
 
     refuse_beside_resume(
         run_dir,

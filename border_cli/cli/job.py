@@ -39,12 +39,13 @@ from border_cli.core.errors import (
     Stalled,
     reason_of,
 )
+from border_cli.core.files import write_json
 from border_cli.core.stop import SaveFlag, StopFlag
-from border_cli.launch import Launch, Result, Started, launch
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, Started, launch
 from border_cli.recorder import terminal
-from border_cli.run.attempts import set_aside
-from border_cli.run.files import refuse_foreign, write_json
-from border_cli.run.record import now, read_run
+from border_cli.run.layout import refuse_foreign, set_aside
+from border_cli.run.status import now, read_run
 
 log = logging.getLogger(__name__)
 

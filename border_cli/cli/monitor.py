@@ -318,7 +318,7 @@ class Watcher:
                 self._poll.unregister(file)
                 self._vigil.timeout_s = math.inf
         if self._vigil.run_dir and self._process is None:
-            from border_cli.run.lock import process_facts
+            from border_cli.run.status import process_facts
 
             self._process = process_facts(self._pid)
 
@@ -368,7 +368,7 @@ class Watcher:
         """In the `run.json` of the run; nobody is left to hear where that cannot be written."""
         if not self._vigil.run_dir or self._process is None:
             return
-        from border_cli.run.record import end_from_outside
+        from border_cli.run.status import end_from_outside
 
         facts = {"traceback": stacks} if stacks else {}
         with suppress(OSError, BorderError):

@@ -73,7 +73,7 @@ def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
 
 def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
     """The run directory and the checkpoint that are typed, see `find_run`."""
-    from border_cli.run.reading import find_run
+    from border_cli.run.finding import find_run
 
     run_dir, which = find_run(place, checkpoint)
     return (run_dir if run_dir == place else shortest(run_dir)), which
@@ -81,7 +81,7 @@ def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | Non
 
 def best_or_latest(command: str, run_dir: Path) -> str:
     """The best model, or the latest where there is no best one yet, which is said."""
-    from border_cli.run.reading import find_checkpoint
+    from border_cli.run.finding import find_checkpoint
 
     try:
         find_checkpoint(run_dir, "best")

@@ -23,7 +23,10 @@ from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, RunFailed, reachable
 
 if TYPE_CHECKING:
-    from border_cli.record import Player
+    from border_cli.core.config import RunConfig
+    from border_cli.core.interfaces import Agent
+    from border_cli.core.types import Snapshot
+    from border_cli.launch.play import Player
 
 HELP = """\
 border-record: plays a saved model of a run and stores its episodes as a Minari data set.
@@ -142,34 +145,56 @@ def _weight(text: str, weight: str) -> float:
 
 
 def _record(request: Request, signals: EarlySignals) -> None:
+    from border_cli.api import read_config
     from border_cli.cli.recorded import document, print_recorded, typed_env
     from border_cli.dataset.writing import refuse_name
-    from border_cli.record import Order, record
+    from border_cli.launch.play import RecordingRequest, record
 
     dataset = refuse_name(request.dataset, overwrite=request.overwrite)
-    order = Order(
-        run_dir=request.run_dir,
-        dataset=dataset,
-        players=_players(request),
-        seed=request.seed,
-        explore=request.explore,
-        overwrite=request.overwrite,
-        trust=request.trust,
-    )
+    players = _players(request)
     with reachable(CheckpointError):
         env_words = typed_env(request.run_dir)  # before anything is played: it may be refused
     with signals.looked_at() as stop:
-        recorded = record(order, stop, lambda config: expect(config.trainer.stall_timeout_s))
+        config = read_config(request.run_dir, trust=request.trust)
+        expect(config.trainer.stall_timeout_s)
+        loaded = [_load(request, config, each.name) for each in players]
+        recording = RecordingRequest(
+            run_dir=request.run_dir,
+            dataset=dataset,
+            players=players,
+            seed=request.seed,
+            explore=request.explore,
+            overwrite=request.overwrite,
+        )
+        recorded = record(recording, config, loaded, stop)
     if request.as_json:
         sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
     else:
         print_recorded(dataset, recorded, env_words)
 
 
+def _load(request: Request, config: RunConfig, name: str) -> tuple[Agent, Snapshot]:
+    """An agent, and its weights with the exploration that it had when it was saved."""
+    from border_cli.api import load_agent
+    from border_cli.core.types import PAST_SCHEDULES
+    from border_cli.launch.play import RANDOM, random_agent
+    from border_cli.run.checkpoint_files import read_json
+    from border_cli.run.finding import find_checkpoint
+
+    if name == RANDOM:
+        agent = random_agent(config)
+        return agent, agent.snapshot()
+    agent = load_agent(request.run_dir, name, trust=request.trust)[1]
+    if config.init_from is not None or config.trainer.offline:
+        return agent, agent.snapshot(env_steps=PAST_SCHEDULES)
+    counters = read_json(find_checkpoint(request.run_dir, name) / "state.json")
+    return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
+
+
 def _players(request: Request) -> list[Player]:
     """Who plays how many episodes; refuses policies that the run does not have."""
-    from border_cli.record import RANDOM, Player, shared_out
-    from border_cli.run.reading import find_checkpoint
+    from border_cli.launch.play import RANDOM, Player, split_episodes
+    from border_cli.run.finding import find_checkpoint
 
     policies = request.policies or ((best_or_latest("border-record", request.run_dir), 1.0),)
     for name, _ in policies:
@@ -177,7 +202,7 @@ def _players(request: Request) -> list[Player]:
             raise ConfigError(f"policy must be best, latest, random or a step, got {name!r}")
         if name != RANDOM:
             find_checkpoint(request.run_dir, name)
-    counts = shared_out(request.episodes, [weight for _, weight in policies])
+    counts = split_episodes(request.episodes, [weight for _, weight in policies])
     players = [
         Player(name=name, episodes=count) for (name, _), count in zip(policies, counts, strict=True)
     ]

@@ -13,7 +13,7 @@ from rich.table import Table
 from border_cli.cli.shell import command, setting
 from border_cli.config.saved import read_plain
 from border_cli.core.config import RunConfig
-from border_cli.record import Recorded
+from border_cli.launch.play import Recorded
 from border_cli.recorder import terminal
 from border_cli.registry import AGENTS
 

@@ -16,7 +16,7 @@ from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import MAX_FAILURES, TrainerStats
 from border_cli.core.timing import summed
 from border_cli.core.words import counted
-from border_cli.parts import actor_manager_config
+from border_cli.launch.build import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
 

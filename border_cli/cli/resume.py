@@ -17,9 +17,9 @@ from border_cli.config.preflight import AUTO
 from border_cli.config.saved import modules_of, refuse_strange_modules, saved_settings
 from border_cli.core.config import Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError
-from border_cli.run.lock import RunInUse, look, refuse_denied
-from border_cli.run.reading import resumable
-from border_cli.run.record import NEEDED_TO_RESUME, import_paths, read_run
+from border_cli.run.finding import resumable
+from border_cli.run.layout import refuse_denied
+from border_cli.run.status import NEEDED_TO_RESUME, RunInUse, import_paths, read_run, running
 
 FINISHED = "done"
 _LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
@@ -32,7 +32,7 @@ def has_checkpoint(run_dir: Path) -> bool:
 
 def refuse_running(run_dir: Path) -> None:
     """Two processes would write the same files. Where it cannot be told, the lock decides."""
-    with look(run_dir) as runs:
+    with running(run_dir) as runs:
         facts = read_run(run_dir) if runs else {}
     if runs:
         raise RunInUse(run_dir, facts if {"pid", "host"} <= facts.keys() else {})

@@ -17,7 +17,7 @@ from border_cli.config.job import JobContext
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import write_text
-from border_cli.probe import Probes
+from border_cli.launch.dry_build import Probes
 from border_cli.recorder import terminal
 
 FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json

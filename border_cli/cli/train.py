@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer, Job
     from border_cli.config.job import Continuation
-    from border_cli.probe import Probes
+    from border_cli.launch.dry_build import Probes
 
 
 def command() -> None:
@@ -129,7 +129,7 @@ def _train(
     run_job: RunJob | None,
 ) -> None:
     from border_cli.config.preflight import checked_jobs
-    from border_cli.run.files import refuse_foreign
+    from border_cli.run.layout import refuse_foreign
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
     for job in jobs:
@@ -177,7 +177,7 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
     if continuation is None:
         return False
     from border_cli.cli.resume import finished
-    from border_cli.run.record import read_run
+    from border_cli.run.status import read_run
 
     folder = Path(job.folder)
     found = finished(folder, job.config, continuation.trainer)
@@ -208,7 +208,7 @@ def _runner(jobs: list[Job]) -> Jobs:
     """Loads torch and the environments, and lets them refuse what only they can judge."""
     from border_cli.cli.dry_run import plans_of
     from border_cli.cli.sweep import Jobs
-    from border_cli.needs.plan import refuse_unmet
+    from border_cli.launch.needs import refuse_unmet
 
     probes = _probes()
     refuse_unmet(plans_of(jobs, probes))
@@ -219,7 +219,7 @@ def _runner(jobs: list[Job]) -> Jobs:
 def _probes() -> Probes:
     """Tries environments; one that hangs ends the command, because nothing can end a thread."""
     from border_cli.cli.job import leave_now
-    from border_cli.probe import Probes
+    from border_cli.launch.dry_build import Probes
 
     def leave(error: BorderError) -> None:
         sys.stderr.write(f"border-train: {error}\n")

@@ -71,7 +71,7 @@ class Checkpoints(Protocol):
     def save(self, state: RunState) -> bool:
         """Hands a checkpoint over. False where one is being written: this one is left out."""
 
-    def stand(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether what was written last is still there; asked while nothing is being written."""
 
     def save_best(

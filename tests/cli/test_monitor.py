@@ -13,8 +13,7 @@ from commands import Command, facts_of
 from leftovers import below, is_alive
 
 from border_cli.cli.monitor import STOP_GRACE_S, Vigil, is_stopped
-from border_cli.run.lock import RunLock, process_facts
-from border_cli.run.record import RunRecord, end_from_outside, read_run
+from border_cli.run.status import RunLock, RunRecord, end_from_outside, process_facts, read_run
 
 RUN = (
     "imports=[unruly]",
@@ -239,8 +238,8 @@ def test_the_end_of_a_run_is_told_once_and_of_its_own_process_only(tmp_path: Pat
 def test_nothing_is_told_of_a_run_that_another_process_goes_on_with(tmp_path: Path) -> None:
     RunRecord(tmp_path).write()
     code = (
-        "import sys; from pathlib import Path; from border_cli.run.lock import RunLock, RunInUse, "
-        "process_facts; from border_cli.run.record import end_from_outside\n"
+        "import sys; from pathlib import Path\n"
+        "from border_cli.run.status import RunInUse, end_from_outside\n"
         "try: end_from_outside(Path(sys.argv[1]), {}, 'failed', 'late')\n"
         "except RunInUse: print('in use')"
     )

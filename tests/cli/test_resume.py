@@ -23,8 +23,8 @@ from border_cli.config.compose import compose
 from border_cli.config.frozen import FILE
 from border_cli.config.resolvers import job_folder
 from border_cli.config.saved import load_resolved
-from border_cli.run.files import write_json
-from border_cli.run.lock import RunLock
+from border_cli.core.files import write_json
+from border_cli.run.status import RunLock
 
 Capture = pytest.CaptureFixture[str]
 Ran = Callable[..., Any]

@@ -13,14 +13,9 @@ import torch
 from saves import SmallRun, counters
 
 from border_cli.nn.saving import save_state
-from border_cli.run.files import aside, partial
-from border_cli.run.reading import (
-    find_checkpoint,
-    read_checkpoint,
-    resumable,
-    steps_saved,
-    verify,
-)
+from border_cli.run.checkpoint_files import read_checkpoint, verify
+from border_cli.run.finding import find_checkpoint, resumable, steps_saved
+from border_cli.run.layout import backup_of, partial_of
 
 MakeRun = Callable[..., SmallRun]
 
@@ -154,11 +149,11 @@ def test_a_step_that_was_being_replaced_when_the_process_was_killed_is_found(
 ) -> None:
     case.save(10, n=1, push=30)
     place = case.folder / "0000000010"
-    place.rename(aside(place))
-    partial(place).mkdir()
+    place.rename(backup_of(place))
+    partial_of(place).mkdir()
     assert case.weights("10") == "weights 1"
     assert case.weights("latest") == "weights 1"
-    assert resumable(case.run_dir) == [aside(place)]
+    assert resumable(case.run_dir) == [backup_of(place)]
     again = make_run()
     again.resume()
     assert again.numbers == list(range(30))
@@ -172,12 +167,12 @@ def test_the_first_save_puts_in_order_what_a_killed_process_left(
 ) -> None:
     case.save(10, n=1, push=5)
     place = case.folder / "0000000010"
-    place.rename(aside(place))
-    partial(case.folder / "0000000020").mkdir()
+    place.rename(backup_of(place))
+    partial_of(case.folder / "0000000020").mkdir()
     chunk = "rows-0000000005-0000000009-aaaaaaaa.0.npy"
     for name in (f".{chunk}.tmp", chunk):
         (case.folder / "replay" / name).write_text("half")
-    (aside(place) / ".manifest.json.1234.tmp").write_text("half")
+    (backup_of(place) / ".manifest.json.1234.tmp").write_text("half")
     again = make_run()
     again.resume()
     again.save(30)

@@ -10,18 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from border_cli.core.files import write_text
-from border_cli.run.files import (
-    aside,
-    checksum,
-    finite,
-    partial,
-    point_link,
-    remove_folder,
-    replace_folder,
-    restore_folders,
-    write_json,
-)
+from border_cli.core.files import checksum, finite, write_json, write_text
+from border_cli.run.folders import point_link, remove_folder, replace_folder, restore_folders
+from border_cli.run.layout import backup_of, partial_of
 
 
 def names(folder: Path) -> list[str]:
@@ -95,7 +86,7 @@ def folder(path: Path, content: str) -> Path:
 
 def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
     place = folder(tmp_path / "0000000010", "old")
-    replace_folder(folder(partial(tmp_path / "0000000010"), "new"), place)
+    replace_folder(folder(partial_of(tmp_path / "0000000010"), "new"), place)
     assert (place / "agent.pt").read_text() == "new"
     assert names(tmp_path) == ["0000000010"]
 
@@ -110,8 +101,8 @@ def test_a_folder_that_cannot_take_the_place_leaves_the_old_one_there(tmp_path: 
 
 def test_what_a_crash_left_aside_is_put_back(tmp_path: Path) -> None:
     place = folder(tmp_path / "0000000010", "old")
-    place.rename(aside(place))  # killed between the two renames of `replace_folder`
-    folder(partial(place), "new")
+    place.rename(backup_of(place))  # killed between the two renames of `replace_folder`
+    folder(partial_of(place), "new")
     restore_folders(tmp_path)
     assert (place / "agent.pt").read_text() == "old"
     assert names(tmp_path) == ["0000000010"]
@@ -119,7 +110,7 @@ def test_what_a_crash_left_aside_is_put_back(tmp_path: Path) -> None:
 
 def test_what_a_crash_left_to_remove_is_removed(tmp_path: Path) -> None:
     place = folder(tmp_path / "0000000010", "new")
-    folder(aside(place), "old")  # killed after both renames
+    folder(backup_of(place), "old")  # killed after both renames
     restore_folders(tmp_path)
     assert (place / "agent.pt").read_text() == "new"
     assert names(tmp_path) == ["0000000010"]
@@ -127,6 +118,6 @@ def test_what_a_crash_left_to_remove_is_removed(tmp_path: Path) -> None:
 
 def test_a_folder_is_removed_also_where_half_of_an_earlier_one_lies(tmp_path: Path) -> None:
     place = folder(tmp_path / "0000000010", "old")
-    folder(partial(place), "older")
+    folder(partial_of(place), "older")
     remove_folder(place)
     assert names(tmp_path) == []

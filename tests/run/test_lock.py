@@ -17,14 +17,13 @@ import pytest
 from commands import full_disk
 
 from border_cli.core.errors import ConfigError
-from border_cli.run.lock import RunInUse, RunLock, look, process_start, this_process
-from border_cli.run.record import read_run
+from border_cli.run.status import RunInUse, RunLock, process_start, read_run, running, this_process
 
 HOLD = """
 import os, sys
 from pathlib import Path
-from border_cli.run.lock import RunLock
-from border_cli.run.record import RunRecord
+from border_cli.run.status import RunLock
+from border_cli.run.status import RunRecord
 with RunLock(Path(sys.argv[1])):
     RunRecord(Path(sys.argv[1])).write()
     print("held", flush=True)
@@ -48,7 +47,7 @@ def other_process(run_dir: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def held(run_dir: Path) -> bool | None:
-    with look(run_dir) as runs:
+    with running(run_dir) as runs:
         return runs
 
 
@@ -109,7 +108,7 @@ def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
 def test_a_look_keeps_no_run_from_beginning(tmp_path: Path) -> None:
     with RunLock(tmp_path):
         pass
-    looking = look(tmp_path)
+    looking = running(tmp_path)
     assert looking.__enter__() is False
     pauses = 0
 

@@ -16,16 +16,9 @@ from saves import SmallRun
 
 from border_cli.core.errors import CheckpointError
 from border_cli.nn.saving import load_state
-from border_cli.run.files import partial
-from border_cli.run.reading import (
-    best_score,
-    find_checkpoint,
-    find_weights,
-    read_checkpoint,
-    resumable,
-    steps_saved,
-    verify,
-)
+from border_cli.run.checkpoint_files import read_checkpoint, verify
+from border_cli.run.finding import best_score, find_checkpoint, find_weights, resumable, steps_saved
+from border_cli.run.layout import partial_of
 
 FILES = ["agent.pt", "candidate.pt", "state.json", "arrays.npz", "manifest.json"]
 NAME = "0000000020"
@@ -320,8 +313,8 @@ def test_the_best_model_is_no_checkpoint_to_resume(run_dir: Path) -> None:
 
 def test_what_is_half_written_or_not_ours_is_not_picked_up(run_dir: Path) -> None:
     folder = run_dir / "checkpoints"
-    partial(folder / "0000000040").mkdir()
-    (partial(folder / "0000000040") / "manifest.json").write_text("{}")
+    partial_of(folder / "0000000040").mkdir()
+    (partial_of(folder / "0000000040") / "manifest.json").write_text("{}")
     (folder / "0000000030").mkdir()  # without a manifest
     for name in ("12", "²", "notes"):
         (folder / name).mkdir()

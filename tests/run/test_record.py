@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from border_cli.core.errors import CheckpointError
+from border_cli.core.files import write_json
 from border_cli.core.seeding import derived_seeds
-from border_cli.run.files import write_json
-from border_cli.run.lock import RunLock
-from border_cli.run.record import (
+from border_cli.run.status import (
+    RunLock,
     RunRecord,
     git_state,
     import_paths,

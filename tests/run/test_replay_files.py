@@ -15,9 +15,16 @@ from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import FrozenRows
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
-from border_cli.run.manifest import Chunk, SavedRows
-from border_cli.run.npy import NpyReader, NpyWriter
-from border_cli.run.replay_files import CHUNK_NBYTES, PIECE_NBYTES, load_chunks, write_chunks
+from border_cli.run.replay_files import (
+    CHUNK_NBYTES,
+    PIECE_NBYTES,
+    Chunk,
+    NpyReader,
+    NpyWriter,
+    SavedRows,
+    load_chunks,
+    write_chunks,
+)
 
 
 def buffer_of(capacity: int = 100, *, images: bool = False) -> UniformReplayBuffer:

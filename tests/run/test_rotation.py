@@ -8,11 +8,8 @@ import pytest
 from saves import SmallRun
 
 from border_cli.core.errors import CheckpointError
-from border_cli.run.reading import (
-    read_checkpoint,
-    resumable,
-    steps_saved,
-)
+from border_cli.run.checkpoint_files import read_checkpoint
+from border_cli.run.finding import resumable, steps_saved
 
 MakeRun = Callable[..., SmallRun]
 

@@ -14,14 +14,21 @@ import numpy as np
 import pytest
 
 from border_cli.core.errors import CheckpointError
-from border_cli.run.tree import Arrays, packed, read_arrays, read_tree, with_arrays, without_arrays
+from border_cli.run.checkpoint_files import (
+    Arrays,
+    join_arrays,
+    npz_bytes,
+    read_arrays,
+    read_tree,
+    split_arrays,
+)
 
 
 def through_files(tree: Any, folder: Path) -> Any:
     arrays: Arrays = {}
-    text = json.dumps(without_arrays(tree, arrays), allow_nan=False)
+    text = json.dumps(split_arrays(tree, arrays), allow_nan=False)
     path = folder / "arrays.npz"
-    path.write_bytes(packed(arrays))
+    path.write_bytes(npz_bytes(arrays))
     return read_tree(path, json.loads(text), read_arrays(path))
 
 
@@ -85,7 +92,7 @@ def test_numbers_of_numpy_become_plain_ones_and_tuples_lists(tmp_path: Path) -> 
 )
 def test_what_a_checkpoint_cannot_hold_is_refused(tree: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        without_arrays(tree, {})
+        split_arrays(tree, {})
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,7 @@ def test_a_tree_that_is_not_whole_is_refused(tree: Any) -> None:
 def test_a_document_without_a_tree_is_refused() -> None:
     with pytest.raises(CheckpointError, match=r"state\.json does not contain the state of a run"):
         read_tree(Path("state.json"), None, {})
-    assert with_arrays(None, {}) is None
+    assert join_arrays(None, {}) is None
 
 
 class Malicious:

@@ -10,9 +10,7 @@ from typing import Any
 from fakes import FakeClock
 from saves import SmallRun, counters, evaluation_of
 
-from border_cli.run.reading import (
-    steps_saved,
-)
+from border_cli.run.finding import steps_saved
 
 MakeRun = Callable[..., SmallRun]
 

@@ -394,7 +394,7 @@ class MemoryCheckpoints:
         self.report = replace(self.report, problem=None)
         return True
 
-    def stand(self) -> bool:
+    def is_intact(self) -> bool:
         return True
 
     def wait(self, timeout_s: float | None = None) -> bool:

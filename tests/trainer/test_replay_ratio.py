@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -29,18 +30,9 @@ def test_without_a_ratio_nobody_waits_after_the_warm_up() -> None:
 
 
 def test_a_limit_of_env_steps_is_never_passed() -> None:
-    assert (
-        ReplayRatio(warmup_period=5, samples_per_opt_step=1.0, slack=9, max_env_steps=10).permitted(
-            100
-        )
-        == 10
-    )
-    assert (
-        ReplayRatio(
-            warmup_period=5, samples_per_opt_step=None, slack=9, max_env_steps=10
-        ).permitted(0)
-        == 10
-    )
+    limited = ReplayRatio(warmup_period=5, samples_per_opt_step=1.0, slack=9, max_env_steps=10)
+    assert limited.permitted(100) == 10
+    assert replace(limited, samples_per_opt_step=None).permitted(0) == 10
 
 
 def test_an_empty_buffer_is_never_sampled() -> None:

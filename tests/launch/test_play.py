@@ -9,9 +9,9 @@ from border_cli.agent.deterministic_policy import DeterministicPolicy
 from border_cli.agent.deterministic_settings import Noise
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Snapshot
-from border_cli.dataset.playing import play_round
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
+from border_cli.launch.play import play_round
 from border_cli.nn.architecture import Architecture
 
 

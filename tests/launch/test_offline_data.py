@@ -20,13 +20,8 @@ from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
-from border_cli.offline import (
-    build_replay_buffer,
-    evaluator_config,
-    observe_stored,
-    rehearse_dataset,
-)
-from border_cli.parts import env_factory
+from border_cli.launch.build import build_replay_buffer, env_factory
+from border_cli.launch.offline_data import check_dataset, evaluator_config, observe_stored
 
 COUNTS = gym.spaces.Box(0.0, 1e6, (1,), np.float64)
 NUMBERS = "test/numbers-v0"
@@ -90,7 +85,7 @@ def test_a_real_environment_gives_as_many_rows_as_steps() -> None:
     steps = write_cartpole(CARTPOLE)
     config = compose("env=cartpole", "trainer=offline", f"replay_buffer.dataset={CARTPOLE}")
     spec = env_factory(config).spec
-    rehearse_dataset(config, spec)
+    check_dataset(config, spec)
     assert len(build_replay_buffer(config, spec)) == steps
 
 
@@ -119,7 +114,7 @@ def test_an_agent_is_shown_every_row_once() -> None:
 def test_a_data_set_of_another_environment_is_refused_by_name(spec: EnvSpec, said: str) -> None:
     write_numbers()
     with pytest.raises(ConfigError, match=f"replay_buffer.dataset={NUMBERS} {said}"):
-        rehearse_dataset(config_of(), spec)
+        check_dataset(config_of(), spec)
 
 
 @pytest.mark.parametrize("what", ["observations", "actions", "rewards"])
@@ -135,7 +130,7 @@ def test_what_cannot_be_learned_from_is_refused_with_its_place(what: str) -> Non
         "rewards": "episode 0, rewards: step 2 is not finite: nan",
     }[what]
     with pytest.raises(ConfigError, match=said):
-        rehearse_dataset(config_of(), spec_of())
+        check_dataset(config_of(), spec_of())
 
 
 def test_observations_that_no_environment_may_give_are_refused_with_their_place() -> None:
@@ -145,7 +140,7 @@ def test_observations_that_no_environment_may_give_are_refused_with_their_place(
     spec = replace(spec_of(), observation=DiscreteSpace(5))
     said = "episode 0, step 2: the observation 5 does not fit Discrete"
     with pytest.raises(ConfigError, match=said):
-        rehearse_dataset(config_of(), spec)
+        check_dataset(config_of(), spec)
 
 
 def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
@@ -154,19 +149,19 @@ def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
     write(NUMBERS, [episode(*columns)], COUNTS, space)
     action = BoxSpace((1,), "float32", np.full(1, -2.0), np.full(1, 2.0))
     spec = replace(spec_of(), action=action)
-    rehearse_dataset(config_of(), spec)  # as if rounded
+    check_dataset(config_of(), spec)  # as if rounded
     columns[1][1] = 2.01
     write("test/wide-v0", [episode(*columns)], COUNTS, space)
     said = r"actions: values between \[-2.0\] and \[2.0[01]\d*\] \(allowed: \[-2.0\] to \[2.0\]\)"
     with pytest.raises(ConfigError, match=said):
-        rehearse_dataset(config_of("replay_buffer.dataset=test/wide-v0"), spec)
+        check_dataset(config_of("replay_buffer.dataset=test/wide-v0"), spec)
 
 
 def test_a_missing_observation_is_refused() -> None:
     short = episode(np.zeros((3, 1)), np.zeros(3, np.int64), [1.0, 1.0, 1.0])
     write(NUMBERS, [short], COUNTS, gym.spaces.Discrete(9))
     with pytest.raises(ConfigError, match="episode 0 has 3 observations for 3 rewards"):
-        rehearse_dataset(config_of(), spec_of())
+        check_dataset(config_of(), spec_of())
 
 
 def test_a_damaged_file_is_refused_in_the_rehearsal(datasets: Path) -> None:
@@ -174,7 +169,7 @@ def test_a_damaged_file_is_refused_in_the_rehearsal(datasets: Path) -> None:
     (file,) = datasets.rglob("main_data.hdf5")
     file.write_bytes(file.read_bytes()[:700])
     with pytest.raises(ConfigError, match=f"data set {NUMBERS} cannot be read: OSError"):
-        rehearse_dataset(config_of(), spec_of())
+        check_dataset(config_of(), spec_of())
 
 
 @pytest.mark.parametrize("module", ["minari", "h5py"])
@@ -186,7 +181,7 @@ def test_a_missing_package_is_said_with_the_line_that_installs_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r'pip install "border-cli\[offline\]"'):
-        rehearse_dataset(config_of(), spec_of())
+        check_dataset(config_of(), spec_of())
 
 
 def test_a_run_that_goes_on_cannot_without_its_data_set() -> None:
@@ -194,7 +189,7 @@ def test_a_run_that_goes_on_cannot_without_its_data_set() -> None:
     with pytest.raises(
         CheckpointError, match=f"cannot be resumed without its data set: .*{NUMBERS}"
     ):
-        rehearse_dataset(config, spec_of())
+        check_dataset(config, spec_of())
 
 
 def test_offline_needs_a_data_set() -> None:
@@ -202,8 +197,8 @@ def test_offline_needs_a_data_set() -> None:
     with pytest.raises(
         ConfigError, match=r"offline needs replay_buffer=dataset, got replay_buffer=uniform"
     ):
-        rehearse_dataset(config, spec_of())
-    rehearse_dataset(compose("env=cartpole"), spec_of())
+        check_dataset(config, spec_of())
+    check_dataset(compose("env=cartpole"), spec_of())
 
 
 def test_references_are_those_of_the_settings_else_of_the_data_set() -> None:

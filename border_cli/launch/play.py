@@ -1,9 +1,9 @@
-"""Plays the models of a run and keeps what happened as a Minari data set."""
+"""Episodes of saved models: for a score, in a window, and for a Minari data set."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,30 +12,92 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli import __version__
-from border_cli.api import load_agent, opened, read_config
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
-from border_cli.core.interfaces import Agent, EnvFactory, Policy
+from border_cli.core.interfaces import Agent, Env, EnvFactory, Policy, Translator
 from border_cli.core.seeding import Branch, derived_seed, generator
-from border_cli.core.spaces import row_nbytes
+from border_cli.core.spaces import EnvSpec, row_nbytes
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import PAST_SCHEDULES, Snapshot
-from border_cli.dataset.playing import PlayedEpisode, play_round
+from border_cli.core.types import Array, Snapshot, Step
+from border_cli.dataset.episodes import RecordedEpisode
 from border_cli.dataset.reading import RawEpisode
 from border_cli.dataset.writing import DatasetWriter, EnvParts
 from border_cli.env.config import GymConfig
 from border_cli.env.recorded import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
-from border_cli.parts import build_evaluator, env_factory
+from border_cli.launch.build import build_evaluator, env_factory, evaluation_env_config
 from border_cli.registry import AGENTS, ENVS
-from border_cli.run.manifest import read_json
-from border_cli.run.reading import best_score, find_checkpoint
+from border_cli.run.finding import best_score
 
 RANDOM = "random"
 RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own
-SIDE_BY_SIDE = 16  # episodes
-SIDE_NBYTES = 512 * 2**20  # of observations that are kept until the longest of them is over
+PARALLEL_EPISODES = 16
+PARALLEL_NBYTES = 512 * 2**20  # of observations that are kept until the longest of them is over
 REFERENCE_EPISODES = 100  # of random actions, whose mean return counts as 0
+
+
+class Shown(EnvFactory):
+    """The environment of one episode of an evaluation, in a window."""
+
+    def __init__(self, inner: EnvFactory, episode: int, render: str) -> None:
+        self._inner = inner
+        self._episode = episode
+        self._render = render
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self._inner.spec
+
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+        del render, first
+        return self._inner.make(training=training, render=self._render, first=self._episode)
+
+    def translator(self) -> Translator:
+        return self._inner.translator()
+
+
+def play(
+    config: RunConfig,
+    policy: Policy,
+    stop: StopFlag,
+    *,
+    seed: int | None,
+    rounds: int,
+    render: str | None,
+) -> tuple[list[float], list[int]]:
+    """Returns and lengths of the episodes: side by side, a round of `num_episodes` after the other,
+    or one after another in a window."""
+    if render is None:
+        return _evaluate(config, policy, stop, seed, rounds)
+    one = replace(config, evaluator=replace(config.evaluator, num_episodes=1))
+    inner: EnvFactory = ENVS.build(evaluation_env_config(one))
+    returns: list[float] = []
+    lengths: list[int] = []
+    for episode in range(rounds * config.evaluator.num_episodes):
+        score, length = _evaluate(one, policy, stop, seed, 1, Shown(inner, episode, render))
+        returns += score
+        lengths += length
+    return returns, lengths
+
+
+def _evaluate(
+    config: RunConfig,
+    policy: Policy,
+    stop: StopFlag,
+    seed: int | None,
+    rounds: int,
+    factory: EnvFactory | None = None,
+) -> tuple[list[float], list[int]]:
+    evaluator = build_evaluator(
+        config, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
+    )
+    try:
+        evaluation = evaluator.evaluate(policy)
+        for _ in range(rounds - 1):
+            evaluation = evaluator.extended(policy, evaluation)
+    finally:
+        evaluator.close()
+    return list(evaluation.returns), list(evaluation.lengths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +109,7 @@ class Player:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RecordingRequest:
     """What shall be recorded."""
 
     run_dir: Path
@@ -56,7 +118,6 @@ class Order:
     seed: int | None = None  # None: that of the run
     explore: bool = False
     overwrite: bool = False
-    trust: bool = False  # see `load_policy`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +139,7 @@ class Recorded:
     references: tuple[float, float] | None
 
 
-def shared_out(episodes: int, weights: Sequence[float]) -> list[int]:
+def split_episodes(episodes: int, weights: Sequence[float]) -> list[int]:
     """So many episodes in these shares; what is left over goes to the largest remainders."""
     exact = [episodes * weight / math.fsum(weights) for weight in weights]
     counts = [int(each) for each in exact]
@@ -88,28 +149,26 @@ def shared_out(episodes: int, weights: Sequence[float]) -> list[int]:
     return counts
 
 
-def record(order: Order, stop: StopFlag, on_begin: Callable[[RunConfig], None]) -> Recorded:
+def record(
+    request: RecordingRequest,
+    config: RunConfig,
+    loaded: Sequence[tuple[Agent, Snapshot]],
+    stop: StopFlag,
+) -> Recorded:
     """Plays all episodes and writes the data set, which is there at the end or not at all.
 
-    `on_begin` is told the settings of the run. Raises the reason of `stop` between two env steps.
+    `loaded` has the agent of each player, with the weights to act with. Raises the reason of
+    `stop` between two env steps.
     """
-    with opened(order.run_dir, trust=order.trust):
-        config = read_config(order.run_dir, trust=order.trust)
-        on_begin(config)
-        return _record(order, config, stop)
-
-
-def _record(order: Order, config: RunConfig, stop: StopFlag) -> Recorded:
     env = _env_parts(config)
-    loaded = [_load(order, config, each.name) for each in order.players]
-    with DatasetWriter(order.dataset, env, overwrite=order.overwrite) as writer:
+    with DatasetWriter(request.dataset, env, overwrite=request.overwrite) as writer:
         played = []
-        for number, player in enumerate(order.players):
+        for number, player in enumerate(request.players):
             agent, snapshot = loaded[number]
-            rounds = _play(config, order, number, agent, snapshot, stop)
+            rounds = _play_all(config, request, number, agent, snapshot, stop)
             opt_steps = None if player.name == RANDOM else agent.opt_steps
             played.append(_write(writer, env, player.name, opt_steps, rounds))
-        references = _references(order.run_dir, config, played, stop)
+        references = _references(request.run_dir, config, played, stop)
         writer.finish(_metadata(config, played, references))
     return Recorded(config=config, played=played, references=references)
 
@@ -143,19 +202,7 @@ def _write(
     )
 
 
-def _load(order: Order, config: RunConfig, name: str) -> tuple[Agent, Snapshot]:
-    """An agent, and its weights with the exploration that it had when it was saved."""
-    if name == RANDOM:
-        agent = _random_agent(config)
-        return agent, agent.snapshot()
-    agent = load_agent(order.run_dir, name, trust=order.trust)[1]
-    if config.init_from is not None or config.trainer.offline:
-        return agent, agent.snapshot(env_steps=PAST_SCHEDULES)
-    counters = read_json(find_checkpoint(order.run_dir, name) / "state.json")
-    return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
-
-
-def _random_agent(config: RunConfig) -> Agent:
+def random_agent(config: RunConfig) -> Agent:
     random = AGENTS.entry(RANDOM).config_type(gamma=config.agent.gamma)
     agent: Agent = AGENTS.build(
         random, spec=env_factory(config).spec, device=config.device.value, seed=config.seed
@@ -163,9 +210,9 @@ def _random_agent(config: RunConfig) -> Agent:
     return agent
 
 
-def _play(
+def _play_all(
     config: RunConfig,
-    order: Order,
+    request: RecordingRequest,
     number: int,
     agent: Agent,
     snapshot: Snapshot,
@@ -173,19 +220,19 @@ def _play(
 ) -> Iterator[list[PlayedEpisode]]:
     """All episodes of the player of this number; those that explore are shared out over the actors
     of the run, which may explore each in its own way."""
-    seed = config.seed if order.seed is None else order.seed
-    actors = config.actor_manager.num_actors if order.explore else 1
-    counts = shared_out(order.players[number].episodes, [1.0] * actors)
+    seed = config.seed if request.seed is None else request.seed
+    actors = config.actor_manager.num_actors if request.explore else 1
+    counts = split_episodes(request.players[number].episodes, [1.0] * actors)
     for actor_id, count in enumerate(counts):
         if not count:
             continue
         policy = agent.policy_factory(
             generator(seed, Branch.EVALUATION, EXPLORING, number, actor_id),
-            config.actor_manager.exploration_of(actor_id) if order.explore else None,
+            config.actor_manager.exploration_of(actor_id) if request.explore else None,
         )
         policy.load_snapshot(snapshot)
         first = derived_seed(seed, Branch.EVALUATION, RECORDING, number, actor_id)
-        yield from _rounds(config, policy, count, first, stop, explore=order.explore)
+        yield from _rounds(config, policy, count, first, stop, explore=request.explore)
 
 
 def _rounds(
@@ -194,7 +241,7 @@ def _rounds(
     """Several episodes side by side."""
     spec = env_factory(config).spec
     limit = spec.max_episode_steps or DEFAULT_LIMIT
-    most = max(1, min(SIDE_BY_SIDE, SIDE_NBYTES // (limit * row_nbytes(spec.observation))))
+    most = max(1, min(PARALLEL_EPISODES, PARALLEL_NBYTES // (limit * row_nbytes(spec.observation))))
     rounds = math.ceil(episodes / most)
     beside = math.ceil(episodes / rounds)  # of the last round a few may be too many
     factory: EnvFactory = ENVS.build(replace(config.env, num_envs=beside))
@@ -235,7 +282,7 @@ def _references(
         heartbeat=Heartbeat("the reference episodes"),
         seed=derived_seed(config.seed, Branch.EVALUATION, REFERENCE),
     )
-    agent = _random_agent(config)
+    agent = random_agent(config)
     policy = agent.policy_factory(generator(config.seed, Branch.EVALUATION, REFERENCE, 1))
     policy.load_snapshot(agent.snapshot())
     try:
@@ -263,3 +310,61 @@ def _metadata(
     low, high = references
     count = {"num_episodes_average_score": REFERENCE_EPISODES}
     return found | {"ref_min_score": low, "ref_max_score": high, **count}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedEpisode(RecordedEpisode):
+    """One that a policy has just played."""
+
+    seed: int  # that its environment was reset with
+
+    @property
+    def score(self) -> float:
+        """The undiscounted return."""
+        return float(self.reward.sum(dtype=np.float64))
+
+
+def play_round(
+    env: Env, policy: Policy, seed: int, stop: StopFlag, *, limit: int, explore: bool
+) -> list[PlayedEpisode]:
+    """One episode in each environment of an evaluation, to its end or to `limit` env steps.
+
+    Raises the reason of `stop` between two of them.
+    """
+    first = env.reset(seed)
+    policy.forget(range(env.num_envs))
+    steps: list[Step] = []
+    running = np.ones(env.num_envs, np.bool_)  # [N]
+    lengths = np.zeros(env.num_envs, np.int64)  # [N]
+    obs = first
+    while running.any() and len(steps) < limit:
+        stop.check()
+        step = env.step(policy.act(obs, explore=explore))
+        steps.append(step)
+        lengths += running
+        running &= ~(step.terminated | step.truncated)
+        obs = step.act_obs
+    return [_of(first, steps[:length], i, seed) for i, length in enumerate(lengths.tolist())]
+
+
+def _of(first: Array, steps: Sequence[Step], i: int, seed: int) -> PlayedEpisode:
+    """The episode of environment i. Without its end it was cut off: by the environment or by us."""
+    terminated = np.array([each.terminated[i] for each in steps])  # [T]
+    truncated = np.zeros(len(steps), np.bool_)  # [T]
+    truncated[-1] = not terminated[-1]
+    return PlayedEpisode(
+        obs=_column([first, *(each.next_obs for each in steps)], i),
+        action=np.stack([each.action[i] for each in steps]),
+        reward=np.array([each.reward[i] for each in steps]),
+        terminated=terminated,
+        truncated=truncated,
+        seed=derived_seed(seed, i, 0),  # see `Env.reset`: its first episode
+    )
+
+
+def _column(observations: Sequence[Array], i: int) -> Array:
+    """T + 1 times [N, …] -> [T + 1, …]"""
+    named = [each for each in observations if isinstance(each, dict)]
+    if named:
+        return {key: np.stack([each[key][i] for each in named]) for key in named[0]}
+    return np.stack([each[i] for each in observations if not isinstance(each, dict)])

@@ -1,22 +1,34 @@
-"""`run.json`: what was run, where, with what, and how it ended."""
+"""Who runs in a directory, and how its run went: `run.lock` and `run.json`."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import logging
+import os
 import platform
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
-from border_cli.core.errors import CheckpointError
+from border_cli.core.errors import CheckpointError, ConfigError, reachable
+from border_cli.core.files import not_through_links, write_json
 from border_cli.core.threads import available_cores
-from border_cli.run.files import write_json
-from border_cli.run.lock import RunLock, look, this_process
 
+log = logging.getLogger(__name__)
+
+
+RUN_LOCK, RUN_JSON = "run.lock", "run.json"
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # of the file system
+LOOKS, PAUSE_S = 20, 0.02
 PACKAGES = (
     "border-cli",
     "torch",
@@ -27,10 +39,201 @@ PACKAGES = (
     "tensorboard",
     "rich",
 )
-
-
-NAME = "run.json"
 KILLED = "its process was killed, or its machine went down"
+
+
+class RunInUse(ConfigError):
+    """Another process runs in the directory."""
+
+    def __init__(self, run_dir: Path, owner: dict[str, Any]) -> None:
+        who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
+        super().__init__(f"{run_dir} is in use by {who}")
+
+
+def _pause() -> None:
+    threading.Event().wait(PAUSE_S)
+
+
+class RunLock:
+    """Within the block no other process runs in the directory; raises `RunInUse` where one does.
+
+    The lock is the kernel's (flock) and goes with the process, whatever ends that. Children do not
+    have it. Where the file system knows no locks, the file tells who runs. It stays, unlocked: to
+    remove it would let two processes lock two files of one name.
+    """
+
+    def __init__(self, run_dir: Path, *, pause: Callable[[], object] = _pause) -> None:
+        self._run_dir = run_dir
+        self._pause = pause
+        self._file = -1
+        self._turn = threading.Lock()  # of those that `hold`
+
+    def __enter__(self) -> RunLock:
+        with reachable(ConfigError):
+            self._file = self._taken()
+        _held.add(self)
+        return self
+
+    def reacquire(self) -> None:
+        """Takes the lock anew where its file is gone, as with the whole run directory, which is
+        made again. To be called before anything else is made there; by any thread.
+
+        Raises `OSError` where another process has begun to run there since.
+        """
+        with self._turn:
+            if self._file < 0 or self._stands():
+                return
+            gone = self._run_dir / RUN_LOCK if self._run_dir.is_dir() else self._run_dir
+            log.warning("%s was deleted or moved; creating it again", gone)
+            try:
+                file = self._taken()
+            except RunInUse as error:
+                raise OSError(errno.EBUSY, str(error)) from error
+            os.close(self._file)
+            self._file = file
+
+    def _stands(self) -> bool:
+        ours = os.fstat(self._file)
+        try:
+            return os.path.samestat(ours, (self._run_dir / RUN_LOCK).lstat())
+        except FileNotFoundError:
+            return False
+
+    def _taken(self) -> int:
+        """The file, open and locked."""
+        self._run_dir.resolve().mkdir(parents=True, exist_ok=True)  # a link may lead nowhere by now
+        file = not_through_links(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT)
+        try:
+            self._take(file)
+        except BaseException:
+            os.close(file)
+            raise
+        with suppress(OSError):  # a full disk: nobody will know who it is, but that there is one
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps(this_process()).encode(), 0)
+        return file
+
+    def __exit__(self, *rest: object) -> None:
+        file, self._file = self._file, -1
+        if file < 0:
+            return  # a child that was forked within the block
+        with suppress(OSError):
+            os.ftruncate(file, 0)
+        os.close(file)
+
+    def forget(self) -> None:
+        """Closes a child's copy of the file, which leaves its parent's lock as it is."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _take(self, file: int) -> None:
+        for _ in range(LOOKS):  # whoever only looks has the lock for a moment, too
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                self._pause()
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+                self._take_without_locks(file)
+                return
+        raise RunInUse(self._run_dir, _owner(file))
+
+    def _take_without_locks(self, file: int) -> None:
+        owner = _owner(file)
+        running = _lives(owner)
+        if running:
+            raise RunInUse(self._run_dir, owner)
+        if running is None:
+            log.warning(
+                "%s was last used by process %s on %s; cannot tell from here if that still runs",
+                self._run_dir, owner["pid"], owner["host"],
+            )  # fmt: skip
+
+
+_held: WeakSet[RunLock] = WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+@contextmanager
+def running(run_dir: Path) -> Iterator[bool | None]:
+    """Whether a process runs in the directory; None where that cannot be told from here.
+
+    Where none does, none can begin within the block, which should therefore be short.
+    """
+    try:
+        file = os.open(run_dir / RUN_LOCK, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        yield False if isinstance(error, FileNotFoundError) else None
+        return
+    try:
+        yield _is_held(file)
+    finally:
+        os.close(file)
+
+
+def _is_held(file: int) -> bool | None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return _lives(_owner(file))
+    return False
+
+
+def _owner(file: int) -> dict[str, Any]:
+    """Who wrote the file; empty where nobody did, or gave the lock back since."""
+    try:
+        owner = json.loads(os.pread(file, 4096, 0))
+    except (OSError, ValueError):
+        return {}
+    known = isinstance(owner, dict) and isinstance(owner.get("pid"), int)
+    return owner if known and isinstance(owner.get("host"), str) else {}
+
+
+def _lives(owner: dict[str, Any]) -> bool | None:
+    if not owner:
+        return False
+    if owner["host"] != platform.node():
+        return None
+    start = process_start(owner["pid"])
+    return start is not None and start == owner.get("process_start", start)
+
+
+def this_process() -> dict[str, Any]:
+    """What tells this process from all others, also from a later one with the same id."""
+    return process_facts(os.getpid())
+
+
+def process_facts(pid: int) -> dict[str, Any]:
+    """The same for another process of this machine."""
+    return {"pid": pid, "host": platform.node(), "process_start": process_start(pid)}
+
+
+def process_start(pid: int) -> str | None:
+    """When a process of this machine began, in whatever way its system tells; None: it is gone."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return None if fields[0] in "ZX" else f"{fields[19]} ticks after boot {boot}"
+    done = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +260,7 @@ _COUNT = _Kind(lambda value: type(value) is int and 0 <= value < 2**63, "a count
 _SCORE = _Kind(
     lambda value: type(value) is float or (type(value) is int and abs(value) < 2**63), "a number"
 )
-
 _OBJECT = _Kind(lambda value: isinstance(value, dict), "an object")
-
 # What is read for use and not only kept.
 KINDS = {
     **dict.fromkeys(("status", "host", "started"), _TEXT),
@@ -95,7 +296,7 @@ class RunRecord:
     """
 
     def __init__(self, run_dir: Path, **facts: Any) -> None:
-        self._path = run_dir / NAME
+        self._path = run_dir / RUN_JSON
         process = this_process()
         started = now()
         self.content: dict[str, Any] = {
@@ -163,7 +364,7 @@ def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
     facts = _read(run_dir, needed)
     if facts.get("status") != "running":
         return facts
-    with look(run_dir) as runs:
+    with running(run_dir) as runs:
         if runs is not False:
             return facts
         facts = _read(run_dir)  # again: it may have ended just before the look
@@ -180,14 +381,14 @@ def end_from_outside(
     Writes nothing where that process has told an end, or where the run is no longer its own: the
     lock is taken first, so nobody else goes on with the run meanwhile.
     """
-    if not (run_dir / NAME).is_file():
+    if not (run_dir / RUN_JSON).is_file():
         return False
     with RunLock(run_dir):
         found = _read(run_dir)
         if found.get("status") != "running" or not process.items() <= found.items():
             return False
         found |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
-        write_json(run_dir / NAME, found)
+        write_json(run_dir / RUN_JSON, found)
     return True
 
 
@@ -197,7 +398,7 @@ def import_paths(run_dir: Path) -> list[str]:
 
 
 def _read(run_dir: Path, needed: Collection[str] = ()) -> dict[str, Any]:
-    path = run_dir / NAME
+    path = run_dir / RUN_JSON
     try:
         facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError, RecursionError):

@@ -1,74 +1,82 @@
-"""Reading checkpoints back: what there is, whether it is whole, and what it holds."""
+"""Which checkpoints a run directory has, which one a name means, and the newest whole one."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS, SWEEP_MARK
-from border_cli.core.interfaces import ReplayBuffer
-from border_cli.core.types import State
-from border_cli.run.files import aside
-from border_cli.run.manifest import FORMAT, Chunk, Manifest, read_json, read_manifest
-from border_cli.run.replay_files import FOLDER, load_chunks, verify_file
-from border_cli.run.rotation import by_age, folder_name, is_complete, numbered
-from border_cli.run.tree import read_arrays, read_tree
+from border_cli.core.output import Resumption
+from border_cli.run.checkpoint_files import (
+    MANIFEST,
+    Manifest,
+    Saved,
+    read_checkpoint,
+    read_json,
+    read_manifest,
+    verify,
+)
+from border_cli.run.layout import backup_of
 
-COUNTERS = ("opt_steps", "env_steps", "samples_total", "time_s")
-NEEDED = ("agent.pt", "state.json", "arrays.npz")  # to go on, beside the manifest
+log = logging.getLogger(__name__)
+
 MOST_LISTED = 5  # runs that a message names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """A checkpoint whose files were as they were written; its rows are looked at as they load."""
+def folder_name(opt_steps: int) -> str:
+    """What the checkpoint of so many optimisation steps is called."""
+    return f"{opt_steps:010d}"
+
+
+def is_complete(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()  # it is written last
+
+
+def numbered(folder: Path) -> list[Path]:
+    """The complete checkpoints of a folder by their steps; the best models are none of them."""
+    if not folder.is_dir():
+        return []
+    named = [each for each in folder.iterdir() if each.name.isdecimal() and is_complete(each)]
+    ours = [each for each in named if each.name == folder_name(int(each.name))]
+    return sorted(ours, key=lambda each: int(each.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One complete checkpoint; without a manifest where that is damaged."""
 
     folder: Path
-    manifest: Manifest
-    counters: Mapping[str, float]
-    run: State
+    opt_steps: int
+    manifest: Manifest | None
 
     @property
-    def opt_steps(self) -> int:
-        return int(self.counters["opt_steps"])
-
-    @property
-    def agent(self) -> Path:
-        """The state of the agent."""
-        return self.folder / "agent.pt"
-
-    @property
-    def candidate(self) -> Path | None:
-        """The state of the agent that was under judgement."""
-        path = self.folder / "candidate.pt"
-        return path if path.name in self.manifest.sha256 else None
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether the replay buffer was saved with it."""
-        return self.manifest.replay is not None
-
-    @property
-    def chunks(self) -> tuple[Chunk, ...]:
-        """The files of its rows."""
-        return () if self.manifest.replay is None else self.manifest.replay.chunks
-
-    def load_rows(self, replay_buffer: ReplayBuffer) -> None:
-        """Fills a buffer that has loaded its state; raises `CheckpointError` for damaged rows.
-
-        The buffer is an empty one then, until it loads another state.
-        """
-        if self.manifest.replay is None:
-            raise CheckpointError(f"{self.folder} was saved without a replay buffer")
-        load_chunks(_replay_folder(self.folder), self.manifest.replay, replay_buffer)
+    def age(self) -> tuple[int, int]:
+        """Rises from the oldest to the newest."""
+        return (self.manifest.sequence if self.manifest else -1, self.opt_steps)
 
 
-def _replay_folder(checkpoint: Path) -> Path:
-    return checkpoint.parent / FOLDER
+def _kept(folder: Path, opt_steps: int) -> Kept:
+    try:
+        return Kept(folder, opt_steps, read_manifest(folder))
+    except CheckpointError:
+        return Kept(folder, opt_steps, None)
+
+
+def by_age(folder: Path) -> list[Kept]:
+    """The complete checkpoints, the oldest first, those included that another was just replacing
+    when the process was killed."""
+    found = [_kept(each, int(each.name)) for each in numbered(folder)]
+    steps = {each.opt_steps for each in found}
+    for old in folder.glob(".*.old"):
+        name = old.name.removeprefix(".").removesuffix(".old")
+        if name.isdecimal() and int(name) not in steps and is_complete(old):
+            found.append(_kept(old, int(name)))
+    return sorted(found, key=lambda each: each.age)
 
 
 def resumable(run_dir: Path) -> list[Path]:
@@ -80,44 +88,6 @@ def resumable(run_dir: Path) -> list[Path]:
     return [
         each.folder for each in sorted(newest_first, key=lambda each: each.manifest is not None)
     ]
-
-
-def read_checkpoint(folder: Path, *, rows: bool = True) -> Saved:
-    """Verifies a checkpoint and reads all but its tensors and rows.
-
-    Raises `CheckpointError` naming the file and what is wrong. Without `rows` it does not matter
-    whether those are there.
-    """
-    manifest = read_manifest(folder)
-    if manifest.format != FORMAT:
-        raise CheckpointError(
-            f"{folder} has format {manifest.format} and cannot be resumed: it contains neither the "
-            "replay buffer nor the random generators. init_from starts a new run from its weights"
-        )
-    missing = [name for name in NEEDED if name not in manifest.sha256]
-    if missing:
-        raise CheckpointError(f"{folder} cannot be resumed: it has no {', no '.join(missing)}")
-    _verify_files(folder, manifest)
-    for chunk in manifest.replay.chunks if manifest.replay and rows else ():
-        for name in chunk.files:
-            if not (_replay_folder(folder) / name).is_file():
-                raise CheckpointError(f"{_replay_folder(folder) / name} is missing")
-    state = read_json(folder / "state.json")
-    run = read_tree(folder / "state.json", state.pop("run", None), read_arrays(folder / NEEDED[2]))
-    return Saved(
-        folder=folder, manifest=manifest, counters=_counters(folder / "state.json", state), run=run
-    )
-
-
-def _counters(path: Path, state: Mapping[str, Any]) -> dict[str, float]:
-    for name in COUNTERS:
-        if name not in state:
-            raise CheckpointError(f"{path} has no {name}")
-    for name, value in state.items():
-        whole = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (whole and 0 <= value < math.inf):
-            raise CheckpointError(f"{path}: {name} must be a count, got {value!r}")
-    return dict(state)
 
 
 def steps_saved(run_dir: Path) -> list[int]:
@@ -205,8 +175,8 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
     else:
         raise CheckpointError(f"checkpoint must be best, latest or an update number, got {which!r}")
     folder = place.resolve()
-    if not is_complete(folder) and is_complete(aside(folder)):
-        return aside(folder)  # the process was killed while it replaced this one
+    if not is_complete(folder) and is_complete(backup_of(folder)):
+        return backup_of(folder)  # the process was killed while it replaced this one
     if not is_complete(folder):
         known = [*(["best"] if is_complete(run_dir / "best") else []), *saved]
         listed = ", ".join(map(str, known))
@@ -251,11 +221,67 @@ def episodes_of_best(run_dir: Path) -> int | None:
     return len(returns) if isinstance(returns, list) and returns else None
 
 
-def verify(folder: Path) -> None:
-    """Raises `CheckpointError` naming the first file that is not as it was written."""
-    _verify_files(folder, read_manifest(folder))
+class Resumable:
+    """The checkpoints of a run directory, the newest first; each is read once, when it is its turn.
+
+    `rows`: with the replay buffer, where it was saved. A checkpoint that is not whole is noted and
+    left for the one before it. Raises CheckpointError where none is left.
+    """
+
+    newest: Saved  # whole, as far as can be told before its rows are read
+    agent: dict[str, Any]  # the state of its agent
+
+    def __init__(
+        self, run_dir: Path, *, rows: bool, load_state: Callable[[Path], dict[str, Any]]
+    ) -> None:
+        self.run_dir = run_dir
+        self._rows = rows
+        self._load_state = load_state  # reads `agent.pt`
+        self._left = iter(resumable(run_dir))
+        self._damaged: list[CheckpointError] = []
+        self._read_next()
+
+    def _read_next(self) -> None:
+        for folder in self._left:
+            try:
+                self.newest = read_checkpoint(folder, rows=self._rows)
+                self.agent = self._load_state(self.newest.agent)
+            except CheckpointError as error:
+                self._damaged.append(error)
+            else:
+                return
+        raise _nothing(self.run_dir, self._damaged)
+
+    def into(self, resume: Callable[[Resumption], None]) -> Saved:
+        """Has the newest whole checkpoint loaded by `resume`; names the damaged ones."""
+        while True:
+            saved = self.newest
+            try:
+                resume(self._resumption(saved))
+            except CheckpointError as error:
+                self._damaged.append(error)
+                self._read_next()
+                continue
+            for each in self._damaged:
+                log.error("%s; resuming from the previous checkpoint", each)
+            return saved
+
+    def _resumption(self, saved: Saved) -> Resumption:
+        return Resumption(
+            counters=saved.counters,
+            run=saved.run,
+            agent=self.agent,
+            load_rows=saved.load_rows if self._rows and saved.has_rows else None,
+            candidate=self._load_state(saved.candidate) if saved.candidate else None,
+        )
 
 
-def _verify_files(folder: Path, manifest: Manifest) -> None:
-    for name, expected in manifest.sha256.items():
-        verify_file(folder / name, expected)
+def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
+    if not damaged:
+        return CheckpointError(f"{run_dir} has no checkpoint to resume from")
+    listed = "".join(f"\n  {each}" for each in dict.fromkeys(map(str, damaged)))
+    return CheckpointError(
+        f"{run_dir} has no complete checkpoint to resume from:{listed}\n"
+        "If only files in checkpoints/replay are damaged, checkpoint.replay_buffer=false resumes "
+        "without them"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import traceback
@@ -14,12 +15,22 @@ from typing import Self
 from border_cli.agent.random_policy import RandomPolicy
 from border_cli.core.config import EnvConfig, RunConfig
 from border_cli.core.errors import BorderError, ConfigError, MissingPackage, ProbeFailed
-from border_cli.core.interfaces import Env, EnvFactory
-from border_cli.core.machine import failed_allocation
+from border_cli.core.interfaces import Agent, Env, EnvFactory
+from border_cli.core.machine import failed_allocation, out_of_memory
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
-from border_cli.parts import env_factory, evaluation_env_config
+from border_cli.launch.build import (
+    build_first_agent,
+    countable_agent,
+    env_factory,
+    evaluation_env_config,
+    memory_settings,
+    num_actors,
+)
+from border_cli.launch.offline_data import check_dataset
 from border_cli.registry import ENVS
+
+log = logging.getLogger(__name__)
 
 STEPS = 3
 LOOKS = 4  # at a call under way, within the time that it has
@@ -209,3 +220,44 @@ def _is_machinery(frame: FrameType) -> bool:
     return (
         _is_ours(frame) or name == "contextlib" or (name.startswith("gymnasium.") and not shipped)
     )
+
+
+def rehearse(config: RunConfig, probes: Probes) -> tuple[EnvSpec, Agent] | None:
+    """Tries the environments, builds what is cheap, and refuses most: agent and policies.
+
+    Returns the agent and what it was built for, to be counted and dropped; None where they could
+    not be built.
+
+    Raises ConfigError for what only the components themselves can refuse, ProbeFailed where an
+    environment failed as it was tried, and CheckpointError where `init_from` does not fit. Any
+    other failure is left to the run, which reports it with its traceback.
+    """
+    try:
+        spec = probes.training(config)
+        check_dataset(config, spec)
+        probes.evaluation(config)
+        if config.resume is None:
+            agent = build_first_agent(config, spec, countable_agent)
+        else:  # the weights that it began with may be long gone, and are not needed
+            agent = countable_agent(config, spec)
+        for exploration in _explorations(config):
+            agent.policy_factory(generator(config.seed), exploration)
+    except BorderError:
+        raise
+    except Exception as error:
+        refused = out_of_memory(
+            error, "the run does not fit in memory", memory_settings(config), ConfigError
+        )
+        if refused is not None:
+            raise refused from error
+        log.debug("the pre-flight check failed; the run will report the error", exc_info=True)
+        return None
+    return spec, agent
+
+
+def _explorations(config: RunConfig) -> set[float | None]:
+    """Those of the actors, each once: a million actors have few."""
+    actors = range(num_actors(config))
+    ends = [*actors[:1], *actors[-1:]]  # of ape_x, whose constants lie between two that are valid
+    spread = config.actor_manager.exploration == "ape_x"
+    return {config.actor_manager.exploration_of(i) for i in (ends if spread else actors)}

@@ -39,12 +39,14 @@ from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Metrics, Step
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.launch import Launch, Result, launch
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, launch
 from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import ENVS, RECORDERS
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
-from border_cli.run.reading import find_checkpoint, steps_saved, verify
+from border_cli.run.checkpoint_files import verify
+from border_cli.run.finding import find_checkpoint, steps_saved
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 

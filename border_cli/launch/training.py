@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import logging
 import math
 import signal
@@ -18,20 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.assemble import Assembly, assemble
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
 from border_cli.core.files import not_through_links
-from border_cli.core.interfaces import ActorStats, Agent, Evaluator
+from border_cli.core.interfaces import ActorStats, Evaluator
 from border_cli.core.machine import out_of_memory
-from border_cli.core.output import FILE_ONLY, Recorders, RunEnd, TrainerStats
+from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock, MonotonicClock
-from border_cli.core.words import visible
-from border_cli.facts import closing_lines, facts_of, status_of
-from border_cli.parts import (
+from border_cli.launch.build import (
+    Assembly,
+    assemble,
     build_agent,
     build_checkpoints,
     build_evaluator,
@@ -45,12 +43,12 @@ from border_cli.parts import (
     num_actors,
     spec_of_state,
 )
-from border_cli.recorder import figures
-from border_cli.restore import Found, restore, restored_line
+from border_cli.launch.restore import restore, restored_line
+from border_cli.launch.summary import Result, closing_lines, facts_of, status_of
+from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.lock import RunLock
-from border_cli.run.reading import best_score
-from border_cli.run.record import RunRecord
+from border_cli.run.finding import Resumable, best_score
+from border_cli.run.status import RunLock, RunRecord
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.update_log import BATCH_FILE
 from border_cli.trainer.watchdog import Watchdog
@@ -70,46 +68,6 @@ DOING = {
     "sync": "while weights were copied to the actors",
     "other": "during startup or shutdown",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Result:
-    """The trained agent, the statistics and the run directory of a finished run.
-
-    Its `repr` is one line, and a notebook shows a table.
-    """
-
-    agent: Agent
-    best_score: float  # minus infinity without an evaluation
-    actor_stats: list[ActorStats]
-    trainer_stats: TrainerStats
-    run_dir: Path
-    exit_reason: str  # as in `run.json`, such as "max_opt_steps reached"
-
-    def __repr__(self) -> str:
-        described = "; ".join(f"{name} {text}" for name, text in self._summary().items())
-        return f"<Result: {described}>"
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th style="text-align: left">{name}</th>'
-            f'<td style="text-align: left">{html.escape(text)}</td></tr>'
-            for name, text in self._summary().items()
-        )
-        return f"<table>{rows}</table>"
-
-    def _summary(self) -> dict[str, str]:
-        stats, best = self.trainer_stats, "none"
-        if stats.best_opt_steps is not None:
-            best = f"{figures.score(self.best_score)} at update {stats.best_opt_steps:,}"
-        return {
-            "status": f"done ({self.exit_reason})",
-            "best score": best,
-            "updates": f"{stats.opt_steps:,}",
-            "env steps": f"{stats.env_steps:,}",
-            "duration": figures.duration(stats.duration_s),
-            "run directory": visible(str(self.run_dir)),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +172,7 @@ class _Run:
         if options.refused is not None:
             raise options.refused
         rows = config.checkpoint.replay_buffer
-        found = Found(run_dir, rows=rows) if options.resume else None
+        found = Resumable(run_dir, rows=rows, load_state=load_state) if options.resume else None
         recorders = options.recorders
         if recorders is None:
             best = best_score(run_dir) if found else None
@@ -245,7 +203,7 @@ class _Run:
                     restored=restored_line(config, found.newest) if found else "",
                 )
             )
-        store = build_checkpoints(config, run_dir, options.settings, self._lock.hold)
+        store = build_checkpoints(config, run_dir, options.settings, self._lock.reacquire)
         cleanup.callback(store.close)
         assembly = assemble(
             config,
@@ -264,7 +222,7 @@ class _Run:
         cleanup.push(partial(_tell_the_end, assembly, recording))
         return assembly
 
-    def _restore(self, found: Found, assembly: Assembly, store: CheckpointStore) -> None:
+    def _restore(self, found: Resumable, assembly: Assembly, store: CheckpointStore) -> None:
         opt_steps = restore(found, assembly.trainer, store)
         self._options.on_restored()
         self._record = RunRecord.resumed(self._run_dir, opt_steps, **self._options.facts)
@@ -310,7 +268,7 @@ class _Run:
     def _progress(self, counters: Mapping[str, float]) -> None:
         try:
             if self._record is not None:
-                self._lock.hold()
+                self._lock.reacquire()
                 self._record.progress(counters)
         except OSError as error:
             log.error("run.json could not be written: %s", error)
@@ -328,7 +286,7 @@ class _Run:
         with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
         log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
         try:
-            self._lock.hold()
+            self._lock.reacquire()
             record.end(status, reason, **facts)
         except OSError as error:
             log.error("run.json could not be written: %s", error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from border_cli.agent.action_space import name_of
 from border_cli.agent.saved_state import as_learned
 from border_cli.agent.settings import LearnerConfig, NetworkConfig
 from border_cli.agent.torch_agent import TorchAgent
+from border_cli.core import threads
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
@@ -29,23 +30,33 @@ from border_cli.core.interfaces import (
     Evaluator,
     Policy,
     PolicyFactory,
+    ReplayBuffer,
     StepProcessor,
 )
 from border_cli.core.machine import memory_for
-from border_cli.core.output import Recorder, Recorders, RunInfo
+from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import Clock
+from border_cli.dataset.episodes import Checksum
+from border_cli.dataset.local import counts_of, refuse_unknown
+from border_cli.dataset.reading import Recording as DatasetReader
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.wrappers import normalizing
 from border_cli.evaluator.background import BackgroundEvaluationRunner
 from border_cli.evaluator.inline import InlineEvaluationRunner
+from border_cli.launch.offline_data import (
+    SETTING,
+    SeeReturns,
+    dataset_transitions,
+    evaluator_config,
+    observe_stored,
+)
 from border_cli.nn.encoding import encoded_size
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
-from border_cli.offline import evaluator_config
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -53,10 +64,17 @@ from border_cli.registry import (
     EVALUATORS,
     GROUPS,
     RECORDERS,
+    REPLAY_BUFFERS,
     STEP_PROCESSORS,
+    TRAINERS,
 )
+from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.reading import find_weights
+from border_cli.run.finding import find_weights
+from border_cli.trainer.post_step import PostStep
+from border_cli.trainer.recording import Recording
+from border_cli.trainer.saving import Saving
+from border_cli.trainer.trainer import Trainer
 
 log = logging.getLogger(__name__)
 
@@ -277,10 +295,10 @@ def _in_words(value: object) -> str:
 
 
 def build_checkpoints(
-    config: RunConfig, run_dir: Path, text: str, hold: Callable[[], None] = lambda: None
+    config: RunConfig, run_dir: Path, text: str, reacquire: Callable[[], None] = lambda: None
 ) -> CheckpointStore:
-    """Where checkpoints go, which know the `text` of the run's settings by its checksum; `hold`
-    makes a run directory again that is gone."""
+    """Where checkpoints go, which know the `text` of the run's settings by its checksum;
+    `reacquire` creates a run directory again that is gone."""
     settings = config.checkpoint
     return CheckpointStore(
         run_dir,
@@ -290,7 +308,7 @@ def build_checkpoints(
         save_state=save_state,
         config_sha256=hashlib.sha256(text.encode()).hexdigest(),
         settings=text,
-        hold=hold,
+        reacquire=reacquire,
     )
 
 
@@ -392,3 +410,102 @@ def build_actors(
         actor_manager_config(config), make_actor=make_actor, clock=clock
     )
     return actors
+
+
+def build_replay_buffer(
+    config: RunConfig, spec: EnvSpec, see_returns: SeeReturns | None = None
+) -> ReplayBuffer:
+    """The replay buffer, with the rows of its data set if it has one; large memory.
+
+    `see_returns` is given the running discounted returns of the data set, if the agent needs them.
+    """
+    rng = generator(config.seed, Branch.REPLAY_BUFFER)
+    settings = config.replay_buffer
+    more: dict[str, Any] = {}
+    if isinstance(settings, DatasetConfig):
+        dataset, checksum = refuse_unknown(SETTING, settings.dataset), Checksum()
+        more = {
+            "steps": counts_of(dataset)[1],
+            "rows": dataset_transitions(
+                config, DatasetReader(dataset), spec, checksum, see_returns
+            ),
+            "checksum": checksum,
+            "grows": not config.trainer.offline,
+        }
+    buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)
+    return buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """The objects of one run, built and not yet started."""
+
+    agent: Agent
+    actors: ActorManager
+    judge: EvaluationRunner
+    post_step: PostStep
+    recording: Recording
+    trainer: Trainer
+
+
+def thread_budget(config: RunConfig, spec: EnvSpec) -> str:
+    """Who computes with how many threads, as it is in effect now."""
+    actors = actor_manager_config(config)
+    return threads.thread_budget(
+        torch=torch_threads(config, spec),
+        blas=threads.blas_threads(),
+        actors=num_actors(config),
+        actor_manager=ACTOR_MANAGERS.entry_of(actors).name,
+        cores=threads.available_cores(),
+    )
+
+
+def assemble(
+    config: RunConfig,
+    *,
+    agent: Agent,
+    factory: EnvFactory,
+    judge: EvaluationRunner,
+    recording: Recording,
+    checkpoints: Checkpoints,
+    clock: Clock,
+    stop: StopFlag,
+    save: SaveFlag,
+    on_saved: Callable[[Mapping[str, float]], None],
+) -> Assembly:
+    """Builds the rest; nothing runs yet. Large memory is allocated here."""
+    replay_buffer = build_replay_buffer(config, factory.spec, agent.observe_returns)
+    observe_stored(agent, replay_buffer)
+    actors = build_actors(config, agent, factory, clock)
+    post_step = PostStep(
+        config.trainer,
+        agent=agent,
+        replay_buffer=replay_buffer,
+        actors=actors,
+        judge=judge,
+        checkpoints=checkpoints,
+        saving=Saving(config.trainer, checkpoints, clock=clock, flag=save, on_saved=on_saved),
+        recording=recording,
+        clock=clock,
+    )
+    if config.init_from is not None:
+        post_step.begin_trained()
+    trainer: Trainer = TRAINERS.build(
+        config.trainer,
+        agent=agent,
+        replay_buffer=replay_buffer,
+        actors=actors,
+        post_step=post_step,
+        batch_size=config.agent.batch_size,
+        slack=slack(config),
+        observation=factory.spec.observation,
+        stop=stop,
+    )
+    return Assembly(
+        agent=agent,
+        actors=actors,
+        judge=judge,
+        post_step=post_step,
+        recording=recording,
+        trainer=trainer,
+    )

@@ -12,7 +12,6 @@ from border_cli.core.config import EvaluatorConfig, RunConfig
 from border_cli.core.errors import BadStep, BorderError, CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, ReplayBuffer, StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
-from border_cli.core.seeding import Branch, generator
 from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
 from border_cli.core.types import Step, Transitions
 from border_cli.dataset.checks import refuse_damaged, refuse_other_spaces
@@ -48,7 +47,7 @@ def dataset_size(config: RunConfig) -> DatasetSize | None:
     return None if dataset is None else DatasetSize(dataset, *counts_of(dataset))
 
 
-def rehearse_dataset(config: RunConfig, spec: EnvSpec) -> None:
+def check_dataset(config: RunConfig, spec: EnvSpec) -> None:
     """Raises ConfigError where the data set is missing, or not one of this environment.
 
     Where a run of that name shall go on, the data set that it had is missing: CheckpointError.
@@ -73,28 +72,6 @@ def rehearse_dataset(config: RunConfig, spec: EnvSpec) -> None:
         raise CheckpointError(f"the run cannot be resumed without its data set: {error}") from error
 
 
-def build_replay_buffer(
-    config: RunConfig, spec: EnvSpec, see_returns: SeeReturns | None = None
-) -> ReplayBuffer:
-    """The replay buffer, with the rows of its data set if it has one; large memory.
-
-    `see_returns` is given the running discounted returns of the data set, if the agent needs them.
-    """
-    rng = generator(config.seed, Branch.REPLAY_BUFFER)
-    settings = config.replay_buffer
-    more: dict[str, Any] = {}
-    if isinstance(settings, DatasetConfig):
-        dataset, checksum = refuse_unknown(SETTING, settings.dataset), Checksum()
-        more = {
-            "steps": counts_of(dataset)[1],
-            "rows": _rows(config, Recording(dataset), spec, checksum, see_returns),
-            "checksum": checksum,
-            "grows": not config.trainer.offline,
-        }
-    buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)
-    return buffer
-
-
 def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
     """Shows the agent the rows that are there from the start, for its statistics."""
     for first in range(0, len(replay_buffer), OBSERVED):
@@ -102,7 +79,7 @@ def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
         agent.observe(replay_buffer.rows(index))
 
 
-def _rows(
+def dataset_transitions(
     config: RunConfig,
     recording: Recording,
     spec: EnvSpec,

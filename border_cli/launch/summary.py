@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from border_cli.assemble import Assembly
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted, reason_of
-from border_cli.core.interfaces import ActorStats
+from border_cli.core.interfaces import ActorStats, Agent
+from border_cli.core.output import TrainerStats
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
-from border_cli.core.words import counted
-from border_cli.parts import actor_manager_config
+from border_cli.core.words import counted, visible
+from border_cli.launch.build import Assembly, actor_manager_config
+from border_cli.recorder import figures
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.trainer.bottleneck import bottleneck_advice
 
@@ -24,6 +27,46 @@ FIGURES = (
     *("saves", "saves_skipped", "save_failures", "recorder_failures"),
     "recorders_switched_off",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Result:
+    """The trained agent, the statistics and the run directory of a finished run.
+
+    Its `repr` is one line, and a notebook shows a table.
+    """
+
+    agent: Agent
+    best_score: float  # minus infinity without an evaluation
+    actor_stats: list[ActorStats]
+    trainer_stats: TrainerStats
+    run_dir: Path
+    exit_reason: str  # as in `run.json`, such as "max_opt_steps reached"
+
+    def __repr__(self) -> str:
+        described = "; ".join(f"{name} {text}" for name, text in self._summary().items())
+        return f"<Result: {described}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th style="text-align: left">{name}</th>'
+            f'<td style="text-align: left">{html.escape(text)}</td></tr>'
+            for name, text in self._summary().items()
+        )
+        return f"<table>{rows}</table>"
+
+    def _summary(self) -> dict[str, str]:
+        stats, best = self.trainer_stats, "none"
+        if stats.best_opt_steps is not None:
+            best = f"{figures.score(self.best_score)} at update {stats.best_opt_steps:,}"
+        return {
+            "status": f"done ({self.exit_reason})",
+            "best score": best,
+            "updates": f"{stats.opt_steps:,}",
+            "env steps": f"{stats.env_steps:,}",
+            "duration": figures.duration(stats.duration_s),
+            "run directory": visible(str(self.run_dir)),
+        }
 
 
 def status_of(error: BaseException) -> tuple[str, str]:

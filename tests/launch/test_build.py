@@ -13,7 +13,7 @@ from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.threads import available_cores
 from border_cli.env.sync import GymEnv
 from border_cli.env.vector import GymVectorEnv
-from border_cli.parts import build_agent, env_factory, hyperparameters, torch_threads
+from border_cli.launch.build import build_agent, env_factory, hyperparameters, torch_threads
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 LARGE = (*SMALL, "agent.hidden=[512,512]", "agent.batch_size=256")
