@@ -53,7 +53,7 @@ FOREIGN = {
     "minari": {"dataset"},
     "hydra": {"config", "cli"},
     "omegaconf": {"config", "cli"},
-    "yaml": {"config"},
+    "yaml": {"config", "cli"},
     "rich": {"recorder", "cli"},
     "IPython": {"recorder"},
 }

@@ -17,7 +17,7 @@ from rich.console import Console
 from border_cli.cli.header import doubts, print_header
 from border_cli.cli.logs import job_log
 from border_cli.cli.monitor import leave, watching
-from border_cli.cli.report import print_closing, print_tables
+from border_cli.cli.report import print_closing, print_tables, result_line
 from border_cli.cli.resume import (
     FINISHED,
     Finished,
@@ -25,7 +25,6 @@ from border_cli.cli.resume import (
     has_checkpoint,
     refuse_running,
 )
-from border_cli.cli.shell import result_line
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.config.frozen import begin_attempt
 from border_cli.config.job import JobContext
