@@ -25,7 +25,7 @@ from border_cli.api import load_agent, resume, train
 from border_cli.config.compose import compose
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent
-from border_cli.parts import build_agent, env_factory, images_of
+from border_cli.launch.build import build_agent, env_factory, images_of
 
 SAVED = Path(__file__).parent / "support" / "old_run.tar.xz"
 SETTINGS = (

@@ -42,10 +42,16 @@ from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.launch import Launch, Result, launch
+from border_cli.launch.build import (
+    build_agent,
+    build_recorders,
+    build_replay_buffer,
+    env_factory,
+    evaluation_policy,
+)
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, launch
 from border_cli.nn.saving import load_state
-from border_cli.offline import build_replay_buffer
-from border_cli.parts import build_agent, build_recorders, env_factory, evaluation_policy
 from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import register_builtin

@@ -37,9 +37,8 @@ class DqnPolicy(QPolicy):
     ) -> Callable[[Array], NDArray[np.float32]]:
         if self._form.plain:
             return super().make_network(arrays)
-        self._values = NumpyValueNetwork(
-            self._architecture, arrays, "network.", atoms=self._form.num_atoms
-        )
+        self._values = NumpyValueNetwork(self._architecture, atoms=self._form.num_atoms)
+        self._values.load(arrays)
         return self._values
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:

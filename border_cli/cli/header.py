@@ -10,16 +10,20 @@ from pathlib import Path
 from rich.console import Console
 
 from border_cli import __version__
-from border_cli.assemble import thread_budget
 from border_cli.config.job import JobContext, Source
 from border_cli.config.provenance import tuned_files, values_of_another_pair
 from border_cli.core.config import RunConfig, TrainerConfig
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.core.words import counted
-from border_cli.launch import Started
-from border_cli.offline import dataset_size
-from border_cli.parts import actor_manager_config, env_config, normalizing_wrappers
+from border_cli.launch.build import (
+    actor_manager_config,
+    env_config,
+    normalizing_wrappers,
+    thread_budget,
+)
+from border_cli.launch.offline_data import dataset_size
+from border_cli.launch.training import Started
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS, AGENTS, TRAINERS
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from border_cli.cli.header import doubts, print_header
 from border_cli.cli.logs import job_log
 from border_cli.cli.monitor import leave, watching
-from border_cli.cli.report import print_closing, print_tables
+from border_cli.cli.report import print_closing, print_tables, result_line
 from border_cli.cli.resume import (
     FINISHED,
     Finished,
@@ -25,7 +25,6 @@ from border_cli.cli.resume import (
     has_checkpoint,
     refuse_running,
 )
-from border_cli.cli.shell import result_line
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.config.frozen import begin_attempt
 from border_cli.config.job import JobContext
@@ -41,7 +40,8 @@ from border_cli.core.errors import (
 )
 from border_cli.core.files import write_json
 from border_cli.core.stop import SaveFlag, StopFlag
-from border_cli.launch import Launch, Result, Started, launch
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, Started, launch
 from border_cli.recorder import terminal
 from border_cli.run.layout import refuse_foreign, set_aside
 from border_cli.run.status import now, read_run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from border_cli import __version__
-from border_cli.assemble import thread_budget
 from border_cli.cli.header import (
     actors_line,
     choice_lines,
@@ -18,9 +17,20 @@ from border_cli.core.interfaces import Agent
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
-from border_cli.needs.disk import checkpoints_made, evaluations, metric_rows, most_rows, opt_steps
-from border_cli.needs.plan import Plan
-from border_cli.parts import build_evaluator, evaluates_in_background, images_of
+from border_cli.launch.build import (
+    build_evaluator,
+    evaluates_in_background,
+    images_of,
+    thread_budget,
+)
+from border_cli.launch.needs import (
+    Plan,
+    checkpoints_made,
+    evaluations,
+    metric_rows,
+    most_rows,
+    opt_steps,
+)
 from border_cli.registry import AGENTS, RECORDERS
 
 

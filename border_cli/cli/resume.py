@@ -7,16 +7,17 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from border_cli.cli.shell import command, setting, shortest
 from border_cli.config.changes import changes, refuse_fixed
 from border_cli.config.compose import Composer, Job
-from border_cli.config.frozen import FILE, resolved_yaml
+from border_cli.config.frozen import resolved_yaml
 from border_cli.config.imports import modules_of_a_run
 from border_cli.config.job import Continuation
 from border_cli.config.preflight import AUTO
 from border_cli.config.saved import modules_of, refuse_strange_modules, saved_settings
 from border_cli.core.config import Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError
+from border_cli.core.files import SETTINGS
+from border_cli.core.words import setting, shell_command, shortest
 from border_cli.run.finding import resumable
 from border_cli.run.layout import refuse_denied
 from border_cli.run.status import NEEDED_TO_RESUME, RunInUse, import_paths, read_run, running
@@ -44,7 +45,7 @@ def continuation_of(composer: Composer, job: Job) -> Continuation | None:
     Raises ConfigError where that runs just now, or has settings that may not change.
     """
     run_dir, config = Path(job.folder).absolute(), job.config
-    if config.resume is None or not (run_dir / FILE).is_file():
+    if config.resume is None or not (run_dir / SETTINGS).is_file():
         return None
     refuse_denied(run_dir)
     refuse_running(run_dir)
@@ -52,7 +53,7 @@ def continuation_of(composer: Composer, job: Job) -> Continuation | None:
     if config.resume == AUTO and not done and not has_checkpoint(run_dir):
         return None  # nothing is lost by other settings
     found = Continuation(trainer=config.trainer)
-    if (run_dir / FILE).read_text(encoding="utf-8") != resolved_yaml(config):
+    if (run_dir / SETTINGS).read_text(encoding="utf-8") != resolved_yaml(config):
         found = _compared(composer, job, run_dir)
     if done and finished(run_dir, config, found.trainer) is None and not has_checkpoint(run_dir):
         raise CheckpointError(f"{run_dir} is finished, but has no checkpoint to resume from")
@@ -64,13 +65,13 @@ def _compared(composer: Composer, job: Job, run_dir: Path) -> Continuation:
     recorded = import_paths(run_dir)
     with modules_of_a_run(run_dir, recorded, trust=composer.trust):
         if not composer.trust:
-            refuse_strange_modules(run_dir / FILE, recorded, modules_of(job.config))
+            refuse_strange_modules(run_dir / SETTINGS, recorded, modules_of(job.config))
         saved = saved_settings(run_dir, composer)
     found = changes(saved, job.config)
     number = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
     init_from = shlex.quote(setting("init_from", str(shortest(run_dir))))
-    new_run = f"{command('border-train')} {init_from} …"
-    refuse_fixed(found, shortest(run_dir) / FILE, job=number, new_run=new_run)
+    new_run = f"{shell_command('border-train')} {init_from} …"
+    refuse_fixed(found, shortest(run_dir) / SETTINGS, job=number, new_run=new_run)
     return Continuation(trainer=saved.trainer, changed=tuple(map(str, found)))
 
 

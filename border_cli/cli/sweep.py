@@ -11,13 +11,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from border_cli.cli.job import Outcome, leave_now, run_job
+from border_cli.cli.report import resume_run, resume_sweep
 from border_cli.cli.resume import FINISHED, has_checkpoint
-from border_cli.cli.shell import resume_run, resume_sweep
 from border_cli.config.job import JobContext
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import write_text
-from border_cli.probe import Probes
+from border_cli.launch.dry_build import Probes
 from border_cli.recorder import terminal
 
 FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 from border_cli import __version__
 from border_cli.cli.arguments import Arguments, read_arguments
-from border_cli.cli.garbage import collect_from_here, not_collecting
 from border_cli.cli.monitor import STALL_TIMEOUT_S, expect, monitored
 from border_cli.cli.signals import early_signals
-from border_cli.cli.thread_settings import set_up_threads
+from border_cli.cli.startup import collect_from_here, not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
 from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer, Job
     from border_cli.config.job import Continuation
-    from border_cli.probe import Probes
+    from border_cli.launch.dry_build import Probes
 
 
 def command() -> None:
@@ -97,7 +96,7 @@ def _respond(
 ) -> None:
     """Answers a question about the settings, or trains."""
     if arguments.help:
-        from border_cli.config.help import settings_help
+        from border_cli.config.describe import settings_help
 
         sys.stdout.write(visible(settings_help(composer.job(overrides), overrides)))
     elif arguments.cfg == "job" and not arguments.package:
@@ -185,7 +184,7 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
         return False
     message = found.message
     if job.config.quiet:
-        from border_cli.cli.shell import result_line
+        from border_cli.cli.report import result_line
 
         message = result_line(folder, read_run(folder))
     sys.stdout.write(visible(f"{message}\n"))
@@ -208,7 +207,7 @@ def _runner(jobs: list[Job]) -> Jobs:
     """Loads torch and the environments, and lets them refuse what only they can judge."""
     from border_cli.cli.dry_run import plans_of
     from border_cli.cli.sweep import Jobs
-    from border_cli.needs.plan import refuse_unmet
+    from border_cli.launch.needs import refuse_unmet
 
     probes = _probes()
     refuse_unmet(plans_of(jobs, probes))
@@ -219,7 +218,7 @@ def _runner(jobs: list[Job]) -> Jobs:
 def _probes() -> Probes:
     """Tries environments; one that hangs ends the command, because nothing can end a thread."""
     from border_cli.cli.job import leave_now
-    from border_cli.probe import Probes
+    from border_cli.launch.dry_build import Probes
 
     def leave(error: BorderError) -> None:
         sys.stderr.write(f"border-train: {error}\n")

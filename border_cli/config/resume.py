@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from border_cli.config.frozen import FILE
 from border_cli.config.overrides import parsed
 from border_cli.config.preflight import AUTO
 from border_cli.core.errors import ConfigError
-from border_cli.core.files import SWEEP_MARK
+from border_cli.core.files import SETTINGS, SWEEP_MARK
 
 _REASONS = {
     "run_dir": "a resumed run keeps its run directory",
@@ -42,7 +41,7 @@ def refuse_beside_resume(
         )
     if config_name != "config":
         raise ConfigError(
-            f"-cn {config_name}: a resumed run uses its own settings, {run_dir / FILE}"
+            f"-cn {config_name}: a resumed run uses its own settings, {run_dir / SETTINGS}"
         )
     for override in parsed(overrides):
         if override.key_or_group in _REASONS:
@@ -59,19 +58,20 @@ def refuse_no_run(run_dir: Path) -> None:
         what = "not a directory" if run_dir.exists() else "no such directory"
         raise ConfigError(f"resume: {what}: {run_dir}{_run_around(run_dir)}")
     if (run_dir / SWEEP_MARK).exists():
-        jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{FILE}"))
+        jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{SETTINGS}"))
         one = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""
         raise ConfigError(
             f"resume: {run_dir} is the directory of a sweep: repeat its command with "
             f"run_dir={run_dir} resume=auto{one}"
         )
-    if not (run_dir / FILE).is_file():
+    if not (run_dir / SETTINGS).is_file():
         raise ConfigError(
-            f"resume: {run_dir} is not a run directory: there is no {FILE}{_run_around(run_dir)}"
+            f"resume: {run_dir} is not a run directory: there is no {SETTINGS}"
+            f"{_run_around(run_dir)}"
         )
 
 
 def _run_around(place: Path) -> str:
     """The run that a checkpoint or a file of it belongs to."""
-    around = next((each for each in place.parents if (each / FILE).is_file()), None)
+    around = next((each for each in place.parents if (each / SETTINGS).is_file()), None)
     return f"; the run is {around}" if around else ""

@@ -95,6 +95,11 @@ class Architecture:
         return {key: image for key, image in found.items() if image is not None}
 
     @property
+    def has_encoder(self) -> bool:
+        """Whether more than dense layers stands between observations and outputs."""
+        return bool(self.images)
+
+    @property
     def rows(self) -> Space | None:
         """The rest of the observation, which becomes rows of numbers; None where all is images."""
         images = self.images

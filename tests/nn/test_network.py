@@ -70,7 +70,13 @@ def acting(architecture: Architecture, outputs: int, features: Features) -> tupl
     """A network, and its twin made from what a snapshot would hold."""
     network = Network(architecture, outputs, seeded())
     arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
-    return network, NumpyNetwork(architecture, arrays, "network.")
+    return network, twin_of(architecture, arrays)
+
+
+def twin_of(architecture: Architecture, arrays: Any) -> NumpyNetwork:
+    twin = NumpyNetwork(architecture)
+    twin.load(arrays)
+    return twin
 
 
 def some(space: Space, rows: int) -> Any:
@@ -110,7 +116,7 @@ def test_both_forward_passes_give_the_same_values(
         for parameter in network.parameters():  # also what begins as ones and zeros
             parameter += 0.3 * torch.randn(parameter.shape, generator=seeded(2))
     arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
-    twin = NumpyNetwork(architecture, arrays, "network.")
+    twin = twin_of(architecture, arrays)
     expected = network(features(tensor_obs(observations))).detach().numpy()  # [N, 3]
     found = twin(observations)
     assert found.dtype == np.float32

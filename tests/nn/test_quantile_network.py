@@ -88,7 +88,8 @@ def test_numpy_gives_the_mean_that_torch_gives(space: Space, settings: Any, rows
     architecture = Architecture(space, **settings)
     ours = network(architecture, seed=3)
     arrays = {f"network.{name}": value.numpy() for name, value in ours.state_dict().items()}
-    twin = NumpyQuantileNetwork(architecture, arrays, "network.", FRACTIONS)
+    twin = NumpyQuantileNetwork(architecture, FRACTIONS)
+    twin.load(arrays)
     obs = drawn(space, rows)
     tensors = (
         {key: torch.from_numpy(part) for key, part in obs.items()}
