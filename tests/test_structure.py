@@ -133,7 +133,7 @@ def test_the_rules_allow_no_circle() -> None:
     [
         ("agent/dqn.py", "from border_cli.env.config import GymConfig"),
         ("core/types.py", "import torch"),
-        ("trainer/base.py", "from border_cli import agent"),
+        ("trainer/trainer.py", "from border_cli import agent"),
         ("run/folders.py", "def f():\n    import gymnasium.spaces"),
         ("env/gym.py", "import omegaconf"),
     ],

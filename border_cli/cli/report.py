@@ -11,13 +11,12 @@ from rich.console import Console
 
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import ActorStats
+from border_cli.core.output import MAX_FAILURES, TrainerStats
 from border_cli.core.timing import summed
 from border_cli.core.words import counted, setting, shell_command, shortest
 from border_cli.launch.build import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
-from border_cli.trainer.recording import MAX_FAILURES
-from border_cli.trainer.stats import TrainerStats
 
 UNFINISHED = ("interrupted", "failed", "killed")
 
