@@ -21,8 +21,8 @@ from border_cli.config.compose import Composer
 from border_cli.config.imports import modules_of_a_run, refuse_elsewhere
 from border_cli.config.interpolation import literal
 from border_cli.config.overrides import parsed
-from border_cli.config.repository import SAVED_SCHEME
 from border_cli.config.search_path import user_folders
+from border_cli.config.sources import SAVED_SCHEME
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.files import SETTINGS, own_folder, write_text
