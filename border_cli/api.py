@@ -13,34 +13,35 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from border_cli.config.changes import changes, refuse_fixed
 from border_cli.config.check import checked
-from border_cli.config.frozen import FILE, begin_attempt, resolved_yaml
 from border_cli.config.imports import homes, import_modules, modules_of_a_run
 from border_cli.config.overrides import refuse_no_text
 from border_cli.config.preflight import refuse_unwritable
-from border_cli.config.resume import refuse_no_run
+from border_cli.config.resuming import changes, refuse_fixed, refuse_no_run
 from border_cli.config.saved import (
+    begin_attempt,
     load_resolved,
     modules_of,
     refuse_strange_modules,
+    resolved_yaml,
     saved_composer,
 )
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed, reachable
+from border_cli.core.files import SETTINGS
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch.build import (
     build_agent,
-    countable_agent,
+    build_dry_agent,
     env_factory,
     evaluation_policy,
-    spec_of_state,
-    thread_budget,
+    spec_for_state,
 )
-from border_cli.launch.dry_build import Probes, rehearse
-from border_cli.launch.needs import loading_needs, plan, refuse_no_room, refuse_unmet, sizes_of
+from border_cli.launch.dry_build import Probes, dry_build
+from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.needs import loading_needs, run_needs, refuse_no_room, refuse_unmet, sizes_of
 from border_cli.launch.summary import Result
 from border_cli.launch.training import Launch, interrupt, launch
 from border_cli.nn.saving import load_state
@@ -86,13 +87,14 @@ def train(
     if config.dry_run:
         raise ConfigError("dry_run=true is for the command line; train() does not support it")
     refuse_unwritable(_place(config))
-    built = rehearse(config, Probes(_interrupt_here()))
+    effective = effective_settings(config)
+    built = dry_build(effective, Probes(_interrupt_here()))
     run_dir = run_to_go_on_with(config)
     if run_dir is not None:
         refuse_foreign(run_dir)
     if built is not None:
-        refuse_unmet([plan(config, run_dir or _place(config), built)])
-        log.info("threads: %s", thread_budget(config, built[0]))
+        refuse_unmet([run_needs(effective, run_dir or _place(config), built)])
+        log.info("threads: %s", effective.threads_line(built[0]))
     text = resolved_yaml(config)
     begin = partial(begin_attempt, text=text)
     resume = run_dir is not None
@@ -109,7 +111,7 @@ def train(
         settings=text,
         on_restored=partial(begin, run_dir, {"command.txt": "border_cli.train\n"}),
     )
-    return launch(config, run_dir, options)
+    return launch(effective, run_dir, options)
 
 
 def resume(
@@ -131,7 +133,7 @@ def resume(
         recorded = import_paths(place)
     with modules_of_a_run(place, recorded, trust=trust):
         if not trust:
-            refuse_strange_modules(place / FILE, recorded)
+            refuse_strange_modules(place / SETTINGS, recorded)
         with reachable(CheckpointError):
             composer = saved_composer(place, overrides, user_folders())
             config = composer.job(list(overrides)).config
@@ -190,7 +192,7 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
     refuse_denied(run_dir)
     found = changes(read_config(run_dir, known=modules_of(config)), config)
     new_run = f"init_from={run_dir}"
-    refuse_fixed(found, run_dir / FILE, job="", new_run=new_run)
+    refuse_fixed(found, run_dir / SETTINGS, job="", new_run=new_run)
     return run_dir
 
 
@@ -255,10 +257,10 @@ def load_policy(
     named = None if checkpoint is None else str(checkpoint)
     place, which = find_run(Path(run_dir).expanduser(), named)
     with opened(place, trust=trust):
-        config, agent = load_agent(place, which or "best", trust=trust)
-        policy = evaluation_policy(config, agent)
+        effective, agent = load_agent(place, which or "best", trust=trust)
+        policy = evaluation_policy(effective, agent)
         policy.load_snapshot(agent.snapshot())
-        return LoadedPolicy(policy, env_factory(config).translator())
+        return LoadedPolicy(policy, env_factory(effective).translator())
 
 
 def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
@@ -267,19 +269,21 @@ def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
 
 
 @reachable(CheckpointError)
-def load_agent(run_dir: Path, checkpoint: str, *, trust: bool = False) -> tuple[RunConfig, Agent]:
+def load_agent(
+    run_dir: Path, checkpoint: str, *, trust: bool = False
+) -> tuple[EffectiveSettings, Agent]:
     """The settings and the agent of a run as they were saved."""
     register_builtin()
-    config = read_config(run_dir, trust=trust)
+    effective = effective_settings(read_config(run_dir, trust=trust))
     folder = find_checkpoint(run_dir, checkpoint)
     verify(folder)
-    spec = env_factory(config).spec
-    sizes = sizes_of(config, countable_agent(config, spec, learns=False))
-    refuse_no_room(f"{folder}", loading_needs(config, sizes))
+    spec = env_factory(effective).spec
+    sizes = sizes_of(effective, build_dry_agent(effective, spec, learns=False))
+    refuse_no_room(f"{folder}", loading_needs(effective, sizes))
     state = load_state(folder / "agent.pt")
-    agent = build_agent(config, spec_of_state(config, spec, state), learns=False)
+    agent = build_agent(effective, spec_for_state(effective, spec, state), learns=False)
     agent.load_state_dict(state)
-    return config, agent
+    return effective, agent
 
 
 @reachable(CheckpointError)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from border_cli.core.config import TrainerConfig
+if TYPE_CHECKING:
+    from border_cli.config.resuming import Continuation
 
 
 class Source(NamedTuple):
@@ -20,21 +21,13 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Continuation:
-    """The run that stands in the folder of a job which was asked to resume."""
-
-    trainer: TrainerConfig  # as saved: the limits that a finished run has reached
-    changed: tuple[str, ...] = ()  # `trainer.max_opt_steps: 10000 -> 20000`
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
     """Where a job writes, how it was asked for, and what its settings were read from."""
 
     run_dir: Path  # absolute; exists
     overrides: list[str]  # of this job, as typed
     sources: list[Source]  # for the header of the run
-    resolved: str  # the text of `.hydra/resolved.yaml`, see `frozen.write_resolved`
+    resolved: str  # the text of `.hydra/resolved.yaml`, see `saved.write_resolved`
     command: list[str]  # as typed
     job_number: int | None  # None outside sweeps
     import_paths: list[str]  # where the modules of the run were found, see `imports.homes`

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from border_cli.config.job import Source
-from border_cli.config.repository import TUNED
+from border_cli.config.sources import TUNED
 from border_cli.config.tuned import Part
 from border_cli.registry import ENVS
 
@@ -30,21 +30,3 @@ def _primary(part: Part, parts: Sequence[Part]) -> bool:
     """The last file outside the groups; those before it are what it builds on."""
     outside = [each for each in parts if "/" not in each.path and each.file]
     return part is outside[-1]
-
-
-def values_of_another_pair(found: Sequence[Source]) -> list[str]:
-    """The tuned pairs that took part although another agent or env is chosen.
-
-    Without a preset (`env.id=…`) there is no pair to compare with.
-    """
-    chosen = {each.group: each.choice for each in found}
-    if chosen.get("env") in ENVS.names():
-        return []
-    pair = f"{chosen.get('agent')}_{chosen.get('env')}"
-    tuned = [each.choice for each in found if each.group == TUNED and not each.of_agent]
-    return [each for each in tuned if each != pair]
-
-
-def tuned_files(found: Sequence[Source]) -> list[str]:
-    """The files of values for the agent and for the pair that took part; later ones win."""
-    return [source.file for source in found if source.group == TUNED]

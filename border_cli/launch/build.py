@@ -72,10 +72,10 @@ from border_cli.registry import (
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights
-from border_cli.trainer.base import Trainer
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.saving import Saving
+from border_cli.trainer.trainer import Trainer
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import available_cores, blas_threads
 from border_cli.core.words import counted
 from border_cli.dataset.local import reference_scores
-from border_cli.registry import ACTOR_MANAGERS
+from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig
 
 
@@ -42,6 +42,11 @@ class EffectiveSettings:
     def actor_threads(self) -> bool:
         """Whether each actor has a thread of this process."""
         return self.backend == "thread"
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether the replay buffer is `prioritized`."""
+        return REPLAY_BUFFERS.entry_of(self.config.replay_buffer).name == "prioritized"
 
     @cached_property
     def evaluation_env(self) -> EnvConfig:

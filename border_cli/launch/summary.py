@@ -10,14 +10,14 @@ from typing import Any
 
 from border_cli.core.errors import Interrupted, reason_of
 from border_cli.core.interfaces import ActorStats, Agent
+from border_cli.core.output import TrainerStats
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
 from border_cli.core.words import counted, visible
 from border_cli.launch.build import Assembly
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
-from border_cli.trainer.bottleneck import bottleneck
-from border_cli.trainer.stats import TrainerStats
+from border_cli.trainer.bottleneck import bottleneck_advice
 
 FIGURES = (
     *("best_score", "best_opt_steps", "opt_steps", "env_steps", "samples_total"),
@@ -89,13 +89,16 @@ def run_summary(
         for name, seconds in (("learner", stats.seconds), ("actors", actor_seconds))
     }
     if not failed:  # the bottleneck of a run that broke is what broke it
-        summary["bottleneck"] = bottleneck(
+        summary["bottleneck"] = bottleneck_advice(
             effective.config,
             learner=stats.seconds,
             actors=actor_seconds,
             device=assembly.agent.device_name,
             cores=available_cores(),
             threads=assembly.agent.num_threads,
+            in_learner_thread=effective.in_learner_thread,
+            actor_threads=effective.actor_threads,
+            prioritized=effective.prioritized,
         )
     return summary
 

@@ -1,28 +1,208 @@
-"""`run.json` tells what was run and how it ended."""
+"""A run directory belongs to one process; others see whether that still runs, and how it ended."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import math
 import os
+import signal
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import full_disk
 
-from border_cli.core.errors import CheckpointError
+from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.files import write_json
 from border_cli.core.seeding import derived_seeds
 from border_cli.run.status import (
+    RunInUse,
     RunLock,
     RunRecord,
     git_state,
     import_paths,
     machine,
     read_run,
+    running,
     versions,
 )
+
+HOLD = """
+import os, sys
+from pathlib import Path
+from border_cli.run.status import RunLock
+from border_cli.run.status import RunRecord
+with RunLock(Path(sys.argv[1])):
+    RunRecord(Path(sys.argv[1])).begin()
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def other_process(run_dir: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs in the directory until it is told, or killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def held(run_dir: Path) -> bool | None:
+    with running(run_dir) as runs:
+        return runs
+
+
+def no_pause() -> None:
+    """Looks again at once."""
+
+
+def failing(number: int) -> Callable[[int, int], None]:
+    """A `flock` that fails with this errno."""
+
+    def flock(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return flock
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without locks, as some network file systems are."""
+
+    monkeypatch.setattr(fcntl, "flock", failing(errno.ENOLCK))
+
+
+def refusal(run_dir: Path, pid: int | None = None) -> str:
+    return f"{run_dir} is in use by process {pid or os.getpid()} on {os.uname().nodename}$"
+
+
+def test_a_second_one_is_refused_and_told_who_runs_there(tmp_path: Path) -> None:
+    run_dir = tmp_path / "made" / "here"
+    assert held(run_dir) is False
+    with RunLock(run_dir):
+        assert held(run_dir) is True
+        with pytest.raises(ConfigError, match=refusal(run_dir)), RunLock(run_dir, pause=no_pause):
+            pass
+        assert held(run_dir) is True  # the refused one has not given it back
+    assert held(run_dir) is False
+    with RunLock(run_dir):
+        pass
+
+
+def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
+    with other_process(tmp_path) as process:
+        assert held(tmp_path) is True
+        assert read_run(tmp_path)["status"] == "running"
+        with (
+            pytest.raises(RunInUse, match=refusal(tmp_path, process.pid)),
+            RunLock(tmp_path, pause=no_pause),
+        ):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert held(tmp_path) is False
+        assert read_run(tmp_path)["status"] == "killed"
+        with RunLock(tmp_path):
+            pass
+
+
+def test_a_look_keeps_no_run_from_beginning(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        pass
+    looking = running(tmp_path)
+    assert looking.__enter__() is False
+    pauses = 0
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 3:
+            looking.__exit__(None, None, None)
+
+    with RunLock(tmp_path, pause=pause):
+        assert pauses == 3
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_neither_keeps_it_nor_gives_it_back(tmp_path: Path) -> None:
+    told, tell = os.pipe()
+    with RunLock(tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.read(told, 1)  # lives on behind its parent's block
+            os._exit(0)
+        assert held(tmp_path) is True
+        gone = os.fork()
+        if gone == 0:
+            os._exit(0)
+        os.waitpid(gone, 0)
+        assert held(tmp_path) is True
+    assert held(tmp_path) is False
+    os.write(tell, b"x")
+    os.waitpid(child, 0)
+    for each in (told, tell):
+        os.close(each)
+
+
+def test_a_program_that_is_started_does_not_have_it(tmp_path: Path) -> None:
+    listing = "import os; print([os.path.realpath(f'/proc/self/fd/{n}') for n in range(64)])"
+    with RunLock(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", listing],
+            close_fds=False, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    assert "run.lock" not in done.stdout
+
+
+def test_a_full_disk_keeps_no_run_from_beginning(tmp_path: Path) -> None:
+    with full_disk(0), RunLock(tmp_path):
+        assert held(tmp_path) is True
+        with (
+            pytest.raises(RunInUse, match="is in use by another process"),
+            RunLock(tmp_path, pause=no_pause),
+        ):
+            pass
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_a_run_begins_with_a_warning_and_its_end_cannot_be_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RunLock(tmp_path):
+        RunRecord(tmp_path).begin()
+        assert held(tmp_path) is None
+    assert f"{tmp_path} is on a file system without locks: make sure" in caplog.text
+    assert read_run(tmp_path)["status"] == "running"
+
+
+def test_another_failure_of_the_lock_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"), RunLock(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("content", ['{"pid": [], "host": 5}', '{"pid": "x", "host": "y"}', "[]"])
+def test_an_owner_of_a_wrong_kind_is_nobody(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.lock").write_text(content)
+    with (tmp_path / "run.lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RunInUse, match="is in use by another process"):
+            RunLock(tmp_path, pause=lambda: None).__enter__()
 
 
 def read(run_dir: Path) -> dict[str, Any]:
@@ -32,7 +212,7 @@ def read(run_dir: Path) -> dict[str, Any]:
 
 def test_a_run_is_running_until_it_ends(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, command=["border-train", "env=cartpole"])
-    record.write()
+    record.begin()
     running = read(tmp_path)
     assert (running["status"], running["exit_reason"], running["ended"]) == ("running", None, None)
     assert running["pid"] == os.getpid()
@@ -47,27 +227,39 @@ def test_a_run_is_running_until_it_ends(tmp_path: Path) -> None:
 
 def test_the_first_end_stays(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
+    record.begin()
     record.end("failed", "Stalled: actor 0", opt_steps=3)
     first = read(tmp_path)
     record.end("interrupted", "stopped by SIGINT", opt_steps=4)
     assert read(tmp_path) == first
 
 
-def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(tmp_path: Path) -> None:
-    gone = tmp_path / "mounted later"
-    record = RunRecord(gone)
-    with pytest.raises(FileNotFoundError, match=r"run\.json"):
-        record.end("failed", "the first")
-    gone.mkdir()
+def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (run_dir := tmp_path / "run").mkdir()
+    record = RunRecord(run_dir)
+    record.begin()
+    run_dir.rename(tmp_path / "elsewhere")
+    record.end("failed", "the first")
+    assert "run.json could not be written: " in caplog.text
+    run_dir.mkdir()
     record.end("interrupted", "the second")
-    assert (read(gone)["status"], read(gone)["exit_reason"]) == ("failed", "the first")
+    assert (read(run_dir)["status"], read(run_dir)["exit_reason"]) == ("failed", "the first")
+
+
+def test_what_did_not_begin_leaves_the_document_of_the_attempt_before(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    record.saved({"opt_steps": 4})
+    record.end("failed", "before it began")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_tells_who_runs_and_how_far(tmp_path: Path) -> None:
     with RunLock(tmp_path):
         record = RunRecord(tmp_path, command=["border-train"])
-        record.write()
-        record.progress({"opt_steps": 50, "env_steps": 70, "samples_total": 60})
+        record.begin()
+        record.saved({"opt_steps": 50, "env_steps": 70, "samples_total": 60})
         facts = read_run(tmp_path)
     assert facts["status"] == "running"
     assert (facts["opt_steps"], facts["env_steps"], facts["samples_total"]) == (50, 70, 60)
@@ -86,13 +278,15 @@ def test_it_tells_who_runs_and_how_far(tmp_path: Path) -> None:
 
 def test_no_progress_follows_an_end(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
+    record.begin()
     record.end("done", "the end", opt_steps=5)
-    record.progress({"opt_steps": 4})
+    record.saved({"opt_steps": 4})
     assert read(tmp_path)["opt_steps"] == 5
 
 
 def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path) -> None:
     first = RunRecord(tmp_path, command=["one"], seeds={"seed": 3}, import_paths=["/mine"])
+    first.begin()
     first.content["started"] = "2020-01-01T00:00:00+0000"
     first.content["attempts"][0]["started"] = "2020-01-01T00:00:00+0000"
     first.end(
@@ -101,8 +295,7 @@ def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path)
     )  # fmt: skip
     assert read_run(tmp_path)["status"] == "failed"
 
-    second = RunRecord.resumed(tmp_path, 50, command=["two"])
-    second.write()
+    RunRecord(tmp_path, command=["two"]).begin(50)
     facts = read(tmp_path)
     assert (facts["status"], facts["exit_reason"], facts["ended"]) == ("running", None, None)
     assert facts["started"] == "2020-01-01T00:00:00+0000"
@@ -111,7 +304,7 @@ def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path)
     assert (facts["command"], facts["opt_steps"]) == (["two"], 50)
     assert {"traceback", "bottleneck"} & set(facts) == set()  # of the attempt that broke
 
-    RunRecord.resumed(tmp_path, 60, command=["three"], best_score=11.0).write()
+    RunRecord(tmp_path, command=["three"], best_score=11.0).begin(60)
     facts = read(tmp_path)
     assert facts["best_score"] == 11.0
     told = [(each["command"], each["from_opt_steps"]) for each in facts["attempts"]]
@@ -121,7 +314,7 @@ def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path)
 
 def test_a_run_goes_on_whose_document_is_lost(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
-    RunRecord.resumed(tmp_path, 50, command=["two"]).write()
+    RunRecord(tmp_path, command=["two"]).begin(50)
     facts = read(tmp_path)
     assert [each["from_opt_steps"] for each in facts["attempts"]] == [50]
     assert facts["status"] == "running"
@@ -131,7 +324,7 @@ def test_a_run_without_its_process_was_killed_and_its_document_stays_as_it_is(
     tmp_path: Path,
 ) -> None:
     with RunLock(tmp_path):
-        RunRecord(tmp_path).write()
+        RunRecord(tmp_path).begin()
     before = (tmp_path / "run.json").read_bytes()
     facts = read_run(tmp_path)
     assert (facts["status"], facts["exit_reason"]) == (
@@ -145,7 +338,9 @@ def test_a_run_without_its_process_was_killed_and_its_document_stays_as_it_is(
 
 @pytest.mark.parametrize("status", ["done", "failed", "interrupted"])
 def test_a_run_that_ended_is_not_asked_for_its_process(tmp_path: Path, status: str) -> None:
-    RunRecord(tmp_path).end(status, "so it was")
+    record = RunRecord(tmp_path)
+    record.begin()
+    record.end(status, "so it was")
     assert read_run(tmp_path)["status"] == status
 
 
@@ -223,7 +418,9 @@ WRONG = [
 def test_a_value_of_a_wrong_kind_is_not_shown_and_refused_where_it_is_needed(
     tmp_path: Path, key: str, value: Any, allowed: str
 ) -> None:
-    RunRecord(tmp_path, import_paths=["/home/me"]).end("interrupted", "stopped by SIGINT")
+    record = RunRecord(tmp_path, import_paths=["/home/me"])
+    record.begin()
+    record.end("interrupted", "stopped by SIGINT")
     write_json(tmp_path / "run.json", read(tmp_path) | {key: value})
     facts = read_run(tmp_path)
     assert key not in facts
@@ -231,7 +428,7 @@ def test_a_value_of_a_wrong_kind_is_not_shown_and_refused_where_it_is_needed(
     with pytest.raises(CheckpointError, match=rf"run\.json is .*: {key} must be {allowed}, got"):
         read_run(tmp_path, needed=[key])
     with pytest.raises(CheckpointError, match=f"{key} must be {allowed}"):
-        RunRecord.resumed(tmp_path, 5)
+        RunRecord(tmp_path).begin(5)
 
 
 def test_modules_are_looked_for_only_where_the_paths_are_paths(tmp_path: Path) -> None:
