@@ -127,7 +127,7 @@ def _train(
     typed: list[str],
     run_job: RunJob | None,
 ) -> None:
-    from border_cli.config.preflight import checked_jobs
+    from border_cli.config.check import checked_jobs
     from border_cli.run.layout import refuse_foreign
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
