@@ -23,9 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.cli.arguments import CFGS, FLAGS, INFOS, read_arguments
-from border_cli.cli.composing import composing
-from border_cli.config.compose import Composer
-from border_cli.config.loader import Loader, hydra_turn
+from border_cli.config.compose import Composer, Loader, composing, hydra_turn
 from border_cli.config.overrides import HIDDEN_GROUPS
 from border_cli.core.config import AUTO
 from border_cli.core.errors import BorderError, ConfigError
@@ -101,7 +99,12 @@ def _answer(before: list[str], word: str) -> list[str]:
         return _starting([flag.split()[0] for left, _ in FLAGS for flag in left.split(",")], word)
     named = flag in ("-cn", "--config-name")
     typed = read_arguments(before[:-1] if named else before)
-    with composing(typed, typed.overrides) as (composer, overrides):
+    with composing(
+        typed.overrides,
+        config_dirs=typed.config_dirs,
+        config_name=typed.config_name,
+        multirun=typed.multirun,
+    ) as (composer, overrides):
         if named:
             return _starting(composer.primary_configs(), word)
         return matches(composer, overrides, word)

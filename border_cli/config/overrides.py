@@ -22,7 +22,7 @@ from border_cli.core.words import nearest, unknown
 from border_cli.registry import AGENTS, ENVS, GROUPS
 
 if TYPE_CHECKING:
-    from border_cli.config.loader import Loader
+    from border_cli.config.compose import Loader
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
