@@ -41,7 +41,7 @@ from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.wrappers import normalizing
 from border_cli.evaluator.background import BackgroundJudge
 from border_cli.evaluator.inline import InlineJudge
-from border_cli.nn.numpy_encoder import encoded_size
+from border_cli.nn.encoding import encoded_size
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
 from border_cli.offline import evaluator_config

@@ -15,7 +15,7 @@ from border_cli.agent.categorical_policy import CategoricalPolicy
 from border_cli.agent.clipped_gaussian_policy import ClippedGaussianPolicy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
-from border_cli.nn.stochastic import CategoricalNetwork, GaussianNetwork, StochasticNetwork
+from border_cli.nn.distributions import CategoricalNetwork, GaussianNetwork, StochasticNetwork
 from border_cli.nn.tensor_batch import TensorBatch
 
 

@@ -12,7 +12,7 @@ from border_cli.agent.q_policy import QPolicy
 from border_cli.agent.value_config import DqnConfig
 from border_cli.core.spaces import Space
 from border_cli.core.types import Array
-from border_cli.nn.numpy_value_network import NumpyValueNetwork
+from border_cli.nn.numpy_network import NumpyValueNetwork
 
 
 class DqnPolicy(QPolicy):

@@ -12,8 +12,7 @@ from border_cli.agent.value_agent import ValueAgent
 from border_cli.agent.value_config import ValueConfig
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.backprop import Gradient, Layer
-from border_cli.nn.network import Network
+from border_cli.nn.network import Gradient, Layer, Network
 from border_cli.nn.tensor_batch import TensorBatch
 
 LOOK_EVERY = 100  # updates

@@ -97,7 +97,7 @@ class LearnerConfig(AgentConfig):
         dense layer after it that counts. Measured on two cores: two threads gain 7 % at [256, 256]
         and 64 rows, 40 % at 256 rows.
         """
-        from border_cli.nn.image_space import MINATAR_WINDOWS, size_after
+        from border_cli.nn.architecture import MINATAR_WINDOWS, size_after
 
         images = self.architecture(observation).images.values()
         if any(each.network != NetworkKind.minatar_cnn for each in images):

@@ -12,8 +12,7 @@ from border_cli.agent.q_policy import QPolicy
 from border_cli.agent.value_config import IqnConfig, QrdqnConfig
 from border_cli.core.spaces import Space
 from border_cli.core.types import Array
-from border_cli.nn.numpy_network import NumpyNetwork
-from border_cli.nn.numpy_quantile_network import NumpyQuantileNetwork
+from border_cli.nn.numpy_network import NumpyNetwork, NumpyQuantileNetwork
 
 
 class QrdqnPolicy(QPolicy):

@@ -18,8 +18,8 @@ from border_cli.agent.quantile import distance
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.distributions import sample, split
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.gaussian import sample, split
 from border_cli.nn.tensor_batch import TensorBatch
 
 

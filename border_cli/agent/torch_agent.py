@@ -19,9 +19,9 @@ from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
-from border_cli.nn.adam import Adam
 from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
+from border_cli.nn.optimizer import Adam
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
 

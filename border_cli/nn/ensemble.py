@@ -15,8 +15,8 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
-from border_cli.nn.features import FeatureTensors, Torso
-from border_cli.nn.mlp import ACTIVATIONS
+from border_cli.nn.features import FeatureTensors
+from border_cli.nn.network import ACTIVATIONS, Torso
 
 
 class EnsembleMlp(nn.Module):

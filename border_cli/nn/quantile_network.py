@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.features import FeatureTensors, Torso
-from border_cli.nn.mlp import ACTIVATIONS, Dense, Mlp
+from border_cli.nn.features import FeatureTensors
+from border_cli.nn.network import ACTIVATIONS, Dense, Mlp, Torso
 
 
 class QuantileNetwork(nn.Module):

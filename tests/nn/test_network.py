@@ -18,11 +18,10 @@ from border_cli.nn.architecture import (
     NetworkKind,
     bounds_matter,
 )
+from border_cli.nn.encoding import encode, encoded_size
 from border_cli.nn.features import Features
-from border_cli.nn.network import Network, follow, target_of, without_gradient
-from border_cli.nn.numpy_encoder import encode, encoded_size
-from border_cli.nn.numpy_mlp import NumpyMlp
-from border_cli.nn.numpy_network import NumpyNetwork
+from border_cli.nn.network import Mlp, Network, follow, target_of, without_gradient
+from border_cli.nn.numpy_network import NumpyMlp, NumpyNetwork
 from border_cli.nn.saving import copied_arrays
 from border_cli.nn.statistics import RunningStatistics
 from border_cli.nn.tensor_batch import tensor_obs
@@ -312,3 +311,41 @@ def test_the_last_layer_is_drawn_from_the_bound_that_is_asked_for():
     assert 2.9e-3 < weight.abs().max() <= 3e-3
     assert 2e-3 < bias.abs().max() <= 3e-3
     assert network.mlp.layers[0].weight.abs().max() > 0.5  # 3 inputs: up to 0.58
+
+
+def mlp(seed: int) -> Mlp:
+    return Mlp([100, 50, 3], torch.Generator().manual_seed(seed))
+
+
+def flat(network: Mlp) -> torch.Tensor:
+    return torch.cat([each.detach().flatten() for each in network.parameters()])
+
+
+def test_weights_come_from_the_seed_alone_and_leave_the_global_generator_still():
+    before = torch.get_rng_state()
+    first = mlp(1)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(7)
+    assert torch.equal(flat(first), flat(mlp(1)))
+    assert not torch.equal(flat(first), flat(mlp(2)))
+
+
+def test_first_weights_fill_the_range_of_one_over_the_root_of_the_inputs():
+    weight, bias = mlp(0).layers[0].parameters()  # 100 inputs: between -0.1 and 0.1
+    assert 0.099 < weight.abs().max() <= 0.1
+    assert abs(weight.mean()) < 0.003  # 5,000 draws of standard deviation 0.058
+    assert 0.09 < bias.abs().max() <= 0.1
+
+
+def test_values_worked_by_hand():
+    network = Mlp([1, 2, 1], torch.Generator())
+    network.load_state_dict(
+        {
+            "layers.0.weight": torch.tensor([[1.0], [-1.0]]),
+            "layers.0.bias": torch.tensor([0.0, 1.0]),
+            "layers.1.weight": torch.tensor([[2.0, 3.0]]),
+            "layers.1.bias": torch.tensor([-1.0]),
+        }
+    )
+    # x = 4: relu(4, -3) = (4, 0), 2*4 - 1 = 7;  x = -1: relu(-1, 2) = (0, 2), 3*2 - 1 = 5
+    assert network(torch.tensor([[4.0], [-1.0]])).tolist() == [[7], [5]]

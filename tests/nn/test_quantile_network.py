@@ -11,7 +11,7 @@ import torch
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.features import Features
-from border_cli.nn.numpy_quantile_network import NumpyQuantileNetwork
+from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
 
 NUMBERS = BoxSpace(shape=(3,), dtype="float32", low=np.zeros(3), high=np.ones(3))

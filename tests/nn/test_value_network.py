@@ -11,10 +11,9 @@ import torch
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.features import Features
-from border_cli.nn.noisy import NoisyDense, factors
-from border_cli.nn.numpy_value_network import NumpyValueNetwork
+from border_cli.nn.numpy_network import NumpyValueNetwork
 from border_cli.nn.saving import copied_arrays
-from border_cli.nn.value_network import ValueNetwork
+from border_cli.nn.value_network import NoisyDense, ValueNetwork, factors
 
 
 def box(size: int) -> BoxSpace:

@@ -14,7 +14,7 @@ from border_cli.core.spaces import (
     MultiDiscreteSpace,
     not_by_bounds,
 )
-from border_cli.nn.numpy_encoder import encode, encoded_size
+from border_cli.nn.encoding import encode, encoded_size
 
 
 def box(shape: tuple[int, ...], dtype: str, low: Any = 0, high: Any = 1) -> BoxSpace:

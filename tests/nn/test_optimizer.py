@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from border_cli.nn.adam import Adam
+from border_cli.nn.optimizer import Adam
 
 
 def test_a_long_gradient_is_cut_to_the_norm_and_its_own_norm_returned():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from border_cli.core.spaces import BoxSpace, not_by_bounds
-from border_cli.nn.image_space import (
+from border_cli.nn.architecture import (
     MINATAR_WINDOWS,
     NATURE_WINDOWS,
     channels_first,

@@ -1,4 +1,4 @@
-"""Observations as rows of numbers, in numpy: what `encoder.py` computes in torch.
+"""Observations as rows of numbers, in numpy: what `features.py` computes in torch.
 
 Actors encode with this, so nothing here imports torch.
 """
@@ -25,6 +25,7 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array
 
 MOST_BOUND = 2**16  # a wider bound of an integer tells nothing about its usual size
+LIMIT = 10.0  # deviations at which normalised numbers are cut; TD3-BC's paper has no limit
 
 # N observations, one array or one per key of a Dict space -> [N, encoded_size(space)]
 Encoder: TypeAlias = Callable[[Any], NDArray[np.float32]]
@@ -91,6 +92,17 @@ def encoded_size(space: Space) -> int:
             return sum(nvec)
         case DictSpace(spaces=spaces):
             return sum(encoded_size(part) for part in spaces.values())
+
+
+def measured_columns(space: Space) -> NDArray[np.bool_]:
+    """Which columns of an encoded row are real numbers, and not integers.  [row_size]"""
+    parts = space.spaces.values() if isinstance(space, DictSpace) else [space]
+    return np.concatenate(
+        [
+            np.full(encoded_size(part), isinstance(part, BoxSpace) and part.dtype == "float32")
+            for part in parts
+        ]
+    )
 
 
 def encode(space: Space, obs: Array) -> NDArray[np.float32]:
