@@ -15,8 +15,8 @@ from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.idle import IdleActorManager
 from border_cli.actor_manager.shared_weights import forms_of
 from border_cli.agent.action_space import name_of
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import as_learned
-from border_cli.agent.settings import LearnerConfig, NetworkConfig
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core import threads
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
@@ -165,7 +165,7 @@ def torch_threads(config: RunConfig, spec: EnvSpec) -> int:
         return 1
     if agent.num_threads is not None:
         return agent.num_threads
-    if not isinstance(agent, NetworkConfig) or not agent.bound_by_arithmetic(spec.observation):
+    if not isinstance(agent, LearnerConfig) or not agent.compute_bound(spec.observation):
         return 1
     # Actors that keep to a pace mostly wait for such a learner.
     free = config.trainer.samples_per_opt_step is None
@@ -176,7 +176,7 @@ def torch_threads(config: RunConfig, spec: EnvSpec) -> int:
 def spec_of_state(config: RunConfig, spec: EnvSpec, state: Mapping[str, Any]) -> EnvSpec:
     """What an agent is built for that is given this state of one: how observations are taken is
     part of a model."""
-    if not isinstance(config.agent, NetworkConfig):
+    if not isinstance(config.agent, LearnerConfig):
         return spec
     observation = as_learned(spec.observation, state)
     if observation is not spec.observation:

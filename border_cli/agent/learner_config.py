@@ -1,4 +1,4 @@
-"""Settings that several agents share. Imports neither torch nor numpy until they are used."""
+"""Settings that every agent that learns with torch has. Never imports torch or numpy."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from border_cli.core.spaces import Space
     from border_cli.nn.architecture import Architecture
 
-BOUND_BY_ARITHMETIC = 10_000_000  # multiplications between hidden layers, of one pass
+COMPUTE_BOUND_PRODUCTS = 10_000_000  # multiplications between hidden layers, of one pass
 
 
 class Loss(StrEnum):
-    """What is minimised of a TD error."""
+    """The loss of a TD error."""
 
     huber = "huber"
     mse = "mse"
 
 
 class MatmulPrecision(StrEnum):
-    """How exact the products of float32 matrices are."""
+    """How precise float32 matrix products are."""
 
     highest = "highest"
     high = "high"
@@ -63,6 +63,15 @@ class LearnerConfig(AgentConfig):
         "divides rewards by the standard deviation of the running discounted returns, which is "
         "saved with the model",
     )
+    network: NetworkKind = setting(
+        NetworkKind.auto,
+        "encoder of images (uint8 or bool): minatar_cnn (at least 6 x 6), nature_cnn (at least "
+        "36 x 36) or impala_resnet (at least 6 x 6); mlp: none, pixels are plain numbers; auto: "
+        "nature_cnn, or minatar_cnn for smaller images",
+    )
+    hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)
+    activation: Activation = setting(Activation.relu, "activation function of the hidden layers")
+    layer_norm: bool = setting(False, "applies layer normalisation before each activation")
 
     @property
     def needs_returns(self) -> bool:
@@ -76,27 +85,12 @@ class LearnerConfig(AgentConfig):
             if value != defaults[name]:
                 self.refuse(name, value, allowed)
 
-
-@dataclass(kw_only=True)
-class NetworkConfig(LearnerConfig):
-    """Settings of an agent's networks."""
-
-    network: NetworkKind = setting(
-        NetworkKind.auto,
-        "encoder of images (uint8 or bool): minatar_cnn (at least 6 x 6), nature_cnn (at least "
-        "36 x 36) or impala_resnet (at least 6 x 6); mlp: none, pixels are plain numbers; auto: "
-        "nature_cnn, or minatar_cnn for smaller images",
-    )
-    hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)
-    activation: Activation = setting(Activation.relu, "activation function of the hidden layers")
-    layer_norm: bool = setting(False, "applies layer normalisation before each activation")
-
     @property
     def rows_per_update(self) -> int:
-        """How many rows go through the hidden layers at once."""
+        """Rows that go through the hidden layers at once."""
         return self.batch_size
 
-    def bound_by_arithmetic(self, observation: Space) -> bool:
+    def compute_bound(self, observation: Space) -> bool:
         """Whether products of large matrices take most of an update, which threads can share.
 
         Convolutions are always so, but for the single one of the MinAtar network, where it is the
@@ -111,10 +105,10 @@ class NetworkConfig(LearnerConfig):
         convolved = [size_after(MINATAR_WINDOWS, each.shape) for each in images]
         sizes = [sum(convolved), *self.hidden] if convolved else self.hidden
         products = sum(inputs * outputs for inputs, outputs in pairwise(sizes))
-        return self.rows_per_update * products >= BOUND_BY_ARITHMETIC
+        return self.rows_per_update * products >= COMPUTE_BOUND_PRODUCTS
 
     @property
-    def told_by_no_weight(self) -> dict[str, str | float]:
+    def semantic_settings(self) -> dict[str, str | float]:
         """Settings by which weights of the same shapes mean something else."""
         return {"activation": str(self.activation)}
 
