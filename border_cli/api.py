@@ -13,13 +13,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from border_cli.config.changes import changes, refuse_fixed
 from border_cli.config.check import checked
-from border_cli.config.frozen import FILE, begin_attempt, resolved_yaml
+from border_cli.config.frozen import begin_attempt, resolved_yaml
 from border_cli.config.imports import homes, import_modules, modules_of_a_run
 from border_cli.config.overrides import refuse_no_text
 from border_cli.config.preflight import refuse_unwritable
-from border_cli.config.resume import refuse_no_run
+from border_cli.config.resuming import changes, refuse_fixed, refuse_no_run
 from border_cli.config.saved import (
     load_resolved,
     modules_of,
@@ -29,6 +28,7 @@ from border_cli.config.saved import (
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed, reachable
+from border_cli.core.files import SETTINGS
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch.build import (
@@ -131,7 +131,7 @@ def resume(
         recorded = import_paths(place)
     with modules_of_a_run(place, recorded, trust=trust):
         if not trust:
-            refuse_strange_modules(place / FILE, recorded)
+            refuse_strange_modules(place / SETTINGS, recorded)
         with reachable(CheckpointError):
             composer = saved_composer(place, overrides, user_folders())
             config = composer.job(list(overrides)).config
@@ -190,7 +190,7 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
     refuse_denied(run_dir)
     found = changes(read_config(run_dir, known=modules_of(config)), config)
     new_run = f"init_from={run_dir}"
-    refuse_fixed(found, run_dir / FILE, job="", new_run=new_run)
+    refuse_fixed(found, run_dir / SETTINGS, job="", new_run=new_run)
     return run_dir
 
 

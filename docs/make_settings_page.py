@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from border_cli.config.kinds import bounds_of, default_of, in_words, meaning_of
+from border_cli.config.describe import bounds_of, default_of, in_words, meaning_of
 from border_cli.core.config import CheckpointConfig, RunConfig
 from border_cli.registry import GROUPS, register_builtin
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from border_cli.cli.arguments import Arguments
 from border_cli.config.compose import Composer
-from border_cli.config.frozen import FILE
 from border_cli.config.imports import add_to_path, modules_of_a_run
-from border_cli.config.overrides import without_trust
-from border_cli.config.resume import refuse_beside_resume, run_to_resume
+from border_cli.config.overrides import run_to_resume, without_trust
 from border_cli.config.saved import refuse_strange_modules, saved_composer, saved_source
 from border_cli.config.search_path import user_folders
+from border_cli.core.files import SETTINGS
 from border_cli.core.foreign import is_closed
 
 
@@ -30,6 +29,7 @@ def composing(arguments: Arguments, typed: list[str]) -> Iterator[tuple[Composer
         with _saved_and_run_again(arguments) as folders:
             yield Composer(folders, arguments.config_name, trust=trust), overrides
         return
+    from border_cli.config.resuming import refuse_beside_resume
     from border_cli.run.status import import_paths
 
     refuse_beside_resume(
@@ -41,7 +41,7 @@ def composing(arguments: Arguments, typed: list[str]) -> Iterator[tuple[Composer
     recorded = import_paths(run_dir)
     with modules_of_a_run(run_dir, recorded, trust=trust):
         if not trust:
-            refuse_strange_modules(run_dir / FILE, recorded)
+            refuse_strange_modules(run_dir / SETTINGS, recorded)
         folders = user_folders(arguments.config_dirs)
         yield saved_composer(run_dir, overrides, folders, trust=trust), overrides
 
@@ -54,9 +54,9 @@ def _saved_and_run_again(arguments: Arguments) -> Iterator[list[str]]:
     with ExitStack() as stack:
         for place, each in enumerate(folders):
             folder = Path(each.removeprefix("file://"))
-            if folder.name == FILE.parent.name and (folder / FILE.name).is_file():
+            if folder.name == SETTINGS.parent.name and (folder / SETTINGS.name).is_file():
                 stack.enter_context(modules_of_a_run(folder.parent, (), trust=False))
-                if arguments.config_name == FILE.stem:
+                if arguments.config_name == SETTINGS.stem:
                     folders[place] = saved_source(folder)
         if not is_closed(str(Path.cwd())):
             add_to_path([str(Path.cwd())])

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.cli.monitor import expect, monitored
-from border_cli.cli.pairs import (
+from border_cli.cli.plain_command import (
     best_or_latest,
     located,
     opened_run,
+    plain_command,
     read_pairs,
     truth,
     whole_number,
 )
-from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import counted

@@ -17,18 +17,11 @@ from rich.console import Console
 from border_cli.cli.header import doubts, print_header
 from border_cli.cli.logs import job_log
 from border_cli.cli.monitor import leave, watching
-from border_cli.cli.report import print_closing, print_tables
-from border_cli.cli.resume import (
-    FINISHED,
-    Finished,
-    finished,
-    has_checkpoint,
-    refuse_running,
-)
-from border_cli.cli.shell import result_line
+from border_cli.cli.report import print_closing, print_tables, result_line
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.config.frozen import begin_attempt
 from border_cli.config.job import JobContext
+from border_cli.config.resuming import FINISHED, Finished, finished, refuse_running
 from border_cli.core.config import Objective, RunConfig
 from border_cli.core.errors import (
     ActorHung,
@@ -44,6 +37,7 @@ from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch.summary import Result
 from border_cli.launch.training import Launch, Started, launch
 from border_cli.recorder import terminal
+from border_cli.run.finding import resumable
 from border_cli.run.layout import refuse_foreign, set_aside
 from border_cli.run.status import now, read_run
 
@@ -122,7 +116,7 @@ def _run(
 ) -> Result:
     refuse_foreign(context.run_dir)  # again: a sweeper may have chosen it only now
     refuse_running(context.run_dir)
-    goes_on = context.continuation is not None and has_checkpoint(context.run_dir)
+    goes_on = context.continuation is not None and bool(resumable(context.run_dir))
     begin = partial(begin_attempt, context.run_dir, context.record, context.resolved)
     if not goes_on:
         set_aside(context.run_dir)

@@ -14,14 +14,15 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.cli.resume import continuation_of
 from border_cli.config.compose import Composer, Job, as_typed
-from border_cli.config.frozen import FILE, resolved_yaml
+from border_cli.config.frozen import resolved_yaml
 from border_cli.config.imports import homes
-from border_cli.config.job import Continuation, JobContext
+from border_cli.config.job import JobContext
 from border_cli.config.loader import VERSION_BASE, Loader
+from border_cli.config.resuming import Continuation, continuation_of
 from border_cli.config.saved import modules_of
 from border_cli.core.config import RunConfig
+from border_cli.core.files import SETTINGS
 
 RunJob = Callable[[RunConfig, JobContext], float]
 
@@ -68,7 +69,7 @@ class Task:
             job_number=number,
             import_paths=homes(modules_of(job.config)),
             continuation=continuation,
-            record=_record(composed) if (run_dir / FILE).exists() else {},
+            record=_record(composed) if (run_dir / SETTINGS).exists() else {},
         )
         return self._run_job(job.config, context)
 

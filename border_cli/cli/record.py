@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from border_cli.cli.monitor import expect, monitored
-from border_cli.cli.pairs import (
+from border_cli.cli.plain_command import (
     best_or_latest,
     located,
     opened_run,
+    plain_command,
     read_pairs,
     truth,
     whole_number,
 )
-from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, RunFailed, reachable
+from border_cli.core.words import setting, shell_command
 
 if TYPE_CHECKING:
     from border_cli.core.config import RunConfig
     from border_cli.core.interfaces import Agent
     from border_cli.core.types import Snapshot
-    from border_cli.launch.play import Player
+    from border_cli.launch.play import Player, Recorded
 
 HELP = """\
 border-record: plays a saved model of a run and stores its episodes as a Minari data set.
@@ -56,6 +58,7 @@ Examples
 """
 KEYS = ("dataset", "episodes", "policy", "explore", "seed", "overwrite", "trust")
 EPISODES = 100
+OFFLINE_AGENT = "iql"  # learns from any data; what to try first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +149,6 @@ def _weight(text: str, weight: str) -> float:
 
 def _record(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import read_config
-    from border_cli.cli.recorded import document, print_recorded, typed_env
     from border_cli.dataset.writing import refuse_name
     from border_cli.launch.play import RecordingRequest, record
 
@@ -210,6 +212,93 @@ def _players(request: Request) -> list[Player]:
     if none:
         raise ConfigError(f"episodes={request.episodes} leave none for {', '.join(none)}")
     return players
+
+
+def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
+    """What `--json` prints."""
+    low, high = recorded.references or (None, None)
+    return {
+        "dataset": dataset,
+        "episodes": sum(len(each.returns) for each in recorded.played),
+        "steps": sum(int(each.lengths.sum()) for each in recorded.played),
+        "ref_min_score": low,
+        "ref_max_score": high,
+        "policies": [
+            {
+                "policy": each.name,
+                "opt_steps": each.opt_steps,
+                "returns": each.returns.tolist(),
+                "lengths": each.lengths.tolist(),
+            }
+            for each in recorded.played
+        ],
+    }
+
+
+def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -> None:
+    """Who played what, the reference scores, and what to type next, see `typed_env`."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from border_cli.recorder import terminal
+
+    console = terminal.make_console()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for name in ("policy", "updates", "episodes", "steps", "mean return", "std"):
+        table.add_column(name, justify="right")
+    for each in recorded.played:
+        table.add_row(
+            each.name,
+            "-" if each.opt_steps is None else f"{each.opt_steps:,}",
+            f"{len(each.returns):,}",
+            f"{int(each.lengths.sum()):,}",
+            f"{each.returns.mean():,.2f}",
+            f"{each.returns.std():,.2f}",
+        )
+    console.print(table)
+    total = document(dataset, recorded)
+    lines = [("data set", f"{dataset}, {total['episodes']:,} episodes, {total['steps']:,} steps")]
+    if recorded.references is None:
+        references = "none: the run is no better than random actions"
+    else:
+        low, high = recorded.references
+        references = f"{low:.2f} of random actions, {high:.2f} of the best model"
+    lines.append(("references", references))
+    lines.append(("next", _next_command(dataset, recorded.config, env_words)))
+    terminal.header(console, lines)
+
+
+def _next_command(dataset: str, config: RunConfig, env_words: Sequence[str]) -> str:
+    from border_cli.registry import AGENTS
+
+    known = OFFLINE_AGENT in AGENTS.names()
+    agent = OFFLINE_AGENT if known else AGENTS.entry_of(config.agent).name
+    words = [
+        f"agent={agent}",
+        *_env_words(config, env_words),
+        "trainer=offline",
+        setting("replay_buffer.dataset", dataset),
+    ]
+    return " ".join([shell_command("border-train"), *map(shlex.quote, words)])
+
+
+def typed_env(run_dir: Path) -> list[str]:
+    """What was typed of the environment when the run began."""
+    from border_cli.config.saved import read_plain
+
+    file = run_dir / ".hydra" / "overrides.yaml"
+    typed = read_plain(file) if file.is_file() else []
+    words = [str(each) for each in typed] if isinstance(typed, list) else []
+    return [each for each in words if each.lstrip("+").startswith(("env=", "env."))]
+
+
+def _env_words(config: RunConfig, typed: Sequence[str]) -> list[str]:
+    """How the environment was typed; by its id where that is not known. What can name a module is
+    taken from the settings, which were looked at."""
+    words = [each for each in typed if not each.lstrip("+").startswith("env.id=")]
+    if not any(each.lstrip("+").startswith("env=") for each in words):
+        words.insert(0, setting("env.id", str(config.env.id)))
+    return [*words, f"imports=[{','.join(config.imports)}]"] if config.imports else words
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 from border_cli import __version__
 from border_cli.cli.arguments import Arguments, read_arguments
-from border_cli.cli.garbage import collect_from_here, not_collecting
 from border_cli.cli.monitor import STALL_TIMEOUT_S, expect, monitored
 from border_cli.cli.signals import early_signals
-from border_cli.cli.thread_settings import set_up_threads
+from border_cli.cli.startup import collect_from_here, not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
 from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from border_cli.cli.launch import RunJob
     from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer, Job
-    from border_cli.config.job import Continuation
+    from border_cli.config.resuming import Continuation
     from border_cli.launch.dry_build import Probes
 
 
@@ -97,7 +96,7 @@ def _respond(
 ) -> None:
     """Answers a question about the settings, or trains."""
     if arguments.help:
-        from border_cli.config.help import settings_help
+        from border_cli.config.describe import settings_help
 
         sys.stdout.write(visible(settings_help(composer.job(overrides), overrides)))
     elif arguments.cfg == "job" and not arguments.package:
@@ -167,7 +166,7 @@ def _continuations(composer: Composer, jobs: list[Job]) -> list[Continuation | N
     """Which jobs go on with a run; one that cannot refuses the command."""
     if all(job.config.resume is None for job in jobs):
         return [None] * len(jobs)
-    from border_cli.cli.resume import continuation_of
+    from border_cli.config.resuming import continuation_of
 
     return [continuation_of(composer, job) for job in jobs]
 
@@ -176,7 +175,7 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
     """Says so where the run of a single job has reached its budget: nothing is touched then."""
     if continuation is None:
         return False
-    from border_cli.cli.resume import finished
+    from border_cli.config.resuming import finished
     from border_cli.run.status import read_run
 
     folder = Path(job.folder)
@@ -185,7 +184,7 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
         return False
     message = found.message
     if job.config.quiet:
-        from border_cli.cli.shell import result_line
+        from border_cli.cli.report import result_line
 
         message = result_line(folder, read_run(folder))
     sys.stdout.write(visible(f"{message}\n"))

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from border_cli.config import check
 from border_cli.config.explain import explained
 from border_cli.config.imports import import_modules, imports_of
+from border_cli.config.interpolation import resolve_settings
 from border_cli.config.job import Source
 from border_cli.config.loader import Loader, hydra_turn
 from border_cli.config.overrides import (
@@ -25,7 +26,6 @@ from border_cli.config.overrides import (
     refuse_unmeant,
 )
 from border_cli.config.provenance import sources
-from border_cli.config.resolve import resolve_settings
 from border_cli.config.schemas import register_components
 from border_cli.config.search_path import user_folders
 from border_cli.config.tuned import Part

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from border_cli.config.resolve import literal
-from border_cli.config.resolvers import FILE as FILE
+from border_cli.config.interpolation import literal
 from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import ConfigError
-from border_cli.core.files import own_folder, write_text
+from border_cli.core.files import SETTINGS, own_folder, write_text
 from border_cli.registry import GROUPS
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
@@ -54,7 +53,7 @@ def _typed_entries(config: RunConfig) -> list[str]:
 
 def write_resolved(run_dir: Path, text: str) -> Path:
     """Saves `resolved_yaml` in a run directory, at once."""
-    path = run_dir / FILE
+    path = run_dir / SETTINGS
     run_dir.mkdir(parents=True, exist_ok=True)
     own_folder(path.parent)
     write_text(path, text)
@@ -66,7 +65,7 @@ def note_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
 
     Settings that these replace are kept beside the record.
     """
-    saved = run_dir / FILE
+    saved = run_dir / SETTINGS
     number = 1
     own_folder(saved.parent)
     while os.path.lexists(saved.parent / f"resume-{number}"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from border_cli.core.config import TrainerConfig
+if TYPE_CHECKING:
+    from border_cli.config.resuming import Continuation
 
 
 class Source(NamedTuple):
@@ -17,14 +18,6 @@ class Source(NamedTuple):
     choice: str
     file: str
     of_agent: bool = False  # a tuned file that belongs to the agent, not to a pair
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Continuation:
-    """The run that stands in the folder of a job which was asked to resume."""
-
-    trainer: TrainerConfig  # as saved: the limits that a finished run has reached
-    changed: tuple[str, ...] = ()  # `trainer.max_opt_steps: 10000 -> 20000`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from pathlib import Path
 from border_cli.config.check import refuse_without_env
 from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
+from border_cli.core.config import AUTO
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SWEEP_MARK
 from border_cli.core.machine import unwritable
 from border_cli.registry import ENVS
 
 RUN_MARKS = ("run.json", ".hydra")
-AUTO = "auto"  # of `resume`: starts or goes on
 
 
 def checked_jobs(composer: Composer, overrides: list[str], *, multirun: bool) -> list[Job]:

@@ -16,13 +16,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.compose import Composer
-from border_cli.config.frozen import FILE, MOST_BYTES
+from border_cli.config.frozen import MOST_BYTES
 from border_cli.config.imports import modules_of_a_run, refuse_elsewhere
 from border_cli.config.overrides import parsed
 from border_cli.config.repository import SAVED_SCHEME
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.files import SETTINGS
 from border_cli.registry import GROUPS
 
 RESUMED = "run_dir"  # of a query: the composition goes on in the folder of the settings
@@ -167,7 +168,7 @@ class SavedSettings(ConfigSource):
         return config_path == ""
 
     def is_config(self, config_path: str) -> bool:
-        return self._normalize_file_name(config_path) == FILE.name
+        return self._normalize_file_name(config_path) == SETTINGS.name
 
     def available(self) -> bool:
         return Path(self.path).is_dir()
@@ -210,8 +211,8 @@ def saved_composer(
     run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool = False
 ) -> Composer:
     """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
-    own = saved_source((run_dir / FILE).parent, [RESUMED, *_chosen(overrides)])
-    return Composer([own, *folders], FILE.stem, run_dir=run_dir, trust=trust)
+    own = saved_source((run_dir / SETTINGS).parent, [RESUMED, *_chosen(overrides)])
+    return Composer([own, *folders], SETTINGS.stem, run_dir=run_dir, trust=trust)
 
 
 def saved_settings(run_dir: Path, composer: Composer) -> RunConfig:
@@ -232,11 +233,11 @@ def load_resolved(
     Imports the modules that it names where the user's own Python finds them, and with `trust` in
     `import_paths`, where the run says that it had found them. See `refuse_strange_modules`.
     """
-    file = path / FILE if path.is_dir() else path
+    file = path / SETTINGS if path.is_dir() else path
     if not file.is_file():
         raise CheckpointError(f"{path} is not a run directory: there is no {file}")
     folder = file.parent.resolve()
-    run_dir = folder.parent if folder.name == FILE.parent.name else folder
+    run_dir = folder.parent if folder.name == SETTINGS.parent.name else folder
     with modules_of_a_run(run_dir, import_paths, trust=trust):
         if not trust:
             refuse_strange_modules(file, import_paths, known)

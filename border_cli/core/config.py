@@ -14,6 +14,8 @@ from border_cli.core.errors import ConfigError
 from border_cli.core.settings import Settings, setting
 from border_cli.core.words import unknown
 
+AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
+
 
 class Device(StrEnum):
     """Where the learner computes."""
@@ -158,7 +160,8 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 class TrainerConfig(Settings, path="trainer"):
     """Limits, replay ratio and intervals. Intervals are in updates."""
 
-    offline: ClassVar[bool] = False  # whether no actor samples
+    offline: ClassVar[bool] = False  # learns from a data set only, without actors
+    synchronous: ClassVar[bool] = False  # needs actors that step only within `receive`
 
     max_opt_steps: int | None = setting(
         100_000, "ends the run after this many updates; null: no limit", low=1

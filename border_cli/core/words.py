@@ -1,10 +1,17 @@
-"""How numbers and names appear in a sentence."""
+"""How numbers, names, commands and settings appear in a sentence."""
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
+import sys
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+
+_PLAIN = re.compile(r"[\w./@%+-]+( [\w./@%+-]+)*", re.ASCII)  # Hydra needs no quotes then
 
 
 def counted(count: float, noun: str) -> str:
@@ -57,3 +64,26 @@ def _visible(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf"):
         return character
     return character.encode("unicode_escape").decode("ascii")
+
+
+def shell_command(name: str) -> str:
+    """How the command beside this one is typed: by its path where that is not on PATH."""
+    beside = Path(sys.argv[0]).with_name(name)
+    return name if shutil.which(name) or not beside.is_file() else shlex.quote(str(beside))
+
+
+def shortest(path: Path) -> Path:
+    """Relative to the current folder where it lies below it."""
+    try:
+        return path.relative_to(Path.cwd())
+    except ValueError:
+        return path
+
+
+def setting(key: str, value: str) -> str:
+    """`key=value`, quoted for Hydra where it would read something else in the value."""
+    if _PLAIN.fullmatch(value):
+        return f"{key}={value}"
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", value)  # a backslash counts before a quote only
+    trailing = len(value) - len(value.rstrip("\\"))
+    return f"{key}='{escaped}{chr(92) * trailing}'"

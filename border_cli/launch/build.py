@@ -71,10 +71,10 @@ from border_cli.registry import (
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights
-from border_cli.trainer.base import Trainer
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.saving import Saving
+from border_cli.trainer.trainer import Trainer
 
 log = logging.getLogger(__name__)
 
@@ -359,7 +359,7 @@ def actor_manager_config(config: RunConfig) -> ActorManagerConfig:
 
     So would a run that has none (see `num_actors`): like that one it repeats to the bit.
     """
-    if not TRAINERS.load(config.trainer).actors_in_turn and not config.trainer.offline:
+    if not config.trainer.synchronous and not config.trainer.offline:
         return config.actor_manager
     shared = {
         each.name: getattr(config.actor_manager, each.name) for each in fields(ActorManagerConfig)

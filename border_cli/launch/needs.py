@@ -23,7 +23,6 @@ from border_cli.core.machine import (
     free_disk,
     memory_for,
     memory_rooms,
-    size,
     thread_nbytes,
 )
 from border_cli.core.rows import storage_nbytes
@@ -37,7 +36,7 @@ from border_cli.core.spaces import (
     transition_nbytes,
 )
 from border_cli.core.threads import available_cores
-from border_cli.core.words import counted
+from border_cli.core.words import counted, size
 from border_cli.dataset.episodes import GROUP, GROUP_NBYTES
 from border_cli.launch.build import (
     actor_manager_config,

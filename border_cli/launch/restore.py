@@ -9,8 +9,8 @@ from border_cli.core.words import counted
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Saved
 from border_cli.run.finding import Resumable, best_score
-from border_cli.trainer.base import Trainer
 from border_cli.trainer.config import OfflineConfig
+from border_cli.trainer.trainer import Trainer
 
 log = logging.getLogger(__name__)
 

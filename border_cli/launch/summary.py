@@ -11,13 +11,14 @@ from typing import Any
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted, reason_of
 from border_cli.core.interfaces import ActorStats, Agent
+from border_cli.core.output import TrainerStats
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
 from border_cli.core.words import counted, visible
-from border_cli.launch.build import Assembly
+from border_cli.launch.build import Assembly, actor_manager_config
 from border_cli.recorder import figures
-from border_cli.trainer.bottleneck import bottleneck
-from border_cli.trainer.stats import TrainerStats
+from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
+from border_cli.trainer.bottleneck import bottleneck_advice
 
 FIGURES = (
     *("best_score", "best_opt_steps", "opt_steps", "env_steps", "samples_total"),
@@ -87,13 +88,17 @@ def facts_of(config: RunConfig, assembly: Assembly, *, failed: bool) -> dict[str
         for name, seconds in (("learner", stats.seconds), ("actors", actor_seconds))
     }
     if not failed:  # the bottleneck of a run that broke is what broke it
-        facts["bottleneck"] = bottleneck(
+        manager = ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name  # in effect
+        facts["bottleneck"] = bottleneck_advice(
             config,
             learner=stats.seconds,
             actors=actor_seconds,
             device=assembly.agent.device_name,
             cores=available_cores(),
             threads=assembly.agent.num_threads,
+            in_learner_thread=manager == "serial",
+            actor_threads=manager == "thread",
+            prioritized=REPLAY_BUFFERS.entry_of(config.replay_buffer).name == "prioritized",
         )
     return facts
 

@@ -49,8 +49,8 @@ from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import Resumable, best_score
 from border_cli.run.status import RunLock, RunRecord
-from border_cli.trainer.finite import BATCH_FILE
 from border_cli.trainer.recording import Recording
+from border_cli.trainer.update_log import BATCH_FILE
 from border_cli.trainer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)

@@ -8,17 +8,17 @@ damaged disk kills the process.
 
 from __future__ import annotations
 
-import ast
+import copy
 import hashlib
+import io
 import os
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,7 @@ from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 FOLDER = "replay"
 PIECE_NBYTES = 16 * 2**20  # copied, summed and written at once: each piece costs the learner a wait
 CHUNK_NBYTES = 256 * 2**20  # a file is kept until the last of its rows is forgotten
-MAGIC = b"\x93NUMPY\x03\x00"
-LENGTH = struct.Struct("<I")  # of the header, in bytes
-ALIGNMENT = 64
-MAX_HEADER = 2**20  # bytes
+MAX_HEADER = 2**20  # bytes of a .npy file before its rows; a field takes about 20
 REST_NBYTES = 2**20  # read at once where only the checksum counts
 
 
@@ -264,31 +261,13 @@ class NpyReader:
             raise
 
     def _read_header(self) -> tuple[np.dtype[Any], int]:
-        start = self._take(len(MAGIC) + LENGTH.size)
-        (length,) = LENGTH.unpack(start[len(MAGIC) :])
-        if not start.startswith(MAGIC) or length > MAX_HEADER:
-            raise ValueError("it is not a .npy file of version 3")
-        try:
-            header = ast.literal_eval(self._take(length).decode())
-            dtype = np.lib.format.descr_to_dtype(header["descr"])
-            (rows,) = header["shape"]
-        except Exception as error:  # a damaged header may raise anything
-            raise ValueError(f"its header is damaged: {error}") from error
-        if dtype.hasobject:
-            raise ValueError("it contains Python objects, which could run code")
-        if dtype.itemsize == 0 or not isinstance(rows, int) or rows < 0:
-            raise ValueError(f"its header says {rows} rows of {dtype.itemsize} bytes")
-        size = os.fstat(self._file.fileno()).st_size
-        if size != self._file.tell() + rows * dtype.itemsize:
-            raise ValueError(f"it has {size} bytes, which does not match its header")
+        dtype, rows = _read_header(self._file)
+        start = self._file.tell()
+        if os.fstat(self._file.fileno()).st_size != start + rows * dtype.itemsize:
+            raise ValueError("its size does not match its header")
+        self._file.seek(0)
+        self._sum.update(self._file.read(start))
         return dtype, rows
-
-    def _take(self, count: int) -> bytes:
-        content = self._file.read(count)
-        if len(content) != count:
-            raise ValueError("it is truncated")
-        self._sum.update(content)
-        return content
 
     def read(self, rows: int) -> NDArray[Any]:
         """The next rows. [rows]"""
@@ -310,12 +289,44 @@ class NpyReader:
 
 
 def _header(dtype: np.dtype[Any], rows: int) -> bytes:
+    """The start of a .npy file of version 2, whose text is Latin-1: other letters are escaped."""
     content = {
-        "descr": np.lib.format.dtype_to_descr(dtype),
+        "descr": np.lib.format.dtype_to_descr(
+            _renamed(dtype, lambda name: name.encode("unicode_escape").decode())
+        ),
         "fortran_order": False,
         "shape": (rows,),
     }
-    text = repr(content).encode()
-    start = len(MAGIC) + LENGTH.size
-    length = -(-(start + len(text) + 1) // ALIGNMENT) * ALIGNMENT - start
-    return MAGIC + LENGTH.pack(length) + text.ljust(length - 1) + b"\n"
+    file = io.BytesIO()
+    np.lib.format.write_array_header_2_0(file, content)
+    return file.getvalue()
+
+
+def _read_header(file: BinaryIO) -> tuple[np.dtype[Any], int]:
+    """Type and number of the rows that follow; raises `ValueError` where they are not plain."""
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in ((2, 0), (3, 0)):  # 3: of earlier versions, with names in UTF-8
+            raise ValueError("not a .npy file of version 2 or 3")
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file, max_header_size=MAX_HEADER)
+        (rows,) = shape
+        if version == (2, 0):
+            dtype = _renamed(dtype, lambda name: name.encode().decode("unicode_escape"))
+        else:
+            dtype = _renamed(dtype, lambda name: name.encode("latin-1").decode())
+    except Exception as error:  # a damaged header may raise anything
+        raise ValueError(f"its header is damaged: {error}") from error
+    if dtype.hasobject:
+        raise ValueError("it contains Python objects, which could run code")
+    if dtype.itemsize == 0 or rows < 0:
+        raise ValueError(f"its header says {rows} rows of {dtype.itemsize} bytes")
+    return dtype, rows
+
+
+def _renamed(dtype: np.dtype[Any], rename: Callable[[str], str]) -> np.dtype[Any]:
+    """The type with other names of its columns."""
+    if dtype.names is None:
+        return dtype
+    renamed = copy.copy(dtype)
+    renamed.names = tuple(map(rename, dtype.names))
+    return renamed

@@ -17,10 +17,10 @@ from border_cli.core.stop import Heartbeat
 from border_cli.core.timing import Clock
 from border_cli.core.types import PAST_SCHEDULES, Snapshot, State, Update
 from border_cli.trainer.evaluating import Evaluating, Verdict
-from border_cli.trainer.finite import check_losses, check_weights
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.reporting import Reporting
 from border_cli.trainer.saving import Saving
+from border_cli.trainer.update_log import check_losses, check_weights
 
 LOOK_EVERY = 10  # updates between two looks for the verdict of an evaluation in the background
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from border_cli.config.compose import compose
-from border_cli.config.frozen import FILE, MOST_BYTES, resolved_yaml, write_resolved
+from border_cli.config.frozen import MOST_BYTES, resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved, read_plain, read_saved, saved_composer
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import SETTINGS
 from border_cli.env.config import GymConfig
 
 Write = Callable[[str, str], Path]
@@ -33,7 +34,7 @@ def edited(write: Write) -> Callable[[str, str], Path]:
     def _edited(before: str, after: str) -> Path:
         text = resolved_yaml(compose("env=cartpole"))
         assert before in text
-        return write(f"run/{FILE}", text.replace(before, after)).parent.parent
+        return write(f"run/{SETTINGS}", text.replace(before, after)).parent.parent
 
     return _edited
 
@@ -116,7 +117,7 @@ def test_what_is_written_never_has_an_alias_and_may_hold_paths_and_bytes(folder:
     shared = [1, {"deep": [2]}]
     config = with_kwargs(a=shared, b=shared, c=[shared, shared], path=Path("/x"), data=b"\x00\xff")
     write_resolved(folder / "run", resolved_yaml(config))
-    assert not re.search(r"[&*]id\d", (folder / "run" / FILE).read_text())
+    assert not re.search(r"[&*]id\d", (folder / "run" / SETTINGS).read_text())
     assert load_resolved(folder / "run") == config
 
 

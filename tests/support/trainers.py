@@ -24,13 +24,11 @@ from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.inline import InlineEvaluationRunner
-from border_cli.trainer.async_ import AsyncTrainer
-from border_cli.trainer.base import Trainer
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.saving import Saving
-from border_cli.trainer.sync import SyncTrainer
+from border_cli.trainer.trainer import AsyncTrainer, SyncTrainer, Trainer
 
 
 class BuiltTrainer:

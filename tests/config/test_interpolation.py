@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from border_cli.config.resolvers import MAX_FOLDER_NAME, either, job_folder, record_folder
+from border_cli.config.interpolation import MAX_FOLDER_NAME, either, job_folder, record_folder
 
 
 def test_a_given_folder_replaces_the_usual_one() -> None:

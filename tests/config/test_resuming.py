@@ -11,14 +11,15 @@ import pytest
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
-from border_cli.config.changes import MAY_CHANGE, changes, refuse_fixed
-from border_cli.config.complete import matches
+from border_cli.cli.complete import matches
 from border_cli.config.compose import Job, compose
-from border_cli.config.frozen import BEFORE, FILE, note_attempt, resolved_yaml, write_resolved
-from border_cli.config.resume import refuse_beside_resume, run_to_resume
+from border_cli.config.frozen import BEFORE, note_attempt, resolved_yaml, write_resolved
+from border_cli.config.overrides import run_to_resume
+from border_cli.config.resuming import MAY_CHANGE, changes, refuse_beside_resume, refuse_fixed
 from border_cli.config.saved import saved_composer, saved_settings
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import SETTINGS
 
 Write = Callable[[str, str], Path]
 
@@ -46,10 +47,10 @@ def changed(run_dir: Path, *overrides: str) -> list[str]:
 
 def test_nothing_typed_changes_nothing_and_leads_to_the_folder_of_the_run(run_dir: Path) -> None:
     job = resumed(run_dir)
-    assert resolved_yaml(job.config) == (run_dir / FILE).read_text()
+    assert resolved_yaml(job.config) == (run_dir / SETTINGS).read_text()
     assert Path(job.folder) == run_dir
     first = next(each for each in job.sources if each.group == "config")
-    assert first.file == str(run_dir / FILE)
+    assert first.file == str(run_dir / SETTINGS)
 
 
 def test_what_is_typed_replaces_what_was_saved(run_dir: Path) -> None:
@@ -118,25 +119,25 @@ def test_the_users_yaml_is_not_needed_again(folder: Path, write: Write) -> None:
 
 
 def test_a_setting_that_a_later_version_added_has_its_default(run_dir: Path) -> None:
-    text = (run_dir / FILE).read_text()
+    text = (run_dir / SETTINGS).read_text()
     older = re.sub(r"\n  milestone_interval: .*|\ndry_run: .*|\n  stop_evals: .*", "", text)
     assert older.count("\n") == text.count("\n") - 3
-    (run_dir / FILE).write_text(older)
+    (run_dir / SETTINGS).write_text(older)
     assert resolved_yaml(resumed(run_dir).config) == text.replace("stop_evals: 1", "stop_evals: 2")
     assert changed(run_dir) == []
 
 
 def test_a_damaged_file_is_named(run_dir: Path) -> None:
-    text = (run_dir / FILE).read_text()
-    (run_dir / FILE).write_text(text.replace("gamma:", "gama:"))
+    text = (run_dir / SETTINGS).read_text()
+    (run_dir / SETTINGS).write_text(text.replace("gamma:", "gama:"))
     with pytest.raises(
         ConfigError, match=r"run/.hydra/resolved.yaml: unknown setting 'agent.gama'"
     ):
         resumed(run_dir)
-    (run_dir / FILE).write_text("")
+    (run_dir / SETTINGS).write_text("")
     with pytest.raises(ConfigError, match=r"resolved.yaml is not a saved configuration"):
         resumed(run_dir)
-    (run_dir / FILE).write_text(text + "  {:")
+    (run_dir / SETTINGS).write_text(text + "  {:")
     with pytest.raises(ConfigError, match=r"not valid YAML"):
         resumed(run_dir)
 
@@ -215,7 +216,7 @@ def test_modules_may_join_and_must_not_leave() -> None:
 def test_a_refusal_shows_only_what_is_refused_and_what_else_can_be_done() -> None:
     before, after = compose(), compose("seed=1", "agent.tau=0.5", "trainer.max_opt_steps=7")
     with pytest.raises(ConfigError) as refused:
-        refuse_fixed(changes(before, after), Path("r") / FILE, job="job 3: ", new_run="do this")
+        refuse_fixed(changes(before, after), Path("r") / SETTINGS, job="job 3: ", new_run="do this")
     lines = str(refused.value).splitlines()
     assert lines[0].startswith("job 3: a resumed run keeps its settings")
     assert lines[0].endswith("but these differ from r/.hydra/resolved.yaml:")
@@ -277,7 +278,7 @@ def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: W
     assert said(folder / "none") == f"resume: no such directory: {folder / 'none'}"
     (folder / "empty").mkdir()
     assert "is not a run directory: there is no .hydra/resolved.yaml" in said(folder / "empty")
-    file = run_dir / FILE
+    file = run_dir / SETTINGS
     assert said(file) == f"resume: not a directory: {file}; the run is {run_dir}"
     (run_dir / "checkpoints" / "0000000010").mkdir(parents=True)
     assert said(run_dir / "checkpoints" / "0000000010").endswith(f"; the run is {run_dir}")

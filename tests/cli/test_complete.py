@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from border_cli.config.complete import matches, set_up
+from border_cli.cli.complete import matches, set_up
 from border_cli.config.compose import Composer
 from border_cli.core.errors import ConfigError
-
-Write = Callable[[str, str], Path]
 
 
 def test_options_settings_and_values() -> None:
@@ -29,8 +26,9 @@ def test_schemas_are_not_offered() -> None:
     assert not [each for each in offered if each.startswith("schema")]
 
 
-def test_files_of_the_user_are_offered(folder: Path, write: Write) -> None:
-    write("env/mine.yaml", "defaults: [cartpole, _self_]\n")
+def test_files_of_the_user_are_offered(folder: Path) -> None:
+    (folder / "env").mkdir()
+    (folder / "env" / "mine.yaml").write_text("defaults: [cartpole, _self_]\n", encoding="utf-8")
     assert matches(Composer([f"file://{folder}"]), [], "env=m") == [
         "env=mine",
         "env=mountaincar",

@@ -1,31 +1,64 @@
-"""The one training loop."""
+"""The one training loop, and the three ways to run it."""
 
 from __future__ import annotations
 
 import logging
+import math
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import NotFinite
 from border_cli.core.interfaces import ActorManager, ActorStats, Agent, ReplayBuffer
 from border_cli.core.machine import failed_allocation
-from border_cli.core.output import FILE_ONLY, Resumption
+from border_cli.core.output import FILE_ONLY, Resumption, TrainerStats
 from border_cli.core.spaces import Space
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import State
 from border_cli.core.words import counted
 from border_cli.trainer.checkpointing import Checkpointing
+from border_cli.trainer.evaluating import Scores
 from border_cli.trainer.intake import Intake
-from border_cli.trainer.pacing import Pacing
 from border_cli.trainer.post_step import PostStep
-from border_cli.trainer.scores import Scores
-from border_cli.trainer.stats import TrainerStats
 
 log = logging.getLogger(__name__)
 
 LOOK_UP_S = 0.2  # a learner that waits for samples looks at the stop flag this often
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRatio:
+    """Ties samples to updates, so that learning does not depend on the machine's speed.
+
+    Update k + 1 needs `warmup_period + k * samples_per_opt_step` samples in all; actors may make up
+    to `slack` more. With None learner and actors run at their own speed after the warm-up.
+    """
+
+    warmup_period: int
+    samples_per_opt_step: float | None
+    slack: int  # samples; below one budget of each actor, learner and actors wait for each other
+    max_env_steps: int | None = None
+    refill: int = 0  # samples made once more, because a resume found no transitions
+
+    def refilled(self, opt_steps: int, samples_total: int) -> ReplayRatio:
+        """The same for a replay buffer that is empty again and is filled as in the warm-up."""
+        missing = samples_total + self.warmup_period - self.needed(opt_steps)
+        return replace(self, refill=self.refill + max(0, math.ceil(missing)))
+
+    def needed(self, opt_steps: int) -> float:
+        """How many samples there must be in all for the next update."""
+        ratio = self.samples_per_opt_step if self.samples_per_opt_step is not None else 0.0
+        due = self.warmup_period + opt_steps * ratio + self.refill
+        return due if due > 1 else 1.0
+
+    def permitted(self, opt_steps: int) -> float:
+        """How many samples may exist in all after this many updates."""
+        ahead = math.inf
+        ratio = self.samples_per_opt_step
+        if ratio is not None:
+            ahead = self.warmup_period + opt_steps * ratio + self.slack + self.refill
+        limit = self.max_env_steps
+        return ahead if limit is None or ahead < limit else float(limit)
 
 
 class Trainer(ABC):
@@ -33,8 +66,6 @@ class Trainer(ABC):
 
     The trainers differ in `ingest`, in who runs the actors, and in when they may begin.
     """
-
-    actors_in_turn: ClassVar[bool] = False  # needs actors that step only within `receive`
 
     def __init__(
         self,
@@ -62,13 +93,13 @@ class Trainer(ABC):
         self._warm = False  # the warm-up is over
         self.ended_by: str | None = None  # the limit that was reached
         self.counters = post_step.counters
-        self.pacing = Pacing(
+        self.replay_ratio = ReplayRatio(
             warmup_period=config.warmup_period,
-            ratio=config.samples_per_opt_step,
+            samples_per_opt_step=config.samples_per_opt_step,
             slack=slack,
             max_env_steps=config.max_env_steps,
         )
-        self._needed = self.pacing.needed(0)  # samples in all, for the next optimisation step
+        self._needed = self.replay_ratio.needed(0)  # samples in all, for the next optimisation step
         self._intake = Intake(
             agent,
             replay_buffer,
@@ -124,13 +155,13 @@ class Trainer(ABC):
         own = self._checkpointing.resume(saved)
         opt_steps = self.counters.opt_steps
         self._warm = opt_steps > 0
-        self.pacing = replace(self.pacing, refill=own["refill"])
+        self.replay_ratio = replace(self.replay_ratio, refill=own["refill"])
         if saved.load_rows is None and self._warm:
-            self.pacing = self.pacing.refilled(opt_steps, self.counters.samples_total)
-        self._needed = self.pacing.needed(opt_steps)
+            self.replay_ratio = self.replay_ratio.refilled(opt_steps, self.counters.samples_total)
+        self._needed = self.replay_ratio.needed(opt_steps)
 
     def _own_state(self) -> State:
-        return {"refill": self.pacing.refill}
+        return {"refill": self.replay_ratio.refill}
 
     def train(self) -> list[ActorStats]:
         """Runs to the end of the budget and returns what the actors did; saves whatever happens.
@@ -142,7 +173,7 @@ class Trainer(ABC):
         post_step.begin()
         try:
             self._checkpointing.begin()
-            self._actors.permit(self.pacing.permitted(self.counters.opt_steps))
+            self._actors.permit(self.replay_ratio.permitted(self.counters.opt_steps))
             post_step.complete()
             while not self.done():
                 self.step()
@@ -166,7 +197,7 @@ class Trainer(ABC):
             self._post_step.heartbeat.waiting_for = "samples"
         self.ingest(wait=not ready)
         if ready or self._ready():  # samples only become more
-            self._optimise()
+            self._update()
         else:
             self._post_step.reporting.show_waiting(warm=self._warm)
             if self._post_step.saving.is_asked:
@@ -191,7 +222,7 @@ class Trainer(ABC):
         if config.max_env_steps is None or counters.env_steps < config.max_env_steps:
             return None
         # the updates that the last samples pay for are still made
-        over = self.pacing.ratio is None or not self._ready()
+        over = self.replay_ratio.samples_per_opt_step is None or not self._ready()
         return "max_env_steps" if over else None
 
     def _share_done(self) -> float:
@@ -210,7 +241,7 @@ class Trainer(ABC):
     def _ready(self) -> bool:
         return self.counters.samples_total >= self._needed
 
-    def _optimise(self) -> None:
+    def _update(self) -> None:
         if not self._warm:
             self._warm = True
             self._post_step.sync()  # the actors leave the warm-up
@@ -229,8 +260,8 @@ class Trainer(ABC):
             self._replay_buffer.update_priorities(batch.index, update.td_error())
         timing.enter("other")
         opt_steps = self.counters.opt_steps = self._agent.opt_steps
-        self._needed = self.pacing.needed(opt_steps)
-        self._actors.permit(self.pacing.permitted(opt_steps))
+        self._needed = self.replay_ratio.needed(opt_steps)
+        self._actors.permit(self.replay_ratio.permitted(opt_steps))
         if self._post_step.after_update(update, batch.index):
             self._checkpointing.save(self._own_state())
 
@@ -255,3 +286,43 @@ class Trainer(ABC):
             log.error(
                 "could not save the final checkpoint%s", why, exc_info=None if lack else error
             )
+
+
+class AsyncTrainer(Trainer):
+    """Actors collect transitions while the learner updates; it waits only where the replay ratio
+    asks for more samples."""
+
+    def ingest(self, *, wait: bool) -> None:
+        self._take(LOOK_UP_S if wait else 0.0)
+
+
+class SyncTrainer(Trainer):
+    """Each round steps every actor once, always with the newest weights, then makes the updates
+    that the replay ratio allows (one where it is null)."""
+
+    _round_is_new = False
+
+    def ingest(self, *, wait: bool) -> None:
+        if wait:
+            self._post_step.sync(warm_up=not self._warm)
+            self._take(0.0)
+            self._round_is_new = True
+
+    def _ready(self) -> bool:
+        if not super()._ready():
+            return False
+        return self.replay_ratio.samples_per_opt_step is not None or self._round_is_new
+
+    def _update(self) -> None:
+        self._round_is_new = False
+        super()._update()
+
+
+class OfflineTrainer(Trainer):
+    """Updates from the beginning: all transitions are in the replay buffer."""
+
+    def ingest(self, *, wait: bool) -> None:
+        """There are no actors, so nothing arrives."""
+
+    def _ready(self) -> bool:
+        return True

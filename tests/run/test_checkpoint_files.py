@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-import shutil
+import math
+import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,34 +19,20 @@ from saves import SmallRun
 
 from border_cli.core.errors import CheckpointError
 from border_cli.nn.saving import load_state
-from border_cli.run.checkpoint_files import read_checkpoint, verify
-from border_cli.run.finding import best_score, find_checkpoint, find_weights, resumable, steps_saved
-from border_cli.run.layout import partial_of
+from border_cli.run.checkpoint_files import (
+    Arrays,
+    join_arrays,
+    npz_bytes,
+    read_arrays,
+    read_checkpoint,
+    read_tree,
+    split_arrays,
+    verify,
+)
+from border_cli.run.finding import find_checkpoint, find_weights, resumable
 
 FILES = ["agent.pt", "candidate.pt", "state.json", "arrays.npz", "manifest.json"]
 NAME = "0000000020"
-
-
-@pytest.fixture(scope="module")
-def saved_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints 10 and 20, and a best model at 10."""
-    run_dir = tmp_path_factory.mktemp("saved")
-    case = SmallRun(run_dir, prioritized=True)
-    case.save_best(10, 1.5)
-    case.save(10, push=30)
-    case.push(20)
-    state = case.state(20)
-    names = ("counters", "agent", "run", "replay_buffer")
-    more = {name: getattr(state, name) for name in names}
-    assert case.store.save(type(state)(**more, candidate={"n": 19}))
-    case.store.close()
-    return run_dir
-
-
-@pytest.fixture
-def run_dir(saved_run: Path, tmp_path: Path) -> Path:
-    """A copy of its own for every test."""
-    return Path(shutil.copytree(saved_run, tmp_path / "run", symlinks=True))
 
 
 def path_of(run_dir: Path, name: str) -> Path:
@@ -311,93 +300,139 @@ def test_the_best_model_is_no_checkpoint_to_resume(run_dir: Path) -> None:
         read_checkpoint(run_dir / "best")
 
 
-def test_what_is_half_written_or_not_ours_is_not_picked_up(run_dir: Path) -> None:
-    folder = run_dir / "checkpoints"
-    partial_of(folder / "0000000040").mkdir()
-    (partial_of(folder / "0000000040") / "manifest.json").write_text("{}")
-    (folder / "0000000030").mkdir()  # without a manifest
-    for name in ("12", "²", "notes"):
-        (folder / name).mkdir()
-        (folder / name / "manifest.json").write_text("{}")
-    assert steps_saved(run_dir) == [10, 20]
-    assert [each.name for each in resumable(run_dir)] == ["0000000020", "0000000010"]
-    assert find_checkpoint(run_dir, "latest").name == NAME
+def through_files(tree: Any, folder: Path) -> Any:
+    arrays: Arrays = {}
+    text = json.dumps(split_arrays(tree, arrays), allow_nan=False)
+    path = folder / "arrays.npz"
+    path.write_bytes(npz_bytes(arrays))
+    return read_tree(path, json.loads(text), read_arrays(path))
 
 
-def test_without_any_folder_there_is_nothing(tmp_path: Path) -> None:
-    assert resumable(tmp_path) == []
-    assert steps_saved(tmp_path) == []
-    assert best_score(tmp_path) is None
-    with pytest.raises(CheckpointError, match=r"has no checkpoint latest \(there are none\)$"):
-        find_checkpoint(tmp_path, "latest")
+def test_numbers_strings_lists_and_dicts_come_back_exactly(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3).bit_generator.state
+    tree = {
+        "whole": -(2**127), "real": 0.1 + 0.2, "tiny": 5e-324, "none": None, "flag": True,
+        "text": "ä\ud7ff\n", "": [], "nested": [[1, [2.5]], {"a": {}}], "generator": generator,
+        "negative zero": -0.0,
+    }  # fmt: skip
+    read = through_files(tree, tmp_path)
+    assert read == tree
+    assert math.copysign(1, read["negative zero"]) == -1
+    assert read["flag"] is True
 
 
-@pytest.mark.parametrize("target", [None, "0000000099", "replay", "/nowhere"])
-def test_latest_is_the_newest_complete_one_where_the_link_is_broken(
-    run_dir: Path, target: str | None
-) -> None:
-    link = run_dir / "checkpoints" / "latest"
-    link.unlink()
-    if target is not None:
-        link.symlink_to(target)
-    assert find_checkpoint(run_dir, "latest").name == NAME
+def test_floats_that_json_does_not_know_come_back(tmp_path: Path) -> None:
+    read = through_files({"a": [math.nan, math.inf, -math.inf]}, tmp_path)["a"]
+    assert math.isnan(read[0])
+    assert read[1:] == [math.inf, -math.inf]
 
 
-@pytest.mark.parametrize("target", [None, "checkpoints/best-0000000099"])
-def test_a_best_model_whose_link_is_broken_is_refused_with_what_is_there(
-    run_dir: Path, target: str | None
-) -> None:
-    link = run_dir / "best"
-    link.unlink()
-    if target is not None:
-        link.symlink_to(target)
-    with pytest.raises(CheckpointError, match=r"has no checkpoint best \(choose from 10, 20\)$"):
-        find_checkpoint(run_dir, "best")
-    assert best_score(run_dir) is None
-    assert find_weights(run_dir).name == NAME  # the latest
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.array(7, np.uint8),
+        np.zeros((0, 4), np.int64),
+        np.array([True, False]),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10)[::3],
+        np.array([(1, 2.5)], [("a", "i8"), ("b.c", "f4", ())]),
+        np.array([np.nan, -0.0, np.inf]),
+        np.array(["word"]),
+    ],
+)
+def test_arrays_come_back_to_the_bit(array: np.ndarray, tmp_path: Path) -> None:
+    read = through_files({"x": [{"y": array}], "again": array}, tmp_path)
+    for each in (read["x"][0]["y"], read["again"]):
+        assert (each.dtype, each.shape) == (array.dtype, array.shape)
+        assert each.tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("which", ["30", "0000000030"])
-def test_what_is_not_there_is_refused_with_what_is(run_dir: Path, which: str) -> None:
+def test_numbers_of_numpy_become_plain_ones_and_tuples_lists(tmp_path: Path) -> None:
+    tree = {"a": np.float32(0.1), "b": np.int64(3), "c": (1, 2), "d": np.bool_(True)}
+    read = through_files(tree, tmp_path)
+    assert read == {"a": float(np.float32(0.1)), "b": 3, "c": [1, 2], "d": True}
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"a": object()}, "cannot store a object"),
+        ({"a": {1, 2}}, "cannot store a set"),
+        ({1: 2}, "cannot store the key 1"),
+        ({"__array__": 2}, "cannot store the key '__array__'"),
+        ({"__float__": 2}, "cannot store the key '__float__'"),
+        ({"a": np.array([object()])}, "cannot store arrays of Python objects"),
+        ({"a": b"bytes"}, "cannot store a bytes"),
+    ],
+)
+def test_what_a_checkpoint_cannot_hold_is_refused(tree: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        split_arrays(tree, {})
+
+
+@pytest.mark.parametrize(
+    "tree", [{"a": {"__array__": "gone"}}, {"a": {"__float__": "word"}}, {"a": {"__array__": []}}]
+)
+def test_a_tree_that_is_not_whole_is_refused(tree: Any) -> None:
+    with pytest.raises(CheckpointError, match=r"state\.json cannot be read"):
+        read_tree(Path("state.json"), tree, {})
+
+
+def test_a_document_without_a_tree_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"state\.json does not contain the state of a run"):
+        read_tree(Path("state.json"), None, {})
+    assert join_arrays(None, {}) is None
+
+
+def test_arrays_with_a_pickle_inside_are_refused_and_nothing_runs(tmp_path: Path) -> None:
+    path, mark = tmp_path / "arrays.npz", tmp_path / "ran"
+    np.savez(path, array_0=np.array([Malicious(mark)], object))
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read: .*allow_pickle"):
+        read_arrays(path)
+    path.write_bytes(pickle.dumps(Malicious(mark)))
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
+        read_arrays(path)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"word"])
+def test_what_is_no_npz_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
+        read_arrays(path)
+
+
+def test_one_array_alone_is_no_npz(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
+        read_arrays(path)
+
+
+def test_a_small_file_that_inflates_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez_compressed(path, array_0=np.zeros(2**20))
+    assert path.stat().st_size < 2**14
     with pytest.raises(
-        CheckpointError, match=rf"no checkpoint {which} \(choose from best, 10, 20\)$"
+        CheckpointError, match=r"arrays\.npz cannot .* damaged or not from border_cli"
     ):
-        find_checkpoint(run_dir, which)
+        read_arrays(path)
 
 
-@pytest.mark.parametrize("which", ["newest", "-1", "1.5", "²", ""])
-def test_a_word_that_is_no_checkpoint_is_refused(run_dir: Path, which: str) -> None:
-    with pytest.raises(CheckpointError, match="must be best, latest or an update number, got"):
-        find_checkpoint(run_dir, which)
-
-
-def test_weights_to_begin_with_are_those_of_the_best_model_or_of_a_checkpoint(
-    run_dir: Path,
-) -> None:
-    assert find_weights(run_dir).name == "best-0000000010"
-    assert find_weights(run_dir / "checkpoints" / "latest").resolve().name == NAME
-    with pytest.raises(CheckpointError, match=r"no such directory: .*nowhere$"):
-        find_weights(run_dir / "nowhere")
-    (run_dir / "best" / "agent.pt").write_text("x")
-    with pytest.raises(CheckpointError, match=r"agent\.pt is damaged"):
-        find_weights(run_dir)
-
-
-def test_weights_are_found_by_the_number_of_a_checkpoint(run_dir: Path) -> None:
-    (run_dir / ".hydra").mkdir()
-    (run_dir / ".hydra" / "resolved.yaml").touch()
-    assert find_weights(run_dir / "checkpoints" / "20").name == NAME
-    with pytest.raises(
-        CheckpointError, match=r"has no checkpoint 30 \(choose from best, 10, 20\)$"
-    ):
-        find_weights(run_dir / "checkpoints" / "30")
-    with pytest.raises(
-        CheckpointError, match=f"is a file, not a run directory; the run is {run_dir}"
-    ):
-        find_weights(run_dir / "checkpoints" / NAME / "agent.pt")
-
-
-def test_the_best_score_is_that_of_the_saved_model(run_dir: Path) -> None:
-    assert best_score(run_dir) == (1.5, 10)
-    (run_dir / "best" / "score.json").write_text("{}")
-    assert best_score(run_dir) is None
+def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez(path, array_0=np.zeros(2**10))
+    with zipfile.ZipFile(path, "a") as archive:
+        (member,) = archive.infolist()
+        for n in range(1, 100):
+            again = copy.copy(member)
+            again.filename = f"array_{n}.npy"
+            archive.filelist.append(again)
+        archive.comment = b"has the directory written anew"
+    with zipfile.ZipFile(path) as archive:
+        assert len(archive.namelist()) == 100
+    with pytest.raises(CheckpointError, match="its contents are larger than the file"):
+        read_arrays(path)

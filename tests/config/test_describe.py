@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from border_cli.config.compose import Composer
-from border_cli.config.help import settings_help
+from border_cli.config.describe import settings_help
 
 
 def shown(*overrides: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.garbage import collect_from_here, not_collecting
+from border_cli.cli.startup import collect_from_here, not_collecting
 from border_cli.cli.train import main
 
 AT_EXIT = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.pairs import read_pairs
+from border_cli.cli.plain_command import read_pairs
 from border_cli.core.errors import ConfigError
 
 KEYS = ("episodes", "lr")

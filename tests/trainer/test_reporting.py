@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from border_cli.core.interfaces import ActorStats
-from border_cli.trainer.counters import Counters, Window
+from border_cli.trainer.reporting import Counters, Window
 
 
 def actor(actor_id: int, **seconds: float) -> ActorStats:
