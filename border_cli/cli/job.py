@@ -19,9 +19,9 @@ from border_cli.cli.logs import job_log
 from border_cli.cli.monitor import leave, watching
 from border_cli.cli.report import print_closing, print_tables, result_line
 from border_cli.cli.signals import stopping_on_signals
-from border_cli.config.frozen import begin_attempt
 from border_cli.config.job import JobContext
 from border_cli.config.resuming import FINISHED, Finished, finished, refuse_running
+from border_cli.config.saved import begin_attempt
 from border_cli.core.config import Objective, RunConfig
 from border_cli.core.errors import (
     ActorHung,

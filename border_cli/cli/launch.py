@@ -15,12 +15,11 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config.compose import Composer, Job, as_typed
-from border_cli.config.frozen import resolved_yaml
 from border_cli.config.imports import homes
 from border_cli.config.job import JobContext
 from border_cli.config.loader import VERSION_BASE, Loader
 from border_cli.config.resuming import Continuation, continuation_of
-from border_cli.config.saved import modules_of
+from border_cli.config.saved import modules_of, resolved_yaml
 from border_cli.core.config import RunConfig
 from border_cli.core.files import SETTINGS
 

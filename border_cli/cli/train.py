@@ -100,7 +100,7 @@ def _respond(
 
         sys.stdout.write(visible(settings_help(composer.job(overrides), overrides)))
     elif arguments.cfg == "job" and not arguments.package:
-        from border_cli.config.frozen import resolved_yaml
+        from border_cli.config.saved import resolved_yaml
 
         job = composer.job(overrides)
         text = resolved_yaml(job.config) if arguments.resolve else job.as_composed

@@ -14,8 +14,7 @@ from omegaconf.errors import OmegaConfBaseException, UnsupportedValueType
 from border_cli.config.describe import expected
 from border_cli.config.interpolation import literal
 from border_cli.config.overrides import OPTIONAL_GROUPS, TRUST
-from border_cli.config.repository import shown
-from border_cli.config.schemas import group_base
+from border_cli.config.sources import group_base, shown
 from border_cli.config.tuned import Part
 from border_cli.core.config import CheckpointConfig, RecorderConfig, RunConfig
 from border_cli.core.errors import ConfigError

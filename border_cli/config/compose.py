@@ -26,8 +26,8 @@ from border_cli.config.overrides import (
     refuse_unmeant,
 )
 from border_cli.config.provenance import sources
-from border_cli.config.schemas import register_components
 from border_cli.config.search_path import user_folders
+from border_cli.config.sources import register_components
 from border_cli.config.tuned import Part
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError

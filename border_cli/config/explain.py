@@ -22,7 +22,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config import check
 from border_cli.config.describe import expected, meaning_of
-from border_cli.config.repository import shown
+from border_cli.config.sources import absolute, shown
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import unknown
 from border_cli.registry import GROUPS, RECORDERS
@@ -100,12 +100,6 @@ def _missing(
     return f"{place}{unknown(group, name, loader.options(group))}; {searched}"
 
 
-def _absolute(default: str, file: str) -> str:
-    """The path of an entry of a defaults list, which may be relative to its file."""
-    folder = file.rpartition("/")[0]
-    return default[1:] if default.startswith("/") else f"{folder}/{default}".lstrip("/")
-
-
 def _chooser(path: str, loader: Loader, config_name: str, overrides: Sequence[str]) -> str | None:
     """The file whose defaults list asks for another one that is missing."""
     group, _, name = path.rpartition("/")
@@ -116,7 +110,7 @@ def _chooser(path: str, loader: Loader, config_name: str, overrides: Sequence[st
         for default in (loaded.defaults_list if loaded else None) or []:
             wanted = getattr(default, "value", None)
             names = wanted if isinstance(wanted, list) else [wanted]
-            direct = _absolute(str(getattr(default, "path", "")), each) == path
+            direct = absolute(each, str(getattr(default, "path", ""))) == path
             asked_group = str(getattr(default, "group", "")).lstrip("/")
             if direct or (name in names and asked_group == group):
                 return loader.file(each)

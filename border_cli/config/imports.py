@@ -15,43 +15,17 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
-from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.loader import Loader, YAMLError
 from border_cli.config.overrides import parsed
-from border_cli.config.repository import shown
+from border_cli.config.sources import BlankSchemas, shown
 from border_cli.core.errors import ConfigError
 from border_cli.core.foreign import is_closed, nothing_imported_from
-
-
-class BlankSchemas(ConfigSource):
-    """Answers every schema with nothing: before the imports, the user's are not registered."""
-
-    @staticmethod
-    def scheme() -> str:
-        return "border-blank"
-
-    def load_config(self, config_path: str) -> ConfigResult:
-        empty = OmegaConf.create()
-        return ConfigResult(self.provider, config_path, empty, header={"package": None})
-
-    def is_group(self, config_path: str) -> bool:  # noqa: ARG002 - the groups are the files'
-        return False
-
-    def is_config(self, config_path: str) -> bool:
-        return config_path.startswith("schema/")
-
-    def available(self) -> bool:
-        return True
-
-    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: ARG002
-        return []
 
 
 class FirstLook(Loader):

@@ -27,7 +27,7 @@ class JobContext:
     run_dir: Path  # absolute; exists
     overrides: list[str]  # of this job, as typed
     sources: list[Source]  # for the header of the run
-    resolved: str  # the text of `.hydra/resolved.yaml`, see `frozen.write_resolved`
+    resolved: str  # the text of `.hydra/resolved.yaml`, see `saved.write_resolved`
     command: list[str]  # as typed
     job_number: int | None  # None outside sweeps
     import_paths: list[str]  # where the modules of the run were found, see `imports.homes`

@@ -25,9 +25,8 @@ from omegaconf import DictConfig
 from yaml import YAMLError as YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config.interpolation import register_resolvers
-from border_cli.config.repository import Repository, file_of, shown
-from border_cli.config.schemas import Schemas
 from border_cli.config.search_path import OURS
+from border_cli.config.sources import Repository, Schemas, file_of, shown
 from border_cli.config.tuned import Part, fitted, is_tuned, part_of, with_agent_files
 
 VERSION_BASE = "1.3"

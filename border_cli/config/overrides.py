@@ -15,8 +15,7 @@ from omegaconf import BooleanNode
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.loader import Loader
-from border_cli.config.repository import TUNED
-from border_cli.config.schemas import group_base
+from border_cli.config.sources import TUNED, group_base
 from border_cli.core.config import AUTO, RecorderConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import nearest, unknown

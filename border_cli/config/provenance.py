@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from border_cli.config.job import Source
-from border_cli.config.repository import TUNED
+from border_cli.config.sources import TUNED
 from border_cli.config.tuned import Part
 from border_cli.registry import ENVS
 

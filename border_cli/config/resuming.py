@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.config.compose import Composer, Job
-from border_cli.config.frozen import resolved_yaml
 from border_cli.config.imports import modules_of_a_run
 from border_cli.config.overrides import parsed
-from border_cli.config.saved import modules_of, refuse_strange_modules, saved_settings
+from border_cli.config.saved import (
+    modules_of,
+    refuse_strange_modules,
+    resolved_yaml,
+    saved_settings,
+)
 from border_cli.core.config import AUTO, Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.files import SETTINGS, SWEEP_MARK

@@ -12,7 +12,7 @@ from hydra.core.default_element import GroupDefault, ResultDefault
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.config.repository import TUNED, file_of, shown
+from border_cli.config.sources import TUNED, file_of, shown
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import ConfigError
 from border_cli.registry import GROUPS

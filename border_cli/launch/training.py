@@ -120,14 +120,15 @@ class _Run:
         self._options = options
         self._lock = lock
         self._assembly: Assembly | None = None
-        self._record: RunRecord | None = None  # of a resumed run once it goes on
+        facts = dict(options.facts)
+        if not options.resume:
+            facts = {"seeds": derived_seeds(config.seed, num_actors(config)), **facts}
+        self._record = RunRecord(run_dir, lock=lock, **facts)
 
     def run(self) -> Result:
         """Builds, trains and tells how it ended."""
         if not self._options.resume:
-            seeds = derived_seeds(self._config.seed, num_actors(self._config))
-            self._record = RunRecord(self._run_dir, seeds=seeds, **self._options.facts)
-            self._record.write()
+            self._record.begin()
         try:
             heartbeat = Heartbeat("evaluation", waiting_for="its turn")
             with self._naming_lack_of_memory(), ExitStack() as cleanup:
@@ -215,7 +216,7 @@ class _Run:
             clock=options.clock,
             stop=options.stop,
             save=options.save,
-            on_saved=self._progress,
+            on_saved=self._record.saved,
         )
         if found is not None:
             self._restore(found, assembly, store)
@@ -225,8 +226,7 @@ class _Run:
     def _restore(self, found: Resumable, assembly: Assembly, store: CheckpointStore) -> None:
         opt_steps = restore(found, assembly.trainer, store)
         self._options.on_restored()
-        self._record = RunRecord.resumed(self._run_dir, opt_steps, **self._options.facts)
-        self._record.write()
+        self._record.begin(opt_steps)
 
     def _train(self, assembly: Assembly, cleanup: ExitStack) -> list[ActorStats]:
         learner, options = assembly.post_step.heartbeat, self._options
@@ -265,18 +265,9 @@ class _Run:
         except OSError as error:
             log.error("could not write %s: %s", BATCH_FILE, error)
 
-    def _progress(self, counters: Mapping[str, float]) -> None:
-        try:
-            if self._record is not None:
-                self._lock.reacquire()
-                self._record.progress(counters)
-        except OSError as error:
-            log.error("run.json could not be written: %s", error)
-
     def _end(self, status: str, reason: str, **more: Any) -> None:
-        record = self._record
-        if record is None:
-            return  # nothing was begun: the document of the attempt before is still true
+        if not self._record.begun:
+            return
         facts = dict(more)
         if self._assembly is not None:
             facts |= facts_of(self._config, self._assembly, failed=status == "failed")
@@ -285,11 +276,7 @@ class _Run:
         score = facts.get("best_score", -math.inf)
         with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
         log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
-        try:
-            self._lock.reacquire()
-            record.end(status, reason, **facts)
-        except OSError as error:
-            log.error("run.json could not be written: %s", error)
+        self._record.end(status, reason, **facts)
 
 
 def _tell_the_end(

@@ -13,10 +13,16 @@ from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.cli.complete import matches
 from border_cli.config.compose import Job, compose
-from border_cli.config.frozen import BEFORE, note_attempt, resolved_yaml, write_resolved
 from border_cli.config.overrides import run_to_resume
 from border_cli.config.resuming import MAY_CHANGE, changes, refuse_beside_resume, refuse_fixed
-from border_cli.config.saved import saved_composer, saved_settings
+from border_cli.config.saved import (
+    BEFORE,
+    begin_attempt,
+    resolved_yaml,
+    saved_composer,
+    saved_settings,
+    write_resolved,
+)
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
@@ -295,9 +301,9 @@ def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces
 ) -> None:
     record = {"overrides.yaml": "- seed=1\n", "config.yaml": "seed: 1\n"}
     write_resolved(folder, "one")
-    note_attempt(folder, record, "one")
-    note_attempt(folder, record, "two")
-    note_attempt(folder, {}, "three")
+    begin_attempt(folder, record, "one")
+    begin_attempt(folder, record, "two")
+    begin_attempt(folder, record, "three")
     told = {
         str(each.relative_to(folder / ".hydra")): each.read_text()
         for each in (folder / ".hydra").rglob("*")
@@ -305,7 +311,7 @@ def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces
     }
     assert told == {
         "resolved.yaml": "three",
-        **{f"resume-{n}/{name}": text for n in (1, 2) for name, text in record.items()},
+        **{f"resume-{n}/{name}": text for n in (1, 2, 3) for name, text in record.items()},
         f"resume-2/{BEFORE}": "one",
         f"resume-3/{BEFORE}": "two",
     }
