@@ -73,6 +73,6 @@ class FormulaAgent(ValueAgent):
         online, target = self.online, self.target
         if not isinstance(online, Network) or not isinstance(target, Network):
             return None
-        if self.architecture.images or not online.mlp.plain:
+        if self.architecture.has_encoder or not online.mlp.plain:
             return None
         return online.mlp.memory(), target.mlp.memory()

@@ -136,9 +136,14 @@ def countable_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) ->
         return build_agent(config, spec, learns=learns)
 
 
-def images_of(agent: Agent) -> str:
-    """The images that an agent sees, a line each, with what they go through; empty without any."""
-    images = agent.architecture.images if isinstance(agent, TorchAgent) else {}
+def encoders_of(agent: Agent) -> list[tuple[str, str]]:
+    """What stands before an agent's dense layers, titled: a user's network, or the images that it
+    sees, a line each, with what they go through."""
+    if not isinstance(agent, TorchAgent):
+        return []
+    target, images = agent.architecture.target, agent.architecture.images
+    if target is not None:
+        return [("network", f"{agent.architecture.kind} ({target.replace(':', '.')})")]
     lines = []
     for key, each in images.items():
         channels, height, width = each.shape
@@ -146,7 +151,7 @@ def images_of(agent: Agent) -> str:
         of = "1 channel" if channels == 1 else f"{channels} channels {axis}"
         name = f"{key}: " if key else ""
         lines.append(f"{name}{height} x {width}, {of}, network {each.network}")
-    return "\n".join(lines)
+    return [("images", "\n".join(lines))] if lines else []
 
 
 def memory_settings(config: RunConfig) -> dict[str, Any]:
