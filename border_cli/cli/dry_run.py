@@ -15,7 +15,6 @@ from border_cli.cli.report import (
     choice_lines,
     dataset_lines,
     doubts,
-    image_lines,
     trainer_line,
 )
 from border_cli.config.compose import Composer, Job
@@ -26,7 +25,7 @@ from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
-from border_cli.launch.build import build_agent, build_evaluator, env_factory, images_of
+from border_cli.launch.build import build_agent, build_evaluator, encoders_of, env_factory
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.needs import Need, RunNeeds, refuse_unmet, run_needs
@@ -133,7 +132,7 @@ def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
         *choice_lines(job.sources),
         ("env", _env_line(run.spec)),
         ("agent", f"{kind}, {run.agent.parameters:,} parameters, batch {config.agent.batch_size}"),
-        *image_lines(images_of(agent)),
+        *encoders_of(agent),
         ("trainer", trainer_line(effective)),
         ("actors", actors_line(effective)),
         *dataset_lines(effective),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from border_cli import __version__
-from border_cli.config.job import JobContext, Source
-from border_cli.config.sources import TUNED
+from border_cli.config.compose import Source
+from border_cli.config.tuned import tuned_files, values_of_another_pair
 from border_cli.core.config import TrainerConfig
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import FILE_ONLY, MAX_FAILURES, TrainerStats
@@ -21,10 +21,11 @@ from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.core.timing import summed
 from border_cli.core.words import counted, setting, shell_command, shortest
 from border_cli.recorder import terminal
-from border_cli.registry import AGENTS, ENVS, TRAINERS
+from border_cli.registry import AGENTS, TRAINERS
 from border_cli.run.finding import resumable
 
 if TYPE_CHECKING:
+    from border_cli.cli.job import JobContext
     from border_cli.launch.effective import EffectiveSettings
     from border_cli.launch.training import Started
 
@@ -42,7 +43,7 @@ def print_header(
     lines = [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(context.sources),
-        *image_lines(started.images),
+        *started.encoders,
         ("trainer", trainer_line(effective)),
         ("actors", actors_line(effective)),
         ("device", started.device_name),
@@ -89,22 +90,12 @@ def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [*lines, *theirs]
 
 
-def tuned_files(found: Sequence[Source]) -> list[str]:
-    """The files of values for the agent and for the pair that took part; later ones win."""
-    return [source.file for source in found if source.group == TUNED]
-
-
 def _choice(group: str, names: list[str]) -> str:
     return f"{group}={names[0]}" if len(names) == 1 else f"{group}=[{','.join(names)}]"
 
 
 def _is_ours(file: str) -> bool:
     return Path(file).is_relative_to(CONF)
-
-
-def image_lines(images: str) -> list[tuple[str, str]]:
-    """The parts of an observation that go through convolutions, if there are any."""
-    return [("images", images)] if images else []
 
 
 def dataset_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
@@ -210,19 +201,6 @@ def doubts(effective: EffectiveSettings, sources: Sequence[Source]) -> list[str]
     imitates = AGENTS.entry_of(effective.config.agent).name == "bc" and effective.has_actors
     cloned = ["agent=bc imitates its own actions without trainer=offline"] if imitates else []
     return [*pairs, *wrappers, *cloned]
-
-
-def values_of_another_pair(found: Sequence[Source]) -> list[str]:
-    """The tuned pairs that took part although another agent or env is chosen.
-
-    Without a preset (`env.id=…`) there is no pair to compare with.
-    """
-    chosen = {each.group: each.choice for each in found}
-    if chosen.get("env") in ENVS.names():
-        return []
-    pair = f"{chosen.get('agent')}_{chosen.get('env')}"
-    tuned = [each.choice for each in found if each.group == TUNED and not each.of_agent]
-    return [each for each in tuned if each != pair]
 
 
 def print_tables(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from border_cli.agent.settings import LearnerConfig, NetworkConfig
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.config import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
 from border_cli.core.errors import BorderError
 from border_cli.core.spaces import EnvSpec
@@ -95,7 +95,7 @@ class EffectiveSettings:
             return 1
         if agent.num_threads is not None:
             return agent.num_threads
-        if not isinstance(agent, NetworkConfig) or not agent.bound_by_arithmetic(spec.observation):
+        if not agent.compute_bound(spec.observation):
             return 1
         # Actors that keep to a replay ratio mostly wait for such a learner.
         free = self.config.trainer.samples_per_opt_step is None

@@ -35,8 +35,8 @@ from border_cli.launch.build import (
     build_first_agent,
     build_evaluation_runner,
     build_recorders,
+    encoders_of,
     env_factory,
-    images_of,
     spec_for_state,
 )
 from border_cli.launch.effective import EffectiveSettings
@@ -74,7 +74,7 @@ class Started:
     spec: EnvSpec
     device_name: str
     evaluation: str  # how the evaluator describes itself
-    images: str  # that the agent sees, see `images_of`
+    encoders: list[tuple[str, str]]  # see `encoders_of`
     resumed_opt_steps: int | None = None  # of the checkpoint that the run goes on from
     restored: str = ""  # what comes back with it
 
@@ -199,7 +199,7 @@ class _Run:
                     spec=factory.spec,
                     device_name=agent.device_name,
                     evaluation=_evaluation_line(effective, evaluator),
-                    images=images_of(agent),
+                    encoders=encoders_of(agent),
                     resumed_opt_steps=found.newest.opt_steps if found else None,
                     restored=restored_line(effective, found.newest) if found else "",
                 )
