@@ -26,7 +26,6 @@ class RunState:
     agent: Mapping[str, Any]  # `Agent.state_dict`
     run: State  # everything else
     replay_buffer: ReplayBuffer  # whose rows are saved
-    candidate: Mapping[str, Any] | None = None  # state of the agent that is under judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,6 @@ class Resumption:
     run: State
     agent: Mapping[str, Any]
     load_rows: Callable[[ReplayBuffer], None] | None  # None: the rows were not saved
-    candidate: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from border_cli.core.interfaces import ActorManager, ActorStats, ReplayBuffer
-from border_cli.core.output import Progress, RecordStep
+from border_cli.core.output import Checkpoints, Progress, RecordStep
 from border_cli.core.timing import Clock, SharesSince, Timing, summed
 from border_cli.core.types import Episode, Experience, Metrics, State
 from border_cli.trainer.recording import Recording
-from border_cli.trainer.saving import Saving
 from border_cli.trainer.update_log import UpdateLog
 
 
@@ -129,13 +128,13 @@ class Reporting:
         *,
         replay_buffer: ReplayBuffer,
         actors: ActorManager,
-        saving: Saving,
+        checkpoints: Checkpoints,
         clock: Clock,
     ) -> None:
         self.recording = recording
         self._replay_buffer = replay_buffer
         self._actors = actors
-        self._saving = saving
+        self._checkpoints = checkpoints
         self._clock = clock
         self._past_s = 0.0  # of the run before it was resumed
         self._past_seconds: Mapping[str, float] = {}
@@ -193,7 +192,7 @@ class Reporting:
                 phase=phase,
                 samples_total=self.counters.samples_total,
                 gauges=self.recording.newest | self._gauges(),
-                problem=self._saving.report.problem or self.recording.problem,
+                problem=self._checkpoints.report.problem or self.recording.problem,
             )
             self.recording.show(progress)
 
