@@ -56,6 +56,7 @@ FOREIGN = {
     "yaml": {"config", "cli"},
     "rich": {"recorder", "cli"},
     "IPython": {"recorder"},
+    "psutil": {"core", "run"},
 }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Set
 import torch
 from torch import Tensor, nn
 
-from border_cli.agent.settings import LearnerConfig
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.returns import Moments
 from border_cli.core.types import Transitions

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.q_policy import QPolicy
-from border_cli.agent.quantile_settings import IqnConfig, QrdqnConfig
+from border_cli.agent.value_config import IqnConfig, QrdqnConfig
 from border_cli.core.spaces import Space
 from border_cli.core.types import Array
 from border_cli.nn.numpy_network import NumpyNetwork, NumpyQuantileNetwork

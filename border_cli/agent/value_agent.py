@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from border_cli.agent.action_space import num_discrete_actions
 from border_cli.agent.torch_agent import TorchAgent, norm_metric
-from border_cli.agent.value_settings import ValueConfig
+from border_cli.agent.value_config import ValueConfig
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.network import follow, target_of

@@ -25,6 +25,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from border_cli.cli.arguments import CFGS, FLAGS, INFOS, read_arguments
 from border_cli.cli.composing import composing
 from border_cli.config.compose import Composer
+from border_cli.config.describe import choices_of
 from border_cli.config.loader import Loader, hydra_turn
 from border_cli.config.overrides import HIDDEN_GROUPS
 from border_cli.core.config import AUTO
@@ -186,12 +187,17 @@ def _of_setting(loader: Loader, config_name: str, overrides: Sequence[str], path
     if not OmegaConf.is_dict(node):
         return []
     kind = OmegaConf.get_type(node)
-    known = _countable(get_type_hints(kind).get(name)) if kind is not dict else []
+    known = _known_values(kind, name) if kind is not dict else []
     values: Any = OmegaConf.to_container(node, resolve=False)
     current = values.get(name)
     if known or current is None or isinstance(current, dict | list):
         return known
     return [str(current).lower() if isinstance(current, bool) else str(current)]
+
+
+def _known_values(kind: type[Any], name: str) -> list[str]:
+    hints = get_type_hints(kind)
+    return (choices_of(kind, name) or _countable(hints[name])) if name in hints else []
 
 
 def _countable(hint: Any) -> list[str]:

@@ -39,7 +39,7 @@ def print_header(
     lines = [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(context.sources),
-        *image_lines(started.images),
+        *started.encoders,
         ("trainer", trainer_line(config)),
         ("actors", actors_line(config)),
         ("device", started.device_name),
@@ -119,11 +119,6 @@ def dataset_lines(config: RunConfig) -> list[tuple[str, str]]:
         return []
     size = f"{counted(found.episodes, 'episode')}, {counted(found.steps, 'step')}"
     return [("data set", f"{found.id}, {size}")]
-
-
-def image_lines(images: str) -> list[tuple[str, str]]:
-    """The parts of an observation that go through convolutions, if there are any."""
-    return [("images", images)] if images else []
 
 
 def trainer_line(config: RunConfig) -> str:

@@ -36,9 +36,9 @@ from border_cli.launch.build import (
     build_first_agent,
     build_judge,
     build_recorders,
+    encoders_of,
     env_factory,
     evaluates_in_background,
-    images_of,
     memory_settings,
     num_actors,
     spec_of_state,
@@ -77,7 +77,7 @@ class Started:
     spec: EnvSpec
     device_name: str
     evaluation: str  # how the evaluator describes itself
-    images: str  # that the agent sees, see `images_of`
+    encoders: list[tuple[str, str]]  # see `encoders_of`
     resumed_opt_steps: int | None = None  # of the checkpoint that the run goes on from
     restored: str = ""  # what comes back with it
 
@@ -120,14 +120,15 @@ class _Run:
         self._options = options
         self._lock = lock
         self._assembly: Assembly | None = None
-        self._record: RunRecord | None = None  # of a resumed run once it goes on
+        facts = dict(options.facts)
+        if not options.resume:
+            facts = {"seeds": derived_seeds(config.seed, num_actors(config)), **facts}
+        self._record = RunRecord(run_dir, lock=lock, **facts)
 
     def run(self) -> Result:
         """Builds, trains and tells how it ended."""
         if not self._options.resume:
-            seeds = derived_seeds(self._config.seed, num_actors(self._config))
-            self._record = RunRecord(self._run_dir, seeds=seeds, **self._options.facts)
-            self._record.write()
+            self._record.begin()
         try:
             heartbeat = Heartbeat("evaluation", waiting_for="its turn")
             with self._naming_lack_of_memory(), ExitStack() as cleanup:
@@ -198,7 +199,7 @@ class _Run:
                     spec=factory.spec,
                     device_name=agent.device_name,
                     evaluation=_evaluation_line(config, evaluator),
-                    images=images_of(agent),
+                    encoders=encoders_of(agent),
                     resumed_opt_steps=found.newest.opt_steps if found else None,
                     restored=restored_line(config, found.newest) if found else "",
                 )
@@ -215,7 +216,7 @@ class _Run:
             clock=options.clock,
             stop=options.stop,
             save=options.save,
-            on_saved=self._progress,
+            on_saved=self._record.saved,
         )
         if found is not None:
             self._restore(found, assembly, store)
@@ -225,8 +226,7 @@ class _Run:
     def _restore(self, found: Resumable, assembly: Assembly, store: CheckpointStore) -> None:
         opt_steps = restore(found, assembly.trainer, store)
         self._options.on_restored()
-        self._record = RunRecord.resumed(self._run_dir, opt_steps, **self._options.facts)
-        self._record.write()
+        self._record.begin(opt_steps)
 
     def _train(self, assembly: Assembly, cleanup: ExitStack) -> list[ActorStats]:
         parts, options = assembly.parts, self._options
@@ -266,18 +266,9 @@ class _Run:
         except OSError as error:
             log.error("could not write %s: %s", BATCH_FILE, error)
 
-    def _progress(self, counters: Mapping[str, float]) -> None:
-        try:
-            if self._record is not None:
-                self._lock.reacquire()
-                self._record.progress(counters)
-        except OSError as error:
-            log.error("run.json could not be written: %s", error)
-
     def _end(self, status: str, reason: str, **more: Any) -> None:
-        record = self._record
-        if record is None:
-            return  # nothing was begun: the document of the attempt before is still true
+        if not self._record.begun:
+            return
         facts = dict(more)
         if self._assembly is not None:
             facts |= facts_of(self._config, self._assembly, failed=status == "failed")
@@ -286,11 +277,7 @@ class _Run:
         score = facts.get("best_score", -math.inf)
         with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
         log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
-        try:
-            self._lock.reacquire()
-            record.end(status, reason, **facts)
-        except OSError as error:
-            log.error("run.json could not be written: %s", error)
+        self._record.end(status, reason, **facts)
 
 
 def _tell_the_end(

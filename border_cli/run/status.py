@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 RUN_LOCK, RUN_JSON = "run.lock", "run.json"
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # of the file system
-LOOKS, PAUSE_S = 20, 0.02
+TRIES, PAUSE_S = 20, 0.02
 PACKAGES = (
     "border-cli",
     "torch",
@@ -58,7 +58,7 @@ class RunLock:
     """Within the block no other process runs in the directory; raises `RunInUse` where one does.
 
     The lock is the kernel's (flock) and goes with the process, whatever ends that. Children do not
-    have it. Where the file system knows no locks, the file tells who runs. It stays, unlocked: to
+    have it. Where the file system knows no locks, a warning is all. The file stays, unlocked: to
     remove it would let two processes lock two files of one name.
     """
 
@@ -66,51 +66,52 @@ class RunLock:
         self._run_dir = run_dir
         self._pause = pause
         self._file = -1
-        self._turn = threading.Lock()  # of those that `hold`
+        self._reacquiring = threading.Lock()
 
     def __enter__(self) -> RunLock:
         with reachable(ConfigError):
-            self._file = self._taken()
+            self._file = self._take()
         _held.add(self)
         return self
 
     def reacquire(self) -> None:
         """Takes the lock anew where its file is gone, as with the whole run directory, which is
-        made again. To be called before anything else is made there; by any thread.
+        created again. To be called before anything else is created there; by any thread.
 
         Raises `OSError` where another process has begun to run there since.
         """
-        with self._turn:
-            if self._file < 0 or self._stands():
+        with self._reacquiring:
+            if self._file < 0 or self._is_intact():
                 return
             gone = self._run_dir / RUN_LOCK if self._run_dir.is_dir() else self._run_dir
             log.warning("%s was deleted or moved; creating it again", gone)
             try:
-                file = self._taken()
+                file = self._take()
             except RunInUse as error:
                 raise OSError(errno.EBUSY, str(error)) from error
             os.close(self._file)
             self._file = file
 
-    def _stands(self) -> bool:
+    def _is_intact(self) -> bool:
         ours = os.fstat(self._file)
         try:
             return os.path.samestat(ours, (self._run_dir / RUN_LOCK).lstat())
         except FileNotFoundError:
             return False
 
-    def _taken(self) -> int:
+    def _take(self) -> int:
         """The file, open and locked."""
         self._run_dir.resolve().mkdir(parents=True, exist_ok=True)  # a link may lead nowhere by now
         file = not_through_links(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT)
         try:
-            self._take(file)
+            self._lock(file)
         except BaseException:
             os.close(file)
             raise
-        with suppress(OSError):  # a full disk: nobody will know who it is, but that there is one
+        with suppress(OSError):  # a full disk: others see that a process runs, but not which
             os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps(this_process()).encode(), 0)
+            owner = {"pid": os.getpid(), "host": platform.node()}
+            os.pwrite(file, json.dumps(owner).encode(), 0)
         return file
 
     def __exit__(self, *rest: object) -> None:
@@ -127,8 +128,8 @@ class RunLock:
         if file >= 0:
             os.close(file)
 
-    def _take(self, file: int) -> None:
-        for _ in range(LOOKS):  # whoever only looks has the lock for a moment, too
+    def _lock(self, file: int) -> None:
+        for _ in range(TRIES):  # `running` has the lock for a moment, too
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
@@ -137,20 +138,12 @@ class RunLock:
             except OSError as error:
                 if error.errno not in NO_LOCKS:
                     raise
-                self._take_without_locks(file)
+                log.warning(
+                    "%s is on a file system without locks: make sure that no other process uses it",
+                    self._run_dir,
+                )
                 return
         raise RunInUse(self._run_dir, _owner(file))
-
-    def _take_without_locks(self, file: int) -> None:
-        owner = _owner(file)
-        running = _lives(owner)
-        if running:
-            raise RunInUse(self._run_dir, owner)
-        if running is None:
-            log.warning(
-                "%s was last used by process %s on %s; cannot tell from here if that still runs",
-                self._run_dir, owner["pid"], owner["host"],
-            )  # fmt: skip
 
 
 _held: WeakSet[RunLock] = WeakSet()
@@ -187,7 +180,7 @@ def _is_held(file: int) -> bool | None:
     except BlockingIOError:
         return True
     except OSError:
-        return _lives(_owner(file))
+        return None
     return False
 
 
@@ -199,41 +192,6 @@ def _owner(file: int) -> dict[str, Any]:
         return {}
     known = isinstance(owner, dict) and isinstance(owner.get("pid"), int)
     return owner if known and isinstance(owner.get("host"), str) else {}
-
-
-def _lives(owner: dict[str, Any]) -> bool | None:
-    if not owner:
-        return False
-    if owner["host"] != platform.node():
-        return None
-    start = process_start(owner["pid"])
-    return start is not None and start == owner.get("process_start", start)
-
-
-def this_process() -> dict[str, Any]:
-    """What tells this process from all others, also from a later one with the same id."""
-    return process_facts(os.getpid())
-
-
-def process_facts(pid: int) -> dict[str, Any]:
-    """The same for another process of this machine."""
-    return {"pid": pid, "host": platform.node(), "process_start": process_start(pid)}
-
-
-def process_start(pid: int) -> str | None:
-    """When a process of this machine began, in whatever way its system tells; None: it is gone."""
-    stat = Path(f"/proc/{pid}/stat")
-    if Path("/proc/self/stat").exists():
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            return None
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return None if fields[0] in "ZX" else f"{fields[19]} ticks after boot {boot}"
-    done = subprocess.run(
-        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,20 +247,41 @@ NEEDED_TO_RESUME = ("status", "exit_reason", "pid", "host", "attempts", *LASTING
 
 
 class RunRecord:
-    """The document `run.json` of one run; rewritten whole at every change.
+    """The document `run.json` of one attempt of a run; rewritten whole at every change.
 
     `status` is running, done, failed or interrupted, and as `read_run` tells it also killed. Owned
-    by the thread that runs the command, within a `RunLock`.
+    by the thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
+    document of the attempt before is still true.
     """
 
-    def __init__(self, run_dir: Path, **facts: Any) -> None:
-        self._path = run_dir / RUN_JSON
-        process = this_process()
-        started = now()
-        self.content: dict[str, Any] = {
+    def __init__(self, run_dir: Path, *, lock: RunLock | None = None, **facts: Any) -> None:
+        self._run_dir = run_dir
+        self._lock = lock
+        self._facts = facts
+        self.content: dict[str, Any] = {}
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.content)
+
+    def begin(self, from_opt_steps: int | None = None) -> None:
+        """Writes the document of a new run, or of one that is resumed from a checkpoint: then what
+        the caller's `facts` do not say is as it was."""
+        import psutil
+
+        facts, started = self._facts, now()
+        process = {"pid": os.getpid(), "host": platform.node()}
+        attempt = {
+            "started": started,
+            "from_opt_steps": from_opt_steps or 0,
+            "command": facts.get("command"),
+            **process,
+        }
+        self.content = {
             "status": "running",
             "exit_reason": None,
             **process,
+            "process_start": str(psutil.Process().create_time()),  # seconds since 1970
             "started": started,
             "ended": None,
             "best_score": None,
@@ -312,47 +291,41 @@ class RunRecord:
             "env_steps": 0,
             "samples_total": 0,
             **facts,
-            "attempts": [
-                {
-                    "started": started,
-                    "from_opt_steps": 0,
-                    "command": facts.get("command"),
-                    "pid": process["pid"],
-                    "host": process["host"],
-                }
-            ],
+            "attempts": [attempt],
             "git": git_state(Path.cwd()),
             "versions": versions(),
             "machine": machine(),
         }
+        if from_opt_steps is not None:
+            before = _read(self._run_dir, NEEDED_TO_RESUME)
+            self.content |= {name: before[name] for name in LASTING if name in before}
+            self.content |= {"opt_steps": from_opt_steps, **facts}
+            self.content["attempts"] = [*before.get("attempts", []), attempt]
+        self._write()
 
-    @classmethod
-    def resumed(cls, run_dir: Path, from_opt_steps: int, **facts: Any) -> RunRecord:
-        """The document of a run that goes on; what `facts` do not say is as it was."""
-        before = _read(run_dir, NEEDED_TO_RESUME)
-        record = cls(run_dir, **facts)
-        (attempt,) = record.content["attempts"]
-        record.content |= {name: before[name] for name in LASTING if name in before}
-        record.content |= {"opt_steps": from_opt_steps, **facts}
-        attempt["from_opt_steps"] = from_opt_steps
-        record.content["attempts"] = [*before.get("attempts", []), attempt]
-        return record
-
-    def write(self) -> None:
-        """Writes it as it stands."""
-        write_json(self._path, self.content)
-
-    def progress(self, counters: Mapping[str, Any]) -> None:
-        """Tells how far the run is; nothing once it has ended. Raises `OSError` on a full disk."""
-        if self.content["status"] == "running":
+    def saved(self, counters: Mapping[str, Any]) -> None:
+        """Tells how far the run is; nothing before it begins or once it has ended."""
+        if self.content.get("status") == "running":
             self.content |= counters
-            self.write()
+            self._write_or_log()
 
     def end(self, status: str, reason: str, **facts: Any) -> None:
         """Tells how the run ended; the first end stays, and is written again where it was not."""
-        if self.content["status"] == "running":
+        if self.content.get("status") == "running":
             self.content |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
-        self.write()
+        if self.begun:
+            self._write_or_log()
+
+    def _write_or_log(self) -> None:
+        try:
+            if self._lock is not None:
+                self._lock.reacquire()
+            self._write()
+        except OSError as error:
+            log.error("run.json could not be written: %s", error)
+
+    def _write(self) -> None:
+        write_json(self._run_dir / RUN_JSON, self.content)
 
 
 def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
@@ -367,25 +340,24 @@ def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
     with running(run_dir) as runs:
         if runs is not False:
             return facts
-        facts = _read(run_dir)  # again: it may have ended just before the look
+        facts = _read(run_dir)  # again: it may have ended just before
         if facts.get("status") == "running":
             facts |= {"status": "killed", "exit_reason": KILLED}
         return facts
 
 
-def end_from_outside(
-    run_dir: Path, process: Mapping[str, Any], status: str, reason: str, **facts: Any
-) -> bool:
-    """Tells how the run of another process ended, which is gone and could not tell it.
+def end_from_outside(run_dir: Path, pid: int, status: str, reason: str, **facts: Any) -> bool:
+    """Tells how the run of another process of this machine ended, which is gone and could not.
 
     Writes nothing where that process has told an end, or where the run is no longer its own: the
-    lock is taken first, so nobody else goes on with the run meanwhile.
+    lock is taken first, so no other process resumes the run meanwhile.
     """
     if not (run_dir / RUN_JSON).is_file():
         return False
     with RunLock(run_dir):
         found = _read(run_dir)
-        if found.get("status") != "running" or not process.items() <= found.items():
+        own = (found.get("pid"), found.get("host")) == (pid, platform.node())
+        if found.get("status") != "running" or not own:
             return False
         found |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
         write_json(run_dir / RUN_JSON, found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from border_cli.agent.action_space import bounded_actions
+from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.deterministic_policy import DeterministicPolicy
-from border_cli.agent.deterministic_settings import Noise
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.env.config import GymConfig

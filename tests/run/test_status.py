@@ -28,10 +28,8 @@ from border_cli.run.status import (
     git_state,
     import_paths,
     machine,
-    process_start,
     read_run,
     running,
-    this_process,
     versions,
 )
 
@@ -41,7 +39,7 @@ from pathlib import Path
 from border_cli.run.status import RunLock
 from border_cli.run.status import RunRecord
 with RunLock(Path(sys.argv[1])):
-    RunRecord(Path(sys.argv[1])).write()
+    RunRecord(Path(sys.argv[1])).begin()
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -180,37 +178,14 @@ def test_a_full_disk_keeps_no_run_from_beginning(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_without_locks_the_process_itself_is_looked_for(tmp_path: Path) -> None:
-    with RunLock(tmp_path):
-        assert held(tmp_path) is True
-        with pytest.raises(RunInUse, match=refusal(tmp_path)), RunLock(tmp_path, pause=no_pause):
-            pass
-    assert held(tmp_path) is False
-    with RunLock(tmp_path):
-        pass
-
-
-@pytest.mark.usefixtures("no_locks")
-def test_without_locks_a_killed_process_and_one_that_has_its_id_are_told_apart(
-    tmp_path: Path,
-) -> None:
-    mine = this_process()
-    for owner in (mine | {"pid": 2**22 + 1}, mine | {"process_start": "before the machine"}):
-        (tmp_path / "run.lock").write_text(json.dumps(owner))
-        assert held(tmp_path) is False
-        with RunLock(tmp_path):
-            pass
-
-
-@pytest.mark.usefixtures("no_locks")
-def test_without_locks_nobody_knows_of_another_machine(
+def test_without_locks_a_run_begins_with_a_warning_and_its_end_cannot_be_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "run.lock").write_text(json.dumps(this_process() | {"host": "elsewhere", "pid": 7}))
-    assert held(tmp_path) is None
     with RunLock(tmp_path):
-        pass
-    assert "last used by process 7 on elsewhere" in caplog.text
+        RunRecord(tmp_path).begin()
+        assert held(tmp_path) is None
+    assert f"{tmp_path} is on a file system without locks: make sure" in caplog.text
+    assert read_run(tmp_path)["status"] == "running"
 
 
 def test_another_failure_of_the_lock_is_raised(
@@ -219,17 +194,6 @@ def test_another_failure_of_the_lock_is_raised(
     monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"), RunLock(tmp_path):
         pass
-
-
-def test_a_process_that_waits_to_be_reaped_is_gone() -> None:
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    start = process_start(process.pid)
-    assert start is not None
-    assert start == process_start(process.pid) != process_start(os.getpid())
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert process_start(process.pid) is None
-    process.communicate()
 
 
 @pytest.mark.parametrize("content", ['{"pid": [], "host": 5}', '{"pid": "x", "host": "y"}', "[]"])
@@ -248,7 +212,7 @@ def read(run_dir: Path) -> dict[str, Any]:
 
 def test_a_run_is_running_until_it_ends(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, command=["border-train", "env=cartpole"])
-    record.write()
+    record.begin()
     running = read(tmp_path)
     assert (running["status"], running["exit_reason"], running["ended"]) == ("running", None, None)
     assert running["pid"] == os.getpid()
@@ -263,27 +227,39 @@ def test_a_run_is_running_until_it_ends(tmp_path: Path) -> None:
 
 def test_the_first_end_stays(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
+    record.begin()
     record.end("failed", "Stalled: actor 0", opt_steps=3)
     first = read(tmp_path)
     record.end("interrupted", "stopped by SIGINT", opt_steps=4)
     assert read(tmp_path) == first
 
 
-def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(tmp_path: Path) -> None:
-    gone = tmp_path / "mounted later"
-    record = RunRecord(gone)
-    with pytest.raises(FileNotFoundError, match=r"run\.json"):
-        record.end("failed", "the first")
-    gone.mkdir()
+def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (run_dir := tmp_path / "run").mkdir()
+    record = RunRecord(run_dir)
+    record.begin()
+    run_dir.rename(tmp_path / "elsewhere")
+    record.end("failed", "the first")
+    assert "run.json could not be written: " in caplog.text
+    run_dir.mkdir()
     record.end("interrupted", "the second")
-    assert (read(gone)["status"], read(gone)["exit_reason"]) == ("failed", "the first")
+    assert (read(run_dir)["status"], read(run_dir)["exit_reason"]) == ("failed", "the first")
+
+
+def test_what_did_not_begin_leaves_the_document_of_the_attempt_before(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    record.saved({"opt_steps": 4})
+    record.end("failed", "before it began")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_tells_who_runs_and_how_far(tmp_path: Path) -> None:
     with RunLock(tmp_path):
         record = RunRecord(tmp_path, command=["border-train"])
-        record.write()
-        record.progress({"opt_steps": 50, "env_steps": 70, "samples_total": 60})
+        record.begin()
+        record.saved({"opt_steps": 50, "env_steps": 70, "samples_total": 60})
         facts = read_run(tmp_path)
     assert facts["status"] == "running"
     assert (facts["opt_steps"], facts["env_steps"], facts["samples_total"]) == (50, 70, 60)
@@ -302,13 +278,15 @@ def test_it_tells_who_runs_and_how_far(tmp_path: Path) -> None:
 
 def test_no_progress_follows_an_end(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
+    record.begin()
     record.end("done", "the end", opt_steps=5)
-    record.progress({"opt_steps": 4})
+    record.saved({"opt_steps": 4})
     assert read(tmp_path)["opt_steps"] == 5
 
 
 def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path) -> None:
     first = RunRecord(tmp_path, command=["one"], seeds={"seed": 3}, import_paths=["/mine"])
+    first.begin()
     first.content["started"] = "2020-01-01T00:00:00+0000"
     first.content["attempts"][0]["started"] = "2020-01-01T00:00:00+0000"
     first.end(
@@ -317,8 +295,7 @@ def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path)
     )  # fmt: skip
     assert read_run(tmp_path)["status"] == "failed"
 
-    second = RunRecord.resumed(tmp_path, 50, command=["two"])
-    second.write()
+    RunRecord(tmp_path, command=["two"]).begin(50)
     facts = read(tmp_path)
     assert (facts["status"], facts["exit_reason"], facts["ended"]) == ("running", None, None)
     assert facts["started"] == "2020-01-01T00:00:00+0000"
@@ -327,7 +304,7 @@ def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path)
     assert (facts["command"], facts["opt_steps"]) == (["two"], 50)
     assert {"traceback", "bottleneck"} & set(facts) == set()  # of the attempt that broke
 
-    RunRecord.resumed(tmp_path, 60, command=["three"], best_score=11.0).write()
+    RunRecord(tmp_path, command=["three"], best_score=11.0).begin(60)
     facts = read(tmp_path)
     assert facts["best_score"] == 11.0
     told = [(each["command"], each["from_opt_steps"]) for each in facts["attempts"]]
@@ -337,7 +314,7 @@ def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path)
 
 def test_a_run_goes_on_whose_document_is_lost(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
-    RunRecord.resumed(tmp_path, 50, command=["two"]).write()
+    RunRecord(tmp_path, command=["two"]).begin(50)
     facts = read(tmp_path)
     assert [each["from_opt_steps"] for each in facts["attempts"]] == [50]
     assert facts["status"] == "running"
@@ -347,7 +324,7 @@ def test_a_run_without_its_process_was_killed_and_its_document_stays_as_it_is(
     tmp_path: Path,
 ) -> None:
     with RunLock(tmp_path):
-        RunRecord(tmp_path).write()
+        RunRecord(tmp_path).begin()
     before = (tmp_path / "run.json").read_bytes()
     facts = read_run(tmp_path)
     assert (facts["status"], facts["exit_reason"]) == (
@@ -361,7 +338,9 @@ def test_a_run_without_its_process_was_killed_and_its_document_stays_as_it_is(
 
 @pytest.mark.parametrize("status", ["done", "failed", "interrupted"])
 def test_a_run_that_ended_is_not_asked_for_its_process(tmp_path: Path, status: str) -> None:
-    RunRecord(tmp_path).end(status, "so it was")
+    record = RunRecord(tmp_path)
+    record.begin()
+    record.end(status, "so it was")
     assert read_run(tmp_path)["status"] == status
 
 
@@ -439,7 +418,9 @@ WRONG = [
 def test_a_value_of_a_wrong_kind_is_not_shown_and_refused_where_it_is_needed(
     tmp_path: Path, key: str, value: Any, allowed: str
 ) -> None:
-    RunRecord(tmp_path, import_paths=["/home/me"]).end("interrupted", "stopped by SIGINT")
+    record = RunRecord(tmp_path, import_paths=["/home/me"])
+    record.begin()
+    record.end("interrupted", "stopped by SIGINT")
     write_json(tmp_path / "run.json", read(tmp_path) | {key: value})
     facts = read_run(tmp_path)
     assert key not in facts
@@ -447,7 +428,7 @@ def test_a_value_of_a_wrong_kind_is_not_shown_and_refused_where_it_is_needed(
     with pytest.raises(CheckpointError, match=rf"run\.json is .*: {key} must be {allowed}, got"):
         read_run(tmp_path, needed=[key])
     with pytest.raises(CheckpointError, match=f"{key} must be {allowed}"):
-        RunRecord.resumed(tmp_path, 5)
+        RunRecord(tmp_path).begin(5)
 
 
 def test_modules_are_looked_for_only_where_the_paths_are_paths(tmp_path: Path) -> None:
