@@ -48,7 +48,7 @@ class Scores:
         self.best = -math.inf if state["best"] is None else float(state["best"])
 
     def know_best(self, score: float, opt_steps: int) -> None:
-        """There is a saved best model that is better than what was known."""
+        """Takes the score of a saved best model, which may be better than the known one."""
         if score > self.best:
             self.best, self.best_opt_steps = score, opt_steps
 

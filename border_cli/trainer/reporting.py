@@ -23,7 +23,7 @@ class Counters:
 
     opt_steps: int = 0
     env_steps: int = 0  # actions of the actors whose messages arrived
-    samples_total: int = 0  # rows pushed into the replay buffer
+    samples_total: int = 0  # transitions pushed into the replay buffer
     out_of_bounds: int = 0  # of these, with an observation beyond the bounds of its space
 
 
@@ -50,7 +50,7 @@ class Window:
         self._lags: list[int] = []
 
     def state_dict(self) -> State:
-        """What of the window does not depend on the clock."""
+        """The part of the window that does not depend on the clock."""
         return {
             "opt_steps": self._opt_steps,
             "samples": self._samples,
@@ -68,7 +68,7 @@ class Window:
         self._actor_samples = {int(actor): n for actor, n in state["actor_samples"].items()}
 
     def arrived(self, message: Experience) -> None:
-        """A message was taken in."""
+        """Counts a message that was taken in."""
         self._episodes.extend(message.episodes)
         self._lags.append(self._counters.opt_steps - message.opt_steps)
 
@@ -84,10 +84,10 @@ class Window:
         samples = counters.samples_total - self._samples
         opt_steps = counters.opt_steps - self._opt_steps
         metrics: dict[str, float] = {}
-        if actors:  # a run that learns from a data set alone makes no samples
+        if actors:  # an offline run collects no samples
             metrics["async/samples_total"] = float(counters.samples_total)
             metrics["actor/restarts"] = float(sum(each.restarts for each in actors))
-        if opt_steps:  # else the window is the moment between two rows, and has no rates
+        if opt_steps:  # without an update between two rows there are no rates
             metrics["async/opt_steps_per_sec"] = opt_steps / span_s
         if opt_steps and actors:
             metrics["async/samples_per_sec"] = samples / span_s
@@ -158,7 +158,7 @@ class Reporting:
 
     @property
     def step(self) -> RecordStep:
-        """Where in the run a row belongs that is written now."""
+        """The position in the run of a row that is written now."""
         return RecordStep(
             opt_steps=self.counters.opt_steps,
             env_steps=self.counters.env_steps,
@@ -166,26 +166,26 @@ class Reporting:
         )
 
     def write(self, row: Metrics, step: RecordStep | None = None, *, final: bool = False) -> None:
-        """Records one row, of now or of an earlier step."""
+        """Records one row, of the present or of an earlier step."""
         with self.timing.section("record"):
             self.recording.write(step or self.step, row, final=final)
 
     def flush(self) -> None:
-        """Makes what was recorded readable by others."""
+        """Makes everything recorded readable by other processes."""
         with self.timing.section("record"):
             self.recording.flush()
 
     def show_if_due(self, phase: str, now_s: float) -> None:
-        """Tells the watchers again how it goes, several times a second."""
+        """Shows progress several times a second."""
         if self.recording.due(now_s):
             self.show(phase)
 
     def show_waiting(self, *, warm: bool) -> None:
-        """Tells the watchers that the learner waits for samples."""
+        """Shows that the learner waits for samples."""
         self.show_if_due("learning" if warm else "warm-up", self._clock.now_s())
 
     def show(self, phase: str) -> None:
-        """Tells the watchers where the run stands."""
+        """Shows the progress of the run in the recorders."""
         with self.timing.section("record"):
             progress = Progress(
                 step=self.step,
@@ -223,11 +223,11 @@ class Reporting:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
-        """Restores both, and drops what was recorded since; `begin` follows."""
+        """Restores both, and drops what was recorded later; `begin` follows."""
         self.counters.opt_steps = int(counters["opt_steps"])
         self.counters.env_steps = int(counters["env_steps"])
         self.counters.samples_total = int(counters["samples_total"])
-        # Runs that were begun before there was such a count have none.
+        # Runs of earlier versions have no such count.
         self.counters.out_of_bounds = int(counters.get("out_of_bounds", 0))
         self._past_s = float(counters["time_s"])
         self._past_seconds = state["seconds"]

@@ -149,7 +149,7 @@ class Trainer(ABC):
 
     @property
     def scores(self) -> Scores:
-        """What the evaluations said so far."""
+        """The scores of the evaluations so far."""
         return self.post_step.scores
 
     @abstractmethod
