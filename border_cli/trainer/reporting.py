@@ -111,8 +111,8 @@ class Window:
     def _time_shares(
         self, actors: list[ActorStats], seconds: Mapping[str, float]
     ) -> dict[str, float]:
-        learner = self._learner_time.look(seconds)
-        acting = self._actor_time.look(summed(each.seconds for each in actors))
+        learner = self._learner_time.update(seconds)
+        acting = self._actor_time.update(summed(each.seconds for each in actors))
         return {
             **{f"time/{section}": share for section, share in learner.items()},
             **{f"time/actor/{section}": share for section, share in acting.items()},
