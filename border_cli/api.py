@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -40,9 +39,9 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.needs import loading_needs, run_needs, refuse_no_room, refuse_unmet, sizes_of
+from border_cli.launch.needs import loading_needs, refuse_no_room, refuse_unmet, run_needs, sizes_of
 from border_cli.launch.summary import Result
-from border_cli.launch.training import Launch, interrupt, launch
+from border_cli.launch.training import RunOptions, interrupt, training_run
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
@@ -95,22 +94,25 @@ def train(
         refuse_unmet([run_needs(effective, run_dir or _place(config), built)])
         log.info("threads: %s", effective.threads_line(built[0]))
     text = resolved_yaml(config)
-    begin = partial(begin_attempt, text=text)
-    resume = run_dir is not None
+    resumes = run_dir is not None
     if run_dir is None:
         run_dir = _new_run_dir(config)
         refuse_foreign(run_dir)
         set_aside(run_dir)
-        begin(run_dir, {})
-    options = Launch(
+        begin_attempt(run_dir, {}, text)
+    options = RunOptions(
         recorders=recorders,
         evaluator=evaluator,
-        resume=resume,
-        facts={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
+        resume=resumes,
+        run_json={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
         settings=text,
-        on_restored=partial(begin, run_dir, {"command.txt": "border_cli.train\n"}),
     )
-    return launch(effective, run_dir, options)
+    with training_run(effective, run_dir, options) as run:
+        run.prepare()
+        run.build()
+        if resumes:  # nothing refuses it any more
+            begin_attempt(run_dir, {"command.txt": "border_cli.train\n"}, text)
+        return run.train()
 
 
 def resume(

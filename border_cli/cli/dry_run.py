@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from border_cli import __version__
+from border_cli.cli.job import Planned, job_names
 from border_cli.cli.report import (
     actors_line,
     choice_lines,
@@ -27,7 +28,7 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
 from border_cli.launch.build import build_agent, build_evaluator, encoders_of, env_factory
 from border_cli.launch.dry_build import Probes, dry_build
-from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import Need, RunNeeds, refuse_unmet, run_needs
 from border_cli.recorder import terminal
 from border_cli.registry import AGENTS, RECORDERS
@@ -48,12 +49,12 @@ def is_asked_for(composer: Composer, jobs: Sequence[Job], overrides: Sequence[st
     return False
 
 
-def show(jobs: Sequence[Job], probes: Probes) -> None:
+def show(planned: Sequence[Planned], probes: Probes) -> None:
     """Prints all jobs; raises ConfigError where what they need is not there."""
     console = terminal.make_console()
     runs = []
-    for job, name in zip(jobs, names(jobs), strict=True):
-        effective = effective_settings(job.config)
+    names = job_names([each.job for each in planned])
+    for (job, _, effective), name in zip(planned, names, strict=True):
         built = dry_build(effective, probes)
         if built is None:  # now the error shows
             spec = env_factory(effective).spec
@@ -64,21 +65,10 @@ def show(jobs: Sequence[Job], probes: Probes) -> None:
             _show_run(console, job, made, built[1])
         else:
             _show_job(console, made)
-    if jobs and jobs[0].number is not None:
+    if planned and planned[0].job.number is not None:
         _show_sweep(console, runs)
     refuse_unmet(runs)
     terminal.say(console, "dry run: nothing was run and nothing was written")
-
-
-def names(jobs: Sequence[Job]) -> list[str]:
-    """What to call each job: its number and what is swept."""
-    if len(jobs) == 1 and jobs[0].number is None:
-        return ["the run"]
-    common = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
-    return [
-        f"job {job.number} ({' '.join(each for each in job.overrides if each not in common)})"
-        for job in jobs
-    ]
 
 
 def _show_run(console: Console, job: Job, run: RunNeeds, agent: Agent) -> None:

@@ -43,7 +43,7 @@ def own_folder(folder: Path) -> None:
 
 
 def is_own_folder(folder: Path) -> bool:
-    """Whether a folder stands there itself, not a link to one."""
+    """Whether it is a folder itself, not a link to one."""
     return folder.is_dir() and not folder.is_symlink()
 
 
@@ -53,7 +53,7 @@ def _refuse_link(path: str | os.PathLike[str]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replaces the file at once: temporary name, sync, rename."""
+    """Replaces the file atomically: temporary name, sync, rename."""
     temporary = path.with_name(f".{path.name}.{token_hex(4)}.tmp")  # two threads may write it
     try:
         with temporary.open("x", encoding="utf-8") as file:
@@ -67,7 +67,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replaces the file at once; numbers that JSON does not know become null."""
+    """Replaces the file atomically; numbers that JSON does not know become null."""
     write_text(path, json.dumps(finite(value), indent=2, allow_nan=False) + "\n")
 
 

@@ -356,7 +356,7 @@ class ActorManager(ABC):
 
     # Actors step only within `receive`, so that two runs with one seed are the same to the bit.
     # What they have gathered at a `stop` is part of `state_dict`, beside being returned.
-    repeats: ClassVar[bool] = False
+    reproducible: ClassVar[bool] = False
     idle: ClassVar[bool] = False  # there are no actors: nobody needs weights
 
     @abstractmethod
@@ -389,6 +389,10 @@ class ActorManager(ABC):
     @abstractmethod
     def stop(self) -> list[Experience]:
         """Ends acting and returns all that is under way; idempotent."""
+
+    def undelivered(self) -> list[Experience]:
+        """What a `receive` that raised had not returned; only reproducible actors keep such."""
+        return []
 
     @abstractmethod
     def settle(self, timeout_s: float) -> list[Experience]:

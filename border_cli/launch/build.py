@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,7 @@ from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import as_learned
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core import threads
-from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
+from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
@@ -34,16 +33,15 @@ from border_cli.core.interfaces import (
     StepProcessor,
 )
 from border_cli.core.machine import memory_for
-from border_cli.core.output import Checkpoints, Recorder, Recorders, RunInfo
+from border_cli.core.output import Recorder, Recorders, RunInfo
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
-from border_cli.core.threads import available_cores
+from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.dataset.episodes import Checksum
 from border_cli.dataset.local import counts_of, refuse_unknown
 from border_cli.dataset.reading import Recording as DatasetReader
-from border_cli.env.config import GymConfig, Vectorization
+from border_cli.env.config import GymConfig
 from border_cli.env.wrappers import normalizing
 from border_cli.evaluator.background import BackgroundEvaluationRunner
 from border_cli.evaluator.inline import InlineEvaluationRunner
@@ -52,8 +50,6 @@ from border_cli.launch.offline_data import (
     SETTING,
     SeeReturns,
     dataset_transitions,
-    evaluator_config,
-    observe_stored,
 )
 from border_cli.nn.encoding import encoded_size
 from border_cli.nn.saving import load_state, save_state
@@ -72,9 +68,7 @@ from border_cli.registry import (
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights
-from border_cli.trainer.post_step import PostStep
-from border_cli.trainer.recording import Recording
-from border_cli.trainer.saving import Saving
+from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -377,65 +371,22 @@ def build_replay_buffer(
     return buffer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembly:
-    """The objects of one run, built and not yet started."""
-
-    agent: Agent
-    actors: ActorManager
-    judge: EvaluationRunner
-    post_step: PostStep
-    recording: Recording
-    trainer: Trainer
-
-
-def assemble(
+def build_trainer(
     effective: EffectiveSettings,
+    parts: LearnerParts,
+    spec: EnvSpec,
     *,
-    agent: Agent,
-    factory: EnvFactory,
-    judge: EvaluationRunner,
-    recording: Recording,
-    checkpoints: Checkpoints,
-    clock: Clock,
-    stop: StopFlag,
-    save: SaveFlag,
     on_saved: Callable[[Mapping[str, float]], None],
-) -> Assembly:
-    """Builds the rest; nothing runs yet. Large memory is allocated here."""
+) -> Trainer:
+    """What trains with these parts, which are built and not yet started."""
     config = effective.config
-    replay_buffer = build_replay_buffer(effective, factory.spec, agent.observe_returns)
-    observe_stored(agent, replay_buffer)
-    actors = build_actors(effective, agent, factory, clock)
-    post_step = PostStep(
-        config.trainer,
-        agent=agent,
-        replay_buffer=replay_buffer,
-        actors=actors,
-        judge=judge,
-        checkpoints=checkpoints,
-        saving=Saving(config.trainer, checkpoints, clock=clock, flag=save, on_saved=on_saved),
-        recording=recording,
-        clock=clock,
-    )
-    if config.init_from is not None:
-        post_step.begin_trained()
     trainer: Trainer = TRAINERS.build(
         config.trainer,
-        agent=agent,
-        replay_buffer=replay_buffer,
-        actors=actors,
-        post_step=post_step,
+        parts=parts,
         batch_size=config.agent.batch_size,
         slack=effective.slack,
-        observation=factory.spec.observation,
-        stop=stop,
+        observation=spec.observation,
+        starts_trained=config.init_from is not None,
+        on_saved=on_saved,
     )
-    return Assembly(
-        agent=agent,
-        actors=actors,
-        judge=judge,
-        post_step=post_step,
-        recording=recording,
-        trainer=trainer,
-    )
+    return trainer

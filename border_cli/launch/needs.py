@@ -372,11 +372,10 @@ def disk_needs(
     state = agent.state + STATE_NBYTES
     interval = config.checkpoint.milestone_interval
     milestones = (effective.most_updates or 0) // interval if interval else 0
-    evaluated = agent.state if effective.background else 0
     needs.append(
         Need(
             what="the agent",
-            nbytes=checkpoints * (state + evaluated) + (MOST_BEST + milestones) * state,
+            nbytes=(checkpoints + MOST_BEST + milestones) * state,
             settings={"checkpoint.keep": config.checkpoint.keep}
             | ({"checkpoint.milestone_interval": interval} if interval else {}),
         )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from border_cli.core.config import EvaluatorConfig, RunConfig
-from border_cli.core.errors import BadStep, BorderError, CheckpointError, ConfigError
+from border_cli.core.errors import BadStep, CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, ReplayBuffer, StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
 from border_cli.core.types import Step, Transitions
 from border_cli.dataset.checks import refuse_damaged, refuse_other_spaces
 from border_cli.dataset.episodes import Checksum, RecordedEpisode, grouped, side_by_side
-from border_cli.dataset.local import counts_of, reference_scores, refuse_unknown
+from border_cli.dataset.local import counts_of, refuse_unknown
 from border_cli.dataset.reading import Recording
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS

@@ -14,10 +14,11 @@ from border_cli.core.output import TrainerStats
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
 from border_cli.core.words import counted, visible
-from border_cli.launch.build import Assembly
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
 from border_cli.trainer.bottleneck import bottleneck_advice
+from border_cli.trainer.post_step import LearnerParts
+from border_cli.trainer.trainer import Trainer
 
 FIGURES = (
     *("best_score", "best_opt_steps", "opt_steps", "env_steps", "samples_total"),
@@ -76,10 +77,10 @@ def status_of(error: BaseException) -> tuple[str, str]:
 
 
 def run_summary(
-    effective: EffectiveSettings, assembly: Assembly, *, failed: bool
+    effective: EffectiveSettings, trainer: Trainer, parts: LearnerParts, *, failed: bool
 ) -> dict[str, Any]:
     """Scores, counters, failures, times, and the bottleneck."""
-    stats, actors = assembly.trainer.stats(), assembly.actors.stats()
+    stats, actors = trainer.stats(), parts.actors.stats()
     summary: dict[str, Any] = {name: getattr(stats, name) for name in FIGURES}
     summary["final_score"] = stats.last_score
     summary["actors"] = [_of_actor(each) for each in actors]
@@ -93,9 +94,9 @@ def run_summary(
             effective.config,
             learner=stats.seconds,
             actors=actor_seconds,
-            device=assembly.agent.device_name,
+            device=parts.agent.device_name,
             cores=available_cores(),
-            threads=assembly.agent.num_threads,
+            threads=parts.agent.num_threads,
             in_learner_thread=effective.in_learner_thread,
             actor_threads=effective.actor_threads,
             prioritized=effective.prioritized,
