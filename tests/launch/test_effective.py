@@ -101,7 +101,8 @@ def test_the_evaluation_has_an_environment_for_each_episode() -> None:
 
 
 def test_memory_grows_with_what_takes_part() -> None:
-    online, offline = settings().memory_settings(), settings("trainer=offline").memory_settings()
+    online = settings("env.num_envs=4").memory_settings()
+    offline = settings("env.num_envs=4", "trainer=offline").memory_settings()
     assert {"replay_buffer.capacity", "actor_manager.num_actors", "env.num_envs"} <= online.keys()
     assert offline.keys() == {key for key in online if key.startswith(("agent.", "evaluator."))}
 

@@ -333,7 +333,7 @@ def test_a_limit_of_the_process_leaves_out_what_its_children_take() -> None:
     crowded = planned("actor_manager=process", "actor_manager.num_actors=30")
     assert crowded.memory_nbytes > 512 * MIB
     refuse(crowded, addresses=512 * MIB)
-    said = refusal(planned("replay_buffer.capacity=20000000"), addresses=512 * MIB)
+    said = refusal(planned("replay_buffer.capacity=10000000"), addresses=512 * MIB)
     assert "(address space, ulimit -v)" in said
     assert "To reduce it: replay_buffer.capacity=" in said
 
@@ -378,7 +378,7 @@ def test_the_disk_is_refused_with_what_is_written_to_it() -> None:
 def test_of_a_sweep_the_largest_job_is_named_and_disks_add_up() -> None:
     small = planned("replay_buffer.capacity=1000", name="job 0 (seed=0)")
     large = planned("replay_buffer.capacity=30000000", name="job 1 (seed=1)")
-    assert refusal(small, large).startswith("job 1 (seed=1) needs 1.4")
+    assert refusal(small, large).startswith("job 1 (seed=1) needs 1.5")
     each = planned("agent.batch_size=8").disk_nbytes
     with pytest.raises(ConfigError, match=r"the sweep of 3 jobs writes .* the largest is job 1"):
         refuse(*[planned(name=f"job {i}") for i in (1, 2, 3)], disk=3 * each - 1)
