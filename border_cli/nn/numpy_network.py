@@ -5,6 +5,7 @@ The same forward passes as those of `network.py`, `value_network.py` and `quanti
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, repeat, takewhile
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.config import Activation
+from border_cli.core.spaces import BoxSpace
 from border_cli.nn import numpy_images
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
 from border_cli.nn.encoding import LIMIT, encoder
@@ -21,9 +23,14 @@ Rows: TypeAlias = NDArray[np.float32]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 # N observations -> rows [N, size] float32
-NumpyTorso: TypeAlias = Callable[[Any], NDArray[np.float32]]
+NumpyTorso: TypeAlias = Callable[[Any], Rows]
 
 Noises: TypeAlias = Iterator[Rows | None]  # of one layer after the other: [N, inputs + outputs]
+
+# A picklable recipe.
+MakeActing: TypeAlias = "Callable[[], ActingNetwork]"
+
+PREFIX = "network."  # of the arrays in a snapshot
 
 _ZERO = np.zeros((), np.float32)  # as an array it saves a tenth of a forward pass at batch 1
 _EPSILON = np.float32(LAYER_NORM_EPSILON)
@@ -61,53 +68,70 @@ def normalise(rows: Rows, weight: Rows, bias: Rows) -> None:
     rows += bias
 
 
-def numpy_torso(
-    architecture: Architecture, arrays: Mapping[str, NDArray[Any]], prefix: str
-) -> NumpyTorso:
-    """From observations to what the first dense layer is given.
+class ActingNetwork(ABC):
+    """A network as policies act with it; owned by the one thread that acts."""
 
-    `arrays` hold `features.…` where an agent normalises, and the convolutions under
-    `<prefix>torso.`.
-    """
-    rows = _normalised_rows(architecture, arrays)
-    images = [
-        (
-            key,
-            each.channels_first,
-            numpy_images.numpy_torso(
-                each.network, arrays, f"{prefix}torso.images.{i}.", each.shape, each.scaling
-            ),
-        )
-        for i, (key, each) in enumerate(architecture.images.items())
-    ]
-    if not images:
-        assert rows is not None
-        return rows
-    if images[0][0] == "":
-        _, first, network = images[0]
-        return lambda obs: network(_channels_first(obs, first))
+    noise: np.random.Generator | None = None  # of noisy weights, drawn for every row; None: means
 
-    def beside(obs: Any) -> NDArray[np.float32]:
-        parts = [rows(obs)] if rows is not None else []
-        parts += [network(_channels_first(obs[key], first)) for key, first, network in images]
-        return np.concatenate(parts, axis=1)
+    @abstractmethod
+    def load(self, arrays: Arrays) -> None:
+        """Acts with these weights of a snapshot from now on; copies what it needs."""
 
-    return beside
+    @abstractmethod
+    def __call__(self, obs: Any) -> Rows:
+        """[N, …] -> [N, outputs], a fresh array."""
+
+    def bind_thread(self) -> None:  # noqa: B027 - numpy keeps nothing per thread
+        """Sets what the calling thread must have before it acts."""
 
 
-def _normalised_rows(
-    architecture: Architecture, arrays: Mapping[str, NDArray[Any]]
-) -> NumpyTorso | None:
-    if architecture.rows is None:
-        return None
-    encode = encoder(architecture.rows)
-    if "features.mean" not in arrays:
-        return encode
+class TorsoRecipe:
+    """How observations become what the first dense layer is given."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        space = architecture.rows
+        flat = isinstance(space, BoxSpace) and (len(space.shape), space.dtype) == (1, "float32")
+        self._encode = None if space is None or flat else encoder(space)
+        self._rows = space is not None
+        self._images = architecture.images
+
+    def torso(self, arrays: Arrays) -> NumpyTorso | None:
+        """By these arrays of a snapshot; None: observations are rows already.
+
+        `arrays` hold `features.…` where an agent normalises, and convolutions under
+        `network.torso.`.
+        """
+        rows = _normalised(self._encode, arrays) if "features.mean" in arrays else self._encode
+        images = [
+            (
+                key,
+                each.channels_first,
+                numpy_images.numpy_torso(
+                    each.network, arrays, f"{PREFIX}torso.images.{i}.", each.shape, each.scaling
+                ),
+            )
+            for i, (key, each) in enumerate(self._images.items())
+        ]
+        if not images:
+            return rows
+        if images[0][0] == "":
+            _, first, network = images[0]
+            return lambda obs: network(_channels_first(obs, first))
+
+        def parts_of(obs: Any) -> Rows:
+            parts = [rows(obs)] if rows is not None else []
+            parts += [network(_channels_first(obs[key], first)) for key, first, network in images]
+            return np.concatenate(parts, axis=1)
+
+        return parts_of
+
+
+def _normalised(encode: NumpyTorso | None, arrays: Arrays) -> NumpyTorso:
     mean, inverse_std = arrays["features.mean"], arrays["features.inverse_std"]
     low, high = np.float32(-LIMIT), np.float32(LIMIT)
 
-    def normalised(obs: Any) -> NDArray[np.float32]:
-        rows: NDArray[np.float32] = (encode(obs) - mean) * inverse_std
+    def normalised(obs: Any) -> Rows:
+        rows: Rows = ((obs if encode is None else encode(obs)) - mean) * inverse_std
         np.clip(rows, low, high, out=rows)
         return rows
 
@@ -169,18 +193,37 @@ class NumpyMlp:
         return rows
 
 
-class NumpyNetwork:
-    """From N observations to the outputs of the network under `prefix`; owns copies."""
+class NumpyNetwork(ActingNetwork):
+    """From N observations to the outputs of a `Network`.
+
+    With `shares` it puts out sums of each action's quantiles, weighted by them. The last layer is
+    linear, so its weights are averaged, and not its outputs at every step.
+    """
 
     def __init__(
-        self, architecture: Architecture, arrays: Mapping[str, NDArray[Any]], prefix: str
+        self, architecture: Architecture, *, shares: Sequence[float] | None = None
     ) -> None:
-        self._torso = numpy_torso(architecture, arrays, prefix)
-        self._mlp = NumpyMlp(arrays, f"{prefix}mlp.", architecture.activation)
+        self._recipe = TorsoRecipe(architecture)
+        self._activation = architecture.activation
+        self._shares = None if shares is None else np.array(shares, np.float32)
+        self._last = f"{PREFIX}mlp.layers.{len(architecture.hidden)}."
 
-    def __call__(self, obs: Any) -> NDArray[np.float32]:
-        """[N, …] -> [N, outputs], a fresh array."""
-        return self._mlp(self._torso(obs))
+    def load(self, arrays: Arrays) -> None:
+        if self._shares is not None:
+            arrays = {**arrays, **self._averaged(arrays, self._shares)}
+        self._torso = self._recipe.torso(arrays)
+        self._mlp = NumpyMlp(arrays, f"{PREFIX}mlp.", self._activation)
+
+    def __call__(self, obs: Any) -> Rows:
+        return self._mlp(obs if self._torso is None else self._torso(obs))
+
+    def _averaged(self, arrays: Arrays, shares: Rows) -> dict[str, Rows]:
+        weight, bias = arrays[f"{self._last}weight"], arrays[f"{self._last}bias"]
+        by_quantile = weight.reshape(-1, len(shares), weight.shape[1])
+        return {
+            f"{self._last}weight": np.einsum("aqi,q->ai", by_quantile, shares),
+            f"{self._last}bias": bias.reshape(-1, len(shares)) @ shares,
+        }
 
 
 class NumpyDense:
@@ -214,7 +257,7 @@ class NumpyDense:
 class NumpyStream:
     """Hidden layers, and a linear layer where there is one."""
 
-    def __init__(self, architecture: Architecture, arrays: Arrays, prefix: str) -> None:
+    def __init__(self, activation: Activation, arrays: Arrays, prefix: str) -> None:
         names = takewhile(
             lambda name: f"{name}.dense.weight" in arrays,
             (f"{prefix}hidden.{i}" for i in count()),
@@ -224,7 +267,7 @@ class NumpyStream:
         ]
         last = f"{prefix}last"
         self._last = NumpyDense(arrays, last) if f"{last}.weight" in arrays else None
-        self._activate = NUMPY_ACTIVATIONS[architecture.activation]
+        self._activate = NUMPY_ACTIVATIONS[activation]
 
     def __call__(self, rows: Rows, noises: Noises) -> Rows:
         for dense, norm in self._hidden:
@@ -241,30 +284,31 @@ class NumpyStream:
         return [each.draws for each in (*layers, *([self._last] if self._last else []))]
 
 
-class NumpyValueNetwork:
-    """From N observations to Q(s, ·), or to logits; owns copies.
+class NumpyValueNetwork(ActingNetwork):
+    """From N observations to Q(s, ·), or to logits.
 
     Its weights are means while `noise` is None, else noisy by draws of that generator, anew for
     every row of every call.
     """
 
-    def __init__(
-        self, architecture: Architecture, arrays: Arrays, prefix: str, *, atoms: int
-    ) -> None:
-        self.noise: np.random.Generator | None = None
+    def __init__(self, architecture: Architecture, *, atoms: int) -> None:
+        self._recipe = TorsoRecipe(architecture)
+        self._activation = architecture.activation
         self._atoms = atoms
-        self._torso = numpy_torso(architecture, arrays, prefix)
+
+    def load(self, arrays: Arrays) -> None:
+        self._torso = self._recipe.torso(arrays)
         self._shared, self._value, self._advantage = (
-            NumpyStream(architecture, arrays, f"{prefix}{name}.")
+            NumpyStream(self._activation, arrays, f"{PREFIX}{name}.")
             for name in ("shared", "value", "advantage")
         )
-        self._dueling = f"{prefix}value.last.weight" in arrays
+        self._dueling = f"{PREFIX}value.last.weight" in arrays
         draws = [*self._shared.draws, *self._value.draws, *self._advantage.draws]
         self._ends = np.cumsum(draws)
 
     def __call__(self, obs: Any) -> Rows:
         """[N, …] -> [N, num_actions * atoms], a fresh array."""
-        rows = self._torso(obs)
+        rows = obs if self._torso is None else self._torso(obs)
         noises = self._noises(len(rows))
         rows = self._shared(rows, noises)
         if not self._dueling:
@@ -293,43 +337,39 @@ def _norm(arrays: Arrays, name: str) -> tuple[Rows, Rows] | None:
     return np.array(arrays[f"{name}.weight"]), np.array(arrays[f"{name}.bias"])
 
 
-class NumpyQuantileNetwork:
+class NumpyQuantileNetwork(ActingNetwork):
     """From N observations to the mean of each action's quantiles at these fractions.
 
-    Owns copies of the arrays under `prefix`. The fractions never change, so their part of the
-    network is computed once.
+    The paper draws the fractions anew for each action. Here they are the same, so their part of
+    the network is computed once; exploring is the business of epsilon or the temperature.
     """
 
-    def __init__(
-        self,
-        architecture: Architecture,
-        arrays: Mapping[str, NDArray[Any]],
-        prefix: str,
-        fractions: Sequence[float],
-    ) -> None:
-        self._torso = numpy_torso(architecture, arrays, prefix)
+    def __init__(self, architecture: Architecture, *, fractions: Sequence[float]) -> None:
+        self._recipe = TorsoRecipe(architecture)
+        self._activation = architecture.activation
         self._activate = NUMPY_ACTIVATIONS[architecture.activation]
+        self._fractions = fractions
+
+    def load(self, arrays: Arrays) -> None:
+        self._torso = self._recipe.torso(arrays)
         self._psi: NumpyMlp | None = None
-        if f"{prefix}psi.layers.0.weight" in arrays:
-            self._psi = NumpyMlp(arrays, f"{prefix}psi.", architecture.activation)
-        self._norm: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
-        if f"{prefix}norm.weight" in arrays:
-            weight, bias = arrays[f"{prefix}norm.weight"], arrays[f"{prefix}norm.bias"]
-            self._norm = np.array(weight), np.array(bias)
-        self._phi = _embedded(fractions, arrays, f"{prefix}phi.")  # [K, size]
-        self._f = NumpyMlp(arrays, f"{prefix}f.", architecture.activation)
+        if f"{PREFIX}psi.layers.0.weight" in arrays:
+            self._psi = NumpyMlp(arrays, f"{PREFIX}psi.", self._activation)
+        self._norm = _norm(arrays, f"{PREFIX}norm")
+        self._phi = _embedded(self._fractions, arrays, f"{PREFIX}phi.")  # [K, size]
+        self._f = NumpyMlp(arrays, f"{PREFIX}f.", self._activation)
 
     def __call__(self, obs: Any) -> NDArray[np.float32]:
         """[N, …] -> [N, num_actions], a fresh array."""
         rows = self._embedded(obs)  # [N, size]
-        beside = rows[:, None, :] * self._phi  # [N, K, size]
-        quantiles = self._f(beside.reshape(-1, beside.shape[2]))  # [N * K, num_actions]
-        means: NDArray[np.float32] = quantiles.reshape(*beside.shape[:2], -1).mean(axis=1)
+        products = rows[:, None, :] * self._phi  # [N, K, size]
+        quantiles = self._f(products.reshape(-1, products.shape[2]))  # [N * K, num_actions]
+        means: NDArray[np.float32] = quantiles.reshape(*products.shape[:2], -1).mean(axis=1)
         return means
 
     def _embedded(self, obs: Any) -> NDArray[np.float32]:
         """psi(s). [N, size]"""
-        rows = self._torso(obs)
+        rows = obs if self._torso is None else self._torso(obs)
         if self._psi is None:
             return rows
         rows = self._psi(rows)

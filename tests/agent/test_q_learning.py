@@ -45,7 +45,7 @@ def descend(
     q: Network, q_target: Network, batch: TensorBatch, *, double: bool, **settings: Any
 ) -> tuple[Gradient, Found]:
     formula = partial(learned, **settings)
-    return descent(q.mlp.memory(), q_target.mlp.memory(), batch, formula=formula, double=double)
+    return descent(q.mlp.layers_in_memory(), q_target.mlp.layers_in_memory(), batch, formula=formula, double=double)
 
 
 ONLINE = ([2.0, -1.0], [1.0, 3.0])  # Q(1) = (3, 2); Q(2) = (5, 1)

@@ -85,7 +85,7 @@ def test_both_ways_back_give_the_gradient_of_finite_differences(double: bool):
     online, target, batch = network(2), target_of(network(3)), drawn_rows(1, 6, INPUTS, ACTIONS)
     formula = partial(learned, fractions=FRACTIONS, shares=EQUAL, kappa=0.7)
     known: Any = {"double": double, "formula": formula}
-    memory = online.mlp.memory(), target.mlp.memory()
+    memory = online.mlp.layers_in_memory(), target.mlp.layers_in_memory()
     gradient, found = descent(*memory, batch, **known)
     outputs, same = descent_by_autograd(online, target, batch, None, **known)
     weights = list(online.parameters())

@@ -31,7 +31,7 @@ def weights(agent: Any, *parts: str) -> list[Any]:
 
 
 def tensors(seed: int) -> Any:
-    given = TensorBatches(torch.device("cpu"), apart=False).of(batch(seed))
+    given = TensorBatches(torch.device("cpu"), own_memory=False).of(batch(seed))
     return given._replace(action=torch.zeros_like(given.action))
 
 

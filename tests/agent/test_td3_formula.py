@@ -43,7 +43,7 @@ def tensors(seed: int, rows: int = 5) -> TensorBatch:
 def in_double_precision(agent: Td3) -> Td3:
     for module in (agent.actor, agent.critic, agent.actor_target, agent.critic_target):
         module.double()
-    agent.first_critic = agent.critic.first()
+    agent.first_critic = agent.critic.first_critic()
     return agent
 
 
