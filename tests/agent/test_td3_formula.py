@@ -184,9 +184,9 @@ def test_six_updates_agree_with_another_implementation(settings: dict[str, Any])
     for seed in range(6):
         noise = torch.zeros(8, 2)
         if agent.config.target_noise:
-            state = agent.noise.get_state()
+            state = agent.noise_generator.get_state()
             noise = agent.normal(8, 2)
-            agent.noise.set_state(state)
+            agent.noise_generator.set_state(state)
         update = agent.update(batch(seed))
         loss, size = plain.update(batch(seed), noise.double())
         assert float(update.metrics["loss_critic"]) == pytest.approx(loss, rel=1e-4)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from networks import loaded
 from torch import nn
 
 from border_cli.core.errors import ConfigError
@@ -70,7 +71,7 @@ def acting(architecture: Architecture, outputs: int, features: Features) -> tupl
     """A network, and its twin made from what a snapshot would hold."""
     network = Network(architecture, outputs, seeded())
     arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
-    return network, NumpyNetwork(architecture, arrays, "network.")
+    return network, loaded(NumpyNetwork(architecture), arrays)
 
 
 def some(space: Space, rows: int) -> Any:
@@ -110,7 +111,7 @@ def test_both_forward_passes_give_the_same_values(
         for parameter in network.parameters():  # also what begins as ones and zeros
             parameter += 0.3 * torch.randn(parameter.shape, generator=seeded(2))
     arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
-    twin = NumpyNetwork(architecture, arrays, "network.")
+    twin = loaded(NumpyNetwork(architecture), arrays)
     expected = network(features(tensor_obs(observations))).detach().numpy()  # [N, 3]
     found = twin(observations)
     assert found.dtype == np.float32
