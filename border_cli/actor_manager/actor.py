@@ -8,9 +8,9 @@ from typing import Any
 from border_cli.actor_manager.laps import ACT, BLOCKED, ENV_STEP, PROCESS, SEND, Laps
 from border_cli.actor_manager.proxy import ReplayBufferProxy
 from border_cli.actor_manager.weights import WeightSource
-from border_cli.core.clock import Clock
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Env, Policy, StepProcessor
+from border_cli.core.timing import Clock
 from border_cli.core.types import Array, Beat, State, Step
 
 

@@ -9,11 +9,11 @@ from border_cli.actor_manager.actor import Actor
 from border_cli.actor_manager.proxy import ReplayBufferProxy, Send
 from border_cli.actor_manager.shared_weights import ArrayForms
 from border_cli.actor_manager.weights import WeightSource
-from border_cli.core.clock import Clock, MonotonicClock
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.interfaces import EnvFactory, PolicyFactory, StepProcessor
 from border_cli.core.returns import DiscountedReturns
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
+from border_cli.core.timing import Clock, MonotonicClock
 from border_cli.core.types import Beat, State
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from border_cli.actor_manager.actor_record import ManagerRecord
-from border_cli.core.actors import ActorManager, ActorStats
+from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Pulse
 from border_cli.core.types import Experience, Metrics, Snapshot, State
 

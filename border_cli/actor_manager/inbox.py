@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from border_cli.actor_manager.actor_record import ActorRecord
 from border_cli.actor_manager.channel import Channel
-from border_cli.core.clock import Clock
+from border_cli.core.timing import Clock
 from border_cli.core.types import Experience
 
 

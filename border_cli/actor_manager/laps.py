@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from border_cli.core.clock import Clock
-from border_cli.core.timing import ACTOR_SECTIONS
+from border_cli.core.timing import ACTOR_SECTIONS, Clock
 
 ACT, ENV_STEP, PROCESS, SEND, BLOCKED = range(len(ACTOR_SECTIONS))
 

@@ -14,10 +14,10 @@ from border_cli.actor_manager.gate import Gate
 from border_cli.actor_manager.proxy import Parcel, Send
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.actor_manager.worker import Worker
-from border_cli.core.actors import ActorManager, ActorStats
-from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig
+from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Heartbeat
+from border_cli.core.timing import Clock
 from border_cli.core.types import Beat, Experience, Snapshot, State
 
 

@@ -19,9 +19,9 @@ from border_cli.actor_manager.process_record import record_of, stats_of
 from border_cli.actor_manager.remote import Recipe, run
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.actor_manager.supervisor import Supervisor
-from border_cli.core.actors import ActorManager, ActorStats
-from border_cli.core.clock import Clock
+from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Pulse
+from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, Snapshot, State
 from border_cli.process.bell import Bell
 from border_cli.process.child_process import ChildProcess

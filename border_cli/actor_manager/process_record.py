@@ -10,7 +10,7 @@ from border_cli.actor_manager.leases import WITHOUT_LIMIT
 from border_cli.actor_manager.notes import Note, read_note
 from border_cli.actor_manager.post import Post
 from border_cli.actor_manager.ring_reader import RingReader
-from border_cli.core.actors import ActorStats
+from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import ACTOR_SECTIONS
 
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.clock import Clock
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.rows import columns_of, transitions_of
+from border_cli.core.timing import Clock
 from border_cli.core.types import Array, Episode, Experience, State, Transitions
 
 

@@ -10,8 +10,8 @@ from multiprocessing.connection import wait
 
 from border_cli.actor_manager.lane import CLOSING, NOTHING, WAITS
 from border_cli.actor_manager.post import Post
-from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorCrashed, RunFailed
+from border_cli.core.timing import Clock
 from border_cli.process.bell import Bell
 from border_cli.process.child_process import ChildProcess
 

@@ -15,7 +15,7 @@ from border_cli.actor_manager.inbox import Inbox, Letter, Note
 from border_cli.actor_manager.local import LocalActorManager, MakeActor
 from border_cli.actor_manager.thread_failures import ThreadFailures
 from border_cli.actor_manager.worker import Worker
-from border_cli.core.clock import Clock
+from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
 
 MESSAGES_PER_ACTOR = 2  # that may wait for the learner

@@ -11,11 +11,10 @@ from border_cli.actor_manager.actor import Actor
 from border_cli.actor_manager.actor_record import ActorRecord, rows_in_proxy
 from border_cli.actor_manager.laps import BLOCKED
 from border_cli.actor_manager.restarts import Restarts
-from border_cli.core.actors import ActorStats
-from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorCrashed, BadStep
+from border_cli.core.interfaces import ActorStats
 from border_cli.core.stop import Heartbeat
-from border_cli.core.timing import ACTOR_SECTIONS
+from border_cli.core.timing import ACTOR_SECTIONS, Clock
 from border_cli.core.types import State
 
 log = logging.getLogger(__name__)

@@ -247,7 +247,7 @@ class ValueAgent(TorchAgent):
         online, target = self.online, self.target
         if not isinstance(online, Network) or not isinstance(target, Network):
             return None
-        if self.architecture.images or not online.mlp.plain:
+        if self.architecture.has_encoder or not online.mlp.plain:
             return None
         return online.mlp.layers_in_memory(), target.mlp.layers_in_memory()
 

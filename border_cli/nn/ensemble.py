@@ -104,7 +104,7 @@ def _mask(shape: tuple[int, ...], share: float, generator: torch.Generator) -> T
 
 
 class Critics(nn.Module):
-    """E action values, or E sets of quantiles of them: Q_i(s, a). Image networks are their own."""
+    """E action values, or E sets of quantiles of them: Q_i(s, a). Encoders are their own."""
 
     def __init__(
         self,
@@ -118,11 +118,11 @@ class Critics(nn.Module):
         final_bound: float | None = None,
     ) -> None:
         super().__init__()
-        convolves = bool(architecture.images)
+        encodes = architecture.has_encoder
         self.torsos = nn.ModuleList(
-            Torso(architecture, generator) for _ in range(members if convolves else 0)
+            Torso(architecture, generator) for _ in range(members if encodes else 0)
         )
-        size = int(self.torsos[0].size) if convolves else architecture.row_size  # type: ignore[arg-type]
+        size = int(self.torsos[0].size) if encodes else architecture.row_size  # type: ignore[arg-type]
         self.mlp = EnsembleMlp(
             members,
             [size + action_size, *architecture.hidden, outputs],

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
-from border_cli.core.config import Activation, NetworkKind
+from border_cli.core.config import Activation
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.images import ImpalaResNet, MinatarCnn, NatureCnn
+from border_cli.nn.user_network import build_user_network
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -33,10 +35,10 @@ ACTIVATIONS = {
     Activation.silu: F.silu,
 }
 
-IMAGE_NETWORKS: dict[NetworkKind, type[MinatarCnn | NatureCnn | ImpalaResNet]] = {
-    NetworkKind.minatar_cnn: MinatarCnn,
-    NetworkKind.nature_cnn: NatureCnn,
-    NetworkKind.impala_resnet: ImpalaResNet,
+IMAGE_NETWORKS: dict[str, type[MinatarCnn | NatureCnn | ImpalaResNet]] = {
+    "minatar_cnn": MinatarCnn,
+    "nature_cnn": NatureCnn,
+    "impala_resnet": ImpalaResNet,
 }
 
 
@@ -144,11 +146,16 @@ class Mlp(nn.Module):
 
 
 class Torso(nn.Module):
-    """Features as rows: images through convolutions, the rest beside them. [B, size]"""
+    """Features as rows: images through convolutions, the rest beside them; or all of it through a
+    user's network. [B, size]"""
 
     def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
         super().__init__()
         self._bare = "" in architecture.images
+        self.network: nn.Module | None = None
+        if architecture.target is not None:
+            self.network, self.size = build_user_network(architecture, generator)
+            return
         self._keys = tuple(architecture.images)
         self._rows = architecture.rows is not None
         # A list, because an nn.ModuleDict refuses keys such as "values" or "a.b".
@@ -160,6 +167,9 @@ class Torso(nn.Module):
         self.size = architecture.row_size + sum(each.size for each in networks)
 
     def forward(self, features: FeatureTensors) -> Tensor:
+        if self.network is not None:
+            rows: Tensor = self.network(features)
+            return rows
         if not self._keys:
             assert isinstance(features, Tensor)
             return features
@@ -198,6 +208,18 @@ class Network(nn.Module):
     def forward(self, features: FeatureTensors) -> Tensor:
         result: Tensor = self.mlp(self.torso(features))  # [B, outputs]
         return result
+
+
+def weighted_means(
+    shares: Sequence[float],
+    network: Network,
+    features: FeatureTensors,
+    noise: np.random.Generator | None,  # noqa: ARG001 - of other networks that act
+) -> Tensor:
+    """Of outputs that are N quantiles of each action: their means. [B, num_actions]"""
+    weights = torch.tensor(shares)  # [N]
+    means: Tensor = network(features).unflatten(1, (-1, len(weights))) @ weights
+    return means
 
 
 def target_of(network: M) -> M:

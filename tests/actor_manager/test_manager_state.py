@@ -16,8 +16,8 @@ from managers import Built, DrawingPolicyFactory, count, env_seed, receive, snap
 from remote_fakes import Delayed, fail
 from resumable import Numbers
 
-from border_cli.core.actors import ActorManager
 from border_cli.core.errors import ActorCrashed, CheckpointError
+from border_cli.core.interfaces import ActorManager
 from border_cli.core.types import Array, Beat, Experience, State, leaves
 
 TURNS = 45

@@ -12,8 +12,8 @@ from remote_fakes import BUILDING, REPLAYING, Life, die, fail
 from resumable import SHAPES, Numbers, lanes_of, manager_of
 
 from border_cli.actor_manager.lane import PERMISSION, WAITS
-from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.errors import CheckpointError
+from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.types import State
 
 

@@ -16,8 +16,8 @@ from remote_fakes import Life, ScriptedEnvFactory, die, fail, hang, hang_in_c
 from resumable import SHAPES, Numbers, lanes_of, manager_of
 
 from border_cli.actor_manager.lane import ASKED, BEATS, BUILT, PERMISSION, ROOM, WAITS
-from border_cli.core.actors import ActorManager, ActorStats
 from border_cli.core.errors import ActorCrashed
+from border_cli.core.interfaces import ActorManager, ActorStats
 
 
 def by_id(manager: ActorManager) -> dict[int, ActorStats]:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from remote_fakes import Delayed
 from resumable import Numbers
 
-from border_cli.core.actors import ActorManager
 from border_cli.core.errors import ActorCrashed
+from border_cli.core.interfaces import ActorManager
 from border_cli.core.types import Array, Experience, State, Step
 
 WITHOUT_END_S = 1_000.0  # who waits so long is stopped by the watchdog of the tests

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from networks import loaded
 
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
@@ -89,7 +88,8 @@ def test_numpy_gives_the_mean_that_torch_gives(space: Space, settings: Any, rows
     architecture = Architecture(space, **settings)
     ours = network(architecture, seed=3)
     arrays = {f"network.{name}": value.numpy() for name, value in ours.state_dict().items()}
-    twin = loaded(NumpyQuantileNetwork(architecture, fractions=FRACTIONS), arrays)
+    twin = NumpyQuantileNetwork(architecture, FRACTIONS)
+    twin.load(arrays)
     obs = drawn(space, rows)
     tensors = (
         {key: torch.from_numpy(part) for key, part in obs.items()}

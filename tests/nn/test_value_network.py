@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from networks import loaded
 
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
@@ -122,7 +121,8 @@ def test_numpy_computes_what_torch_does(space: Space, form: dict[str, Any], hidd
     for each in made.parameters():  # layer norms, too, are then no identity
         each.data += 0.1 * torch.randn(each.shape, generator=torch.Generator().manual_seed(2))
     arrays = {f"network.{name}": array for name, array in copied_arrays(made).items()}
-    twin = loaded(NumpyValueNetwork(architecture, atoms=form.get("atoms", 1)), arrays)
+    twin = NumpyValueNetwork(architecture, atoms=form.get("atoms", 1))
+    twin.load(arrays)
     rng = np.random.default_rng(3)
     obs: Any = rng.normal(size=(4, 3)).astype(np.float32)
     if isinstance(space, DictSpace):

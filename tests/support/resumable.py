@@ -18,9 +18,8 @@ from border_cli.actor_manager.lane import Lane
 from border_cli.actor_manager.process import ProcessActorManager
 from border_cli.actor_manager.serial import SerialActorManager
 from border_cli.actor_manager.thread import ThreadActorManager
-from border_cli.core.actors import ActorManager
-from border_cli.core.clock import MonotonicClock
-from border_cli.core.interfaces import EnvFactory
+from border_cli.core.interfaces import ActorManager, EnvFactory
+from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Experience, State
 
 SHAPES = [
