@@ -25,7 +25,7 @@ from border_cli.api import load_agent, resume, train
 from border_cli.config.compose import compose
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent
-from border_cli.launch.build import build_agent, env_factory, images_of
+from border_cli.launch.build import build_agent, encoders_of, env_factory
 
 SAVED = Path(__file__).parent / "support" / "old_run.tar.xz"
 SETTINGS = (
@@ -54,12 +54,12 @@ def values(agent: Agent, run_dir: Path) -> tuple[Any, Any]:
     obs = np.unpackbits(saved["obs"])[: 16 * 72].reshape(16, 6, 6, 2)
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())
-    return policy.make_network(agent.snapshot().arrays)(obs), saved["q"]
+    return policy.network(obs), saved["q"]
 
 
 def test_a_model_of_then_computes_what_it_did(run_dir: Path) -> None:
     agent = load_agent(run_dir, "latest")[1]
-    assert images_of(agent) == ""
+    assert encoders_of(agent) == []
     np.testing.assert_allclose(*values(agent, run_dir), rtol=1e-5)
 
 

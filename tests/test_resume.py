@@ -17,6 +17,7 @@ import torch
 from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
+from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.config import (
     AwacConfig,
     BcConfig,
@@ -32,7 +33,6 @@ from border_cli.agent.config import (
     Td3Config,
     TqcConfig,
 )
-from border_cli.agent.deterministic_settings import Noise
 from border_cli.core.config import CheckpointConfig, RunConfig
 from border_cli.core.errors import CheckpointError, Interrupted
 from border_cli.core.files import SETTINGS, checksum

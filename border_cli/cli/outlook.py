@@ -8,7 +8,6 @@ from border_cli.cli.header import (
     choice_lines,
     dataset_lines,
     doubts,
-    image_lines,
     trainer_line,
 )
 from border_cli.config.compose import Job
@@ -19,8 +18,8 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
 from border_cli.launch.build import (
     build_evaluator,
+    encoders_of,
     evaluates_in_background,
-    images_of,
     thread_budget,
 )
 from border_cli.launch.needs import (
@@ -42,7 +41,7 @@ def outlook(job: Job, plan: Plan, agent: Agent) -> list[tuple[str, str]]:
         *choice_lines(job.sources),
         ("env", _env_line(plan.spec)),
         ("agent", f"{kind}, {plan.agent.parameters:,} parameters, batch {config.agent.batch_size}"),
-        *image_lines(images_of(agent)),
+        *encoders_of(agent),
         ("trainer", trainer_line(config)),
         ("actors", actors_line(config)),
         *dataset_lines(config),

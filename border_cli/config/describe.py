@@ -28,7 +28,19 @@ _PLAIN = {
 def expected(kind: type[Any], name: str) -> str:
     """Everything that `name` may be, its range among it."""
     bounds = bounds_of(kind, name)
-    return in_words(get_type_hints(kind)[name]) + (f" ({bounds})" if bounds else "")
+    return values_of(kind, name) + (f" ({bounds})" if bounds else "")
+
+
+def values_of(kind: type[Any], name: str) -> str:
+    """What kind of value `name` takes, or which ones."""
+    known = choices_of(kind, name)
+    return f"one of {', '.join(known)}" if known else in_words(get_type_hints(kind)[name])
+
+
+def choices_of(kind: type[Any], name: str) -> list[str]:
+    """The names that a setting takes, where those that are registered decide."""
+    choices = _metadata(kind, name).get("choices")
+    return list(choices()) if choices else []
 
 
 def bounds_of(kind: type[Any], name: str) -> str:
@@ -115,7 +127,7 @@ def _setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
     default = default_of(kind, name)
     if default is not MISSING and default != value:
         shown += f"  (default {_text(default)})"
-    allowed = bounds_of(kind, name) or in_words(get_type_hints(kind)[name])
+    allowed = bounds_of(kind, name) or values_of(kind, name)
     width = min(shutil.get_terminal_size().columns, 110)
     meaning = textwrap.wrap(f"{meaning_of(kind, name)} [{allowed}]", max(width - 6, 40))
     return [f"  {path}.{name}={shown}", *(f"      {line}" for line in meaning)]

@@ -34,16 +34,6 @@ class Activation(StrEnum):
     silu = "silu"
 
 
-class NetworkKind(StrEnum):
-    """The network for images; its output is concatenated with all other inputs."""
-
-    auto = "auto"
-    mlp = "mlp"
-    minatar_cnn = "minatar_cnn"
-    nature_cnn = "nature_cnn"
-    impala_resnet = "impala_resnet"
-
-
 class StartMethod(StrEnum):
     """How child processes are started."""
 

@@ -15,8 +15,8 @@ from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.idle import IdleActorManager
 from border_cli.actor_manager.shared_weights import forms_of
 from border_cli.agent.action_space import name_of
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import as_learned
-from border_cli.agent.settings import LearnerConfig, NetworkConfig
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core import threads
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
@@ -136,9 +136,14 @@ def countable_agent(config: RunConfig, spec: EnvSpec, *, learns: bool = True) ->
         return build_agent(config, spec, learns=learns)
 
 
-def images_of(agent: Agent) -> str:
-    """The images that an agent sees, a line each, with what they go through; empty without any."""
-    images = agent.architecture.images if isinstance(agent, TorchAgent) else {}
+def encoders_of(agent: Agent) -> list[tuple[str, str]]:
+    """What stands before an agent's dense layers, titled: a user's network, or the images that it
+    sees, a line each, with what they go through."""
+    if not isinstance(agent, TorchAgent):
+        return []
+    target, images = agent.architecture.target, agent.architecture.images
+    if target is not None:
+        return [("network", f"{agent.architecture.kind} ({target.replace(':', '.')})")]
     lines = []
     for key, each in images.items():
         channels, height, width = each.shape
@@ -146,7 +151,7 @@ def images_of(agent: Agent) -> str:
         of = "1 channel" if channels == 1 else f"{channels} channels {axis}"
         name = f"{key}: " if key else ""
         lines.append(f"{name}{height} x {width}, {of}, network {each.network}")
-    return "\n".join(lines)
+    return [("images", "\n".join(lines))] if lines else []
 
 
 def memory_settings(config: RunConfig) -> dict[str, Any]:
@@ -165,7 +170,7 @@ def torch_threads(config: RunConfig, spec: EnvSpec) -> int:
         return 1
     if agent.num_threads is not None:
         return agent.num_threads
-    if not isinstance(agent, NetworkConfig) or not agent.bound_by_arithmetic(spec.observation):
+    if not isinstance(agent, LearnerConfig) or not agent.compute_bound(spec.observation):
         return 1
     # Actors that keep to a pace mostly wait for such a learner.
     free = config.trainer.samples_per_opt_step is None
@@ -176,7 +181,7 @@ def torch_threads(config: RunConfig, spec: EnvSpec) -> int:
 def spec_of_state(config: RunConfig, spec: EnvSpec, state: Mapping[str, Any]) -> EnvSpec:
     """What an agent is built for that is given this state of one: how observations are taken is
     part of a model."""
-    if not isinstance(config.agent, NetworkConfig):
+    if not isinstance(config.agent, LearnerConfig):
         return spec
     observation = as_learned(spec.observation, state)
     if observation is not spec.observation:

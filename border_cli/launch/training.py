@@ -36,9 +36,9 @@ from border_cli.launch.build import (
     build_first_agent,
     build_judge,
     build_recorders,
+    encoders_of,
     env_factory,
     evaluates_in_background,
-    images_of,
     memory_settings,
     num_actors,
     spec_of_state,
@@ -77,7 +77,7 @@ class Started:
     spec: EnvSpec
     device_name: str
     evaluation: str  # how the evaluator describes itself
-    images: str  # that the agent sees, see `images_of`
+    encoders: list[tuple[str, str]]  # see `encoders_of`
     resumed_opt_steps: int | None = None  # of the checkpoint that the run goes on from
     restored: str = ""  # what comes back with it
 
@@ -199,7 +199,7 @@ class _Run:
                     spec=factory.spec,
                     device_name=agent.device_name,
                     evaluation=_evaluation_line(config, evaluator),
-                    images=images_of(agent),
+                    encoders=encoders_of(agent),
                     resumed_opt_steps=found.newest.opt_steps if found else None,
                     restored=restored_line(config, found.newest) if found else "",
                 )

@@ -6,15 +6,23 @@ numpy share. Never imports torch: actors build the same networks in numpy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from border_cli.core.config import Activation, NetworkKind
+from border_cli.core.config import Activation
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, LeafSpace, Space
-from border_cli.nn.encoding import BYTES, Scaling, encoded_size, row_scaling, scaling_between
+from border_cli.nn.encoding import (
+    BYTES,
+    Scaling,
+    encoded_size,
+    is_real,
+    row_scaling,
+    scaling_between,
+)
 
 LAYER_NORM_EPSILON = 1e-5  # of a variance; torch's own
 
@@ -31,9 +39,9 @@ NATURE_SMALLEST = 36  # pixels to a side: below it the Nature network has nothin
 
 # Pixels to a side of the least image that each takes.
 CONVOLUTIONS = {
-    NetworkKind.minatar_cnn: SMALLEST,
-    NetworkKind.nature_cnn: NATURE_SMALLEST,
-    NetworkKind.impala_resnet: SMALLEST,
+    "minatar_cnn": SMALLEST,
+    "nature_cnn": NATURE_SMALLEST,
+    "impala_resnet": SMALLEST,
 }
 
 
@@ -64,7 +72,7 @@ class Image:
     shape: tuple[int, int, int]  # channels, height, width
     channels_first: bool  # it lies as [C, H, W]; else as [H, W, C] or [H, W]
     scaling: Scaling  # of its pixels
-    network: NetworkKind  # one of CONVOLUTIONS
+    network: str  # one of CONVOLUTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +80,12 @@ class Architecture:
     """The form of a network up to what it puts out; the same for all networks of an agent."""
 
     observation: Space
-    kind: NetworkKind = NetworkKind.auto
+    kind: str = "auto"  # as agent.network names it
     hidden: tuple[int, ...] = (256, 256)
     activation: Activation = Activation.relu
     layer_norm: bool = False
+    target: str | None = None  # "module:Class" of a user's network, which takes all there is
+    kwargs: Mapping[str, Any] = field(default_factory=dict)  # its arguments after the space
 
     def __post_init__(self) -> None:
         if self.kind in CONVOLUTIONS and not self.images:
@@ -89,7 +99,7 @@ class Architecture:
     @property
     def images(self) -> dict[str, Image]:
         """The parts that go through convolutions, by their key; "" is an observation by itself."""
-        if self.kind == NetworkKind.mlp:
+        if self.kind == "mlp" or self.target is not None:
             return {}
         found = {key: _image(part, self.kind) for key, part in _parts(self.observation).items()}
         return {key: image for key, image in found.items() if image is not None}
@@ -97,15 +107,22 @@ class Architecture:
     @property
     def has_encoder(self) -> bool:
         """Whether more than dense layers stands between observations and outputs."""
-        return bool(self.images)
+        return bool(self.images) or self.target is not None
 
     @property
     def rows(self) -> Space | None:
-        """The rest of the observation, which becomes rows of numbers; None where all is images."""
-        images = self.images
-        if not images:
+        """The rest of the observation, which becomes rows of numbers; None where all is images.
+
+        Of what a user's network takes: the real numbers, which may be normalised.
+        """
+        if not self.has_encoder:
             return self.observation
-        rest = {key: part for key, part in _parts(self.observation).items() if key not in images}
+        images, parts = self.images, _parts(self.observation)
+        if self.target is not None:
+            parts = {key: part for key, part in parts.items() if is_real(part)}
+        rest = {key: part for key, part in parts.items() if key not in images}
+        if not isinstance(self.observation, DictSpace):
+            return rest.get("")
         return DictSpace(rest) if rest else None
 
     @property
@@ -133,7 +150,7 @@ def _parts(space: Space) -> dict[str, LeafSpace]:
     return space.spaces if isinstance(space, DictSpace) else {"": space}
 
 
-def _image(space: LeafSpace, kind: NetworkKind) -> Image | None:
+def _image(space: LeafSpace, kind: str) -> Image | None:
     """The space as the image that a network of this kind takes; None where it is none for it."""
     if not isinstance(space, BoxSpace):
         return None
@@ -141,9 +158,8 @@ def _image(space: LeafSpace, kind: NetworkKind) -> Image | None:
     if shape is None:
         return None
     side = min(shape[1:])
-    if kind == NetworkKind.auto:
-        small = side < NATURE_SMALLEST
-        kind = NetworkKind.minatar_cnn if small else NetworkKind.nature_cnn
+    if kind == "auto":
+        kind = "minatar_cnn" if side < NATURE_SMALLEST else "nature_cnn"
     if side < CONVOLUTIONS[kind]:
         return None
     return Image(shape, channels_first(space), pixel_scaling(space), kind)

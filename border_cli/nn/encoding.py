@@ -94,15 +94,15 @@ def encoded_size(space: Space) -> int:
             return sum(encoded_size(part) for part in spaces.values())
 
 
+def is_real(space: LeafSpace) -> bool:
+    """Whether its numbers are real, and not integers."""
+    return isinstance(space, BoxSpace) and space.dtype == "float32"
+
+
 def measured_columns(space: Space) -> NDArray[np.bool_]:
     """Which columns of an encoded row are real numbers, and not integers.  [row_size]"""
     parts = space.spaces.values() if isinstance(space, DictSpace) else [space]
-    return np.concatenate(
-        [
-            np.full(encoded_size(part), isinstance(part, BoxSpace) and part.dtype == "float32")
-            for part in parts
-        ]
-    )
+    return np.concatenate([np.full(encoded_size(part), is_real(part)) for part in parts])
 
 
 def encode(space: Space, obs: Array) -> NDArray[np.float32]:

@@ -25,8 +25,9 @@ FeatureTensors: TypeAlias = Tensor | dict[str, Tensor]
 class Features(nn.Module):
     """Encodes an observation; with `normalize`, numbers get mean 0 and deviation 1.
 
-    Integers go by their bounds or one-hot, whatever `normalize` says. Owns the float32 copies of
-    the statistics.
+    Integers go by their bounds or one-hot, whatever `normalize` says. A user's network takes the
+    observation itself, its real numbers normalised where they lie. Owns the float32 copies of the
+    statistics.
     """
 
     mean: Tensor  # [row_size]
@@ -38,11 +39,16 @@ class Features(nn.Module):
         self._rows = encoder_for(space) if space is not None else None
         self._bare = "" in architecture.images
         self._images = {key: each.channels_first for key, each in architecture.images.items()}
-        # Vectors of numbers are features already: nothing needs to be called.
-        self.changes_nothing = isinstance(space, BoxSpace) and (
-            (len(space.shape), space.dtype, normalize) == (1, "float32", False)
-        )
+        self._keeps_form = architecture.target is not None
+        self._sizes = {
+            key: encoded_size(part)
+            for key, part in (space.spaces if isinstance(space, DictSpace) else {}).items()
+        }
         self.normalizes = normalize and space is not None and architecture.row_size > 0
+        # Vectors of numbers are features already, as all is to a user's network: nothing needs to
+        # be called.
+        vectors = isinstance(space, BoxSpace) and (len(space.shape), space.dtype) == (1, "float32")
+        self.changes_nothing = (vectors or self._keeps_form) and not normalize
         if self.normalizes:
             assert space is not None
             self._stay = torch.from_numpy(~measured_columns(space))  # [row_size] bool, on the CPU
@@ -50,6 +56,8 @@ class Features(nn.Module):
             self.register_buffer("inverse_std", torch.ones(architecture.row_size))
 
     def forward(self, obs: TensorObs) -> FeatureTensors:
+        if self._keeps_form:
+            return self._in_form(obs) if self.normalizes else obs
         if not self._images:
             return self.rows(obs)
         if self._bare:
@@ -61,6 +69,14 @@ class Features(nn.Module):
             features[""] = self.rows(obs)
         return features
 
+    def _in_form(self, obs: TensorObs) -> TensorObs:
+        """The observation, its real numbers normalised."""
+        rows = self.rows(obs)
+        if isinstance(obs, Tensor):
+            return rows.view_as(obs)
+        columns = zip(self._sizes, rows.split(list(self._sizes.values()), dim=1), strict=True)
+        return {**obs, **{key: part.reshape(obs[key].shape) for key, part in columns}}
+
     def rows(self, obs: TensorObs) -> Tensor:
         """All but the images. [B, row_size]"""
         assert self._rows is not None
@@ -69,7 +85,7 @@ class Features(nn.Module):
             return rows
         return ((rows - self.mean) * self.inverse_std).clamp_(-LIMIT, LIMIT)
 
-    def follow(self, statistics: RunningStatistics) -> None:
+    def refresh(self, statistics: RunningStatistics) -> None:
         """Normalises by what was seen so far."""
         self.mean.copy_(statistics.mean.masked_fill(self._stay, 0.0))
         self.inverse_std.copy_((1 / statistics.std).masked_fill(self._stay, 1.0))

@@ -15,12 +15,11 @@ from border_cli.nn.architecture import (
     CONVOLUTIONS,
     Activation,
     Architecture,
-    NetworkKind,
     bounds_matter,
 )
 from border_cli.nn.encoding import encode, encoded_size
 from border_cli.nn.features import Features
-from border_cli.nn.network import Mlp, Network, follow, target_of, without_gradient
+from border_cli.nn.network import Mlp, Network, polyak_update, target_of, without_gradient
 from border_cli.nn.numpy_network import NumpyMlp, NumpyNetwork
 from border_cli.nn.saving import copied_arrays
 from border_cli.nn.statistics import RunningStatistics
@@ -97,7 +96,7 @@ def some(space: Space, rows: int) -> Any:
 def test_features_without_images_are_the_encoded_rows(space: Space, observations: Any):
     rows = encode(space, observations)
     assert rows.shape[1] == encoded_size(space)
-    features = Features(Architecture(space, kind=NetworkKind.mlp), normalize=False)
+    features = Features(Architecture(space, kind="mlp"), normalize=False)
     found = features(tensor_obs(observations))
     assert found.dtype == torch.float32
     np.testing.assert_array_equal(found.numpy(), rows)
@@ -124,10 +123,8 @@ def test_both_forward_passes_give_the_same_values(
 
 
 @pytest.mark.parametrize("name", [*IMAGES, *SMALL_IMAGES])
-@pytest.mark.parametrize(
-    "kind", [NetworkKind.auto, NetworkKind.minatar_cnn, NetworkKind.impala_resnet]
-)
-def test_images_go_through_convolutions_in_both(name: str, kind: NetworkKind):
+@pytest.mark.parametrize("kind", ["auto", "minatar_cnn", "impala_resnet"])
+def test_images_go_through_convolutions_in_both(name: str, kind: str):
     space = (IMAGES | SMALL_IMAGES)[name]
     architecture = Architecture(space, kind=kind, hidden=(8,))
     features = Features(architecture, normalize=False)
@@ -175,11 +172,11 @@ def test_small_images_get_small_networks_and_each_of_several_its_own():
     )
     images = Architecture(space).images
     assert {key: each.network for key, each in images.items()} == {
-        "screen": NetworkKind.nature_cnn,
-        "board": NetworkKind.minatar_cnn,
+        "screen": "nature_cnn",
+        "board": "minatar_cnn",
     }
-    assert list(Architecture(space, kind=NetworkKind.nature_cnn).images) == ["screen"]
-    assert list(Architecture(space, kind=NetworkKind.impala_resnet).images) == ["screen", "board"]
+    assert list(Architecture(space, kind="nature_cnn").images) == ["screen"]
+    assert list(Architecture(space, kind="impala_resnet").images) == ["screen", "board"]
 
 
 def test_models_of_before_have_no_small_networks():
@@ -213,14 +210,14 @@ def test_whether_it_matters_that_integers_go_by_their_bounds(space: Space, matte
 
 
 def test_mlp_takes_pixels_as_numbers():
-    network = Network(Architecture(pixels(3, 40, 44), kind=NetworkKind.mlp), 2, seeded())
+    network = Network(Architecture(pixels(3, 40, 44), kind="mlp"), 2, seeded())
     assert not network.torso.images
     assert network.torso.size == 3 * 40 * 44
 
 
 @pytest.mark.parametrize("kind", list(CONVOLUTIONS))
 @pytest.mark.parametrize("space", [numbers(3), numbers(40, 40), pixels(5, 40, 3), pixels(9)])
-def test_convolutions_without_an_image_are_refused(kind: NetworkKind, space: Space):
+def test_convolutions_without_an_image_are_refused(kind: str, space: Space):
     match = rf"agent\.network={kind} needs an image .*allowed here: auto, mlp\)"
     with pytest.raises(ConfigError, match=match):
         Architecture(space, kind=kind)
@@ -232,7 +229,7 @@ def test_the_nature_network_of_a_small_image_is_refused_with_those_that_take_it(
         r"36 x 36; allowed here: auto, mlp, minatar_cnn, impala_resnet\)"
     )
     with pytest.raises(ConfigError, match=match):
-        Architecture(pixels(35, 40, 3), kind=NetworkKind.nature_cnn)
+        Architecture(pixels(35, 40, 3), kind="nature_cnn")
 
 
 def test_normalised_columns_have_mean_0_and_deviation_1_and_the_rest_stays():
@@ -241,7 +238,7 @@ def test_normalised_columns_have_mean_0_and_deviation_1_and_the_rest_stays():
     features, statistics = Features(architecture, normalize=True), RunningStatistics(5)
     obs = some(space, 400)
     statistics.see(torch.from_numpy(encode(space, obs)))
-    features.follow(statistics)
+    features.refresh(statistics)
     rows = features(tensor_obs(obs)).numpy()
     np.testing.assert_allclose(rows[:, :2].mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(rows[:, :2].std(0), 1, atol=1e-5)
@@ -298,7 +295,7 @@ def test_a_target_follows_by_tau(tau: float, expected: float):
             each.fill_(0)
         for each in network.parameters():
             each.fill_(8)
-        follow(target.parameters(), network.parameters(), tau)
+        polyak_update(target.parameters(), network.parameters(), tau)
     assert {float(each) for each in target.parameters()} == {expected}
     assert {float(each.detach()) for each in network.parameters()} == {8}
 
