@@ -13,10 +13,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from border_cli.config.check import checked
+from border_cli.config.check import checked, refuse_unwritable
 from border_cli.config.imports import homes, import_modules, modules_of_a_run
 from border_cli.config.overrides import refuse_no_text
-from border_cli.config.preflight import refuse_unwritable
 from border_cli.config.resuming import changes, refuse_fixed, refuse_no_run
 from border_cli.config.saved import (
     begin_attempt,

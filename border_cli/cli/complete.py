@@ -23,10 +23,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.cli.arguments import CFGS, FLAGS, INFOS, read_arguments
-from border_cli.cli.composing import composing
-from border_cli.config.compose import Composer
+from border_cli.config.compose import Composer, Loader, composing, hydra_turn
 from border_cli.config.describe import choices_of
-from border_cli.config.loader import Loader, hydra_turn
 from border_cli.config.overrides import HIDDEN_GROUPS
 from border_cli.core.config import AUTO
 from border_cli.core.errors import BorderError, ConfigError
@@ -102,7 +100,12 @@ def _answer(before: list[str], word: str) -> list[str]:
         return _starting([flag.split()[0] for left, _ in FLAGS for flag in left.split(",")], word)
     named = flag in ("-cn", "--config-name")
     typed = read_arguments(before[:-1] if named else before)
-    with composing(typed, typed.overrides) as (composer, overrides):
+    with composing(
+        typed.overrides,
+        config_dirs=typed.config_dirs,
+        config_name=typed.config_name,
+        multirun=typed.multirun,
+    ) as (composer, overrides):
         if named:
             return _starting(composer.primary_configs(), word)
         return matches(composer, overrides, word)
@@ -142,14 +145,14 @@ def matches(composer: Composer, overrides: Sequence[str], word: str) -> list[str
             return []
 
 
-def _starting(known: Sequence[str], begun: str) -> list[str]:
+def _starting(known: Sequence[str], typed: str) -> list[str]:
     """Those that begin with what was typed."""
-    return [each for each in known if each.startswith(begun)]
+    return [each for each in known if each.startswith(typed)]
 
 
-def _directories(begun: str) -> list[str]:
-    """Directories that a path may go on to; a run directory is complete, others end in a slash."""
-    parent, slash, name = begun.rpartition("/")
+def _directories(typed: str) -> list[str]:
+    """Directories that continue a path; a run directory is complete, others end in a slash."""
+    parent, slash, name = typed.rpartition("/")
     folder = Path(f"{parent}{slash}").expanduser()
     try:
         found = sorted(each for each in folder.iterdir() if each.is_dir())

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from border_cli import __version__
-from border_cli.config.job import JobContext, Source
-from border_cli.config.provenance import tuned_files, values_of_another_pair
+from border_cli.config.compose import Source
+from border_cli.config.tuned import tuned_files, values_of_another_pair
 from border_cli.core.config import RunConfig, TrainerConfig
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import EnvSpec, transition_nbytes
@@ -26,6 +27,9 @@ from border_cli.launch.offline_data import dataset_size
 from border_cli.launch.training import Started
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS, AGENTS, TRAINERS
+
+if TYPE_CHECKING:
+    from border_cli.cli.job import JobContext
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from border_cli.cli.job import Outcome, leave_now, run_job
+from border_cli.cli.job import JobContext, Outcome, leave_now, run_job
 from border_cli.cli.report import resume_run, resume_sweep
-from border_cli.config.job import JobContext
 from border_cli.config.resuming import FINISHED
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError

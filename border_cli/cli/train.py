@@ -78,10 +78,15 @@ def _compose(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> 
     with ExitStack() as stack:
         for each in arguments.resumed():  # before anything of others is imported
             stack.enter_context(nothing_imported_from(each))
-        from border_cli.cli.composing import composing
+        from border_cli.config.compose import composing
         from border_cli.config.overrides import normalized
 
-        composed = composing(arguments, normalized(arguments.overrides))
+        composed = composing(
+            normalized(arguments.overrides),
+            config_dirs=arguments.config_dirs,
+            config_name=arguments.config_name,
+            multirun=arguments.multirun,
+        )
         composer, overrides = stack.enter_context(composed)
         arguments = replace(arguments, config_name=composer.config_name)
         _respond(arguments, composer, overrides, typed, run_job)
@@ -107,7 +112,7 @@ def _respond(
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     elif arguments.cfg or arguments.info or arguments.hydra_help:
         from border_cli.cli.launch import launch
-        from border_cli.config.loader import Loader
+        from border_cli.config.compose import Loader
 
         composer.job(overrides)
         launch(_never, arguments.for_hydra(overrides), Loader(composer.folders))
@@ -127,7 +132,7 @@ def _train(
     typed: list[str],
     run_job: RunJob | None,
 ) -> None:
-    from border_cli.config.preflight import checked_jobs
+    from border_cli.config.check import checked_jobs
     from border_cli.run.layout import refuse_foreign
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
@@ -143,7 +148,7 @@ def _train(
     if _is_dry(composer, jobs, overrides):
         return
     from border_cli.cli.launch import Task, launch, launch_one
-    from border_cli.config.loader import Loader
+    from border_cli.config.compose import Loader
 
     runner = run_job or _runner(jobs)
     task = Task(composer, jobs, continuations, runner, command=["border-train", *typed])

@@ -28,7 +28,7 @@ from border_cli.core.words import unknown
 from border_cli.registry import GROUPS, RECORDERS
 
 if TYPE_CHECKING:
-    from border_cli.config.loader import Loader
+    from border_cli.config.compose import Loader
 
 _REFUSED = (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError)
 _IN_FILE = re.compile(r"In '([^']+)'")

@@ -15,63 +15,18 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from hydra.core.plugins import Plugins
-from hydra.errors import HydraException
-from hydra.types import RunMode
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from border_cli.config.loader import Loader, YAMLError
-from border_cli.config.overrides import parsed
-from border_cli.config.sources import BlankSchemas, shown
+from border_cli.config.sources import shown
 from border_cli.core.errors import ConfigError
 from border_cli.core.foreign import is_closed, nothing_imported_from
 
 
-class FirstLook(Loader):
-    """Reads which files will be composed, without merging them."""
-
-    def __init__(self, folders: Sequence[str]) -> None:
-        Plugins.instance().register(BlankSchemas)
-        super().__init__(folders)
-        path = self.config_search_path
-        path.prepend("blank", f"{BlankSchemas.scheme()}://")
-        self.repository.initialize_sources(path)
-
-    def imports(self, config_name: str, overrides: list[str]) -> list[str]:
-        """The modules that the files name. A composition that fails is left to the real one."""
-        try:
-            _, repo = self.read(config_name, overrides)
-            chosen = self.compute_defaults_list(config_name, overrides, RunMode.MULTIRUN)
-        except (ConfigError, HydraException, OmegaConfBaseException, YAMLError, ValueError):
-            return []
-        names: list[str] = []
-        for default in chosen.defaults:
-            if not default.package and default.config_path:
-                loaded = repo.load_config(default.config_path)
-                names += _names(OmegaConf.select(loaded.config, "imports") if loaded else None)
-        return names
-
-
-def imports_of(folders: Sequence[str], config_name: str, overrides: list[str]) -> list[str]:
-    """All modules that the command line and the chosen files name, each once, in order."""
-    names: list[str] = []
-    if folders or any("searchpath" in each for each in overrides):  # our own files name none
-        names += FirstLook(folders).imports(config_name, overrides)
-    for override in parsed([each for each in overrides if "imports" in each]):
-        if override.key_or_group == "imports" and not override.is_sweep_override():
-            names += _names(override.value())
-    return list(dict.fromkeys(names))
-
-
-def _names(value: object) -> list[str]:
+def names_in(value: object) -> list[str]:
+    """The modules that a value of `imports` names: none, one, or a list."""
     if value is None:
         return []
-    return [value] if isinstance(value, str) else [str(each) for each in _iterable(value)]
-
-
-def _iterable(value: object) -> Iterable[object]:
-    return value if isinstance(value, Iterable) else [value]
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return [str(value)]
+    return [str(each) for each in value]
 
 
 def import_modules(names: Sequence[str]) -> None:
@@ -101,7 +56,7 @@ def _place(error: BaseException) -> str:
 
 
 def add_to_path(folders: Sequence[str]) -> None:
-    """Puts folders at the end of sys.path: a console script does not look where it is started."""
+    """Puts folders at the end of sys.path: console scripts do not search the current directory."""
     sys.path.extend(folder for folder in folders if folder not in sys.path)
 
 
@@ -109,13 +64,13 @@ def add_to_path(folders: Sequence[str]) -> None:
 def modules_of_a_run(run_dir: Path, recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
     """Within the block the modules of a saved run are found where the user's own Python finds any:
     in the current directory, on $PYTHONPATH, among the installed packages. None comes out of the
-    run directory, whoever imports it.
+    run directory.
 
-    With `trust` they are found there, too, and in `recorded`, where the run says that it had found
-    them. What the block adds to sys.path goes with it.
+    With `trust` they are found there, too, and in `recorded`, the folders in which the run found
+    them. What the block adds to sys.path is removed after it.
     """
     with nullcontext() if trust else nothing_imported_from(run_dir):
-        # The folder of today comes last: a module of the same name there is another one.
+        # The current directory comes last: a module of the same name there is another one.
         wanted = [*(recorded if trust else ()), str(Path.cwd())]
         added = [each for each in wanted if each not in sys.path and not is_closed(each)]
         add_to_path(added)
@@ -128,10 +83,10 @@ def modules_of_a_run(run_dir: Path, recorded: Sequence[str], *, trust: bool) -> 
 
 
 def refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[str]) -> None:
-    """Refuses modules that are not found as they stand; imports none, not to find them either.
+    """Refuses modules that the user's own Python does not find; imports nothing to find them.
 
-    `named`: each module with the setting of `file` that names it. `recorded`: where the run says
-    that it had found its modules.
+    `named`: each module with the setting of `file` that names it. `recorded`: the folders in which
+    the run found its modules.
     """
     for module, setting in named.items():
         if not _is_found(module):
@@ -144,7 +99,7 @@ def refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[st
 
 
 def _is_found(module: str) -> bool:
-    """Whether an import would find it, as far as that can be told without importing anything."""
+    """Whether an import would find it, as far as that is known without importing anything."""
     path: Any = None
     for name in accumulate(module.split("."), "{}.{}".format):
         if name in sys.modules:
@@ -171,17 +126,17 @@ def _remedies(module: str, run_dir: Path, recorded: Sequence[str]) -> str:
     if there:
         cd = f"cd {shlex.quote(str(home))}"
         return f"The run had found it in {home}. Where you trust that code: {cd}, or {trust}"
-    said = ", ".join(recorded) or "it does not say where"
+    where = ", ".join(recorded) or "it does not say where"
     return (
-        f"The run had found its modules elsewhere ({said}). Where you have its code and trust it: "
+        f"The run had found its modules elsewhere ({where}). Where you have its code and trust it: "
         "cd to the folder that holds it; trust=true, typed (from Python: trust=True), also looks "
         "where the run says and in the current directory, whatever that is"
     )
 
 
 def homes(modules: Iterable[str]) -> list[str]:
-    """The folders in which those of the modules were found that are imported by now and are no
-    installed packages, for a later process."""
+    """The folders of those modules that are imported by now and are no installed packages, for a
+    later process."""
     tops = {module: sys.modules.get(module.partition(".")[0]) for module in modules}
     places = [
         next(iter(getattr(top, "__path__", [])), getattr(top, "__file__", None))

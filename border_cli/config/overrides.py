@@ -1,9 +1,10 @@
-"""Overrides as typed: what cannot be meant is refused before anything is composed."""
+"""Overrides as typed: read, and refused before anything is composed where they cannot apply."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hydra._internal.config_repository import IConfigRepository
 from hydra.core.default_element import ConfigDefault
@@ -14,12 +15,14 @@ from hydra.errors import HydraException
 from omegaconf import BooleanNode
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.loader import Loader
 from border_cli.config.sources import TUNED, group_base
 from border_cli.core.config import AUTO, RecorderConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import nearest, unknown
 from border_cli.registry import AGENTS, ENVS, GROUPS
+
+if TYPE_CHECKING:
+    from border_cli.config.compose import Loader
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`

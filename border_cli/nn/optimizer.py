@@ -139,13 +139,13 @@ class Adam:
         self._count = torch.zeros((), device=self._parameters[0].device)
         self._steps = [self._count] * len(self._parameters)
 
-    def descend(self, loss: Tensor, slope: Tensor | None = None) -> Tensor | None:
+    def minimize(self, loss: Tensor, grad_output: Tensor | None = None) -> Tensor | None:
         """One step along the gradient of `loss`, which is asked for by these parameters alone.
 
-        Where that is no single number, `slope` is the derivative of what is minimised by it.
+        Where that is no single number, `grad_output` is the derivative of the loss by it.
         Returns what `step` does.
         """
-        gradient = torch.autograd.grad(loss, self._leaves, slope)
+        gradient = torch.autograd.grad(loss, self._leaves, grad_output)
         # The kernel walks through gradients as its parameters lie, whatever their strides say.
         return self.step(tuple(each.contiguous() for each in gradient))
 
