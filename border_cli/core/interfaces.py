@@ -66,6 +66,8 @@ class PolicyFactory(Protocol):
 class Agent(ABC):
     """A learner's half of an algorithm; only the learner's thread calls it."""
 
+    observes: bool = True  # whether `observe` must be called
+
     @property
     @abstractmethod
     def policy_factory(self) -> PolicyFactory:

@@ -73,7 +73,9 @@ def check_dataset(config: RunConfig, spec: EnvSpec) -> None:
 
 
 def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
-    """Shows the agent the rows that are there from the start, for its statistics."""
+    """Shows the agent the rows that are there from the start, if it has statistics of them."""
+    if not agent.observes:
+        return
     for first in range(0, len(replay_buffer), OBSERVED):
         index = np.arange(first, min(first + OBSERVED, len(replay_buffer)))
         agent.observe(replay_buffer.rows(index))

@@ -85,7 +85,7 @@ class Features(nn.Module):
             return rows
         return ((rows - self.mean) * self.inverse_std).clamp_(-LIMIT, LIMIT)
 
-    def follow(self, statistics: RunningStatistics) -> None:
+    def refresh(self, statistics: RunningStatistics) -> None:
         """Normalises by what was seen so far."""
         self.mean.copy_(statistics.mean.masked_fill(self._stay, 0.0))
         self.inverse_std.copy_((1 / statistics.std).masked_fill(self._stay, 1.0))

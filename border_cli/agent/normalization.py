@@ -42,7 +42,7 @@ def reward_divisor(returns: RunningStatistics) -> float:
     return max(math.sqrt(variance + EPSILON), LEAST_SHARE * math.sqrt(mean_square))
 
 
-class Normalising:
+class Normalization:
     """Owns how observations become features, and the statistics of all that was sampled; the
     learner's thread calls it.
 
@@ -64,11 +64,17 @@ class Normalising:
         if config.normalize_reward:
             self.statistics["returns"] = RunningStatistics(1)
         self.features = Features(architecture, normalize=config.normalize_obs).to(device)
+        self.changes_batches = self._divides or not self.features.changes_nothing
 
     @property
     def part(self) -> nn.Module | None:
         """What a checkpoint holds; None where nothing is normalised."""
         return nn.ModuleDict(self.statistics) if self.statistics else None
+
+    @property
+    def observes(self) -> bool:
+        """Whether `see` has anything to do."""
+        return not self.statistics.keys().isdisjoint(("obs", "reward"))
 
     def divide_as(self, saved: Set[str], title: str) -> None:
         """Keeps the kind of statistics of a state that is loaded next; `title` names it.
@@ -96,7 +102,7 @@ class Normalising:
             assert self._architecture.rows is not None
             rows = encode(self._architecture.rows, transitions.obs)  # [M, row_size]
             self.statistics["obs"].see(torch.from_numpy(rows))
-            self.features.follow(self.statistics["obs"])
+            self.features.refresh(self.statistics["obs"])
         if "reward" in self.statistics:
             self.statistics["reward"].see(torch.from_numpy(transitions.reward)[:, None])
             self._divisor = float(self.statistics["reward"].std)
@@ -108,10 +114,10 @@ class Normalising:
             self.statistics["returns"].merge(returns.count, mean, squares)
             self._divisor = reward_divisor(self.statistics["returns"])
 
-    def follow(self) -> None:
+    def refresh(self) -> None:
         """Normalises by the statistics as they are now."""
         if "obs" in self.statistics:
-            self.features.follow(self.statistics["obs"])
+            self.features.refresh(self.statistics["obs"])
         if "returns" in self.statistics:
             self._divisor = reward_divisor(self.statistics["returns"])
         if "reward" in self.statistics:
