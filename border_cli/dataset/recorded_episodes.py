@@ -24,7 +24,7 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.types import Array, Step, leaves, map_array, num_rows
 
-GROUP = 64  # episodes whose steps are taken side by side: one call of the step processor for all
+GROUP = 64  # episodes stepped in parallel: one call of the step processor for all
 GROUP_NBYTES = 64 * 2**20  # of their observations, the shorter ones padded
 
 
@@ -61,7 +61,7 @@ class Checksum:
 
 
 def grouped(episodes: Iterable[RecordedEpisode], spec: EnvSpec) -> Iterator[list[RecordedEpisode]]:
-    """Episodes that fit in memory side by side, at least one at a time."""
+    """Episodes that fit in memory in parallel, at least one at a time."""
     row = row_nbytes(spec.observation)
     group: list[RecordedEpisode] = []
     longest = 0

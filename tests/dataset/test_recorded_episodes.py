@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
-from border_cli.dataset import episodes as module
+from border_cli.dataset import recorded_episodes as module
 from border_cli.dataset.recorded_episodes import Checksum, RecordedEpisode, grouped, parallel_steps
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
