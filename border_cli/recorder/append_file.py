@@ -6,9 +6,11 @@ import errno
 import logging
 import os
 from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -122,3 +124,36 @@ class AppendFile:
         if self._lost:
             message = f"{self._lost} rows were lost for lack of space"
             raise OSError(errno.ENOSPC, message, str(self._path))
+
+
+def cut(
+    path: Path, position: Mapping[str, Any], keep: Callable[[bytes], None] = lambda _: None
+) -> bytes:
+    """Cuts a file back to an `AppendFile.position`; `keep` is given what is cut off, before.
+
+    Returns the records that waited for room when the position was taken and have not reached the
+    file since. A file that is missing or too short is named and left as it is.
+    """
+    size = int(position["size"])
+    waiting = position["waiting"].tobytes() if "waiting" in position else b""
+    try:
+        file = open(path, "rb+", opener=not_through_links)  # noqa: SIM115 - its opener
+    except FileNotFoundError:
+        log.warning("%s is missing; its earlier records are lost", path)
+        return waiting
+    with file:
+        end = file.seek(0, os.SEEK_END)
+        if end < size:
+            log.warning(
+                "%s has %d bytes, %d fewer than at the checkpoint: rows are missing",
+                path, end, size - end,
+            )  # fmt: skip
+            return waiting
+        file.seek(size)
+        beyond = file.read()
+        if beyond.startswith(waiting):  # there was room soon after
+            size, beyond, waiting = size + len(waiting), beyond[len(waiting) :], b""
+        if not waiting.startswith(beyond):  # else nothing but a part of what waited
+            keep(beyond)
+        file.truncate(size)
+    return waiting

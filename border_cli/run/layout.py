@@ -45,8 +45,9 @@ CHECKPOINTS = Layout(
     links="latest",
     folders={rf"{STEPS}|\.{STEPS}\.(old|partial)": CHECKPOINT, "replay": REPLAY},
 )
+# `candidate.pt`, `superseded-…` and the folder `tensorboard` are of earlier versions.
 EVENT_FILE = r"(events\.out\.tfevents\.|superseded-)\d+\..*\.border(\.\d+)?"
-EVENTS = Layout(files=r"(events\.out\.tfevents|superseded-).*")  # of earlier versions
+EVENTS = Layout(files=r"(events\.out\.tfevents|superseded-).*")
 RECORD = r"(config|overrides|hydra|resolved)\.yaml"
 HYDRA = Layout(
     files=RECORD,
