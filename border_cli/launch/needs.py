@@ -38,7 +38,7 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.threads import available_cores
 from border_cli.core.words import counted, size
-from border_cli.dataset.episodes import GROUP, GROUP_NBYTES
+from border_cli.dataset.recorded_episodes import GROUP, GROUP_NBYTES
 from border_cli.launch.build import (
     actor_manager_config,
     evaluates_in_background,
