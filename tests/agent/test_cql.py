@@ -122,7 +122,7 @@ def test_a_weight_that_one_of_two_runs_learned_is_that_of_the_settings(
     before.update(batch(0))
     with caplog.at_level("INFO"):
         after.load_weights(before.state_dict())
-    assert after.conservative_gap().item() == pytest.approx(2)
+    assert after.conservative().item() == pytest.approx(2)
     assert torch.equal(after.critic.mlp.weights[0], before.critic.mlp.weights[0])
     assert "agent.conservative_gap starts at its configured value" in caplog.text
     match = r"saved state does not fit agent=cql: agent\.conservative_gap: "
@@ -133,7 +133,7 @@ def test_a_weight_that_one_of_two_runs_learned_is_that_of_the_settings(
 def test_soft_actor_critic_is_where_a_conservative_one_may_begin():
     before, after = sac(1), cql(2, conservative_weight=2.0, conservative_gap=1.0)
     after.load_weights(before.state_dict())
-    assert after.conservative_gap().item() == pytest.approx(2)
+    assert after.conservative().item() == pytest.approx(2)
     assert torch.equal(after.critic.mlp.weights[0], before.critic.mlp.weights[0])
 
 

@@ -110,7 +110,9 @@ def test_the_next_action_is_chosen_by_the_range():
     for shares, distance in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # of 0 from (0, 10) and (4, 4)
         formula = partial(td_loss, fractions=fractions, shares=torch.tensor(shares), kappa=1.0)
         for online_next in (q_next, None):
-            assert formula(torch.zeros(1, 4), q_next, online_next, batch).error.item() == distance
+            assert (
+                formula(torch.zeros(1, 4), q_next, online_next, batch).td_error.item() == distance
+            )
 
 
 @pytest.mark.parametrize("double", [False, True])

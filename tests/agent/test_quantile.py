@@ -43,7 +43,7 @@ def test_one_row_by_hand():
     assert found.grad_output.tolist() == [[-2 * (0.25 - 0.375) / 2]]
     plain = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 0.0)
     assert plain.loss.item() == 2 * (0.25 * 2 + 0.75 * 0.5) / 2
-    assert plain.slope.tolist() == [[-2 * (0.25 - 0.75) / 2]]
+    assert plain.grad_output.tolist() == [[-2 * (0.25 - 0.75) / 2]]
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0])
@@ -68,7 +68,7 @@ def test_fractions_of_all_rows_are_those_of_each():
     quantiles, fractions, target, weight = draw(2)
     of_all = quantile_regression(quantiles, fractions[0], target, weight, 1.0)
     of_each = quantile_regression(quantiles, fractions[:1].expand(B, N), target, weight, 1.0)
-    assert torch.equal(of_all.slope, of_each.slope)
+    assert torch.equal(of_all.grad_output, of_each.grad_output)
     assert of_all.loss == of_each.loss
 
 
@@ -77,7 +77,7 @@ def test_a_weight_multiplies_the_loss_of_its_row_once():
     ones = torch.ones_like(weight)
     plain = quantile_regression(quantiles, fractions, target, ones, 1.0)
     weighted = quantile_regression(quantiles, fractions, target, weight, 1.0)
-    np.testing.assert_allclose(weighted.slope, plain.slope * weight, rtol=1e-12)
+    np.testing.assert_allclose(weighted.grad_output, plain.grad_output * weight, rtol=1e-12)
     half = quantile_regression(quantiles, fractions, target, ones / 2, 1.0)
     assert half.loss.item() == pytest.approx(plain.loss.item() / 2)
 

@@ -102,7 +102,7 @@ def test_dropout_leaves_out_units_of_critics_and_of_targets_but_never_acts():
         assert not torch.equal(changed.q - changed.target, first.q - first.target)
     values = [agent.actor_value(given.obs, given.action) for _ in range(2)]
     assert torch.equal(*values)
-    assert sac().draws(given).dropout is None
+    assert sac().critic_noise(given).dropout is None
 
 
 def test_layer_norm_of_critics_leaves_the_actor_as_it_is():
