@@ -150,7 +150,7 @@ def _weight(text: str, weight: str) -> float:
 
 def _record(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import read_config
-    from border_cli.dataset.writing import refuse_name
+    from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
     from border_cli.launch.play import RecordingRequest, record
 

@@ -1,6 +1,6 @@
 """Files of a run: written whole or not at all, and never through a link.
 
-A link inside of a run directory may lead to anything, also to the rows of another run.
+A link inside of a run directory may lead to anything, also to the files of another run.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def not_through_links(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def own_folder(folder: Path) -> None:
-    """Makes the folder where there is none, in one that is there. Raises `OSError` where a link or
-    a file stands in its place."""
+    """Creates the folder where it is missing; its parent must exist. Raises `OSError` where a link
+    or a file is in its place."""
     _refuse_link(folder)
     folder.mkdir(exist_ok=True)
 

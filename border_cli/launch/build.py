@@ -38,9 +38,9 @@ from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import Clock
-from border_cli.dataset.episodes import Checksum
-from border_cli.dataset.local import counts_of, refuse_unknown
-from border_cli.dataset.reading import Recording as DatasetReader
+from border_cli.dataset.minari_files import Recording as DatasetReader
+from border_cli.dataset.recorded_episodes import Checksum
+from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.wrappers import normalizing
 from border_cli.evaluator.background import BackgroundEvaluationRunner

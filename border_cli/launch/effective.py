@@ -14,7 +14,7 @@ from border_cli.core.errors import BorderError
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import available_cores, blas_threads
 from border_cli.core.words import counted
-from border_cli.dataset.local import reference_scores
+from border_cli.dataset.store import reference_scores
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig
 

@@ -18,6 +18,7 @@ from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.process import RING_SHARES
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
@@ -33,7 +34,7 @@ from border_cli.core.spaces import (
     transition_nbytes,
 )
 from border_cli.core.words import counted, size
-from border_cli.dataset.episodes import GROUP, GROUP_NBYTES
+from border_cli.dataset.recorded_episodes import GROUP, GROUP_NBYTES
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.offline_data import SETTING, dataset_size
 from border_cli.nn.unfilled import Unfilled
@@ -106,8 +107,14 @@ class AgentSizes:
 def sizes_of(effective: EffectiveSettings, agent: Agent) -> AgentSizes:
     """Raises ConfigError where not even a copy of its weights fits into memory."""
     what = "the agent's weights and a copy of them do not fit in memory"
-    with memory_for(what, effective.config.agent.taking_memory(), ConfigError):
-        return agent_sizes(agent)
+    config = effective.config.agent
+    with memory_for(what, config.taking_memory(), ConfigError):
+        sizes = agent_sizes(agent)
+    if isinstance(config, LearnerConfig) and config.optimizer != "adam":
+        # Its averages exist from the first step on: two of each weight, most of which are in the
+        # state once for themselves and once for a target.
+        sizes = replace(sizes, state=2 * sizes.state + sizes.weights)
+    return sizes
 
 
 def agent_sizes(agent: Agent) -> AgentSizes:

@@ -105,7 +105,8 @@ class Intake:
             if len(rows):
                 self._check(message)
                 self._replay_buffer.push(rows)
-                self._agent.observe(rows)
+                if self._agent.observes:
+                    self._agent.observe(rows)
             if message.returns:
                 self._observe_returns(message)
             before = self._samples_of.get(message.actor_id, 0)
