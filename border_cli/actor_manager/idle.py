@@ -15,7 +15,7 @@ from border_cli.core.types import Experience, Metrics, Snapshot, State
 class IdleActorManager(ActorManager):
     """Starts nothing and makes no sample."""
 
-    repeats = True
+    reproducible = True
     idle = True
 
     def __enter__(self) -> Self:

@@ -20,7 +20,7 @@ class SerialActorManager(LocalActorManager):
     way to try schedules that threads might take.
     """
 
-    repeats = True
+    reproducible = True
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class SerialActorManager(LocalActorManager):
         if not moved:  # everybody is held back: nobody may sit on samples
             for worker in self._workers:
                 self._attempt(worker, worker.flush_saved)
-        return self._taken()
+        return self.undelivered()
 
-    def _taken(self) -> list[Experience]:
+    def undelivered(self) -> list[Experience]:
         messages, self._messages = self._messages, []
         return messages
 
@@ -109,7 +109,7 @@ class SerialActorManager(LocalActorManager):
             for worker in self._workers:
                 worker.flush()
                 worker.close()
-        return self._taken()
+        return self.undelivered()
 
     def _note_end(self) -> None:
         """Before anything is flushed: a resumed run goes on as if there had been no stop."""
@@ -118,7 +118,7 @@ class SerialActorManager(LocalActorManager):
             self._gate.close()
 
     def settle(self, timeout_s: float) -> list[Experience]:  # noqa: ARG002 - never waits
-        return self._taken()  # empty, unless an actor crashed after others had sent something
+        return self.undelivered()  # empty, unless an actor crashed after others had sent something
 
     def state_dict(self) -> State:
         if self._end is not None:

@@ -212,11 +212,10 @@ def disk_needs(config: RunConfig, *, agent: AgentSizes, replay: ReplaySizes) -> 
     state = agent.state + STATE_NBYTES
     interval = config.checkpoint.milestone_interval
     milestones = {"checkpoint.milestone_interval": interval} if interval else {}
-    judged = agent.state if evaluates_in_background(config) else 0
     needs.append(
         Need(
             what="the agent",
-            nbytes=checkpoints * (state + judged) + (MOST_BEST + _milestones(config)) * state,
+            nbytes=(checkpoints + MOST_BEST + _milestones(config)) * state,
             settings={"checkpoint.keep": config.checkpoint.keep} | milestones,
         )
     )
