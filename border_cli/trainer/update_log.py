@@ -1,4 +1,9 @@
-"""What updates reported, read late; nothing is kept that follows from a NaN or an infinity."""
+"""What updates reported, read late; nothing is kept that follows from a NaN or an infinity.
+
+Losses are read every 100 updates and before weights are saved or evaluated, when the weights are
+checked too. The first bad quantity is reported with its update and the range of each column of its
+batch; the batch is saved in `not_finite.npz`.
+"""
 
 from __future__ import annotations
 
