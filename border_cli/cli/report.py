@@ -17,6 +17,7 @@ from border_cli.core.words import counted, setting, shell_command, shortest
 from border_cli.launch.build import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
+from border_cli.run.finding import resumable
 
 UNFINISHED = ("interrupted", "failed", "killed")
 
@@ -47,7 +48,7 @@ def print_closing(
 ) -> None:
     """What went wrong on the way, the run directory, the best score and what to type next.
 
-    `facts` are those of `run.json`. `intact`: its checkpoints can be read.
+    `facts` are those of `run.json`. `intact`: a checkpoint can be resumed.
     """
     shown = shortest(run_dir)
     best = None
