@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from border_cli.actor_manager.factory import ActorFactory
-from border_cli.actor_manager.idle import IdleActorManager
-from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.action_space import name_of
 from border_cli.agent.saved_state import as_learned
 from border_cli.agent.settings import LearnerConfig, NetworkConfig
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.actors import ActorManager
+from border_cli.core.actors import ActorManager, NoActors
 from border_cli.core.clock import Clock
 from border_cli.core.config import ActorManagerConfig, EnvConfig, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
@@ -371,7 +370,7 @@ def build_actors(
 ) -> ActorManager:
     """Those of the run; nobody where it learns from a data set alone."""
     if config.trainer.offline:
-        return IdleActorManager()
+        return NoActors()
     # The class itself and not its registry, which is empty in another process.
     step_processor: Callable[..., StepProcessor] = STEP_PROCESSORS.load(config.step_processor)
     make_actor = ActorFactory(

@@ -154,7 +154,7 @@ class Env(ABC):
         return {}
 
     def resume(
-        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
         """In place of `reset`, which had this seed: goes on where `state_dict` was taken.
 

@@ -21,8 +21,7 @@ Metrics: TypeAlias = Mapping[str, float]
 # What a part needs to go on later: numbers, strings, None, numpy arrays, and dicts (with strings as
 # keys) and lists of these. Whoever takes one may keep it: nothing in it is written again.
 State: TypeAlias = dict[str, Any]
-# Called at each step of what may take long: a sign of life, and False once nobody waits for it.
-Beat: TypeAlias = Callable[[], bool]
+Beat: TypeAlias = Callable[[], object]  # called at each step of what may take long: a sign of life
 
 
 @dataclass(slots=True, kw_only=True)

@@ -97,7 +97,7 @@ class GymEnv(Env):
         return {**self._running.state_dict(), "obs": self._obs}
 
     def resume(
-        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
         """Plays the running episodes again. One that goes otherwise than before, ends or raises
         gives way to the next one; its environment is returned."""

@@ -7,7 +7,6 @@ true last observation of an episode and what to act on next.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
-from border_cli.core.types import Array, Beat, Episode, State, Step, leaves, map_array
+from border_cli.core.types import Array, Episode, Step, leaves, map_array
 from border_cli.env.answers import (
     RESET,
     STEP,
@@ -69,29 +68,12 @@ class GymVectorEnv(Env):
 
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
-        self._resumes = 0
-        return self._start(derived_seed(seed, self._first))
-
-    def state_dict(self) -> State:
-        """How often it was resumed: no environment can be reset alone, so none can be replayed."""
-        return {"resumes": self._resumes}
-
-    def resume(
-        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
-    ) -> tuple[Array, list[int]]:
-        """Starts N episodes with a seed of their own for every time that it is resumed."""
-        del beat
-        self._resumes = int(state.get("resumes", 0)) + 1
-        obs = self._start(derived_seed(seed, self._first, self._resumes))
-        return obs, list(range(self.num_envs))
-
-    def _start(self, seed: int) -> Array:
         assert self._env is not None, "it is closed"
         try:
             with starting(self._id):
                 # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
                 # a sign.
-                self._obs = self._begun(seed=seed >> 2)  # [N, …]
+                self._obs = self._begun(seed=derived_seed(seed, self._first) >> 2)  # [N, …]
         except BaseException:
             self._abandon()
             raise

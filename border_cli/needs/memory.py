@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from border_cli.actor_manager.config import ProcessConfig
-from border_cli.actor_manager.process import RING_SHARES
+from border_cli.actor_manager.process import MESSAGES_PER_RING
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
 from border_cli.core.config import RunConfig, StartMethod
@@ -113,7 +113,7 @@ def _under_way(config: RunConfig, spec: EnvSpec) -> Need:
     row = transition_nbytes(spec)
     proxies = actors.num_actors * gathered * (row + GATHERED_NBYTES)
     if isinstance(actors, ProcessConfig):
-        shared = actors.num_actors * storage_nbytes(spec, RING_SHARES * actors.n_buffer)
+        shared = actors.num_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
         nbytes, reserved = shared + proxies, shared
     else:
         # As many again as wait are in the learner's hands, and one is being joined.

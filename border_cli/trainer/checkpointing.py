@@ -14,8 +14,6 @@ from border_cli.core.types import State
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.post_step import PostStep
 
-SETTLE_S = 1.0  # within which an actor says where it stands, else its episodes are not saved
-
 
 class Checkpointing:
     """Everything that has a state, seen from the learner's thread, which owns it."""
@@ -41,9 +39,6 @@ class Checkpointing:
         """Hands a checkpoint over while the actors go on; `own` is the trainer's part of it."""
         self._post_step.check()
         with self._timing.section("save"):
-            with self._post_step.heartbeat.waiting("the state of the actors"):
-                arrived = self._actors.settle(SETTLE_S)
-            self._intake.take(arrived)
             self._post_step.saving.hand_over(self._state(own))
         self._post_step.reporting.flush()
 
@@ -51,11 +46,11 @@ class Checkpointing:
         """Stops the actors and hands over what a resume goes on from: before all that only an end
         records.
 
-        Actors that repeat to the bit are saved with what they have gathered, as if they had not
-        been stopped; of all others everything under way is pushed first.
+        Reproducible actors are saved with what they have gathered, as if they had not been
+        stopped; of all others everything in flight is pushed first.
         """
-        if self._actors.repeats:  # what a round gave whose last actor crashed was not taken in
-            self._intake.take(self._actors.settle(SETTLE_S))
+        if self._actors.reproducible:
+            self._intake.take(self._actors.undelivered())  # of a round that an error cut short
         else:
             self._stop_actors()
         self._post_step.check()
@@ -74,7 +69,7 @@ class Checkpointing:
             self._intake.take(arrived)
 
     def _state(self, own: State) -> RunState:
-        """All of the run as it is between two steps, once the actors have settled or stopped."""
+        """All of the run as it is between two steps."""
         return RunState(
             counters=self._post_step.reporting.saved_counters(),
             agent=self._agent.state_dict(),

@@ -18,7 +18,7 @@ from fakes import (
 from managers import Built
 from remote_fakes import Life
 
-from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.actor_manager.weights import forms_of
 from border_cli.core.actors import ActorStats
 from border_cli.core.clock import Clock
 from border_cli.core.interfaces import Env

@@ -1,4 +1,4 @@
-"""Lanes, and parcels whose every number tells its row."""
+"""Shared channels, and messages whose every number tells its row."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.actor_manager.lane import Lane
-from border_cli.actor_manager.proxy import Parcel
+from border_cli.actor_manager.actor import Message
+from border_cli.actor_manager.shared_channel import SharedChannel
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Array, Episode, Experience, Transitions, leaves
-from border_cli.process.bell import Bell
+from border_cli.process.shared_memory import WakePipe
 
 
 def _box(shape: tuple[int, ...], dtype: str) -> BoxSpace:
@@ -42,9 +42,11 @@ SPECS = {
 }
 
 
-def lane_of(spec_name: str, *, capacity: int, returns: bool = False) -> Lane:
-    """A lane and a bell of its own for the learner; the test closes both."""
-    return Lane(SPECS[spec_name], capacity=capacity, learner_bell=Bell(), returns=returns)
+def channel_of(spec_name: str, *, capacity: int, returns: bool = False) -> SharedChannel:
+    """A channel and a pipe of its own for the learner; the test closes both."""
+    return SharedChannel(
+        SPECS[spec_name], capacity=capacity, learner_pipe=WakePipe(), returns=returns
+    )
 
 
 def _numbered(numbers: NDArray[np.int64], shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
@@ -79,18 +81,18 @@ def rows_of(spec_name: str, first: int, last: int) -> Transitions:
     )
 
 
-def parcel_of(
+def message_of(
     spec_name: str,
     first: int,
     rows: int,
     *,
     episodes: tuple[Episode, ...] = (),
     rng: np.random.Generator | None = None,
-) -> Parcel:
+) -> Message:
     """So many rows from `first` on, cut into parts at random; one env step more than rows."""
     cuts = [0, rows] if rng is None else [0, *sorted(rng.integers(0, rows + 1, 2).tolist()), rows]
     spans = [(first + begin, first + end) for begin, end in pairwise(cuts)]
-    return Parcel(
+    return Message(
         actor_id=3,
         opt_steps=first,
         env_steps=rows + 1,

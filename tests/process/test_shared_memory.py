@@ -1,19 +1,23 @@
-"""Memory that several processes see."""
+"""Memory that several processes see, and the pipe that wakes one of them."""
 
 from __future__ import annotations
 
 import gc
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import wait
 
 import leftovers
 import numpy as np
 import pytest
 
-from border_cli.process.memory import (
+from border_cli.process.shared_memory import (
     CACHE_LINE,
     SharedArrays,
+    WakePipe,
     anonymous_file,
-    real_numbers,
-    whole_numbers,
+    floats,
+    integers,
 )
 from border_cli.process.start import StartMethod, start_context
 
@@ -62,7 +66,7 @@ def test_what_a_child_writes_is_seen_here(method: StartMethod) -> None:
 
 def test_views_of_single_numbers_are_the_same_memory() -> None:
     shared = SharedArrays([(np.dtype(np.int64), (2,)), (np.dtype(np.float64), (2,))])
-    whole, real = whole_numbers(shared.arrays[0]), real_numbers(shared.arrays[1])
+    whole, real = integers(shared.arrays[0]), floats(shared.arrays[1])
     whole[1], real[0] = 2**62, 0.25
     assert shared.arrays[0].tolist() == [0, 2**62]
     assert shared.arrays[1].tolist() == [0.25, 0.0]
@@ -96,3 +100,74 @@ def test_an_anonymous_file_has_no_name() -> None:
     with open(descriptor, "r+b") as file:  # noqa: PTH123 - it has no path
         assert file.read() == b""
         assert "(deleted)" in leftovers.open_files()[str(descriptor)]
+
+
+@pytest.fixture
+def pipe() -> Iterator[WakePipe]:
+    made = WakePipe()
+    yield made
+    made.close()
+
+
+def is_woken(pipe: WakePipe) -> bool:
+    return bool(wait([pipe.fileno()], 0))
+
+
+def test_a_ring_is_woken_once_however_often_it_rang(pipe: WakePipe) -> None:
+    assert not is_woken(pipe)
+    for _ in range(3):
+        pipe.wake()
+    assert is_woken(pipe)
+    pipe.wait(60)
+    assert not is_woken(pipe)
+    pipe.wait(0)  # and does not last
+
+
+def test_wake_ups_that_are_never_read_cost_nothing(pipe: WakePipe) -> None:
+    for _ in range(200_000):  # more than a pipe holds
+        pipe.wake()
+    while is_woken(pipe):
+        pipe.wait(0)
+    pipe.wake()
+    assert is_woken(pipe)
+
+
+def test_a_wake_up_ends_a_wait(pipe: WakePipe) -> None:
+    woken = threading.Event()
+
+    def sleep() -> None:
+        pipe.wait(60)
+        woken.set()
+
+    thread = threading.Thread(target=sleep, daemon=True)
+    thread.start()
+    pipe.wake()
+    thread.join(5)
+    assert woken.is_set()
+
+
+@pytest.mark.parametrize("method", [StartMethod.forkserver, StartMethod.spawn])
+def test_another_process_can_wake(pipe: WakePipe, method: StartMethod) -> None:
+    child = start_context(method, []).Process(target=pipe.__class__.wake, args=(pipe,))  # type: ignore[attr-defined]
+    child.start()
+    assert wait([pipe.fileno()], 30)
+    child.join(30)
+    child.close()
+
+
+def test_a_closed_pipe_wakes_nothing_and_touches_no_other_file() -> None:
+    pipe = WakePipe()
+    pipe.close()
+    pipe.close()
+    other = WakePipe()  # takes the numbers of the closed one
+    pipe.wake()
+    assert not is_woken(other)
+    other.close()
+
+
+def test_a_pipe_that_was_not_closed_goes_with_its_owner() -> None:
+    before = leftovers.open_files()
+    pipe = WakePipe()
+    assert leftovers.open_files() != before
+    del pipe
+    assert leftovers.open_files() == before

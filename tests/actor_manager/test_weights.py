@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from border_cli.actor_manager.shared_weights import SharedWeightSlot, forms_of
+from border_cli.actor_manager.weights import SharedWeightSlot, forms_of
 from border_cli.core.types import Snapshot
 
 
