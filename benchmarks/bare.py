@@ -94,7 +94,7 @@ class BareLoop:
 
 
 class SameKernelsLoop(BareLoop):
-    """Adam's fused kernel called directly, as `border_cli.nn.adam` does.
+    """Adam's fused kernel called directly, as `border_cli.nn.optimizer` does.
 
     It saves the bookkeeping of `torch.optim`, over a tenth of a small update.
     """

@@ -1,4 +1,4 @@
-"""A full run (`border_cli.launch.launch`), measured over a window of it."""
+"""A full run (`border_cli.launch.training.launch`), measured over a window of it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from border_cli.core.config import AgentConfig, RunConfig
 from border_cli.core.stop import StopFlag
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.launch import Launch, launch
-from border_cli.parts import build_recorders
+from border_cli.launch.build import build_recorders
+from border_cli.launch.training import Launch, launch
 from border_cli.recorder.config import JsonlConfig
 from border_cli.registry import ACTOR_MANAGERS, register_builtin
 from border_cli.replay_buffer.config import UniformConfig

@@ -30,7 +30,8 @@ from benchmarks.table import emit, parser, say, spread
 from border_cli.core.errors import CheckpointError
 from border_cli.core.words import counted
 from border_cli.recorder.read import read_metrics
-from border_cli.run.reading import read_checkpoint, resumable
+from border_cli.run.checkpoint_files import read_checkpoint
+from border_cli.run.finding import resumable
 
 INTERVAL = 300  # updates between checkpoints
 RECORDED = 50  # updates between rows of metrics

@@ -29,9 +29,9 @@ from benchmarks.table import Reading, emit, parser, say, spread
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
-from border_cli.launch import Launch, launch
+from border_cli.launch.training import Launch, launch
 from border_cli.registry import register_builtin
-from border_cli.run.reading import resumable
+from border_cli.run.finding import resumable
 
 ROWS = {
     "cartpole": ("CartPole-v1", 1_000_000),

@@ -13,44 +13,43 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from border_cli.assemble import rehearse, thread_budget
-from border_cli.config.changes import changes, refuse_fixed
-from border_cli.config.check import checked
-from border_cli.config.frozen import FILE, begin_attempt, resolved_yaml
+from border_cli.config.check import checked, refuse_unwritable
 from border_cli.config.imports import homes, import_modules, modules_of_a_run
 from border_cli.config.overrides import refuse_no_text
-from border_cli.config.preflight import refuse_unwritable
-from border_cli.config.resume import refuse_no_run
+from border_cli.config.resuming import changes, refuse_fixed, refuse_no_run
 from border_cli.config.saved import (
+    begin_attempt,
     load_resolved,
     modules_of,
     refuse_strange_modules,
+    resolved_yaml,
     saved_composer,
 )
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed, reachable
+from border_cli.core.files import SETTINGS
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
-from border_cli.launch import Launch, Result, interrupt, launch
-from border_cli.needs.memory import loading_needs
-from border_cli.needs.plan import plan, refuse_no_room, refuse_unmet, sizes_of
-from border_cli.nn.saving import load_state
-from border_cli.parts import (
+from border_cli.launch.build import (
     build_agent,
     countable_agent,
     env_factory,
     evaluation_policy,
     spec_of_state,
+    thread_budget,
 )
-from border_cli.probe import Probes
+from border_cli.launch.dry_build import Probes, rehearse
+from border_cli.launch.needs import loading_needs, plan, refuse_no_room, refuse_unmet, sizes_of
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, interrupt, launch
+from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
-from border_cli.run.attempts import set_aside
-from border_cli.run.files import refuse_foreign
-from border_cli.run.lock import refuse_denied
-from border_cli.run.reading import find_checkpoint, find_run, resumable, verify
-from border_cli.run.record import import_paths
+from border_cli.run.checkpoint_files import verify
+from border_cli.run.finding import find_checkpoint, find_run, resumable
+from border_cli.run.layout import refuse_denied, refuse_foreign, set_aside
+from border_cli.run.status import import_paths
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ def resume(
         recorded = import_paths(place)
     with modules_of_a_run(place, recorded, trust=trust):
         if not trust:
-            refuse_strange_modules(place / FILE, recorded)
+            refuse_strange_modules(place / SETTINGS, recorded)
         with reachable(CheckpointError):
             composer = saved_composer(place, overrides, user_folders())
             config = composer.job(list(overrides)).config
@@ -191,7 +190,7 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
     refuse_denied(run_dir)
     found = changes(read_config(run_dir, known=modules_of(config)), config)
     new_run = f"init_from={run_dir}"
-    refuse_fixed(found, run_dir / FILE, job="", new_run=new_run)
+    refuse_fixed(found, run_dir / SETTINGS, job="", new_run=new_run)
     return run_dir
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
-from border_cli.core.errors import ConfigError, unknown
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,48 @@ GROUPS: dict[str, Registry] = {
         RECORDERS,
     )
 }
+
+
+class Networks:
+    """Names for `agent.network`: our own, and torch.nn.Modules of users."""
+
+    def __init__(self, setting: str, own: Sequence[str]) -> None:
+        self._setting = setting
+        self._targets: dict[str, str | None] = dict.fromkeys(own)
+
+    def register(self, name: str, network: str | type[Any]) -> None:
+        """Adds a network: its class, or "module:Class", which is imported when it is built.
+
+        A second registration of the same class is ignored, so a module may be imported twice; of
+        another one under the same name it is refused.
+        """
+        target = network if isinstance(network, str) else _target_of(network, self._setting, name)
+        if not all(target.partition(":")):
+            raise ConfigError(f"{self._setting}={name} must be module:Class, got {target!r}")
+        if name in self._targets and self._targets[name] != target:
+            known = self._targets[name] or "ours"
+            raise ConfigError(f"{self._setting}={name} is registered twice: {known}, {target}")
+        self._targets[name] = target
+
+    def names(self) -> list[str]:
+        """Our own, then those of users."""
+        return list(self._targets)
+
+    def target(self, name: str) -> str | None:
+        """The "module:Class" of a user's network; None of ours."""
+        return self._targets[name]
+
+
+def _target_of(network: type[Any], setting: str, name: str) -> str:
+    if not isinstance(network, type) or "." in network.__qualname__:
+        raise ConfigError(
+            f"{setting}={name} must be a class at the level of its module, so that actors can "
+            f"import it, got {network!r}"
+        )
+    return f"{network.__module__}:{network.__qualname__}"
+
+
+NETWORKS = Networks("agent.network", ("auto", "mlp", "minatar_cnn", "nature_cnn", "impala_resnet"))
 
 
 def register_builtin() -> None:

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from border_cli.config.kinds import bounds_of, default_of, in_words, meaning_of
+from border_cli.config.describe import bounds_of, default_of, meaning_of, values_of
 from border_cli.core.config import CheckpointConfig, RunConfig
 from border_cli.registry import GROUPS, register_builtin
 
@@ -90,7 +90,7 @@ def _allowed(kind: type[Any], name: str) -> Iterator[str]:
     bounds = bounds_of(kind, name)
     if bounds:
         yield bounds
-    words = in_words(get_type_hints(kind)[name])
+    words = values_of(kind, name)
     if "one of" in words:
         yield words
 

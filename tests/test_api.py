@@ -118,7 +118,7 @@ def test_recorders_are_closed_when_the_rest_cannot_be_built() -> None:
     assert mine.closed
 
 
-class Judge(Evaluator):
+class EvaluationRunner(Evaluator):
     """A score of the user's own: the sum of the Q-network's first actions."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class Judge(Evaluator):
 
 
 def test_an_evaluator_of_the_caller_decides_what_is_best() -> None:
-    judge, recorder = Judge(), ListRecorder()
+    judge, recorder = EvaluationRunner(), ListRecorder()
     config = compose(*SERIAL, "trainer.eval_interval=1")
     result = train(config, evaluator=judge, recorders=[recorder])
     assert recorder.of("eval/mine") == [(1, 101.0), (2, 102.0)]

@@ -22,7 +22,7 @@ from border_cli.core.interfaces import Env
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Array, Experience, Step
-from border_cli.offline import build_replay_buffer
+from border_cli.launch.build import build_replay_buffer
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 

@@ -25,7 +25,7 @@ from border_cli.api import load_agent, resume, train
 from border_cli.config.compose import compose
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent
-from border_cli.parts import build_agent, env_factory, images_of
+from border_cli.launch.build import build_agent, encoders_of, env_factory
 
 SAVED = Path(__file__).parent / "support" / "old_run.tar.xz"
 SETTINGS = (
@@ -59,7 +59,7 @@ def values(agent: Agent, run_dir: Path) -> tuple[Any, Any]:
 
 def test_a_model_of_then_computes_what_it_did(run_dir: Path) -> None:
     agent = load_agent(run_dir, "latest")[1]
-    assert images_of(agent) == ""
+    assert encoders_of(agent) == []
     np.testing.assert_allclose(*values(agent, run_dir), rtol=1e-5)
 
 

@@ -17,6 +17,7 @@ import torch
 from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
+from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.config import (
     AwacConfig,
     BcConfig,
@@ -32,21 +33,25 @@ from border_cli.agent.config import (
     Td3Config,
     TqcConfig,
 )
-from border_cli.agent.deterministic_settings import Noise
-from border_cli.core.actors import ActorStats
 from border_cli.core.config import CheckpointConfig, RunConfig
 from border_cli.core.errors import CheckpointError, Interrupted
-from border_cli.core.files import SETTINGS
+from border_cli.core.files import SETTINGS, checksum
+from border_cli.core.interfaces import ActorStats, ReplayBuffer
 from border_cli.core.output import Progress, Recorder, RecordStep
-from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.launch import Launch, Result, launch
+from border_cli.launch.build import (
+    build_agent,
+    build_recorders,
+    build_replay_buffer,
+    env_factory,
+    evaluation_policy,
+)
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, launch
 from border_cli.nn.saving import load_state
-from border_cli.offline import build_replay_buffer
-from border_cli.parts import build_agent, build_recorders, env_factory, evaluation_policy
 from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import register_builtin
@@ -56,11 +61,9 @@ from border_cli.replay_buffer.config import (
     PrioritizedConfig,
     UniformConfig,
 )
-from border_cli.run.files import checksum
-from border_cli.run.lock import RunInUse, RunLock
-from border_cli.run.manifest import read_manifest, write_manifest
-from border_cli.run.reading import Saved, best_score, read_checkpoint, resumable
-from border_cli.run.record import read_run
+from border_cli.run.checkpoint_files import Saved, read_checkpoint, read_manifest, write_manifest
+from border_cli.run.finding import best_score, resumable
+from border_cli.run.status import RunInUse, RunLock, read_run
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
 

@@ -13,7 +13,7 @@ import pytest
 
 from border_cli import __version__
 from border_cli.config.compose import compose
-from border_cli.config.frozen import resolved_yaml
+from border_cli.config.saved import resolved_yaml
 
 ROOT = Path(__file__).parents[1]
 

@@ -27,7 +27,7 @@ from benchmarks.results.settings import (
     values,
 )
 from border_cli.recorder.read import read_metrics
-from border_cli.run.record import read_run
+from border_cli.run.status import read_run
 
 COMMANDS = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]

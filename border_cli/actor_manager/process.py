@@ -22,10 +22,10 @@ from border_cli.actor_manager.shared_channel import (
 )
 from border_cli.actor_manager.supervisor import ActorHandle, Supervisor
 from border_cli.actor_manager.weights import SharedWeightSlot
-from border_cli.core.actors import ActorManager, ActorStats
-from border_cli.core.clock import Clock
+from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.rows import columns_of, transitions_of
 from border_cli.core.stop import Pulse
+from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, Snapshot, State, Transitions
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.shared_memory import WakePipe, fence

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from border_cli.core.actors import ActorStats
 from border_cli.core.errors import CheckpointError
+from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.core.types import State
 from border_cli.core.words import counted

@@ -16,9 +16,9 @@ from border_cli.actor_manager.actor import ActorFactory, Message
 from border_cli.actor_manager.config import ThreadConfig
 from border_cli.actor_manager.rate_limiter import Closed
 from border_cli.actor_manager.worker import LocalActorManager, Worker
-from border_cli.core.actors import ActorStats
-from border_cli.core.clock import Clock
 from border_cli.core.errors import ActorHung, RunFailed
+from border_cli.core.interfaces import ActorStats
+from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
 
 log = logging.getLogger(__name__)

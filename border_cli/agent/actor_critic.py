@@ -11,12 +11,12 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor
 
 from border_cli.agent.action_space import action_bounds
-from border_cli.agent.actor_critic_settings import ActorCriticConfig
+from border_cli.agent.actor_critic_config import ActorCriticConfig
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
-from border_cli.nn.adam import Adam
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.network import Network, follow, target_of, without_gradient
+from border_cli.nn.optimizer import Adam
 from border_cli.nn.tensor_batch import TensorBatch
 
 

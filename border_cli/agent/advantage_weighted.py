@@ -10,12 +10,12 @@ from torch import Tensor
 
 from border_cli.agent.action_space import action_bounds, bounded_actions
 from border_cli.agent.actor_critic import ActorCriticAgent
+from border_cli.agent.actor_critic_config import AwacConfig
 from border_cli.agent.categorical_policy import CategoricalPolicy
 from border_cli.agent.clipped_gaussian_policy import ClippedGaussianPolicy
-from border_cli.agent.offline_settings import AdvantageConfig
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
-from border_cli.nn.stochastic import CategoricalNetwork, GaussianNetwork, StochasticNetwork
+from border_cli.nn.distributions import CategoricalNetwork, GaussianNetwork, StochasticNetwork
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -50,7 +50,7 @@ class AdvantageAgent(ActorCriticAgent):
 
     actor: StochasticNetwork
 
-    def __init__(self, config: AdvantageConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+    def __init__(self, config: AwacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         self._advantage_settings = config
         self._discrete = isinstance(spec.action, DiscreteSpace)
         super().__init__(

@@ -24,9 +24,9 @@ from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn import gaussian
-from border_cli.nn.adam import Adam
+from border_cli.nn import distributions
 from border_cli.nn.network import Network
+from border_cli.nn.optimizer import Adam
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -42,7 +42,7 @@ def square_loss(outputs: Tensor, action: Tensor) -> Tensor:
 
 def likelihood_loss(outputs: Tensor, action: Tensor) -> Tensor:
     """-log pi(a|s) of a squashed Gaussian. [B, 2 A], [B, A] -> []"""
-    return -gaussian.log_prob(*gaussian.split(outputs), action).mean()
+    return -distributions.log_prob(*distributions.split(outputs), action).mean()
 
 
 class Bc(TorchAgent):

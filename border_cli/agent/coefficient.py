@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from border_cli.nn.adam import Adam
+from border_cli.nn.optimizer import Adam
 
 
 class Coefficient(nn.Module):

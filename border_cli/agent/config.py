@@ -1,18 +1,31 @@
-"""The agents by name, and their settings. Never imports torch."""
+"""The agents by name. Never imports torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from border_cli.agent.bc_settings import BcConfig
-from border_cli.agent.deterministic_settings import Td3BcConfig, Td3Config
-from border_cli.agent.offline_settings import AwacConfig, CqlConfig, IqlConfig
-from border_cli.agent.quantile_settings import IqnConfig, QrdqnConfig
-from border_cli.agent.sac_settings import SacConfig, TqcConfig
-from border_cli.agent.settings import LearnerConfig, Loss, MatmulPrecision
-from border_cli.agent.value_settings import DqnConfig, Exploration
+from border_cli.agent.actor_critic_config import (
+    AwacConfig,
+    CqlConfig,
+    IqlConfig,
+    Noise,
+    SacConfig,
+    SoftConfig,
+    Td3BcConfig,
+    Td3Config,
+    TqcConfig,
+)
+from border_cli.agent.learner_config import LearnerConfig, Loss, MatmulPrecision
+from border_cli.agent.value_config import (
+    DqnConfig,
+    Exploration,
+    IqnConfig,
+    QrdqnConfig,
+    ValueConfig,
+)
 from border_cli.core.config import AgentConfig
+from border_cli.core.settings import setting
 from border_cli.registry import AGENTS
 
 __all__ = [
@@ -26,12 +39,15 @@ __all__ = [
     "LearnerConfig",
     "Loss",
     "MatmulPrecision",
+    "Noise",
     "QrdqnConfig",
     "RandomConfig",
     "SacConfig",
+    "SoftConfig",
     "Td3BcConfig",
     "Td3Config",
     "TqcConfig",
+    "ValueConfig",
 ]
 
 
@@ -40,6 +56,29 @@ class RandomConfig(AgentConfig):
     """Uniformly random actions, no learning: a baseline, and a quick test of an environment."""
 
     gives_priorities: ClassVar[bool] = False
+
+
+@dataclass(kw_only=True)
+class BcConfig(LearnerConfig):
+    """Behaviour cloning: imitates the actions in the data."""
+
+    gives_priorities: ClassVar[bool] = False
+
+    batch_size: int = setting(256, "transitions per update", low=1)
+    learning_rate: float = setting(3e-4, "Adam learning rate", above=0)
+    max_grad_norm: float | None = setting(
+        None, "clips the gradient norm to this value; null: no clipping", above=0
+    )
+    stochastic: bool = setting(
+        False,
+        "continuous actions only: learns a Gaussian by maximum likelihood instead of a single "
+        "action by squared error",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.normalize_reward:
+            self.refuse("normalize_reward", True, "must be false: cloning does not use rewards")
 
 
 AGENTS.register("awac", AwacConfig, "border_cli.agent.awac:Awac")

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from border_cli.nn.backprop import Gradient, Layer, backward, forward
+from border_cli.nn.network import Gradient, Layer, backward, forward
 from border_cli.nn.tensor_batch import TensorBatch
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.action_space import ActionBounds
-from border_cli.agent.deterministic_settings import Noise
+from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.network_policy import NetworkPolicy
 from border_cli.core.types import State
 from border_cli.nn.architecture import Architecture

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.q_policy import QPolicy
-from border_cli.agent.value_settings import DqnConfig
+from border_cli.agent.value_config import DqnConfig
 from border_cli.core.spaces import Space
 from border_cli.core.types import Array
-from border_cli.nn.numpy_value_network import NumpyValueNetwork
+from border_cli.nn.numpy_network import NumpyValueNetwork
 
 
 class DqnPolicy(QPolicy):
@@ -37,9 +37,8 @@ class DqnPolicy(QPolicy):
     ) -> Callable[[Array], NDArray[np.float32]]:
         if self._form.plain:
             return super().make_network(arrays)
-        self._values = NumpyValueNetwork(
-            self._architecture, arrays, "network.", atoms=self._form.num_atoms
-        )
+        self._values = NumpyValueNetwork(self._architecture, atoms=self._form.num_atoms)
+        self._values.load(arrays)
         return self._values
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:

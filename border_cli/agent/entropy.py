@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from border_cli.agent.actor_critic_config import SoftConfig
 from border_cli.agent.coefficient import Coefficient
-from border_cli.agent.sac_settings import EntropyConfig
 
 
 class EntropyCoefficient(Coefficient):
@@ -21,7 +21,7 @@ class EntropyCoefficient(Coefficient):
 
     setting: ClassVar[str] = "agent.ent_coef"
 
-    def __init__(self, config: EntropyConfig, action_size: int, device: torch.device) -> None:
+    def __init__(self, config: SoftConfig, action_size: int, device: torch.device) -> None:
         super().__init__(
             config.ent_coef_init if config.ent_coef is None else config.ent_coef,
             learned=config.ent_coef is None,

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from border_cli.agent.descent import Formula, Found, descent, descent_by_autograd
 from border_cli.agent.value_agent import ValueAgent
-from border_cli.agent.value_settings import ValueConfig
+from border_cli.agent.value_config import ValueConfig
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.backprop import Gradient, Layer
-from border_cli.nn.network import Network
+from border_cli.nn.network import Gradient, Layer, Network
 from border_cli.nn.tensor_batch import TensorBatch
 
 LOOK_EVERY = 100  # updates
@@ -74,6 +73,6 @@ class FormulaAgent(ValueAgent):
         online, target = self.online, self.target
         if not isinstance(online, Network) or not isinstance(target, Network):
             return None
-        if self.architecture.images or not online.mlp.plain:
+        if self.architecture.has_encoder or not online.mlp.plain:
             return None
         return online.mlp.memory(), target.mlp.memory()

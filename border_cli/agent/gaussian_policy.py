@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from border_cli.agent.action_space import ActionBounds
 from border_cli.agent.network_policy import NetworkPolicy, refuse_exploration
-from border_cli.nn.architecture import Architecture
-from border_cli.nn.gaussian_range import SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN
+from border_cli.nn.architecture import SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN, Architecture
 
 
 class GaussianPolicy(NetworkPolicy):

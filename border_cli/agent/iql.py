@@ -24,8 +24,8 @@ from border_cli.agent.advantage_weighted import AdvantageAgent, CriticLoss
 from border_cli.agent.config import IqlConfig
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.adam import Adam
 from border_cli.nn.network import Network
+from border_cli.nn.optimizer import Adam
 from border_cli.nn.tensor_batch import TensorBatch
 
 

@@ -52,7 +52,9 @@ class NetworkPolicy(Policy):
         self, arrays: Mapping[str, NDArray[Any]]
     ) -> Callable[[Array], NDArray[np.float32]]:
         """What maps observations to outputs: [N, …] -> [N, outputs], a fresh array."""
-        return NumpyNetwork(self._architecture, arrays, "network.")
+        network = NumpyNetwork(self._architecture)
+        network.load(arrays)
+        return network
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         self._network = self.make_network(snapshot.arrays)

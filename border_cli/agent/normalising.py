@@ -9,14 +9,13 @@ from collections.abc import Set
 import torch
 from torch import Tensor, nn
 
-from border_cli.agent.settings import LearnerConfig
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.returns import Moments
 from border_cli.core.types import Transitions
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.encoding import encode, measured_columns
 from border_cli.nn.features import Features
-from border_cli.nn.numpy_encoder import encode
-from border_cli.nn.numpy_features import measured_columns
 from border_cli.nn.statistics import EPSILON, RunningStatistics
 from border_cli.nn.tensor_batch import TensorBatch
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from border_cli.agent.exploration import EpsilonGreedy, greedy, linear, softmax
 from border_cli.agent.network_policy import NetworkPolicy
-from border_cli.agent.value_settings import Exploration, ValueConfig
+from border_cli.agent.value_config import Exploration, ValueConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import DiscreteSpace, Space
 from border_cli.core.types import Snapshot, State

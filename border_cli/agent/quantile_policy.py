@@ -9,18 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.q_policy import QPolicy
-from border_cli.agent.quantile_settings import IqnConfig, QrdqnConfig
+from border_cli.agent.value_config import IqnConfig, QrdqnConfig
 from border_cli.core.spaces import Space
 from border_cli.core.types import Array
-from border_cli.nn.numpy_network import NumpyNetwork
-from border_cli.nn.numpy_quantile_network import NumpyQuantileNetwork
+from border_cli.nn.numpy_network import NumpyNetwork, NumpyQuantileNetwork
 
 
 class QrdqnPolicy(QPolicy):
-    """Acts on the mean of the quantiles within the agent's range.
-
-    The last layer is linear, so its weights are averaged, and not what it puts out at every step.
-    """
+    """Acts on the mean of the quantiles within the agent's range."""
 
     def __init__(
         self,
@@ -32,19 +28,14 @@ class QrdqnPolicy(QPolicy):
         num_actions: int,
     ) -> None:
         super().__init__(config, rng, exploration, observation=observation, num_actions=num_actions)
-        self._last = f"network.mlp.layers.{len(config.hidden)}."
-        self._shares = np.array(config.shares, np.float32)
+        self._shares = config.shares
 
     def make_network(
         self, arrays: Mapping[str, NDArray[Any]]
     ) -> Callable[[Array], NDArray[np.float32]]:
-        weight, bias = arrays[f"{self._last}weight"], arrays[f"{self._last}bias"]
-        by_quantile = weight.reshape(-1, len(self._shares), weight.shape[1])
-        means = {
-            f"{self._last}weight": np.einsum("aqi,q->ai", by_quantile, self._shares),
-            f"{self._last}bias": bias.reshape(-1, len(self._shares)) @ self._shares,
-        }
-        return NumpyNetwork(self._architecture, {**arrays, **means}, "network.")
+        network = NumpyNetwork(self._architecture, self._shares)
+        network.load(arrays)
+        return network
 
 
 class IqnPolicy(QPolicy):
@@ -69,4 +60,6 @@ class IqnPolicy(QPolicy):
     def make_network(
         self, arrays: Mapping[str, NDArray[Any]]
     ) -> Callable[[Array], NDArray[np.float32]]:
-        return NumpyQuantileNetwork(self._architecture, arrays, "network.", self._fractions)
+        network = NumpyQuantileNetwork(self._architecture, self._fractions)
+        network.load(arrays)
+        return network

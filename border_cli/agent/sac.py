@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from border_cli.agent.actor_critic import weighted_square
+from border_cli.agent.actor_critic_config import ActorCritics
 from border_cli.agent.config import SacConfig
-from border_cli.agent.sac_settings import ActorCritics
 from border_cli.agent.soft_agent import ActorLoss, CriticLoss, SoftAgent, regret
 from border_cli.core.spaces import EnvSpec
 from border_cli.nn.features import FeatureTensors

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from border_cli.agent.coefficient import Coefficient
-from border_cli.agent.settings import NetworkConfig
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.core.spaces import BoxSpace, DictSpace, Space, not_by_bounds
 from border_cli.nn.architecture import bounds_matter
@@ -136,7 +136,7 @@ class SavedState:
     content: Mapping[str, Any]
     title: str  # what it is called
     agent: str  # that loads it, as `agent=…` has it
-    settings: NetworkConfig  # of that agent
+    settings: LearnerConfig  # of that agent
     observation: Space  # as the networks of that agent take it
 
     def refuse_other_form(self, normalised: Set[str]) -> None:
@@ -146,7 +146,7 @@ class SavedState:
         all that no weight tells.
         """
         self._refuse_other_encoding()
-        for name, mine in self.settings.told_by_no_weight.items():
+        for name, mine in self.settings.semantic_settings.items():
             if self.content.get(name, mine) != mine:
                 self._refuse_setting(name, mine, self.content[name])
         asked = {STATISTICS[name] for name in normalised}

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from border_cli.agent.action_space import bounded_actions
 from border_cli.agent.actor_critic import ActorCriticAgent
+from border_cli.agent.actor_critic_config import SoftConfig
 from border_cli.agent.entropy import EntropyCoefficient
 from border_cli.agent.gaussian_policy import GaussianPolicy
 from border_cli.agent.quantile import distance
-from border_cli.agent.sac_settings import EntropyConfig
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.distributions import sample, split
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.gaussian import sample, split
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -55,7 +55,7 @@ class SoftAgent(ActorCriticAgent):
     """
 
     def __init__(
-        self, config: EntropyConfig, *, spec: EnvSpec, device: str, seed: int, **critics: Any
+        self, config: SoftConfig, *, spec: EnvSpec, device: str, seed: int, **critics: Any
     ) -> None:
         """`critics` are the arguments of `ActorCriticAgent` that say how critics look."""
         self._action_bounds = bounded_actions(spec, self.name)

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.agent.action_space import action_bounds
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.normalising import Normalising
 from border_cli.agent.saved_state import ENCODING, Part, SavedState, encoding_of
-from border_cli.agent.settings import NetworkConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
-from border_cli.nn.adam import Adam
 from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
+from border_cli.nn.optimizer import Adam
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
 
@@ -44,7 +44,7 @@ class TorchAgent(Agent):
     name: ClassVar[str]  # as `agent=…` has it
     targets: ClassVar[Mapping[str, str]] = {}  # part: the part that it follows
 
-    def __init__(self, config: NetworkConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+    def __init__(self, config: LearnerConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         self._settings = config
         self._spec = spec
         self._device = resolve_device(device)
@@ -178,7 +178,7 @@ class TorchAgent(Agent):
         state: dict[str, Any] = copied_state(self._tensors())
         state |= {"noise": self.noise.get_state(), "opt_steps": self._opt_steps}
         state[ENCODING] = encoding_of(self._spec.observation)
-        return {**state, **self._settings.told_by_no_weight}
+        return {**state, **self._settings.semantic_settings}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved = self._saved(state, "the saved state")

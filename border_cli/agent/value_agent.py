@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from border_cli.agent.action_space import num_discrete_actions
 from border_cli.agent.torch_agent import TorchAgent, norm_metric
-from border_cli.agent.value_settings import ValueConfig
+from border_cli.agent.value_config import ValueConfig
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.adam import Adam
 from border_cli.nn.network import follow, target_of
+from border_cli.nn.optimizer import Adam
 
 
 class ValueAgent(TorchAgent):

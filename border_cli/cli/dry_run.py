@@ -9,17 +9,16 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from border_cli.assemble import rehearse
 from border_cli.cli.outlook import directory_line, outlook
 from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms, size
-from border_cli.needs.plan import Plan, plan, refuse_unmet
-from border_cli.needs.sizes import Need
-from border_cli.parts import build_agent, env_factory
-from border_cli.probe import Probes
+from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms
+from border_cli.core.words import size
+from border_cli.launch.build import build_agent, env_factory
+from border_cli.launch.dry_build import Probes, rehearse
+from border_cli.launch.needs import Need, Plan, plan, refuse_unmet
 from border_cli.recorder import terminal
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.cli.monitor import expect, monitored
-from border_cli.cli.pairs import (
+from border_cli.cli.plain_command import (
     best_or_latest,
     located,
     opened_run,
+    plain_command,
     read_pairs,
     truth,
     whole_number,
 )
-from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import counted
@@ -116,12 +116,11 @@ def refuse_no_display(platform: str, environment: Mapping[str, str]) -> None:
 
 def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import load_agent
-    from border_cli.cli.playing import play
-    from border_cli.needs.memory import playing_needs
-    from border_cli.needs.plan import refuse_no_room, sizes_of
-    from border_cli.offline import evaluator_config
-    from border_cli.parts import env_factory, evaluation_env_config, evaluation_policy
-    from border_cli.run.reading import episodes_of_best
+    from border_cli.launch.build import env_factory, evaluation_env_config, evaluation_policy
+    from border_cli.launch.needs import playing_needs, refuse_no_room, sizes_of
+    from border_cli.launch.offline_data import evaluator_config
+    from border_cli.launch.play import play
+    from border_cli.run.finding import episodes_of_best
 
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
     config, agent = load_agent(request.run_dir, checkpoint, trust=request.trust)

@@ -6,22 +6,30 @@ import logging
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from border_cli import __version__
-from border_cli.assemble import thread_budget
-from border_cli.config.job import JobContext, Source
-from border_cli.config.provenance import tuned_files, values_of_another_pair
+from border_cli.config.compose import Source
+from border_cli.config.tuned import tuned_files, values_of_another_pair
 from border_cli.core.config import RunConfig, TrainerConfig
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import EnvSpec, transition_nbytes
 from border_cli.core.words import counted
-from border_cli.launch import Started
-from border_cli.offline import dataset_size
-from border_cli.parts import actor_manager_config, env_config, normalizing_wrappers
+from border_cli.launch.build import (
+    actor_manager_config,
+    env_config,
+    normalizing_wrappers,
+    thread_budget,
+)
+from border_cli.launch.offline_data import dataset_size
+from border_cli.launch.training import Started
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS, AGENTS, TRAINERS
+
+if TYPE_CHECKING:
+    from border_cli.cli.job import JobContext
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +43,7 @@ def print_header(
     lines = [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(context.sources),
-        *image_lines(started.images),
+        *started.encoders,
         ("trainer", trainer_line(config)),
         ("actors", actors_line(config)),
         ("device", started.device_name),
@@ -115,11 +123,6 @@ def dataset_lines(config: RunConfig) -> list[tuple[str, str]]:
         return []
     size = f"{counted(found.episodes, 'episode')}, {counted(found.steps, 'step')}"
     return [("data set", f"{found.id}, {size}")]
-
-
-def image_lines(images: str) -> list[tuple[str, str]]:
-    """The parts of an observation that go through convolutions, if there are any."""
-    return [("images", images)] if images else []
 
 
 def trainer_line(config: RunConfig) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,18 +17,17 @@ from rich.console import Console
 from border_cli.cli.header import doubts, print_header
 from border_cli.cli.logs import job_log
 from border_cli.cli.monitor import leave, watching
-from border_cli.cli.report import print_closing, print_tables
-from border_cli.cli.resume import (
+from border_cli.cli.report import print_closing, print_tables, result_line
+from border_cli.cli.signals import stopping_on_signals
+from border_cli.config.compose import Source
+from border_cli.config.resuming import (
     FINISHED,
+    Continuation,
     Finished,
     finished,
-    has_checkpoint,
     refuse_running,
 )
-from border_cli.cli.shell import result_line
-from border_cli.cli.signals import stopping_on_signals
-from border_cli.config.frozen import begin_attempt
-from border_cli.config.job import JobContext
+from border_cli.config.saved import begin_attempt
 from border_cli.core.config import Objective, RunConfig
 from border_cli.core.errors import (
     ActorHung,
@@ -39,14 +38,32 @@ from border_cli.core.errors import (
     Stalled,
     reason_of,
 )
+from border_cli.core.files import write_json
 from border_cli.core.stop import SaveFlag, StopFlag
-from border_cli.launch import Launch, Result, Started, launch
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, Started, launch
 from border_cli.recorder import terminal
-from border_cli.run.attempts import set_aside
-from border_cli.run.files import refuse_foreign, write_json
-from border_cli.run.record import now, read_run
+from border_cli.run.finding import resumable
+from border_cli.run.layout import refuse_foreign, set_aside
+from border_cli.run.status import now, read_run
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """Where a job writes, how it was asked for, and what its settings were read from."""
+
+    run_dir: Path  # absolute; exists
+    overrides: list[str]  # of this job, as typed
+    sources: list[Source]  # for the header of the run
+    resolved: str  # the text of `.hydra/resolved.yaml`, see `saved.write_resolved`
+    command: list[str]  # as typed
+    job_number: int | None  # None outside sweeps
+    import_paths: list[str]  # where the modules of the run were found, see `imports.homes`
+    continuation: Continuation | None = None  # None: nothing that could go on was found beforehand
+    # What Hydra was told of this attempt, as file and text, where the folder was used before.
+    record: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +138,7 @@ def _run(
 ) -> Result:
     refuse_foreign(context.run_dir)  # again: a sweeper may have chosen it only now
     refuse_running(context.run_dir)
-    goes_on = context.continuation is not None and has_checkpoint(context.run_dir)
+    goes_on = context.continuation is not None and bool(resumable(context.run_dir))
     begin = partial(begin_attempt, context.run_dir, context.record, context.resolved)
     if not goes_on:
         set_aside(context.run_dir)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra._internal.hydra import Hydra
@@ -14,16 +15,17 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.cli.resume import continuation_of
-from border_cli.config.compose import Composer, Job, as_typed
-from border_cli.config.frozen import FILE, resolved_yaml
+from border_cli.config.compose import VERSION_BASE, Composer, Job, Loader, as_typed
 from border_cli.config.imports import homes
-from border_cli.config.job import Continuation, JobContext
-from border_cli.config.loader import VERSION_BASE, Loader
-from border_cli.config.saved import modules_of
-from border_cli.core.config import RunConfig
+from border_cli.config.resuming import Continuation, continuation_of
+from border_cli.config.saved import modules_of, resolved_yaml
+from border_cli.core.files import SETTINGS
 
-RunJob = Callable[[RunConfig, JobContext], float]
+if TYPE_CHECKING:
+    from border_cli.cli.job import JobContext
+    from border_cli.core.config import RunConfig
+
+    RunJob = Callable[[RunConfig, JobContext], float]
 
 
 class Task:
@@ -50,6 +52,8 @@ class Task:
         self._command = command
 
     def __call__(self, composed: DictConfig) -> float:
+        from border_cli.cli.job import JobContext
+
         told = HydraConfig.get()
         overrides = as_typed(told.overrides.task)
         number = None if OmegaConf.is_missing(told.job, "num") else told.job.num
@@ -68,7 +72,7 @@ class Task:
             job_number=number,
             import_paths=homes(modules_of(job.config)),
             continuation=continuation,
-            record=_record(composed) if (run_dir / FILE).exists() else {},
+            record=_record(composed) if (run_dir / SETTINGS).exists() else {},
         )
         return self._run_job(job.config, context)
 

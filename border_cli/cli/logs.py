@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from rich.console import Console
 
 from border_cli.core.files import not_through_links
-from border_cli.core.foreign import visible
+from border_cli.core.words import visible
 from border_cli.recorder.terminal import log_handler
 
 

@@ -30,7 +30,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from border_cli.core.errors import BorderError
 from border_cli.core.stacks import ask_for_stacks, show_stacks_on
@@ -275,7 +275,6 @@ class Watcher:
         self._poll = select.poll()
         for each in (signs, numbers, *_end_of(pid)):
             self._poll.register(each, select.POLLIN)
-        self._process: dict[str, Any] | None = None  # the command, as `run.json` names it
 
     def run(self) -> None:
         """Until the command has ended."""
@@ -317,10 +316,6 @@ class Watcher:
             elif file in (self._signs, self._numbers):  # closed: by its end, or by an environment
                 self._poll.unregister(file)
                 self._vigil.timeout_s = math.inf
-        if self._vigil.run_dir and self._process is None:
-            from border_cli.run.lock import process_facts
-
-            self._process = process_facts(self._pid)
 
     def _end_stuck(self) -> None:
         what = (
@@ -366,14 +361,14 @@ class Watcher:
 
     def _record(self, status: str, reason: str, stacks: str = "") -> None:
         """In the `run.json` of the run; nobody is left to hear where that cannot be written."""
-        if not self._vigil.run_dir or self._process is None:
+        if not self._vigil.run_dir:
             return
-        from border_cli.run.record import end_from_outside
+        from border_cli.run.status import end_from_outside
 
         facts = {"traceback": stacks} if stacks else {}
         with suppress(OSError, BorderError):
             run_dir = Path(self._vigil.run_dir)
-            end_from_outside(run_dir, self._process, status, reason, **facts)
+            end_from_outside(run_dir, self._pid, status, reason, **facts)
 
 
 def _tick_s(timeout_s: float) -> float:

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from border_cli import __version__
-from border_cli.assemble import thread_budget
 from border_cli.cli.header import (
     actors_line,
     choice_lines,
     dataset_lines,
     doubts,
-    image_lines,
     trainer_line,
 )
 from border_cli.config.compose import Job
 from border_cli.core.config import RunConfig
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import size
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.needs.disk import checkpoints_made, evaluations, metric_rows, most_rows, opt_steps
-from border_cli.needs.plan import Plan
-from border_cli.parts import build_evaluator, evaluates_in_background, images_of
+from border_cli.core.words import size
+from border_cli.launch.build import (
+    build_evaluator,
+    encoders_of,
+    evaluates_in_background,
+    thread_budget,
+)
+from border_cli.launch.needs import (
+    Plan,
+    checkpoints_made,
+    evaluations,
+    metric_rows,
+    most_rows,
+    opt_steps,
+)
 from border_cli.registry import AGENTS, RECORDERS
 
 
@@ -32,7 +41,7 @@ def outlook(job: Job, plan: Plan, agent: Agent) -> list[tuple[str, str]]:
         *choice_lines(job.sources),
         ("env", _env_line(plan.spec)),
         ("agent", f"{kind}, {plan.agent.parameters:,} parameters, batch {config.agent.batch_size}"),
-        *image_lines(images_of(agent)),
+        *encoders_of(agent),
         ("trainer", trainer_line(config)),
         ("actors", actors_line(config)),
         *dataset_lines(config),

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from border_cli.cli.monitor import expect, monitored
-from border_cli.cli.pairs import (
+from border_cli.cli.plain_command import (
     best_or_latest,
     located,
     opened_run,
+    plain_command,
     read_pairs,
     truth,
     whole_number,
 )
-from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, RunFailed, reachable
+from border_cli.core.words import setting, shell_command
 
 if TYPE_CHECKING:
-    from border_cli.record import Player
+    from border_cli.core.config import RunConfig
+    from border_cli.core.interfaces import Agent
+    from border_cli.core.types import Snapshot
+    from border_cli.launch.play import Player, Recorded
 
 HELP = """\
 border-record: plays a saved model of a run and stores its episodes as a Minari data set.
@@ -53,6 +58,7 @@ Examples
 """
 KEYS = ("dataset", "episodes", "policy", "explore", "seed", "overwrite", "trust")
 EPISODES = 100
+OFFLINE_AGENT = "iql"  # learns from any data; what to try first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,34 +148,55 @@ def _weight(text: str, weight: str) -> float:
 
 
 def _record(request: Request, signals: EarlySignals) -> None:
-    from border_cli.cli.recorded import document, print_recorded, typed_env
+    from border_cli.api import read_config
     from border_cli.dataset.writing import refuse_name
-    from border_cli.record import Order, record
+    from border_cli.launch.play import RecordingRequest, record
 
     dataset = refuse_name(request.dataset, overwrite=request.overwrite)
-    order = Order(
-        run_dir=request.run_dir,
-        dataset=dataset,
-        players=_players(request),
-        seed=request.seed,
-        explore=request.explore,
-        overwrite=request.overwrite,
-        trust=request.trust,
-    )
+    players = _players(request)
     with reachable(CheckpointError):
         env_words = typed_env(request.run_dir)  # before anything is played: it may be refused
     with signals.looked_at() as stop:
-        recorded = record(order, stop, lambda config: expect(config.trainer.stall_timeout_s))
+        config = read_config(request.run_dir, trust=request.trust)
+        expect(config.trainer.stall_timeout_s)
+        loaded = [_load(request, config, each.name) for each in players]
+        recording = RecordingRequest(
+            run_dir=request.run_dir,
+            dataset=dataset,
+            players=players,
+            seed=request.seed,
+            explore=request.explore,
+            overwrite=request.overwrite,
+        )
+        recorded = record(recording, config, loaded, stop)
     if request.as_json:
         sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
     else:
         print_recorded(dataset, recorded, env_words)
 
 
+def _load(request: Request, config: RunConfig, name: str) -> tuple[Agent, Snapshot]:
+    """An agent, and its weights with the exploration that it had when it was saved."""
+    from border_cli.api import load_agent
+    from border_cli.core.types import PAST_SCHEDULES
+    from border_cli.launch.play import RANDOM, random_agent
+    from border_cli.run.checkpoint_files import read_json
+    from border_cli.run.finding import find_checkpoint
+
+    if name == RANDOM:
+        agent = random_agent(config)
+        return agent, agent.snapshot()
+    agent = load_agent(request.run_dir, name, trust=request.trust)[1]
+    if config.init_from is not None or config.trainer.offline:
+        return agent, agent.snapshot(env_steps=PAST_SCHEDULES)
+    counters = read_json(find_checkpoint(request.run_dir, name) / "state.json")
+    return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
+
+
 def _players(request: Request) -> list[Player]:
     """Who plays how many episodes; refuses policies that the run does not have."""
-    from border_cli.record import RANDOM, Player, shared_out
-    from border_cli.run.reading import find_checkpoint
+    from border_cli.launch.play import RANDOM, Player, split_episodes
+    from border_cli.run.finding import find_checkpoint
 
     policies = request.policies or ((best_or_latest("border-record", request.run_dir), 1.0),)
     for name, _ in policies:
@@ -177,7 +204,7 @@ def _players(request: Request) -> list[Player]:
             raise ConfigError(f"policy must be best, latest, random or a step, got {name!r}")
         if name != RANDOM:
             find_checkpoint(request.run_dir, name)
-    counts = shared_out(request.episodes, [weight for _, weight in policies])
+    counts = split_episodes(request.episodes, [weight for _, weight in policies])
     players = [
         Player(name=name, episodes=count) for (name, _), count in zip(policies, counts, strict=True)
     ]
@@ -185,6 +212,93 @@ def _players(request: Request) -> list[Player]:
     if none:
         raise ConfigError(f"episodes={request.episodes} leave none for {', '.join(none)}")
     return players
+
+
+def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
+    """What `--json` prints."""
+    low, high = recorded.references or (None, None)
+    return {
+        "dataset": dataset,
+        "episodes": sum(len(each.returns) for each in recorded.played),
+        "steps": sum(int(each.lengths.sum()) for each in recorded.played),
+        "ref_min_score": low,
+        "ref_max_score": high,
+        "policies": [
+            {
+                "policy": each.name,
+                "opt_steps": each.opt_steps,
+                "returns": each.returns.tolist(),
+                "lengths": each.lengths.tolist(),
+            }
+            for each in recorded.played
+        ],
+    }
+
+
+def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -> None:
+    """Who played what, the reference scores, and what to type next, see `typed_env`."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from border_cli.recorder import terminal
+
+    console = terminal.make_console()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for name in ("policy", "updates", "episodes", "steps", "mean return", "std"):
+        table.add_column(name, justify="right")
+    for each in recorded.played:
+        table.add_row(
+            each.name,
+            "-" if each.opt_steps is None else f"{each.opt_steps:,}",
+            f"{len(each.returns):,}",
+            f"{int(each.lengths.sum()):,}",
+            f"{each.returns.mean():,.2f}",
+            f"{each.returns.std():,.2f}",
+        )
+    console.print(table)
+    total = document(dataset, recorded)
+    lines = [("data set", f"{dataset}, {total['episodes']:,} episodes, {total['steps']:,} steps")]
+    if recorded.references is None:
+        references = "none: the run is no better than random actions"
+    else:
+        low, high = recorded.references
+        references = f"{low:.2f} of random actions, {high:.2f} of the best model"
+    lines.append(("references", references))
+    lines.append(("next", _next_command(dataset, recorded.config, env_words)))
+    terminal.header(console, lines)
+
+
+def _next_command(dataset: str, config: RunConfig, env_words: Sequence[str]) -> str:
+    from border_cli.registry import AGENTS
+
+    known = OFFLINE_AGENT in AGENTS.names()
+    agent = OFFLINE_AGENT if known else AGENTS.entry_of(config.agent).name
+    words = [
+        f"agent={agent}",
+        *_env_words(config, env_words),
+        "trainer=offline",
+        setting("replay_buffer.dataset", dataset),
+    ]
+    return " ".join([shell_command("border-train"), *map(shlex.quote, words)])
+
+
+def typed_env(run_dir: Path) -> list[str]:
+    """What was typed of the environment when the run began."""
+    from border_cli.config.saved import read_plain
+
+    file = run_dir / ".hydra" / "overrides.yaml"
+    typed = read_plain(file) if file.is_file() else []
+    words = [str(each) for each in typed] if isinstance(typed, list) else []
+    return [each for each in words if each.lstrip("+").startswith(("env=", "env."))]
+
+
+def _env_words(config: RunConfig, typed: Sequence[str]) -> list[str]:
+    """How the environment was typed; by its id where that is not known. What can name a module is
+    taken from the settings, which were looked at."""
+    words = [each for each in typed if not each.lstrip("+").startswith("env.id=")]
+    if not any(each.lstrip("+").startswith("env=") for each in words):
+        words.insert(0, setting("env.id", str(config.env.id)))
+    return [*words, f"imports=[{','.join(config.imports)}]"] if config.imports else words
 
 
 if __name__ == "__main__":

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from border_cli.cli.resume import has_checkpoint
-from border_cli.cli.shell import command, resume_run, shortest
-from border_cli.core.actors import ActorStats
 from border_cli.core.config import RunConfig
+from border_cli.core.interfaces import ActorStats
+from border_cli.core.output import MAX_FAILURES, TrainerStats
 from border_cli.core.timing import summed
-from border_cli.core.words import counted
-from border_cli.parts import actor_manager_config
+from border_cli.core.words import counted, setting, shell_command, shortest
+from border_cli.launch.build import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
-from border_cli.trainer.recording import MAX_FAILURES
-from border_cli.trainer.stats import TrainerStats
 
 UNFINISHED = ("interrupted", "failed", "killed")
 
@@ -73,13 +70,34 @@ def print_closing(
     saved = (run_dir / "best", run_dir / "checkpoints" / "latest")
     commands = []
     if any(each.exists() for each in saved):
-        commands.append(f"{command('border-eval')} {quoted}")
+        commands.append(f"{shell_command('border-eval')} {quoted}")
     events = "events.out.tfevents.*"
     if any(run_dir.glob(events)) or any(run_dir.glob(f"tensorboard/{events}")):
-        commands.append(f"{command('tensorboard')} --logdir {quoted}")
-    if resumable and facts.get("status") in UNFINISHED and has_checkpoint(run_dir):
+        commands.append(f"{shell_command('tensorboard')} --logdir {quoted}")
+    if resumable and facts.get("status") in UNFINISHED and resumable(run_dir):
         commands.append(resume_run(run_dir))
     lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
     if facts.get("status") == "done":
         lines.append(("ended", facts["exit_reason"]))
     terminal.closing(console, shown, best, commands, lines=lines, warnings=warnings)
+
+
+def result_line(run_dir: Path, facts: Mapping[str, Any]) -> str:
+    """The only line that a quiet run prints on standard output. `facts` are those of `run.json`."""
+    best, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
+    if best is None or opt_steps is None:
+        return f"no score: {shortest(run_dir)}"
+    return f"best score {best:.10g} at {counted(opt_steps, 'update')}: {shortest(run_dir)}"
+
+
+def resume_run(run_dir: Path) -> str:
+    """The whole command that resumes a run."""
+    resume = setting("resume", str(shortest(run_dir)))
+    return f"{shell_command('border-train')} {shlex.quote(resume)}"
+
+
+def resume_sweep(typed: Sequence[str]) -> str:
+    """The command of a sweep with a folder of its own, so that it runs only what is not done."""
+    name, *words = typed
+    rest = [each for each in words if not each.startswith("resume=")]
+    return " ".join([shell_command(name), *map(shlex.quote, [*rest, "resume=auto"])])

@@ -10,15 +10,15 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from border_cli.cli.job import Outcome, leave_now, run_job
-from border_cli.cli.resume import FINISHED, has_checkpoint
-from border_cli.cli.shell import resume_run, resume_sweep
-from border_cli.config.job import JobContext
+from border_cli.cli.job import JobContext, Outcome, leave_now, run_job
+from border_cli.cli.report import resume_run, resume_sweep
+from border_cli.config.resuming import FINISHED
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import write_text
-from border_cli.probe import Probes
+from border_cli.launch.dry_build import Probes
 from border_cli.recorder import terminal
+from border_cli.run.finding import resumable
 
 FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
 COLUMNS = ("job", "overrides", "status", "score", *FACTS, "reason", "folder")
@@ -84,7 +84,7 @@ class Jobs:
         undone = any(each.status != FINISHED for each in self._outcomes)
         if self._has_own_folder and (undone or interrupted):
             command = resume_sweep(self._command)
-        elif last.status == "interrupted" and has_checkpoint(last.folder):
+        elif last.status == "interrupted" and resumable(last.folder):
             command = resume_run(last.folder)
         else:
             return

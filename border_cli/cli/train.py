@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, cast
 
 from border_cli import __version__
 from border_cli.cli.arguments import Arguments, read_arguments
-from border_cli.cli.garbage import collect_from_here, not_collecting
 from border_cli.cli.monitor import STALL_TIMEOUT_S, expect, monitored
 from border_cli.cli.signals import early_signals
-from border_cli.cli.thread_settings import set_up_threads
+from border_cli.cli.startup import collect_from_here, not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
-from border_cli.core.foreign import complain, nothing_imported_from, visible
+from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
 from border_cli.core.process_state import keeping_everything
+from border_cli.core.words import visible
 
 NO_ROOM = "not enough memory to start"
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from border_cli.cli.launch import RunJob
     from border_cli.cli.sweep import Jobs
     from border_cli.config.compose import Composer, Job
-    from border_cli.config.job import Continuation
-    from border_cli.probe import Probes
+    from border_cli.config.resuming import Continuation
+    from border_cli.launch.dry_build import Probes
 
 
 def command() -> None:
@@ -78,10 +78,15 @@ def _compose(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> 
     with ExitStack() as stack:
         for each in arguments.resumed():  # before anything of others is imported
             stack.enter_context(nothing_imported_from(each))
-        from border_cli.cli.composing import composing
+        from border_cli.config.compose import composing
         from border_cli.config.overrides import normalized
 
-        composed = composing(arguments, normalized(arguments.overrides))
+        composed = composing(
+            normalized(arguments.overrides),
+            config_dirs=arguments.config_dirs,
+            config_name=arguments.config_name,
+            multirun=arguments.multirun,
+        )
         composer, overrides = stack.enter_context(composed)
         arguments = replace(arguments, config_name=composer.config_name)
         _respond(arguments, composer, overrides, typed, run_job)
@@ -96,18 +101,18 @@ def _respond(
 ) -> None:
     """Answers a question about the settings, or trains."""
     if arguments.help:
-        from border_cli.config.help import settings_help
+        from border_cli.config.describe import settings_help
 
         sys.stdout.write(visible(settings_help(composer.job(overrides), overrides)))
     elif arguments.cfg == "job" and not arguments.package:
-        from border_cli.config.frozen import resolved_yaml
+        from border_cli.config.saved import resolved_yaml
 
         job = composer.job(overrides)
         text = resolved_yaml(job.config) if arguments.resolve else job.as_composed
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     elif arguments.cfg or arguments.info or arguments.hydra_help:
         from border_cli.cli.launch import launch
-        from border_cli.config.loader import Loader
+        from border_cli.config.compose import Loader
 
         composer.job(overrides)
         launch(_never, arguments.for_hydra(overrides), Loader(composer.folders))
@@ -127,8 +132,8 @@ def _train(
     typed: list[str],
     run_job: RunJob | None,
 ) -> None:
-    from border_cli.config.preflight import checked_jobs
-    from border_cli.run.files import refuse_foreign
+    from border_cli.config.check import checked_jobs
+    from border_cli.run.layout import refuse_foreign
 
     jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
     for job in jobs:
@@ -143,7 +148,7 @@ def _train(
     if _is_dry(composer, jobs, overrides):
         return
     from border_cli.cli.launch import Task, launch, launch_one
-    from border_cli.config.loader import Loader
+    from border_cli.config.compose import Loader
 
     runner = run_job or _runner(jobs)
     task = Task(composer, jobs, continuations, runner, command=["border-train", *typed])
@@ -166,7 +171,7 @@ def _continuations(composer: Composer, jobs: list[Job]) -> list[Continuation | N
     """Which jobs go on with a run; one that cannot refuses the command."""
     if all(job.config.resume is None for job in jobs):
         return [None] * len(jobs)
-    from border_cli.cli.resume import continuation_of
+    from border_cli.config.resuming import continuation_of
 
     return [continuation_of(composer, job) for job in jobs]
 
@@ -175,8 +180,8 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
     """Says so where the run of a single job has reached its budget: nothing is touched then."""
     if continuation is None:
         return False
-    from border_cli.cli.resume import finished
-    from border_cli.run.record import read_run
+    from border_cli.config.resuming import finished
+    from border_cli.run.status import read_run
 
     folder = Path(job.folder)
     found = finished(folder, job.config, continuation.trainer)
@@ -184,7 +189,7 @@ def _is_finished(job: Job, continuation: Continuation | None) -> bool:
         return False
     message = found.message
     if job.config.quiet:
-        from border_cli.cli.shell import result_line
+        from border_cli.cli.report import result_line
 
         message = result_line(folder, read_run(folder))
     sys.stdout.write(visible(f"{message}\n"))
@@ -207,7 +212,7 @@ def _runner(jobs: list[Job]) -> Jobs:
     """Loads torch and the environments, and lets them refuse what only they can judge."""
     from border_cli.cli.dry_run import plans_of
     from border_cli.cli.sweep import Jobs
-    from border_cli.needs.plan import refuse_unmet
+    from border_cli.launch.needs import refuse_unmet
 
     probes = _probes()
     refuse_unmet(plans_of(jobs, probes))
@@ -218,7 +223,7 @@ def _runner(jobs: list[Job]) -> Jobs:
 def _probes() -> Probes:
     """Tries environments; one that hangs ends the command, because nothing can end a thread."""
     from border_cli.cli.job import leave_now
-    from border_cli.probe import Probes
+    from border_cli.launch.dry_build import Probes
 
     def leave(error: BorderError) -> None:
         sys.stderr.write(f"border-train: {error}\n")

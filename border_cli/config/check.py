@@ -1,26 +1,36 @@
-"""No silent typo: what plain Hydra lets pass is refused, with file and nearest name."""
+"""What is refused before anything is built: keys and values that plain Hydra lets pass, with file
+and nearest name; a Python caller's values; folders that are used or cannot be written."""
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, UnsupportedValueType
 
-from border_cli.config.kinds import expected
-from border_cli.config.overrides import OPTIONAL_GROUPS, TRUST
-from border_cli.config.repository import shown
-from border_cli.config.resolve import literal
-from border_cli.config.schemas import group_base
+from border_cli.config.describe import expected
+from border_cli.config.interpolation import literal
+from border_cli.config.overrides import OPTIONAL_GROUPS, TRUST, is_sweep
+from border_cli.config.sources import group_base, shown
 from border_cli.config.tuned import Part
-from border_cli.core.config import CheckpointConfig, RecorderConfig, RunConfig
-from border_cli.core.errors import ConfigError, nearest
+from border_cli.core.config import AUTO, CheckpointConfig, RecorderConfig, RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.files import SWEEP_MARK
+from border_cli.core.machine import unwritable
 from border_cli.core.settings import Settings
-from border_cli.registry import GROUPS, RECORDERS
+from border_cli.core.words import nearest
+from border_cli.registry import ENVS, GROUPS, RECORDERS
+
+if TYPE_CHECKING:
+    from border_cli.config.compose import Composer, Job
+
+RUN_MARKS = ("run.json", ".hydra")
 
 _File = TypeVar("_File", str, None)
 
@@ -159,6 +169,51 @@ def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
             raise ConfigError(without_schema(group, parts))
 
 
+def without_schema(group: str, parts: Sequence[Part]) -> str:
+    """How a file of a group must begin, for one that names no component."""
+    several = group_base(group) is RecorderConfig
+    typed_places = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
+    files = [part for part in parts if part.path.startswith(f"{group}/") and part.file]
+    bare = [each for each in files if each.package not in typed_places]
+    bare += unnamed_recorders(parts) if several else []
+    header = f"the line `# @package {group}.NAME` and " if several else ""
+    place = f"{shown(str((bare or files)[-1].file))}: " if files else ""
+    return (
+        f"{place}the file must begin with {header}`defaults: [/schema/{group}/KIND@_here_, "
+        f"_self_]`, where KIND is one of {', '.join(GROUPS[group].names())}"
+    )
+
+
+def unnamed_recorders(parts: Sequence[Part]) -> list[Part]:
+    """The recorder files that lack their `# @package recorder.NAME`."""
+    group = RECORDERS.group
+    misplaced = [part for part in parts if part.package == group]
+    has_schema = any(part.path.startswith("schema/") for part in misplaced)
+    return [
+        part
+        for part in misplaced
+        if part.path.startswith(f"{group}/") and (has_schema or len(part.content))
+    ]
+
+
+def where(path: str, parts: Sequence[Part]) -> str:
+    """`file: ` of the last file that sets a key, or nothing where only the command line does."""
+    found = [part.file for part in parts if part.file and _holds(part, path.split("."))]
+    return f"{shown(found[-1])}: " if found else ""
+
+
+def _holds(part: Part, path: list[str]) -> bool:
+    package = part.package.split(".") if part.package else []
+    if path[: len(package)] != package:
+        return False
+    node: object = OmegaConf.to_container(part.content, resolve=False)
+    for key in path[len(package) :]:
+        if not isinstance(node, dict) or key.partition("[")[0] not in node:
+            return False
+        node = node[key.partition("[")[0]]
+    return len(path) > len(package)
+
+
 def refuse_mistyped_evaluation_env(config: RunConfig) -> None:
     """Refuses values of `evaluator.env` that `env` itself would refuse."""
     kind = type(config.env)
@@ -233,34 +288,54 @@ def _brief(value: object) -> str:
     return short.repr(value)
 
 
-def without_schema(group: str, parts: Sequence[Part]) -> str:
-    """How a file of a group must begin, for one that names no component."""
-    several = group_base(group) is RecorderConfig
-    typed_places = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
-    files = [part for part in parts if part.path.startswith(f"{group}/") and part.file]
-    bare = [each for each in files if each.package not in typed_places]
-    bare += unnamed_recorders(parts) if several else []
-    header = f"the line `# @package {group}.NAME` and " if several else ""
-    place = f"{shown(str((bare or files)[-1].file))}: " if files else ""
-    return (
-        f"{place}the file must begin with {header}`defaults: [/schema/{group}/KIND@_here_, "
-        f"_self_]`, where KIND is one of {', '.join(GROUPS[group].names())}"
-    )
+def checked_jobs(composer: Composer, overrides: list[str], *, multirun: bool) -> list[Job]:
+    """Composes and checks every job of the command; raises ConfigError for the first bad one.
+
+    Of a sweep whose sweeper invents the jobs as it goes there is nothing to check yet.
+    """
+    swept = any(is_sweep(each) for each in overrides)
+    if not multirun and swept:
+        multirun = composer.asks_for_sweep(overrides)
+    if not multirun:
+        job = composer.job(overrides)
+        if not job.multirun or composer.run_dir is not None:
+            _check_jobs(composer, [job])
+            _refuse_used(job)
+            return [job]
+    expanded = composer.sweep(overrides)
+    if expanded is None:
+        return []
+    jobs = [composer.job(each, number) for number, each in enumerate(expanded)]
+    _check_jobs(composer, jobs)
+    _refuse_used_by_sweep(jobs)
+    return jobs
 
 
-def unnamed_recorders(parts: Sequence[Part]) -> list[Part]:
-    """The recorder files that lack their `# @package recorder.NAME`."""
-    group = RECORDERS.group
-    misplaced = [part for part in parts if part.package == group]
-    has_schema = any(part.path.startswith("schema/") for part in misplaced)
-    return [
-        part
-        for part in misplaced
-        if part.path.startswith(f"{group}/") and (has_schema or len(part.content))
-    ]
+def _check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:
+    presets = [each for each in composer.options("env") if each not in ENVS.names()]
+    for job in jobs:
+        _refuse_without_env(job.config, presets)
+        _check_resume(composer, job)
 
 
-def refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
+def _check_resume(composer: Composer, job: Job) -> None:
+    config = job.config
+    if composer.run_dir is not None:
+        if job.multirun or Path(job.folder).absolute() != composer.run_dir:
+            raise ConfigError(
+                f"resume={config.resume} continues the run in {composer.run_dir}: do not set "
+                "hydra.mode or hydra.run.dir"
+            )
+    elif config.resume is not None and config.resume != AUTO:
+        raise ConfigError(
+            f"resume={config.resume}: give the run to resume on the command line, because its "
+            "settings replace the config; a file may only contain resume: auto"
+        )
+    elif config.resume == AUTO and config.run_dir is None:
+        raise ConfigError("resume=auto needs run_dir=DIR")
+
+
+def _refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
     """Training needs an environment; `--cfg job` may show that there is none."""
     if config.env.id is None:
         listed = ", ".join(presets)
@@ -270,19 +345,50 @@ def refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
         )
 
 
-def where(path: str, parts: Sequence[Part]) -> str:
-    """`file: ` of the last file that sets a key, or nothing where only the command line does."""
-    found = [part.file for part in parts if part.file and _holds(part, path.split("."))]
-    return f"{shown(found[-1])}: " if found else ""
+def _refuse_used(job: Job) -> None:
+    folder = Path(job.folder)
+    refuse_unwritable(folder)
+    if (folder / SWEEP_MARK).exists():
+        raise ConfigError(
+            f"run_dir={folder} contains a sweep: choose another, or repeat its command with -m"
+        )
+    if job.config.resume is None and _holds_run(folder):
+        raise ConfigError(
+            f"run_dir={folder} already contains a run: choose another, or add resume=auto"
+        )
 
 
-def _holds(part: Part, path: list[str]) -> bool:
-    package = part.package.split(".") if part.package else []
-    if path[: len(package)] != package:
-        return False
-    node: object = OmegaConf.to_container(part.content, resolve=False)
-    for key in path[len(package) :]:
-        if not isinstance(node, dict) or key.partition("[")[0] not in node:
-            return False
-        node = node[key.partition("[")[0]]
-    return len(path) > len(package)
+def _refuse_used_by_sweep(jobs: Sequence[Job]) -> None:
+    folders = [Path(job.folder) for job in jobs]
+    for job, folder in zip(jobs, folders, strict=True):
+        refuse_unwritable(folder)
+        if job.config.run_dir is not None:
+            _refuse_root(Path(job.config.run_dir).expanduser(), job)
+        if job.config.resume is None and _holds_run(folder):
+            raise ConfigError(f"{folder} already contains a run: choose another run_dir")
+    twice = {folder for folder in folders if folders.count(folder) > 1}
+    if twice:
+        raise ConfigError(
+            f"several jobs would write to {sorted(twice)[0]}: give each value only once"
+        )
+
+
+def _refuse_root(root: Path, job: Job) -> None:
+    if _holds_run(root):
+        raise ConfigError(f"run_dir={root} contains a single run: choose another for a sweep")
+    if job.config.resume is None and (root / SWEEP_MARK).exists():
+        raise ConfigError(
+            f"run_dir={root} already contains a sweep: choose another, or add resume=auto"
+        )
+
+
+def _holds_run(folder: Path) -> bool:
+    return any((folder / mark).exists() for mark in RUN_MARKS)
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Raises where a run directory can be neither made nor written to; nothing is left behind."""
+    reason = unwritable(folder)
+    if reason is not None:
+        what = "written to" if os.path.isdir(folder) else "made"  # noqa: PTH112 - never raises
+        raise ConfigError(f"run_dir={folder} cannot be {what}: {reason}")

@@ -1,38 +1,78 @@
-"""From overrides to a checked RunConfig."""
+"""From overrides and files to a checked RunConfig, by Hydra's composition without Hydra's global
+state: where settings begin, search path, defaults list, merging, and the files that took part."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from threading import RLock
+from typing import Any, NamedTuple
 
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.defaults_list import DefaultsList
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.default_element import ResultDefault
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.core.utils import setup_globals
+from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
+from hydra.version import VersionBase, _get_version
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config import check
 from border_cli.config.explain import explained
-from border_cli.config.imports import import_modules, imports_of
-from border_cli.config.job import Source
-from border_cli.config.loader import Loader, hydra_turn
+from border_cli.config.imports import add_to_path, import_modules, modules_of_a_run, names_in
+from border_cli.config.interpolation import register_resolvers, resolve_settings
 from border_cli.config.overrides import (
     is_sweep,
     normalized,
+    parsed,
     refuse_no_text,
     refuse_swept,
     refuse_unmeant,
+    run_to_resume,
+    without_trust,
 )
-from border_cli.config.provenance import sources
-from border_cli.config.resolve import resolve_settings
-from border_cli.config.schemas import register_components
-from border_cli.config.search_path import user_folders
-from border_cli.config.tuned import Part
+from border_cli.config.search_path import OURS, user_folders
+from border_cli.config.sources import (
+    TUNED,
+    BlankSchemas,
+    Repository,
+    Schemas,
+    file_of,
+    register_components,
+    shown,
+)
+from border_cli.config.tuned import Part, fitted, is_tuned, part_of, with_agent_files
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import SETTINGS
+from border_cli.core.foreign import is_closed
 
+VERSION_BASE = "1.3"
+HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
 BASIC_SWEEPER = f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}"
+
+# What a look at files that do not compose may raise.
+_UNREADABLE = (ConfigError, HydraException, OmegaConfBaseException, YAMLError, ValueError)
+
+# Hydra keeps its version base and its stores per process; compositions take turns.
+_turn = RLock()
+
+setup_globals()
+register_resolvers()
 
 
 def compose(
@@ -45,6 +85,66 @@ def compose(
     refuse_no_text("compose", overrides)
     folders = user_folders([config_dir] if config_dir else [])
     return Composer(folders, config_name).job(list(overrides)).config
+
+
+@contextmanager
+def composing(
+    typed: list[str],
+    *,
+    config_dirs: Sequence[str] = (),
+    config_name: str = "config",
+    multirun: bool = False,
+) -> Iterator[tuple[Composer, list[str]]]:
+    """Finds plug-ins and folders; the overrides come back without what is no setting.
+
+    Modules of the current folder can be imported within the block. `resume=RUN_DIR` composes from
+    the settings of that run, and no module comes out of its folder unless trust=true is typed.
+    """
+    overrides, trust = without_trust(typed)
+    run_dir = run_to_resume(overrides)
+    if run_dir is None:
+        with _folders_to_compose_from(config_dirs, config_name) as folders:
+            yield Composer(folders, config_name, trust=trust), overrides
+        return
+    from border_cli.config.resuming import refuse_beside_resume
+    from border_cli.config.saved import refuse_strange_modules, saved_composer
+    from border_cli.run.status import import_paths
+
+    refuse_beside_resume(run_dir, overrides, multirun=multirun, config_name=config_name)
+    recorded = import_paths(run_dir)
+    with modules_of_a_run(run_dir, recorded, trust=trust):
+        if not trust:
+            refuse_strange_modules(run_dir / SETTINGS, recorded)
+        folders = user_folders(config_dirs)
+        yield saved_composer(run_dir, overrides, folders, trust=trust), overrides
+
+
+@contextmanager
+def _folders_to_compose_from(config_dirs: Sequence[str], config_name: str) -> Iterator[list[str]]:
+    """The user's folders. `-cd RUN_DIR/.hydra -cn resolved` reads what a run has saved, hence as
+    data, and imports nothing from there."""
+    folders = user_folders(config_dirs)
+    with ExitStack() as stack:
+        for place, each in enumerate(folders):
+            folder = Path(each.removeprefix("file://"))
+            if folder.name == SETTINGS.parent.name and (folder / SETTINGS.name).is_file():
+                from border_cli.config.saved import saved_source
+
+                stack.enter_context(modules_of_a_run(folder.parent, (), trust=False))
+                if config_name == SETTINGS.stem:
+                    folders[place] = saved_source(folder)
+        if not is_closed(str(Path.cwd())):
+            add_to_path([str(Path.cwd())])
+        yield folders
+
+
+class Source(NamedTuple):
+    """Which file a choice came from."""
+
+    group: str
+    choice: str
+    file: str
+    of_agent: bool = False  # a tuned file that belongs to the agent, not to a pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +204,26 @@ class Composer:
     def imported(self, overrides: list[str]) -> list[str]:
         """Imports the modules that these overrides lead to, and stores what they register."""
         with hydra_turn():
-            names = imports_of(self.folders, self.config_name, overrides)
+            names = self._named_imports(overrides)
             if names:
                 import_modules(names)
                 register_components()
             return names
+
+    def _named_imports(self, overrides: list[str]) -> list[str]:
+        """All modules that the chosen files and the command line name, each once, in order.
+
+        The files are read without being merged. A composition that fails is left to the real one.
+        """
+        names: list[str] = []
+        if self.folders or any("searchpath" in each for each in overrides):  # our own name none
+            loader = Loader(self.folders, blank=True)
+            with suppress(*_UNREADABLE):
+                names += loader.imports(self.config_name, overrides)
+        for override in parsed([each for each in overrides if "imports" in each]):
+            if override.key_or_group == "imports" and not override.is_sweep_override():
+                names += names_in(override.value())
+        return list(dict.fromkeys(names))
 
     def options(self, group: str) -> list[str]:
         """What a group offers."""
@@ -168,7 +283,7 @@ def _finish(config: DictConfig, parts: list[Part], imports: list[str], number: i
         overrides=tuple(as_typed(hydra.overrides.task)),
         number=number,
         config=replace(made, imports=list(dict.fromkeys([*imports, *made.imports]))),
-        sources=sources(parts, hydra.runtime.choices),
+        sources=_sources(parts, hydra.runtime.choices),
         folder=folder,
         multirun=hydra.mode == RunMode.MULTIRUN,
         as_composed=as_composed,
@@ -190,3 +305,144 @@ def _folder(config: DictConfig) -> str:
     if OmegaConf.is_missing(config.hydra.job, "num"):
         return str(config.hydra.run.dir)
     return str(Path(config.hydra.sweep.dir, config.hydra.sweep.subdir))
+
+
+def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Source]:
+    """One entry per chosen file, in the order of merging; the primary configuration first.
+
+    `choices` are Hydra's: of a group that chooses several (`recorder`) it knows nothing, and of
+    a file that another one inherits from neither. Of `tuned` every file counts.
+    """
+    found = []
+    for part in parts:
+        group, _, name = part.path.rpartition("/")
+        ours = part.file and not group.startswith("hydra/")
+        chosen = choices.get(group, name) == name or group == TUNED
+        if ours and chosen and (group or _primary(part, parts)):
+            found.append(Source(group or "config", name, str(part.file), part.of_agent))
+    return sorted(dict.fromkeys(found), key=lambda source: source.group != "config")
+
+
+def _primary(part: Part, parts: Sequence[Part]) -> bool:
+    """The last file outside the groups; those before it are what it builds on."""
+    outside = [each for each in parts if "/" not in each.path and each.file]
+    return part is outside[-1]
+
+
+@contextmanager
+def hydra_turn() -> Iterator[None]:
+    """Composes with our version base, alone, and puts back what was set before."""
+    with _turn:
+        version = VersionBase.instance()
+        before = version.version_base
+        version.setbase(_get_version(VERSION_BASE))
+        try:
+            yield
+        finally:
+            version.version_base = before
+
+
+def _search_path(folders: Sequence[str]) -> ConfigSearchPath:
+    """Hydra's own settings, the user's folders, ours, then those of Hydra's plug-ins."""
+    path = ConfigSearchPathImpl()
+    path.append("hydra", "pkg://hydra.conf")
+    path.append("main", f"pkg://{OURS}")
+    for folder in folders:
+        path.prepend("user", folder, anchor="main")
+    for plugin in Plugins.instance().discover(SearchPathPlugin):
+        if issubclass(plugin, SearchPathPlugin):
+            plugin().manipulate_search_path(path)
+    Plugins.instance().register(Schemas)
+    path.append("schema", f"{Schemas.scheme()}://")
+    path.append("schema", "structured://")  # Hydra expects it at the end
+    return path
+
+
+class Loader(ConfigLoaderImpl):
+    """Composes once or several times; `parts` are those of the last composition."""
+
+    def __init__(self, folders: Sequence[str], *, blank: bool = False) -> None:
+        path = _search_path(folders)
+        if blank:  # schemas: before the imports, the user's are not registered
+            Plugins.instance().register(BlankSchemas)
+            path.prepend("blank", f"{BlankSchemas.scheme()}://")
+        super().__init__(path)
+        self.repository = Repository(self.config_search_path)
+        self.parts: list[Part] = []
+        self._read: tuple[object, tuple[list[Override], CachingConfigRepository]] | None = None
+
+    def read(
+        self, config_name: str | None, overrides: list[str]
+    ) -> tuple[list[Override], CachingConfigRepository]:
+        """The overrides as Hydra reads them, and the files that `hydra.searchpath` adds to ours."""
+        asked = (config_name, tuple(overrides))
+        if self._read is None or self._read[0] != asked:
+            read = super()._parse_overrides_and_create_caching_repo(config_name, overrides)
+            self._read = (asked, read)
+        return self._read[1]
+
+    # Hydra's own name for it: what was read for a check is not read again for the composition.
+    _parse_overrides_and_create_caching_repo = read
+
+    def compute_defaults_list(
+        self, config_name: str | None, overrides: list[str], run_mode: RunMode
+    ) -> DefaultsList:
+        """What `--info defaults` shows, and the first look for `imports` reads."""
+        found = super().compute_defaults_list(config_name, overrides, run_mode)
+        found.defaults = with_agent_files(found.defaults, self.read(config_name, overrides)[1])
+        return found
+
+    def _compose_config_from_defaults_list(
+        self, defaults: list[ResultDefault], repo: IConfigRepository
+    ) -> DictConfig:
+        """Notes the files before they are merged, so that a refusal can name one."""
+        assert self._read is not None  # the command line, as it was read for this composition
+        defaults = with_agent_files(defaults, repo)
+        self.parts = [part_of(each, repo) for each in defaults]
+        self.parts = fitted(self.parts, self._read[1][0])
+        return super()._compose_config_from_defaults_list(defaults, repo)
+
+    def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
+        """Of a tuned file what applies."""
+        loaded = super()._load_single_config(default, repo)
+        if not is_tuned(default.config_path or "") or default.package:
+            return loaded
+        part = next(each for each in self.parts if each.path == default.config_path)
+        return replace(loaded, config=part.content)
+
+    def imports(self, config_name: str, overrides: list[str]) -> list[str]:
+        """The modules that the chosen files name; nothing is merged."""
+        _, repo = self.read(config_name, overrides)
+        chosen = self.compute_defaults_list(config_name, overrides, RunMode.MULTIRUN)
+        names: list[str] = []
+        for default in chosen.defaults:
+            if not default.package and default.config_path:
+                loaded = repo.load_config(default.config_path)
+                names += names_in(OmegaConf.select(loaded.config, "imports") if loaded else None)
+        return names
+
+    def options(self, group: str) -> list[str]:
+        """What a group offers, in all folders."""
+        return list(self.repository.get_group_options(group, ObjectType.CONFIG))
+
+    def primary_configs(self) -> list[str]:
+        """What a command may begin with."""
+        return [
+            each for each in self.options("") if each != HYDRA_SETTINGS and not each.startswith("_")
+        ]
+
+    def file(self, path: str) -> str | None:
+        """The file of `agent/dqn`, as it is shown; None for a schema."""
+        loaded = self.repository.load_config(path)
+        found = file_of(loaded.path, path) if loaded else None
+        return shown(found) if found else None
+
+    def groups(self) -> list[str]:
+        """The groups that a user chooses from."""
+        found = self.repository.get_group_options("", ObjectType.GROUP)
+        return [each for each in found if each not in ("schema", "hydra")]
+
+    def folders(self) -> list[str]:
+        """The folders searched, but for Hydra's own."""
+        sources = self.repository.get_sources()
+        return [each.path for each in sources if each.provider not in ("hydra", "schema")]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -18,22 +18,19 @@ from omegaconf.errors import (
     OmegaConfBaseException,
     ValidationError,
 )
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config import check
-from border_cli.config.kinds import expected, meaning_of
-from border_cli.config.loader import Loader, YAMLError
-from border_cli.config.missing import missing
-from border_cli.config.repository import shown
-from border_cli.core.errors import ConfigError, unknown
+from border_cli.config.describe import expected, meaning_of
+from border_cli.config.sources import absolute, shown
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import unknown
 from border_cli.registry import GROUPS, RECORDERS
 
-_REFUSED = (
-    HydraException,
-    OmegaConfBaseException,
-    YAMLError,
-    ValueError,
-    OSError,
-)
+if TYPE_CHECKING:
+    from border_cli.config.compose import Loader
+
+_REFUSED = (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError)
 _IN_FILE = re.compile(r"In '([^']+)'")
 _NAMED = re.compile(r"Could not (?:override|delete) '([^'@]+)")
 _VALUE = re.compile(r"(?:Value|Invalid value) '(.*?)'(?: of type|, expected)")
@@ -62,7 +59,7 @@ def _file_of_range(error: ConfigError, loader: Loader, overrides: Sequence[str])
 def _explain(error: Exception, loader: Loader, config_name: str, overrides: Sequence[str]) -> str:
     file = _file_in(str(error), loader)
     if isinstance(error, MissingConfigException):
-        return missing(error, loader, config_name, overrides)
+        return _missing(error, loader, config_name, overrides)
     if file and file[0].startswith("experiment/") and not _is_global(file[0], loader):
         return f"{file[1]} must begin with the line `# @package _global_`"
     cause = next(
@@ -80,6 +77,44 @@ def _explain(error: Exception, loader: Loader, config_name: str, overrides: Sequ
     if isinstance(error, InterpolationResolutionError):
         return f"{_interpolating(str(error), loader)}{str(error).splitlines()[0]}"
     return _composition(error, config_name, overrides, file)
+
+
+def _missing(
+    error: MissingConfigException, loader: Loader, config_name: str, overrides: Sequence[str]
+) -> str:
+    """Of a file that no folder has: what exists instead, and which file asked for it."""
+    path = error.missing_cfg_file or ""
+    searched = f"searched in {', '.join(loader.folders())}"
+    if path == config_name:
+        return f"{unknown('configuration', path, loader.primary_configs())}; {searched}"
+    group, _, name = path.rpartition("/")
+    file = _chooser(path, loader, config_name, overrides)
+    place = f"{file}: " if file else ""
+    if group.startswith("schema/"):
+        kind = group.partition("/")[2]
+        known = GROUPS[kind].names() if kind in GROUPS else []
+        return (
+            f"{place}{unknown(f'schema of {kind}', name, known)}; list the module that registers "
+            "your own in `imports`"
+        )
+    return f"{place}{unknown(group, name, loader.options(group))}; {searched}"
+
+
+def _chooser(path: str, loader: Loader, config_name: str, overrides: Sequence[str]) -> str | None:
+    """The file whose defaults list asks for another one that is missing."""
+    group, _, name = path.rpartition("/")
+    asked = [text.partition("=") for text in overrides]
+    files = [f"{key}/{value}" for key, _, value in asked if key in loader.groups()]
+    for each in [*files, config_name]:
+        loaded = loader.repository.load_config(each)
+        for default in (loaded.defaults_list if loaded else None) or []:
+            wanted = getattr(default, "value", None)
+            names = wanted if isinstance(wanted, list) else [wanted]
+            direct = absolute(each, str(getattr(default, "path", ""))) == path
+            asked_group = str(getattr(default, "group", "")).lstrip("/")
+            if direct or (name in names and asked_group == group):
+                return loader.file(each)
+    return None
 
 
 def _interpolating(message: str, loader: Loader) -> str:

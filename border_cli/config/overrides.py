@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hydra._internal.config_repository import IConfigRepository
 from hydra.core.default_element import ConfigDefault
@@ -13,12 +15,14 @@ from hydra.errors import HydraException
 from omegaconf import BooleanNode
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.loader import Loader
-from border_cli.config.repository import TUNED
-from border_cli.config.schemas import group_base
-from border_cli.core.config import RecorderConfig
-from border_cli.core.errors import ConfigError, nearest, unknown
+from border_cli.config.sources import TUNED, group_base
+from border_cli.core.config import AUTO, RecorderConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import nearest, unknown
 from border_cli.registry import AGENTS, ENVS, GROUPS
+
+if TYPE_CHECKING:
+    from border_cli.config.compose import Loader
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
@@ -85,6 +89,18 @@ def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
         except OmegaConfBaseException as error:
             raise ConfigError(f"{text}: {TRUST} must be true or false") from error
     return rest, trust
+
+
+def run_to_resume(overrides: Sequence[str]) -> Path | None:
+    """The RUN_DIR of `resume=RUN_DIR`, absolute; None where nothing or `auto` is typed."""
+    typed = parsed([text for text in overrides if "resume" in text])
+    named = [each for each in typed if each.key_or_group == "resume" and not each.is_delete()]
+    if not named or named[-1].is_sweep_override():
+        return None
+    value, text = named[-1].value(), named[-1].get_value_string()
+    if value in (None, "", AUTO):
+        return None
+    return Path(value if isinstance(value, str) else text).expanduser().absolute()
 
 
 def is_sweep(text: str) -> bool:

@@ -1,10 +1,12 @@
-"""A run's own saved settings: read as data, and the first configuration of a command."""
+"""The saved settings of a run: written with their types, so that they run again by themselves, and
+read again as data, as the settings of a run or the primary configuration of a command."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,19 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.compose import Composer
-from border_cli.config.frozen import FILE, MOST_BYTES
 from border_cli.config.imports import modules_of_a_run, refuse_elsewhere
+from border_cli.config.interpolation import literal
 from border_cli.config.overrides import parsed
-from border_cli.config.repository import SAVED_SCHEME
 from border_cli.config.search_path import user_folders
-from border_cli.core.config import RunConfig
+from border_cli.config.sources import SAVED_SCHEME
+from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.files import SETTINGS, own_folder, write_text
 from border_cli.registry import GROUPS
 
+HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
+BEFORE = "resolved-before.yaml"
+MOST_BYTES = 2**20  # that are read as saved settings, and hence written
 RESUMED = "run_dir"  # of a query: the composition goes on in the folder of the settings
 MOST_LEVELS = 50  # of nesting
 # What our own files hold beside plain values, where a setting was given from Python.
@@ -33,6 +39,65 @@ _TAGS = tuple(
 )
 _ENTRY = re.compile(r"/schema/(?P<group>\w+)/[^/@\s]+@(?P<package>[^@\s]+)")
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # unless it is escaped
+
+
+def resolved_yaml(config: RunConfig) -> str:
+    """All values with their types: a file that runs again by itself, wherever it is put.
+
+    Where this one run was written, and how it was asked for, is no part of it.
+    """
+    entries = ["/schema/run@_here_", "/hydra_settings", *_typed_entries(config), "_self_"]
+    listed = "".join(f"- {entry}\n" for entry in entries)
+    plain = literal(replace(config, run_dir=None, resume=None, dry_run=False))
+    text = f"{HEADER}defaults:\n{listed}{OmegaConf.to_yaml(OmegaConf.structured(plain))}"
+    if len(text.encode()) > MOST_BYTES:
+        raise ConfigError(
+            f"the settings have {len(text.encode()):,} bytes as YAML, more than {MOST_BYTES:,}: "
+            "store large data in a separate file and name it in a setting"
+        )
+    return text
+
+
+def _typed_entries(config: RunConfig) -> list[str]:
+    entries = []
+    for each in fields(config):
+        chosen = getattr(config, each.name)
+        if each.name not in GROUPS:
+            continue
+        members = chosen if isinstance(chosen, dict) else {"": chosen}
+        for key, settings in members.items():
+            name = GROUPS[each.name].entry_of(settings).name
+            package = f"{each.name}.{key}" if isinstance(settings, RecorderConfig) else each.name
+            entries.append(f"/schema/{each.name}/{name}@{package}")
+    return entries
+
+
+def write_resolved(run_dir: Path, text: str) -> Path:
+    """Saves `resolved_yaml` in a run directory, at once."""
+    path = run_dir / SETTINGS
+    run_dir.mkdir(parents=True, exist_ok=True)
+    own_folder(path.parent)
+    write_text(path, text)
+    return path
+
+
+def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
+    """Saves the settings of a first attempt, or of a later one with its record, in
+    `.hydra/resume-<n>`: what Hydra saves of a first one, and the settings that these replace."""
+    saved = run_dir / SETTINGS
+    if record:
+        number = 1
+        own_folder(saved.parent)
+        while os.path.lexists(saved.parent / f"resume-{number}"):
+            number += 1
+        folder = saved.parent / f"resume-{number}"
+        folder.mkdir()
+        for name, content in record.items():
+            (folder / name).write_text(content, encoding="utf-8")
+        before = saved.read_text(encoding="utf-8") if saved.is_file() else text
+        if before != text:
+            (folder / BEFORE).write_text(before, encoding="utf-8")
+    write_resolved(run_dir, text)
 
 
 def read_plain(file: Path) -> Any:
@@ -167,7 +232,7 @@ class SavedSettings(ConfigSource):
         return config_path == ""
 
     def is_config(self, config_path: str) -> bool:
-        return self._normalize_file_name(config_path) == FILE.name
+        return self._normalize_file_name(config_path) == SETTINGS.name
 
     def available(self) -> bool:
         return Path(self.path).is_dir()
@@ -210,8 +275,8 @@ def saved_composer(
     run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool = False
 ) -> Composer:
     """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
-    own = saved_source((run_dir / FILE).parent, [RESUMED, *_chosen(overrides)])
-    return Composer([own, *folders], FILE.stem, run_dir=run_dir, trust=trust)
+    own = saved_source((run_dir / SETTINGS).parent, [RESUMED, *_chosen(overrides)])
+    return Composer([own, *folders], SETTINGS.stem, run_dir=run_dir, trust=trust)
 
 
 def saved_settings(run_dir: Path, composer: Composer) -> RunConfig:
@@ -232,11 +297,11 @@ def load_resolved(
     Imports the modules that it names where the user's own Python finds them, and with `trust` in
     `import_paths`, where the run says that it had found them. See `refuse_strange_modules`.
     """
-    file = path / FILE if path.is_dir() else path
+    file = path / SETTINGS if path.is_dir() else path
     if not file.is_file():
         raise CheckpointError(f"{path} is not a run directory: there is no {file}")
     folder = file.parent.resolve()
-    run_dir = folder.parent if folder.name == FILE.parent.name else folder
+    run_dir = folder.parent if folder.name == SETTINGS.parent.name else folder
     with modules_of_a_run(run_dir, import_paths, trust=trust):
         if not trust:
             refuse_strange_modules(file, import_paths, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra._internal.config_repository import IConfigRepository
 from hydra._internal.defaults_list import update_package_header
@@ -12,10 +12,13 @@ from hydra.core.default_element import GroupDefault, ResultDefault
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.config.repository import TUNED, file_of, shown
+from border_cli.config.sources import TUNED, file_of, shown
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import ConfigError
-from border_cli.registry import GROUPS
+from border_cli.registry import ENVS, GROUPS
+
+if TYPE_CHECKING:
+    from border_cli.config.compose import Source
 
 # Each of them ends a run for certain, as `trainer.stop_at_score` does not.
 LIMITS = ("trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s")
@@ -139,3 +142,21 @@ def _of_other_options(group: str, kind: type[Any]) -> set[str]:
     """Settings that this option of a group lacks; what none of them has stays to be refused."""
     known = {each.name for entry in GROUPS[group] for each in fields(entry.config_type)}
     return known - {each.name for each in fields(kind)}
+
+
+def tuned_files(found: Sequence[Source]) -> list[str]:
+    """The files of values for the agent and for the pair that took part; later ones win."""
+    return [source.file for source in found if source.group == TUNED]
+
+
+def values_of_another_pair(found: Sequence[Source]) -> list[str]:
+    """The tuned pairs that took part although another agent or env is chosen.
+
+    Without a preset (`env.id=…`) there is no pair to compare with.
+    """
+    chosen = {each.group: each.choice for each in found}
+    if chosen.get("env") in ENVS.names():
+        return []
+    pair = f"{chosen.get('agent')}_{chosen.get('env')}"
+    tuned = [each.choice for each in found if each.group == TUNED and not each.of_agent]
+    return [each for each in tuned if each != pair]

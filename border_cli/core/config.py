@@ -10,8 +10,11 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError, unknown
+from border_cli.core.errors import ConfigError
 from border_cli.core.settings import Settings, setting
+from border_cli.core.words import unknown
+
+AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
 
 
 class Device(StrEnum):
@@ -29,16 +32,6 @@ class Activation(StrEnum):
     tanh = "tanh"
     elu = "elu"
     silu = "silu"
-
-
-class NetworkKind(StrEnum):
-    """The network for images; its output is concatenated with all other inputs."""
-
-    auto = "auto"
-    mlp = "mlp"
-    minatar_cnn = "minatar_cnn"
-    nature_cnn = "nature_cnn"
-    impala_resnet = "impala_resnet"
 
 
 class StartMethod(StrEnum):
@@ -157,7 +150,8 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 class TrainerConfig(Settings, path="trainer"):
     """Limits, replay ratio and intervals. Intervals are in updates."""
 
-    offline: ClassVar[bool] = False  # whether no actor samples
+    offline: ClassVar[bool] = False  # learns from a data set only, without actors
+    synchronous: ClassVar[bool] = False  # needs actors that step only within `receive`
 
     max_opt_steps: int | None = setting(
         100_000, "ends the run after this many updates; null: no limit", low=1

@@ -19,9 +19,8 @@ BorderError
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any
 
 
@@ -168,23 +167,3 @@ def reachable(kind: type[BorderError]) -> Iterator[None]:
         if path is None:
             raise
         raise kind(f"{path}: {error.strerror or error}") from error
-
-
-def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """`, did you mean gamma?`, or nothing if no known word is similar."""
-    near = nearest(word, known, cutoff=cutoff)
-    return f", did you mean {near}?" if near else ""
-
-
-def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known word that is most similar, whatever the case; None if none is similar enough."""
-    names = {each.lower(): each for each in known}
-    found = get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
-    return names[found[0]] if found else None
-
-
-def unknown(kind: str, word: object, known: Iterable[str]) -> str:
-    """`unknown agent 'dqm', did you mean dqn? (choose from awac, bc, …)`."""
-    names = list(known)
-    choices = f"choose from {', '.join(names)}" if names else "there are none"
-    return f"unknown {kind} {word!r}{did_you_mean(str(word), names)} ({choices})"

@@ -6,11 +6,16 @@ A link inside of a run directory may lead to anything, also to the rows of anoth
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
+import math
 import os
 import stat
 import zipfile
+from numbers import Integral, Real
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
 SWEEP_MARK = "multirun.yaml"  # in the directory of a sweep
@@ -59,6 +64,48 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replaces the file at once; numbers that JSON does not know become null."""
+    write_text(path, json.dumps(finite(value), indent=2, allow_nan=False) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """The value in plain numbers, with every NaN and infinity replaced by None."""
+    if isinstance(value, Real) and not isinstance(value, int | float):  # numpy's, mostly
+        value = int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return value
+
+
+def sync(path: Path) -> None:
+    """Makes what a file holds, or the names inside a folder, survive a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of the file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_in(folder: Path) -> set[str]:
+    """The names of the regular files in a folder, by one listing; none where it is not there."""
+    try:
+        with os.scandir(folder) as entries:
+            return {each.name for each in entries if each.is_file(follow_symlinks=False)}
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
 
 
 def require_stored(path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from threading import RLock
 from typing import Any
+
+from border_cli.core.words import visible
 
 _changing = RLock()
 _closed: list[str] = []  # real paths; one that is closed twice stands here twice
@@ -113,19 +114,3 @@ def nothing_imported_from(folder: Path) -> Iterator[None]:
 def complain(command: str, message: object) -> None:
     """Says on standard error what a command refuses or reports."""
     sys.stderr.write(visible(f"{command}: {message}\n"))
-
-
-def visible(text: str) -> str:
-    r"""The text with everything escaped that would steer a terminal: `\x1b`, `\u202e`.
-
-    Line breaks and tabs stay.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_visible, text))
-
-
-def _visible(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf"):
-        return character
-    return character.encode("unicode_escape").decode("ascii")

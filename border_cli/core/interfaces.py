@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,12 @@ from border_cli.core.errors import CheckpointError
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.stop import Pulse
 from border_cli.core.types import (
     Array,
     Batch,
     Beat,
+    Experience,
     Metrics,
     Snapshot,
     State,
@@ -226,6 +229,243 @@ class StepProcessor(ABC):
         """Drops what waits of these environments: their episodes begin anew."""
 
 
+class FrozenRows(Protocol):
+    """Rows as they were at one moment, however many are pushed afterwards.
+
+    Rows are numbered from the first one ever pushed. Made by the learner's thread, read by the one
+    that writes; the buffer takes care of those that it is about to overwrite.
+    """
+
+    @property
+    def first(self) -> int:
+        """The number of the first row."""
+
+    @property
+    def end(self) -> int:
+        """The number behind the last row."""
+
+    def take(self, max_rows: int) -> list[NDArray[Any]] | None:
+        """Copies of the next rows, at most so many: one array per block. None once all are taken.
+
+        Blocks are structured arrays; their number and types are always the same for one buffer.
+        """
+
+    def release(self) -> None:
+        """Gives up what was not taken; may be called twice, by any thread."""
+
+
+class ReplayBuffer(ABC):
+    """Rows to learn from; only the learner's thread calls it."""
+
+    @abstractmethod
+    def push(self, transitions: Transitions) -> None:
+        """Copies the rows in, over the oldest where it is full."""
+
+    @abstractmethod
+    def sample(self, batch_size: int) -> Batch:
+        """Draws rows with replacement. The batch's arrays are reused by the next call."""
+
+    @abstractmethod
+    def rows(self, index: NDArray[np.int64]) -> Transitions:
+        """Copies of the rows in these slots, for whoever looks in. [M]"""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Rows stored now."""
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """Rows it can hold."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes allocated."""
+
+    @property
+    @abstractmethod
+    def rows_pushed(self) -> int:
+        """Rows ever pushed; those from `first_pushed` on are stored."""
+
+    @property
+    def first_pushed(self) -> int:
+        """The number of the oldest row that is stored. Rows that were there from the start, as
+        those of a data set, have no number, and no checkpoint holds them."""
+        return self.rows_pushed - len(self)
+
+    @abstractmethod
+    def freeze(self, first: int) -> FrozenRows:
+        """The stored rows from number `first` on (or the oldest stored, if that is later).
+
+        Ends what an earlier call froze.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> State:
+        """All but the rows: what they are numbered, priorities, generators."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave; the rows follow by `load_rows`."""
+
+    @abstractmethod
+    def load_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> None:
+        """Puts rows numbered from `first` on back in their slots; raises CheckpointError where
+        they are not of this buffer's form."""
+
+    @property
+    def uses_priorities(self) -> bool:
+        """Whether `update_priorities` should be called after each update."""
+        return False
+
+    def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:  # noqa: B027
+        """Tells how wrong the sampled rows were. [B], [B]"""
+
+    @property
+    def follows_run(self) -> bool:
+        """Whether `follow` should be called before each sample."""
+        return False
+
+    def follow(self, done: float) -> None:  # noqa: B027
+        """Tells which share of the run is done, 0 to 1, for schedules that end with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorStats:
+    """Counters of one actor, over all its incarnations."""
+
+    actor_id: int
+    env_steps: int
+    samples: int  # transitions that the learner received
+    duration_s: float
+    restarts: int
+    lost_samples: int  # transitions that it never will: of crashed actors, or in flight at a kill
+    restarted_episodes: int = 0  # that a resumed run could not continue and began anew
+    # Where its time went: act, env_step, process, send, blocked. Estimated from steps that were
+    # timed now and then; empty where none was.
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def samples_per_sec(self) -> float:
+        return self.samples / self.duration_s if self.duration_s > 0 else 0.0
+
+
+class ActorManager(ABC):
+    """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
+
+    # Actors step only within `receive`, so that two runs with one seed are the same to the bit,
+    # and a resumed one continues every episode. `state_dict` is then as of the moment before a
+    # `stop`, with what the actors had gathered.
+    reproducible: ClassVar[bool] = False
+    idle: ClassVar[bool] = False  # there are no actors, so weights are not needed
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    @abstractmethod
+    def publish(self, snapshot: Snapshot) -> None:
+        """Makes these the newest weights; the first call lets the actors begin."""
+
+    @abstractmethod
+    def permit(self, samples_total: float) -> None:
+        """Lets the actors make samples until there are so many in all; never takes back."""
+
+    @abstractmethod
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:
+        """What arrived, at once where something did, else within `timeout_s`.
+
+        Its arrays are valid until the next call, which may let actors write over them.
+        Raises `ActorCrashed` once an actor is past its restarts.
+        """
+
+    @abstractmethod
+    def stop(self) -> list[Experience]:
+        """Ends acting and returns all that is under way; idempotent."""
+
+    def undelivered(self) -> list[Experience]:
+        """What `receive` has not returned though `state_dict` counts it as received.
+
+        Only a reproducible manager has any: of a round that an error cut short.
+        """
+        return []
+
+    @abstractmethod
+    def state_dict(self) -> State:
+        """The counters of all actors, and of reproducible ones all else; at any time between two
+        `receive`, and after `stop`. Nothing in it is written again.
+        """
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from there; called before the `with` block. Any manager takes any other's."""
+
+    @abstractmethod
+    def stats(self) -> list[ActorStats]:
+        """One entry per actor id; may be called at any time."""
+
+    @abstractmethod
+    def heartbeats(self) -> Sequence[Pulse]:
+        """One per actor, for the watchdog."""
+
+    @abstractmethod
+    def gauges(self) -> Metrics:
+        """Queue fill and the like, for records and the panel."""
+
+
+class NoActors(ActorManager):
+    """For a learner that needs no actors: starts nothing and makes no sample."""
+
+    reproducible = True
+    idle = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    def publish(self, snapshot: Snapshot) -> None:
+        pass
+
+    def permit(self, samples_total: float) -> None:
+        pass
+
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002
+        return []
+
+    def stop(self) -> list[Experience]:
+        return []
+
+    def state_dict(self) -> State:
+        return {"actors": [], "samples": 0, "first": 0}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+    def stats(self) -> list[ActorStats]:
+        return []
+
+    def heartbeats(self) -> Sequence[Pulse]:
+        return []
+
+    def gauges(self) -> Metrics:
+        return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """The outcome of one evaluation."""
@@ -256,3 +496,57 @@ class Evaluator(ABC):
     @abstractmethod
     def close(self) -> None:
         """Frees its environments; may be called twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What a score that may end a run must hold against: luck in a few episodes.
+
+    Of many evaluations the best is a lucky one. Other episodes do not share the luck.
+    """
+
+    threshold: float | None = None  # the score that ends the run
+    rounds: int = 0  # of other episodes
+
+    def evaluated(self, evaluator: Evaluator, policy: Policy) -> Evaluation:
+        """An evaluation, of more episodes as long as its score reaches the threshold."""
+        evaluation = evaluator.evaluate(policy)
+        for _ in range(self.rounds):
+            if self.threshold is None or evaluation.score < self.threshold:
+                break
+            evaluation = evaluator.extended(policy, evaluation)
+        return evaluation
+
+
+class EvaluationRunner(ABC):
+    """Evaluates one snapshot at a time, here or elsewhere; called by the learner's thread."""
+
+    in_background: bool  # whether training goes on between `submit` and `collect`
+
+    @property
+    @abstractmethod
+    def pulse(self) -> Pulse:
+        """For the watchdog."""
+
+    def open(self) -> None:  # noqa: B027 - nothing needs to be started in line
+        """Starts what will judge; called before training begins."""
+
+    def close(self) -> None:  # noqa: B027 - whoever made an evaluator closes it
+        """Ends what was opened, also in the middle of an evaluation; may be called twice."""
+
+    @abstractmethod
+    def submit(self, snapshot: Snapshot) -> None:
+        """Begins an evaluation; not while one is under way."""
+
+    @property
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether an evaluation is under way or not collected."""
+
+    @abstractmethod
+    def collect(self) -> Evaluation | None:
+        """The outcome of the evaluation under way, once, as soon as it is there."""
+
+    @abstractmethod
+    def wait(self) -> Evaluation:
+        """The outcome of the evaluation under way. Raises what the `StopFlag` holds."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from border_cli.core.errors import BorderError, OutOfMemory, RunFailed
+from border_cli.core.words import size
 
 PROC = Path("/proc")
 UNLIMITED = 2**60  # bytes; cgroups of version 1 say "no limit" by a number above
@@ -35,16 +36,6 @@ class Room(NamedTuple):
 
     limit: str  # what is limited, in words
     nbytes: int
-
-
-def size(nbytes: float) -> str:
-    """28224 -> `28.2 kB`, 412_000_000 -> `393 MiB`, 9_000_000_000 -> `8.38 GiB`."""
-    if nbytes < 1e6:
-        return f"{nbytes:.0f} B" if nbytes < 1000 else f"{nbytes / 1000:.3g} kB"
-    if nbytes < 2**30:
-        return f"{nbytes / 2**20:,.0f} MiB"
-    gib = nbytes / 2**30
-    return f"{gib:,.1f} GiB" if gib >= 10 else f"{gib:.2f} GiB"
 
 
 def failed_allocation(error: BaseException) -> str | None:

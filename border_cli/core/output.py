@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from border_cli.core.interfaces import Evaluation
-from border_cli.core.replay import ReplayBuffer
+from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.types import Metrics, State
 
+MAX_FAILURES = 3  # in a row, after which a recorder is switched off
 FILE_ONLY = {"file_only": True}  # `extra` of log records that go to border-train.log alone
 
 
@@ -71,7 +71,7 @@ class Checkpoints(Protocol):
     def save(self, state: RunState) -> bool:
         """Hands a checkpoint over. False where one is being written: this one is left out."""
 
-    def stand(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether what was written last is still there; asked while nothing is being written."""
 
     def save_best(
@@ -84,6 +84,36 @@ class Checkpoints(Protocol):
 
     def close(self) -> None:
         """Waits and ends the writing; may be called twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerStats:
+    """What the learner did, in all attempts of its run."""
+
+    opt_steps: int
+    env_steps: int
+    samples_total: int
+    out_of_bounds: int  # samples with an observation beyond the bounds of its space
+    duration_s: float
+    evaluations: int
+    best_score: float
+    best_opt_steps: int | None
+    last_score: float | None
+    save_failures: int
+    recorder_failures: int
+    recorders_switched_off: Mapping[str, str] = field(default_factory=dict)  # class -> why
+    saves: int = 0
+    saves_skipped: int = 0  # another one was still being written
+    save_seconds: float = 0.0  # beside the learner
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by section of the learner's time
+
+    @property
+    def samples_per_sec(self) -> float:
+        return self.samples_total / self.duration_s if self.duration_s > 0 else 0.0
+
+    @property
+    def opt_per_sec(self) -> float:
+        return self.opt_steps / self.duration_s if self.duration_s > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

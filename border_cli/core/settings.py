@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABCMeta
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError, UnknownSetting, nearest
+from border_cli.core.errors import ConfigError, UnknownSetting
+from border_cli.core.words import did_you_mean, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,18 @@ def setting(
     above: float | None = None,
     high: float | None = None,
     takes_memory: bool = False,
+    choices: Callable[[], Sequence[str]] | None = None,
 ) -> Any:
     """A dataclass field with its meaning, unit and range; `takes_memory` where memory grows with
-    it, so that a refusal for want of memory names it."""
+    it, so that a refusal for want of memory names it. `choices` gives the allowed names where they
+    are not known before modules of users are imported."""
     bounds = Range(low=low, above=above, high=high)
     bounded = bounds != ANY_NUMBER
     metadata: dict[str, Any] = {"meaning": meaning, "range": bounds if bounded else None}
     if takes_memory:
         metadata["takes_memory"] = True
+    if choices:
+        metadata["choices"] = choices
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -122,6 +127,8 @@ class Settings(metaclass=_SettingsType):
         for each in fields(self):
             bounds = each.metadata.get("range") or ANY_NUMBER
             self._check(each.name, getattr(self, each.name), bounds)
+            if "choices" in each.metadata:
+                self._check_choice(each.name, getattr(self, each.name), each.metadata["choices"]())
 
     def _check(self, name: str, value: object, bounds: Range) -> None:
         entries: Sequence[object] = value if isinstance(value, list) else [value]
@@ -131,6 +138,13 @@ class Settings(metaclass=_SettingsType):
             kind = "" if is_finite(entry) else "a finite number "
             where = " in each entry" if isinstance(value, list) else ""
             self.refuse(name, value, f"must be {kind}{bounds}".rstrip() + where)
+
+    def _check_choice(self, name: str, value: object, choices: Sequence[str]) -> None:
+        if value not in choices:
+            raise ConfigError(
+                f"{self.path}.{name} must be one of {', '.join(choices)}, got {value!r}"
+                f"{did_you_mean(str(value), choices)} (`imports` lists modules that register more)"
+            )
 
     def taking_memory(self) -> dict[str, Any]:
         """What memory grows with, as it is typed; what is off or 1 cannot be less."""

@@ -1,11 +1,11 @@
-"""Where the time of a thread goes."""
+"""Time, handed in so that tests own it, and where the time of a thread goes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-
-from border_cli.core.clock import Clock
+from typing import Protocol
 
 # What the learner does. `other` is the remainder: the loop itself, and to stop the actors.
 LEARNER_SECTIONS = (
@@ -22,6 +22,19 @@ LEARNER_SECTIONS = (
 )
 # What an actor does; who measures it fills `ActorStats.seconds` with these.
 ACTOR_SECTIONS = ("act", "env_step", "process", "send", "blocked")
+
+
+class Clock(Protocol):
+    """A monotonic clock in seconds."""
+
+    def now_s(self) -> float: ...
+
+
+class MonotonicClock:
+    """The machine's clock; never steps back."""
+
+    def now_s(self) -> float:
+        return time.monotonic()
 
 
 class Timing:

@@ -12,7 +12,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs import registration
 
-from border_cli.core.errors import ConfigError, nearest
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import nearest
 from border_cli.env.missing import PACKAGES, refuse_of_other_package
 
 _NOT_OF_USERS = ("self", "args", "kwargs", "render_mode", "num_envs")  # parameters

@@ -8,7 +8,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium import wrappers as gym_wrappers
 
-from border_cli.core.errors import ConfigError, unknown
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import unknown
 from border_cli.env.missing import missing_packages
 
 # What agents do themselves, with one set of statistics that is saved with the model

@@ -11,8 +11,7 @@ import numpy as np
 
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import RunFailed
-from border_cli.core.interfaces import Evaluation, Evaluator, Policy
-from border_cli.core.judge import Confirmation, Judge
+from border_cli.core.interfaces import Confirmation, Evaluation, EvaluationRunner, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.process.child import READY, Pipe
@@ -31,7 +30,7 @@ LOOK_UP_S = 0.2
 DONE: Final = "done"  # evaluation
 
 
-class BackgroundJudge(Judge, Pulse):
+class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
     """Sends snapshots to a process and collects what it finds; the learner's thread calls it.
 
     The process is started by `open` and keeps its environments. One that dies or hangs over a

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from border_cli.core.interfaces import Evaluation, Evaluator, Policy
-from border_cli.core.judge import Confirmation, Judge
+from border_cli.core.interfaces import Confirmation, Evaluation, EvaluationRunner, Evaluator, Policy
 from border_cli.core.stop import Pulse
 from border_cli.core.types import Snapshot
 
 
-class InlineJudge(Judge):
+class InlineEvaluationRunner(EvaluationRunner):
     """Judges a snapshot as it is submitted; what repeats to the bit is judged so.
 
     Every snapshot gets a policy of its own, so that a verdict does not depend on those before it.

@@ -1,35 +1,68 @@
 """How the networks of an agent look: chosen from the observation space, overridden by settings.
 
-Never imports torch: actors build the same networks in numpy.
+Which observations are images, which convolutions they go through, and the constants that torch and
+numpy share. Never imports torch: actors build the same networks in numpy.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from border_cli.core.config import Activation, NetworkKind
+from border_cli.core.config import Activation
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, LeafSpace, Space
-from border_cli.nn.image_space import (
-    NATURE_SMALLEST,
-    SMALLEST,
-    channels_first,
-    image_shape,
-    pixel_scaling,
+from border_cli.nn.encoding import (
+    BYTES,
+    Scaling,
+    encoded_size,
+    is_real,
+    row_scaling,
+    scaling_between,
 )
-from border_cli.nn.numpy_encoder import Scaling, encoded_size, row_scaling
 
 LAYER_NORM_EPSILON = 1e-5  # of a variance; torch's own
 
+# Of a Gaussian that tanh squashes, its deviations those of the state. Haarnoja et al. 2018, "Soft
+# actor-critic algorithms and applications": of the paper's code.
+SQUASHED_LOG_STD_MIN, SQUASHED_LOG_STD_MAX = -20.0, 2.0
+
+# Of a Gaussian that is cut at the bounds, its deviations the same in every state: of IQL's authors.
+# Those of AWAC have -6 and 0.
+CUT_LOG_STD_MIN, CUT_LOG_STD_MAX = -5.0, 2.0
+
+SMALLEST = 6  # pixels to a side: of fewer, a window of 3 sees most at once
+NATURE_SMALLEST = 36  # pixels to a side: below it the Nature network has nothing left
 
 # Pixels to a side of the least image that each takes.
 CONVOLUTIONS = {
-    NetworkKind.minatar_cnn: SMALLEST,
-    NetworkKind.nature_cnn: NATURE_SMALLEST,
-    NetworkKind.impala_resnet: SMALLEST,
+    "minatar_cnn": SMALLEST,
+    "nature_cnn": NATURE_SMALLEST,
+    "impala_resnet": SMALLEST,
 }
+
+
+class Window(NamedTuple):
+    """A square convolution without padding."""
+
+    outputs: int  # channels
+    side: int  # pixels
+    stride: int  # pixels
+
+
+# Mnih et al. 2015, Methods, "Model architecture"
+NATURE_WINDOWS = (Window(32, 8, 4), Window(64, 4, 2), Window(64, 3, 1))
+
+# Young and Tian 2019, "MinAtar: an Atari-inspired testbed for thorough and reproducible
+# reinforcement learning experiments": the network of its DQN
+MINATAR_WINDOWS = (Window(16, 3, 1),)
+
+# Espeholt et al. 2018, Figure 3, right
+IMPALA_SECTIONS = (16, 32, 32)  # channels
+IMPALA_BLOCKS = 2  # to a section
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +72,7 @@ class Image:
     shape: tuple[int, int, int]  # channels, height, width
     channels_first: bool  # it lies as [C, H, W]; else as [H, W, C] or [H, W]
     scaling: Scaling  # of its pixels
-    network: NetworkKind  # one of CONVOLUTIONS
+    network: str  # one of CONVOLUTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +80,12 @@ class Architecture:
     """The form of a network up to what it puts out; the same for all networks of an agent."""
 
     observation: Space
-    kind: NetworkKind = NetworkKind.auto
+    kind: str = "auto"  # as agent.network names it
     hidden: tuple[int, ...] = (256, 256)
     activation: Activation = Activation.relu
     layer_norm: bool = False
+    target: str | None = None  # "module:Class" of a user's network, which takes all there is
+    kwargs: Mapping[str, Any] = field(default_factory=dict)  # its arguments after the space
 
     def __post_init__(self) -> None:
         if self.kind in CONVOLUTIONS and not self.images:
@@ -64,18 +99,30 @@ class Architecture:
     @property
     def images(self) -> dict[str, Image]:
         """The parts that go through convolutions, by their key; "" is an observation by itself."""
-        if self.kind == NetworkKind.mlp:
+        if self.kind == "mlp" or self.target is not None:
             return {}
         found = {key: _image(part, self.kind) for key, part in _parts(self.observation).items()}
         return {key: image for key, image in found.items() if image is not None}
 
     @property
+    def has_encoder(self) -> bool:
+        """Whether more than dense layers stands between observations and outputs."""
+        return bool(self.images) or self.target is not None
+
+    @property
     def rows(self) -> Space | None:
-        """The rest of the observation, which becomes rows of numbers; None where all is images."""
-        images = self.images
-        if not images:
+        """The rest of the observation, which becomes rows of numbers; None where all is images.
+
+        Of what a user's network takes: the real numbers, which may be normalised.
+        """
+        if not self.has_encoder:
             return self.observation
-        rest = {key: part for key, part in _parts(self.observation).items() if key not in images}
+        images, parts = self.images, _parts(self.observation)
+        if self.target is not None:
+            parts = {key: part for key, part in parts.items() if is_real(part)}
+        rest = {key: part for key, part in parts.items() if key not in images}
+        if not isinstance(self.observation, DictSpace):
+            return rest.get("")
         return DictSpace(rest) if rest else None
 
     @property
@@ -103,7 +150,7 @@ def _parts(space: Space) -> dict[str, LeafSpace]:
     return space.spaces if isinstance(space, DictSpace) else {"": space}
 
 
-def _image(space: LeafSpace, kind: NetworkKind) -> Image | None:
+def _image(space: LeafSpace, kind: str) -> Image | None:
     """The space as the image that a network of this kind takes; None where it is none for it."""
     if not isinstance(space, BoxSpace):
         return None
@@ -111,9 +158,72 @@ def _image(space: LeafSpace, kind: NetworkKind) -> Image | None:
     if shape is None:
         return None
     side = min(shape[1:])
-    if kind == NetworkKind.auto:
-        small = side < NATURE_SMALLEST
-        kind = NetworkKind.minatar_cnn if small else NetworkKind.nature_cnn
+    if kind == "auto":
+        kind = "minatar_cnn" if side < NATURE_SMALLEST else "nature_cnn"
     if side < CONVOLUTIONS[kind]:
         return None
     return Image(shape, channels_first(space), pixel_scaling(space), kind)
+
+
+def image_shape(space: BoxSpace) -> tuple[int, int, int] | None:
+    """(channels, height, width) of uint8 or bool pixels; None of what is no image.
+
+    Two axes are one channel. Of three, see `channels_first`.
+    """
+    match space.shape:
+        case (height, width):
+            channels = 1
+        case (channels, height, width) if channels_first(space):
+            pass
+        case (height, width, channels):
+            pass
+        case _:
+            return None
+    smallest = SMALLEST if space.by_bounds else NATURE_SMALLEST
+    pixels = ("uint8", "bool") if space.by_bounds else ("uint8",)
+    if space.dtype not in pixels or min(height, width) < smallest or not channels:
+        return None
+    return channels, height, width
+
+
+def channels_first(space: BoxSpace) -> bool:
+    """Whether the first of three axes holds the channels; else the last does, or there are two.
+
+    Two neighbours alike are the sides of a square, whose third axis holds the channels, of a cube
+    the last. Else it is the smaller of first and last, the last of two alike.
+    """
+    if len(space.shape) != 3:
+        return False
+    first, middle, last = space.shape
+    if not space.by_bounds:
+        return first <= last
+    if (first == middle) != (middle == last):
+        return middle == last
+    return first < last
+
+
+def pixel_scaling(space: BoxSpace) -> Scaling:
+    """What makes 0 to 1 of the pixels of an image: of each channel by its widest bounds."""
+    if not space.by_bounds:
+        return BYTES
+    low, high = (np.broadcast_to(each, space.shape) for each in (space.low, space.high))
+    if len(space.shape) == 2:
+        low, high = low[None], high[None]
+    elif not channels_first(space):
+        low, high = np.moveaxis(low, 2, 0), np.moveaxis(high, 2, 0)
+    return scaling_between(low.min((1, 2)), high.max((1, 2)))
+
+
+def size_after(windows: tuple[Window, ...], shape: tuple[int, int, int]) -> int:
+    """How many numbers convolutions make of (channels, height, width)."""
+    _, *sides = shape
+    for window in windows:
+        sides = [(pixels - window.side) // window.stride + 1 for pixels in sides]
+    return windows[-1].outputs * sides[0] * sides[1]
+
+
+def impala_side(pixels: int) -> int:
+    """What the ResNet leaves of so many pixels to a side; each section halves it, rounded up."""
+    for _ in IMPALA_SECTIONS:
+        pixels = (pixels + 1) // 2
+    return pixels

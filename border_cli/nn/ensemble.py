@@ -15,8 +15,8 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
-from border_cli.nn.features import FeatureTensors, Torso
-from border_cli.nn.mlp import ACTIVATIONS
+from border_cli.nn.features import FeatureTensors
+from border_cli.nn.network import ACTIVATIONS, Torso
 
 
 class EnsembleMlp(nn.Module):
@@ -106,7 +106,7 @@ def _mask(shape: tuple[int, ...], share: float, noise: torch.Generator) -> Tenso
 
 
 class Critics(nn.Module):
-    """E action values, or E sets of quantiles of them: Q_i(s, a). Image networks are their own."""
+    """E action values, or E sets of quantiles of them: Q_i(s, a). Encoders are their own."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class Critics(nn.Module):
         final_bound: float | None = None,
     ) -> None:
         super().__init__()
-        convolves = bool(architecture.images)
+        encodes = architecture.has_encoder
         self.torsos = nn.ModuleList(
-            Torso(architecture, generator) for _ in range(members if convolves else 0)
+            Torso(architecture, generator) for _ in range(members if encodes else 0)
         )
-        size = int(self.torsos[0].size) if convolves else architecture.row_size  # type: ignore[arg-type]
+        size = int(self.torsos[0].size) if encodes else architecture.row_size  # type: ignore[arg-type]
         self.mlp = EnsembleMlp(
             members,
             [size + action_size, *architecture.hidden, outputs],

@@ -1,4 +1,4 @@
-"""Observations as what networks take, in torch; `numpy_features.py` is the twin of this.
+"""Observations as what networks take, in torch; `encoding.py` computes the rows for acting.
 
 Rows of numbers [B, row_size] float32 where there is no image, images [B, C, H, W] where there is
 nothing else, else a dict of both: the images by their keys and the rows under "".
@@ -6,33 +6,28 @@ nothing else, else a dict of both: the images by their keys and the rows under "
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from border_cli.core.config import NetworkKind
-from border_cli.core.spaces import BoxSpace
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.encoder import TensorObs, encoder_for
-from border_cli.nn.images import ImpalaResNet, MinatarCnn, NatureCnn
-from border_cli.nn.numpy_features import LIMIT, measured_columns
+from border_cli.nn.encoding import LIMIT, Scaling, encoded_size, measured_columns, row_scaling
 from border_cli.nn.statistics import RunningStatistics
 
+TensorObs: TypeAlias = Tensor | dict[str, Tensor]
 FeatureTensors: TypeAlias = Tensor | dict[str, Tensor]
-
-IMAGE_NETWORKS: dict[NetworkKind, type[MinatarCnn | NatureCnn | ImpalaResNet]] = {
-    NetworkKind.minatar_cnn: MinatarCnn,
-    NetworkKind.nature_cnn: NatureCnn,
-    NetworkKind.impala_resnet: ImpalaResNet,
-}
 
 
 class Features(nn.Module):
     """Encodes an observation; with `normalize`, numbers get mean 0 and deviation 1.
 
-    Integers go by their bounds or one-hot, whatever `normalize` says. Owns the float32 copies of
-    the statistics.
+    Integers go by their bounds or one-hot, whatever `normalize` says. A user's network takes the
+    observation itself, its real numbers normalised where they lie. Owns the float32 copies of the
+    statistics.
     """
 
     mean: Tensor  # [row_size]
@@ -44,11 +39,16 @@ class Features(nn.Module):
         self._rows = encoder_for(space) if space is not None else None
         self._bare = "" in architecture.images
         self._images = {key: each.channels_first for key, each in architecture.images.items()}
-        # Vectors of numbers are features already: nothing needs to be called.
-        self.changes_nothing = isinstance(space, BoxSpace) and (
-            (len(space.shape), space.dtype, normalize) == (1, "float32", False)
-        )
+        self._keeps_form = architecture.target is not None
+        self._sizes = {
+            key: encoded_size(part)
+            for key, part in (space.spaces if isinstance(space, DictSpace) else {}).items()
+        }
         self.normalizes = normalize and space is not None and architecture.row_size > 0
+        # Vectors of numbers are features already, as all is to a user's network: nothing needs to
+        # be called.
+        vectors = isinstance(space, BoxSpace) and (len(space.shape), space.dtype) == (1, "float32")
+        self.changes_nothing = (vectors or self._keeps_form) and not normalize
         if self.normalizes:
             assert space is not None
             self._stay = torch.from_numpy(~measured_columns(space))  # [row_size] bool, on the CPU
@@ -56,6 +56,8 @@ class Features(nn.Module):
             self.register_buffer("inverse_std", torch.ones(architecture.row_size))
 
     def forward(self, obs: TensorObs) -> FeatureTensors:
+        if self._keeps_form:
+            return self._in_form(obs) if self.normalizes else obs
         if not self._images:
             return self.rows(obs)
         if self._bare:
@@ -66,6 +68,14 @@ class Features(nn.Module):
         if self._rows is not None:
             features[""] = self.rows(obs)
         return features
+
+    def _in_form(self, obs: TensorObs) -> TensorObs:
+        """The observation, its real numbers normalised."""
+        rows = self.rows(obs)
+        if isinstance(obs, Tensor):
+            return rows.view_as(obs)
+        columns = zip(self._sizes, rows.split(list(self._sizes.values()), dim=1), strict=True)
+        return {**obs, **{key: part.reshape(obs[key].shape) for key, part in columns}}
 
     def rows(self, obs: TensorObs) -> Tensor:
         """All but the images. [B, row_size]"""
@@ -81,39 +91,86 @@ class Features(nn.Module):
         self.inverse_std.copy_((1 / statistics.std).masked_fill(self._stay, 1.0))
 
 
-class Torso(nn.Module):
-    """Features as rows: images through convolutions, the rest beside them. [B, size]"""
-
-    def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
-        super().__init__()
-        self._bare = "" in architecture.images
-        self._keys = tuple(architecture.images)
-        self._rows = architecture.rows is not None
-        # A list, because an nn.ModuleDict refuses keys such as "values" or "a.b".
-        networks = [
-            IMAGE_NETWORKS[each.network](each.shape, generator, each.scaling)
-            for each in architecture.images.values()
-        ]
-        self.images = nn.ModuleList(networks)
-        self.size = architecture.row_size + sum(each.size for each in networks)
-
-    def forward(self, features: FeatureTensors) -> Tensor:
-        if not self._keys:
-            assert isinstance(features, Tensor)
-            return features
-        if self._bare:
-            result: Tensor = self.images[0](features)
-            return result
-        assert isinstance(features, dict)
-        parts = [features[""]] if self._rows else []
-        parts += [
-            network(features[key]) for key, network in zip(self._keys, self.images, strict=True)
-        ]
-        return torch.cat(parts, dim=1)
-
-
 def _channels_first(images: Tensor, first: bool) -> Tensor:
     """[B, C, H, W] from that, [B, H, W, C] or [B, H, W]."""
     if images.dim() == 3:
         return images[:, None]
     return images if first else images.permute(0, 3, 1, 2)
+
+
+def encoder_for(space: Space) -> nn.Module:
+    """The encoder of an observation space: TensorObs [B, …] -> [B, encoded_size(space)] float32."""
+    match space:
+        case BoxSpace():
+            return Flatten(space)
+        case DiscreteSpace(n=n):
+            return OneHot([n])
+        case MultiDiscreteSpace(nvec=nvec):
+            return OneHot(nvec)
+        case DictSpace():
+            return Concatenation(space)
+
+
+class Scaled(nn.Module):
+    """A `Scaling` beside the weights, on their device and in no checkpoint: the space has it."""
+
+    low: Tensor | float | None  # None: nothing is subtracted
+    factor: Tensor | float | None  # None: nothing is multiplied
+
+    def __init__(self, scaling: Scaling, *trailing: int) -> None:
+        """`trailing` axes of 1 stand behind those of a number per channel."""
+        super().__init__()
+        for name, value, counts in (
+            ("low", scaling.low, scaling.shifts),
+            ("factor", scaling.factor, scaling.stretches),
+        ):
+            if counts and not isinstance(value, float):
+                tensor = torch.from_numpy(value).view(-1, *trailing)
+                self.register_buffer(name, tensor, persistent=False)
+            else:
+                setattr(self, name, value if counts else None)
+
+
+class Flatten(Scaled):
+    """Real numbers as they are, integers by their bounds between 0 and 1."""
+
+    def __init__(self, space: BoxSpace) -> None:
+        super().__init__(row_scaling(space))
+        self._size = encoded_size(space)
+
+    def forward(self, values: Tensor) -> Tensor:
+        rows = values.reshape(len(values), self._size).float()
+        if self.low is not None:
+            rows = rows - self.low
+        return rows if self.factor is None else rows * self.factor
+
+
+class OneHot(nn.Module):
+    """Each of K integers as a row with a single 1, side by side."""
+
+    starts: Tensor  # [K]  the column of each integer's 0
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        super().__init__()
+        self._size = sum(counts)
+        starts = torch.tensor([0, *accumulate(counts[:-1])])
+        self.register_buffer("starts", starts, persistent=False)
+
+    def forward(self, values: Tensor) -> Tensor:
+        columns = values.reshape(len(values), -1) + self.starts  # [B, K]
+        rows = torch.zeros(len(values), self._size, device=values.device)
+        return rows.scatter_(1, columns, 1.0)
+
+
+class Concatenation(nn.Module):
+    """The parts of a Dict observation, in the order of the space's keys."""
+
+    def __init__(self, space: DictSpace) -> None:
+        super().__init__()
+        # A list, because an nn.ModuleDict refuses keys such as "values" or "a.b".
+        self._keys = tuple(space.spaces)
+        self._parts = nn.ModuleList(encoder_for(part) for part in space.spaces.values())
+
+    def forward(self, obs: dict[str, Tensor]) -> Tensor:
+        rows = [part(obs[key]) for key, part in zip(self._keys, self._parts, strict=True)]
+        return torch.cat(rows, dim=1)

@@ -18,8 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
-from border_cli.nn.encoder import Scaled
-from border_cli.nn.image_space import (
+from border_cli.nn.architecture import (
     IMPALA_BLOCKS,
     IMPALA_SECTIONS,
     MINATAR_WINDOWS,
@@ -28,7 +27,8 @@ from border_cli.nn.image_space import (
     impala_side,
     size_after,
 )
-from border_cli.nn.numpy_encoder import BYTES, Scaling
+from border_cli.nn.encoding import BYTES, Scaling
+from border_cli.nn.features import Scaled
 
 IMPALA_SIDE = 3  # pixels of every window
 

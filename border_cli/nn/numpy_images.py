@@ -15,14 +15,14 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from border_cli.nn.image_space import (
+from border_cli.nn.architecture import (
     IMPALA_BLOCKS,
     IMPALA_SECTIONS,
     MINATAR_WINDOWS,
     NATURE_WINDOWS,
     Window,
 )
-from border_cli.nn.numpy_encoder import BYTES, Scaling
+from border_cli.nn.encoding import BYTES, Scaling
 
 Image: TypeAlias = NDArray[np.float32]  # [H, W, C]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]

@@ -7,20 +7,22 @@ reinforcement learning", equation 4 and the text below it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.features import FeatureTensors, Torso
-from border_cli.nn.mlp import ACTIVATIONS, Dense, Mlp
+from border_cli.nn.features import FeatureTensors
+from border_cli.nn.network import ACTIVATIONS, Dense, Mlp, Torso
 
 
 class QuantileNetwork(nn.Module):
     """f(psi(s) * phi(tau)); `NumpyQuantileNetwork` is its twin.
 
     The last hidden layer is f's, and all before it are psi's, as the paper has it with
-    convolutions. One that stands alone is psi's where there are none.
+    convolutions. One that stands alone is psi's where there is no encoder before it.
     """
 
     _waves: Tensor  # [embedding_size]  pi i
@@ -35,7 +37,7 @@ class QuantileNetwork(nn.Module):
         super().__init__()
         self.torso = Torso(architecture, generator)
         hidden = architecture.hidden
-        split = len(hidden) - 1 if len(hidden) > 1 or architecture.images else len(hidden)
+        split = len(hidden) - 1 if len(hidden) > 1 or architecture.has_encoder else len(hidden)
         sizes = [self.torso.size, *hidden[: max(split, 0)]]
         activation, layer_norm = architecture.activation, architecture.layer_norm
         self._activate = ACTIVATIONS[activation]
@@ -82,3 +84,13 @@ class QuantileNetwork(nn.Module):
         """psi(s) * phi(tau). [B, N, size]"""
         cosines = torch.cos(fractions[:, :, None] * self._waves)  # [B or 1, N, embedding_size]
         return rows[:, None, :] * torch.relu_(self.phi(cosines))
+
+
+def means_at(
+    fractions: Sequence[float],
+    network: QuantileNetwork,
+    features: FeatureTensors,
+    noise: np.random.Generator | None,  # noqa: ARG001 - of other networks that act
+) -> Tensor:
+    """The mean of each action's quantiles at these fractions. [B, num_actions]"""
+    return network.means(network.embedded(features), torch.tensor([fractions]))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from border_cli.core.spaces import EnvSpec, allocate
 from border_cli.core.types import Array, Batch, map_array
-from border_cli.nn.encoder import TensorObs
+from border_cli.nn.features import TensorObs
 
 
 class TensorBatch(NamedTuple):

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
-from border_cli.core.machine import Room, least_room, size
+from border_cli.core.machine import Room, least_room
+from border_cli.core.words import size
 
 LARGE_NBYTES = 2**24  # a smaller tensor is filled, which takes no time
 MOST_FILLED_NBYTES = 2**28  # of all tensors together; from there on none is filled

@@ -7,16 +7,44 @@ from functools import partial
 from itertools import pairwise, repeat
 from typing import TypeAlias
 
+import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.features import FeatureTensors, Torso
-from border_cli.nn.mlp import ACTIVATIONS, Dense
-from border_cli.nn.noisy import NoisyDense, factors
+from border_cli.nn.features import FeatureTensors
+from border_cli.nn.network import ACTIVATIONS, Dense, Torso
 
 MakeDense: TypeAlias = Callable[[int, int], Dense]  # inputs, outputs
+
 Noises: TypeAlias = Iterator[Tensor | None]  # of one layer after the other
+
+
+class NoisyDense(Dense):
+    """y = (mu_w + sigma_w * eps_w) x + mu_b + sigma_b * eps_b, with eps_w = f(eps_out) f(eps_in)^T.
+
+    The means begin as the weights of `Dense`, which are the paper's, and every sigma as
+    `std * inputs**-0.5`.
+    """
+
+    def __init__(self, inputs: int, outputs: int, generator: torch.Generator, *, std: float):
+        super().__init__(inputs, outputs, generator)
+        self.weight_std = nn.Parameter(torch.full((outputs, inputs), std * inputs**-0.5))
+        self.bias_std = nn.Parameter(torch.full((outputs,), std * inputs**-0.5))
+
+    def forward(self, rows: Tensor, noise: Tensor | None = None) -> Tensor:
+        """`noise` [inputs + outputs] is what `factors` gave; without it the weights are means."""
+        if noise is None:
+            return super().forward(rows)
+        by_input, by_output = noise.split_with_sizes((self.weight.shape[1], self.weight.shape[0]))
+        weight = torch.addcmul(self.weight, self.weight_std, torch.outer(by_output, by_input))
+        return F.linear(rows, weight, torch.addcmul(self.bias, self.bias_std, by_output))
+
+
+def factors(normal: Tensor) -> Tensor:
+    """f(x) = sgn(x) sqrt(|x|), entry by entry."""
+    return normal.sign() * normal.abs().sqrt()
 
 
 class Hidden(nn.Module):
@@ -92,10 +120,14 @@ class ValueNetwork(nn.Module):
 
         One draw serves all rows of a batch, as in the paper.
         """
+        return self.heads(self.torso(features), noise)
+
+    def heads(self, rows: Tensor, noise: Tensor | None) -> Tensor:
+        """What `forward` gives of encoded observations. [B, size] -> [B, num_actions * atoms]"""
         noises: Noises = repeat(None)
         if noise is not None:
             noises = iter(factors(noise).split_with_sizes(self._draws))
-        rows = self.shared(self.torso(features), noises)
+        rows = self.shared(rows, noises)
         if self.value is None:
             result: Tensor = self.advantage(rows, noises)
             return result
@@ -109,3 +141,14 @@ def _through(dense: Dense, rows: Tensor, noises: Noises) -> Tensor:
     noise = next(noises)
     result: Tensor = dense(rows) if noise is None else dense(rows, noise)
     return result
+
+
+def noisy_rows(
+    network: ValueNetwork, features: FeatureTensors, noise: np.random.Generator | None
+) -> Tensor:
+    """Outputs with noise of its own in every row; without a generator, of the means."""
+    rows: Tensor = network.torso(features)  # [B, size]
+    if noise is None:
+        return network.heads(rows, None)
+    drawn = torch.from_numpy(noise.standard_normal((len(rows), network.draws), np.float32))
+    return torch.cat([network.heads(row[None], own) for row, own in zip(rows, drawn, strict=True)])

@@ -22,9 +22,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from border_cli.core.actors import ActorStats
-from border_cli.core.foreign import visible
-from border_cli.core.words import counted
+from border_cli.core.interfaces import ActorStats
+from border_cli.core.words import counted, visible
 from border_cli.recorder import figures
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}

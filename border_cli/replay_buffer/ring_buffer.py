@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.replay import FrozenRows, ReplayBuffer
+from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import State, Transitions

@@ -1,40 +1,29 @@
-"""Checkpoints, written beside the learner: complete or not there.
-
-checkpoints/0000010000/        agent.pt  candidate.pt  state.json  arrays.npz  manifest.json
-checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
-checkpoints/replay/            rows-<first>-<end>-<token>.<block>.npy, shared by the numbered ones
-checkpoints/latest, best       relative links to the newest and to the best
-
-agent.pt        the state of the agent, tensors and numbers; candidate.pt one that is being judged
-state.json      the counters, and under "run" the tree of everything else
-arrays.npz      the arrays of that tree
-manifest.json   written last: format, sequence, versions, a SHA-256 of every file and chunk
-"""
+"""Takes checkpoints from the learner's thread; a thread of its own writes them."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.clock import Clock, MonotonicClock
-from border_cli.core.interfaces import Evaluation
+from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.machine import failed_allocation
 from border_cli.core.output import FILE_ONLY, RunState, SaveReport
-from border_cli.core.replay import ReplayBuffer
-from border_cli.run.folders import CheckpointFolders, SaveState
-from border_cli.run.handed import Handed, HandedRows
-from border_cli.run.manifest import Chunk
-from border_cli.run.reading import Saved
-from border_cli.run.writer import WritingThread
+from border_cli.core.timing import Clock, MonotonicClock
+from border_cli.run.checkpoint_files import PendingCheckpoint, Saved, SaveState
+from border_cli.run.folders import CheckpointFolders
+from border_cli.run.replay_files import Chunk, PendingRows
 
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 600.0  # then a disk counts as hung
 REFRESH_EVERY_S = 3600.0  # a purge of old files counts in days
 CHECKPOINT, BEST = "checkpoint", "best"
+
+Work = Callable[[], None]
 
 
 class CheckpointStore:
@@ -54,7 +43,7 @@ class CheckpointStore:
         replay_buffer: bool = True,
         config_sha256: str | None = None,
         settings: str = "",
-        hold: Callable[[], None] = lambda: None,
+        reacquire: Callable[[], None] = lambda: None,
         clock: Clock | None = None,
     ) -> None:
         self._folders = CheckpointFolders(
@@ -64,7 +53,7 @@ class CheckpointStore:
             save_state=save_state,
             config_sha256=config_sha256,
             settings=settings,
-            hold=hold,
+            reacquire=reacquire,
             written=self._count_bytes,
         )
         self._saves_rows = replay_buffer
@@ -94,23 +83,23 @@ class CheckpointStore:
         if self.busy:
             self._skipped += 1
             return False
-        handed = Handed(
+        pending = PendingCheckpoint(
             counters=state.counters,
             agent=state.agent,
             run=state.run,
             candidate=state.candidate,
             rows=self._freeze(state.replay_buffer) if self._saves_rows else None,
         )
-        return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(handed))
+        return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(pending))
 
-    def _freeze(self, buffer: ReplayBuffer) -> HandedRows:
+    def _freeze(self, buffer: ReplayBuffer) -> PendingRows:
         oldest = buffer.first_pushed
         before = tuple(each for each in self._chunks if each.end > oldest)
         if before and before[-1].end > buffer.rows_pushed:
             before = ()  # they are of another run
-        before = self._still_there(before)
+        before = self._without_missing(before)
         frozen = buffer.freeze(before[-1].end if before else oldest)
-        return HandedRows(
+        return PendingRows(
             frozen=frozen,
             oldest=oldest,
             capacity=buffer.capacity,
@@ -118,7 +107,7 @@ class CheckpointStore:
             before=before,
         )
 
-    def _still_there(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
+    def _without_missing(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
         # The only look at the disk that the learner's thread waits for: one listing.
         try:
             there = self._folders.up_to_missing(chunks)
@@ -131,9 +120,9 @@ class CheckpointStore:
             )
         return there
 
-    def stand(self) -> bool:
+    def is_intact(self) -> bool:
         try:
-            return self._folders.stand(self._chunks)
+            return self._folders.is_intact(self._chunks)
         except OSError:
             return False  # to write it again says why
 
@@ -149,23 +138,23 @@ class CheckpointStore:
 
         self._thread.put(BEST, write)
 
-    def _write_checkpoint(self, handed: Handed) -> None:
+    def _write_checkpoint(self, pending: PendingCheckpoint) -> None:
         if self._late_best is not None and not self._thread.occupied(BEST):
             self._late_best()
 
         def write() -> None:
-            self._chunks = self._folders.write_checkpoint(handed)
-            opt_steps, written = int(handed.counters["opt_steps"]), self._report.written + 1
+            self._chunks = self._folders.write_checkpoint(pending)
+            opt_steps, written = int(pending.counters["opt_steps"]), self._report.written + 1
             self._report = replace(self._report, opt_steps=opt_steps, written=written)
             log.info("checkpoint of update %d written", opt_steps, extra=FILE_ONLY)
 
         try:
             if self._attempt(write):
-                self._attempt(self._folders.write_what_is_gone)
+                self._attempt(self._folders.restore_deleted)
                 self._refresh_times()
         finally:
-            if handed.rows is not None:
-                handed.rows.frozen.release()
+            if pending.rows is not None:
+                pending.rows.frozen.release()
 
     def _refresh_times(self) -> None:
         if self._clock.now_s() >= self._refreshed_s + REFRESH_EVERY_S:
@@ -195,7 +184,7 @@ class CheckpointStore:
         self._report = replace(self._report, nbytes=self._report.nbytes + count)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until all that was handed over is on the disk, or could not be; False: not in time."""
+        """Until all that was pending over is on the disk, or could not be; False: not in time."""
         return self._thread.wait(timeout_s)
 
     def close(self) -> None:
@@ -204,3 +193,78 @@ class CheckpointStore:
             log.error(
                 "writing a checkpoint did not finish within %g s; abandoned it", CLOSE_TIMEOUT_S
             )
+
+
+class WritingThread:
+    """Does one piece of work after another, at most one waiting per slot; never raises.
+
+    The thread starts with the first piece and is a daemon: a disk that hangs does not keep the
+    process. Each method may be called by the thread that hands work over.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._changed = threading.Condition()
+        self._waiting: dict[str, Work] = {}  # by slot, in the order in which they were pending over
+        self._doing: str | None = None  # the slot of what is under way
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def put(self, slot: str, work: Work) -> bool:
+        """Hands work over, in place of what waits in its slot; False after `close`."""
+        with self._changed:
+            if self._closed:
+                return False
+            self._waiting[slot] = work
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        return True
+
+    def occupied(self, slot: str) -> bool:
+        """Whether work of the slot waits or is under way."""
+        with self._changed:
+            return slot in self._waiting or self._doing == slot
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Until nothing is left to do; False: not in time."""
+        with self._changed:
+            return self._changed.wait_for(self._is_idle, timeout_s)
+
+    def close(self, timeout_s: float) -> bool:
+        """Finishes what was pending over and ends the thread; False: not in time."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            return not self._thread.is_alive()
+        return True
+
+    def _is_idle(self) -> bool:
+        return not self._waiting and self._doing is None
+
+    def _run(self) -> None:
+        while self._do_next():
+            pass  # between two pieces nothing holds on to what the last one wrote
+
+    def _do_next(self) -> bool:
+        work = self._next()
+        if work is None:
+            return False
+        try:
+            work()
+        except BaseException:  # its owner has its own way to tell; nobody would see this one
+            log.exception("%s failed", self._name)
+        return True
+
+    def _next(self) -> Work | None:
+        with self._changed:
+            self._doing = None
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            if not self._waiting:
+                return None
+            self._doing = next(iter(self._waiting))
+            return self._waiting.pop(self._doing)

@@ -3,54 +3,65 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import SETTINGS, is_own_folder, own_folder, write_text
+from border_cli.core.files import SETTINGS, files_in, is_own_folder, own_folder, sync, write_text
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.types import State
-from border_cli.run.files import (
-    checksum,
-    dissolve,
-    files_in,
-    partial,
-    point_link,
-    refresh_times,
-    remove_folder,
-    replace_folder,
-    restore_folders,
-    sync,
-    write_json,
+from border_cli.run.checkpoint_files import (
+    MANIFEST,
+    NEEDED,
+    PendingCheckpoint,
+    SaveState,
+    read_manifest,
+    seal,
+    verify,
+    write_best,
+    write_manifest,
+    write_state,
 )
-from border_cli.run.handed import Handed
-from border_cli.run.manifest import NAME, Chunk, Manifest, SavedRows, read_manifest, write_manifest
-from border_cli.run.reading import NEEDED, verify
-from border_cli.run.record import versions
-from border_cli.run.replay_files import FOLDER, remove_chunks, up_to_missing, write_chunks
-from border_cli.run.rotation import by_age, collect_garbage, folder_name, rotate
-from border_cli.run.tree import Arrays, packed, without_arrays
+from border_cli.run.finding import Kept, by_age, folder_name
+from border_cli.run.layout import (
+    CHECKPOINT,
+    REPLAY,
+    STEPS,
+    TEMPORARY,
+    backup_of,
+    partial_of,
+    refresh_times,
+    remove_files,
+)
+from border_cli.run.replay_files import (
+    FOLDER,
+    Chunk,
+    SavedRows,
+    remove_chunks,
+    up_to_missing,
+    write_chunks,
+)
+from border_cli.run.status import versions
 
 log = logging.getLogger(__name__)
 
-SaveState = Callable[[Mapping[str, Any], Path], None]
 Fill = Callable[[Path], None]  # writes the files of a checkpoint into a folder
 
 
 @dataclass(frozen=True, slots=True)
-class _Best:
+class _BestModel:
     """The files of the best model, kept in memory: nobody can train it again."""
 
     name: str  # of its folder
     files: Mapping[str, bytes]
 
-    def stands(self, run_dir: Path) -> bool:
+    def is_intact(self, run_dir: Path) -> bool:
         """Whether it is where it was written, as far as names tell."""
         folder = run_dir / "checkpoints" / self.name
         linked = (run_dir / "best").resolve() == folder.resolve()
@@ -58,20 +69,20 @@ class _Best:
 
     def fill(self, folder: Path) -> None:
         """Writes them again, the manifest last."""
-        for name in sorted(self.files, key=lambda each: each == NAME):
+        for name in sorted(self.files, key=lambda each: each == MANIFEST):
             (folder / name).write_bytes(self.files[name])
             sync(folder / name)
 
 
-def _best_of(run_dir: Path) -> _Best | None:
+def _best_of(run_dir: Path) -> _BestModel | None:
     """The best model that stands in a run directory; None where there is none that is whole."""
     folder = (run_dir / "best").resolve()
     if folder.parent != (run_dir / "checkpoints").resolve():
         return None
     try:
         verify(folder)
-        names = [*read_manifest(folder).sha256, NAME]
-        return _Best(folder.name, {name: (folder / name).read_bytes() for name in names})
+        names = [*read_manifest(folder).sha256, MANIFEST]
+        return _BestModel(folder.name, {name: (folder / name).read_bytes() for name in names})
     except (CheckpointError, OSError):
         return None
 
@@ -93,7 +104,7 @@ class CheckpointFolders:
         save_state: SaveState,
         config_sha256: str | None,
         settings: str,
-        hold: Callable[[], None],
+        reacquire: Callable[[], None],
         written: Callable[[int], None],
     ) -> None:
         self._run_dir = run_dir
@@ -103,18 +114,18 @@ class CheckpointFolders:
         self._save_state = save_state
         self._config_sha256 = config_sha256
         self._settings = settings  # the text of `.hydra/resolved.yaml`; empty: not saved there
-        self._hold = hold  # the directory, which is made again where it is gone
+        self._reacquire = reacquire  # the directory, which is made again where it is gone
         self._written = written  # told of the bytes as they are written
         self._versions = versions()
         self._sequence: int | None = None  # of the newest checkpoint; None before the first write
         self._newest: str | None = None  # its name; None before one was written here
-        self._best: _Best | None = None
+        self._best: _BestModel | None = None
 
-    def write_checkpoint(self, handed: Handed) -> tuple[Chunk, ...]:
+    def write_checkpoint(self, pending: PendingCheckpoint) -> tuple[Chunk, ...]:
         """Keeps a checkpoint and drops the oldest; returns the chunks that hold its rows."""
         self._sequence = self._put_in_order() + 1
-        self._sync_records(handed.run)
-        rows = handed.rows
+        self._sync_records(pending.run)
+        rows = pending.rows
         new: list[Chunk] = []
         if rows is not None:
             new = write_chunks(
@@ -123,14 +134,14 @@ class CheckpointFolders:
                 row_nbytes=rows.row_nbytes,
                 written=self._written,
             )
-        name = folder_name(int(handed.counters["opt_steps"]))
+        name = folder_name(int(pending.counters["opt_steps"]))
         replay = None if rows is None else rows.saved(new)
         try:
             if replay is not None and len(self.up_to_missing(replay.chunks)) < len(replay.chunks):
                 raise OSError(
                     errno.ENOENT, "lost files during the save", str(self._folder / FOLDER)
                 )
-            self._write(name, lambda folder: self._fill(folder, handed), replay)
+            self._write(name, lambda folder: write_state(folder, pending, self._save_state), replay)
         except BaseException:
             if not self._stands(self._folder / name):
                 remove_chunks(self._folder / FOLDER, new)
@@ -144,16 +155,13 @@ class CheckpointFolders:
     ) -> None:
         """Replaces the best model; the one before it stays for whoever is reading it just now."""
         self._put_in_order()
-
-        def fill(folder: Path) -> None:
-            self._write_agent(folder / "agent.pt", agent)
-            write_json(folder / "state.json", counters)
-            score = {"score": evaluation.score, **counters, **asdict(evaluation)}
-            write_json(folder / "score.json", score)
-
         name = f"best-{folder_name(int(counters['opt_steps']))}"
         link = self._run_dir / "best"
         before = link.resolve().name
+
+        def fill(folder: Path) -> None:
+            write_best(folder, agent, counters, evaluation, self._save_state)
+
         self._write(name, fill, None)
         point_link(link, f"checkpoints/{name}")
         self._best = _best_of(self._run_dir)
@@ -169,12 +177,13 @@ class CheckpointFolders:
         """The chunks before the first of which a file is gone; any thread may ask."""
         return up_to_missing(self._folder / FOLDER, chunks)
 
-    def stand(self, chunks: Sequence[Chunk]) -> bool:
+    def is_intact(self, chunks: Sequence[Chunk]) -> bool:
         """Whether the newest checkpoint, whose rows are in these chunks, the best model and the
         settings are still there."""
-        newest = self._newest is None or {*NEEDED, NAME} <= files_in(self._folder / self._newest)
+        files = {*NEEDED, MANIFEST}
+        newest = self._newest is None or files <= files_in(self._folder / self._newest)
         settings = not self._settings or (self._run_dir / SETTINGS).is_file()
-        best = self._best is None or self._best.stands(self._run_dir)
+        best = self._best is None or self._best.is_intact(self._run_dir)
         return newest and settings and best and len(self.up_to_missing(chunks)) == len(chunks)
 
     def refresh_times(self) -> None:
@@ -182,7 +191,7 @@ class CheckpointFolders:
         refresh_times(self._run_dir)
 
     def _put_in_order(self) -> int:
-        self._hold()
+        self._reacquire()
         own_folder(self._folder)
         if self._sequence is None:
             restore_folders(self._folder)
@@ -192,14 +201,14 @@ class CheckpointFolders:
             self._best = _best_of(self._run_dir)
         return self._sequence
 
-    def write_what_is_gone(self) -> None:
+    def restore_deleted(self) -> None:
         """The settings and the best model, which no checkpoint holds."""
         settings, best = self._run_dir / SETTINGS, self._best
         if self._settings and not settings.is_file():
             log.warning("%s was missing; writing it again", settings)
             own_folder(settings.parent)
             write_text(settings, self._settings)
-        if best is not None and not best.stands(self._run_dir):
+        if best is not None and not best.is_intact(self._run_dir):
             log.warning("the best model, %s, was missing; writing it again", best.name)
             self._place(best.name, best.fill)
             point_link(self._run_dir / "best", f"checkpoints/{best.name}")
@@ -217,23 +226,21 @@ class CheckpointFolders:
     def _write(self, name: str, fill: Fill, replay: SavedRows | None) -> None:
         def complete(folder: Path) -> None:
             fill(folder)
-            files = sorted(folder.iterdir())
-            manifest = Manifest(
+            seal(
+                folder,
                 sequence=self._sequence or 0,
                 versions=self._versions,
                 config_sha256=self._config_sha256,
-                sha256={each.name: checksum(each) for each in files},
                 replay=replay,
             )
-            write_manifest(folder, manifest)
 
         self._place(name, complete)
 
     def _place(self, name: str, fill: Fill) -> None:
         """Replaces one folder at once by another, which `fill` writes whole."""
         final = self._folder / name
-        new = partial(final)
-        dissolve(new)
+        new = partial_of(final)
+        remove_hidden(new)
         new.mkdir()
         try:
             fill(new)
@@ -242,23 +249,8 @@ class CheckpointFolders:
             replace_folder(new, final)
         except BaseException:
             with suppress(OSError):
-                dissolve(new)
+                remove_hidden(new)
             raise
-
-    def _fill(self, folder: Path, handed: Handed) -> None:
-        self._write_agent(folder / "agent.pt", handed.agent)
-        if handed.candidate is not None:
-            self._write_agent(folder / "candidate.pt", handed.candidate)
-        arrays: Arrays = {}
-        state = without_arrays({**handed.counters, "run": handed.run}, arrays)
-        (folder / "state.json").write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
-        (folder / "arrays.npz").write_bytes(packed(arrays))
-        for name in ("state.json", "arrays.npz"):
-            sync(folder / name)
-
-    def _write_agent(self, path: Path, agent: Mapping[str, Any]) -> None:
-        self._save_state(agent, path)
-        sync(path)
 
     def _stands(self, place: Path) -> bool:
         try:
@@ -272,3 +264,125 @@ class CheckpointFolders:
             rotate(self._folder, keep=self._keep, milestone_interval=self._milestone_interval)
         except OSError as error:  # the new one is there all the same
             log.warning("could not remove old checkpoints: %s", error)
+
+
+def replace_folder(new: Path, place: Path) -> None:
+    """Moves the folder `new` to `place`; what stood there is removed when `new` is safe.
+
+    No system call swaps two folders everywhere, so for a moment `place` is missing and its content
+    stands at `backup_of(place)`: `restore_folders` undoes what a crash in that moment leaves.
+    """
+    old = backup_of(place)
+    if os.path.lexists(place):
+        own_folder(place)
+        remove_hidden(old)
+        place.rename(old)
+    try:
+        new.rename(place)
+    except BaseException:
+        if is_own_folder(old):
+            old.rename(place)
+        raise
+    sync(place.parent)
+    remove_hidden(old)
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes the folder; a crash in between never leaves half of it under its name."""
+    if is_own_folder(folder):
+        doomed = partial_of(folder)
+        remove_hidden(doomed)
+        folder.rename(doomed)
+        remove_hidden(doomed)
+
+
+def remove_hidden(hidden: Path) -> None:
+    """Removes the files of a checkpoint from a folder that stands aside, and then the folder.
+
+    What is not ours stays in it, where a person finds it: `.0000000010.old` becomes
+    `0000000010-left`.
+    """
+    if not is_own_folder(hidden):
+        return
+    remove_files(hidden, CHECKPOINT)
+    try:
+        hidden.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        name, number = hidden.name.strip(".").rpartition(".")[0], 1
+        left = hidden.with_name(f"{name}-left")
+        while os.path.lexists(left):
+            number += 1
+            left = hidden.with_name(f"{name}-left-{number}")
+        hidden.rename(left)
+        log.warning("removed a checkpoint; other files found in it were moved to %s", left)
+
+
+def restore_folders(parent: Path) -> None:
+    """Puts back what a crash left aside, and removes what it left half written."""
+    for old in _hidden(parent, "old"):
+        place = old.with_name(old.name.removeprefix(".").removesuffix(".old"))
+        if os.path.lexists(place):
+            remove_hidden(old)
+        else:
+            old.rename(place)
+    for half in _hidden(parent, "partial"):
+        remove_hidden(half)
+
+
+def _hidden(parent: Path, ending: str) -> list[Path]:
+    named = rf"\.{STEPS}\.{ending}"
+    found = [each for each in parent.iterdir() if re.fullmatch(named, each.name)]
+    return [each for each in found if is_own_folder(each)]
+
+
+def point_link(link: Path, target: str) -> None:
+    """Makes `link` a relative symbolic link to `target`, at once."""
+    if os.path.lexists(link) and not link.is_symlink():
+        raise OSError(errno.EEXIST, "is not a symbolic link", str(link))
+    temporary = link.with_name(f".{link.name}.tmp")
+    if temporary.is_symlink():
+        temporary.unlink()
+    temporary.symlink_to(target)
+    temporary.replace(link)
+
+
+def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
+    """Keeps the newest, and the milestones without their rows; then drops unnamed chunks.
+
+    A milestone is the first checkpoint at or after each multiple of `milestone_interval`.
+    """
+    kept = by_age(folder)
+    milestones = _milestones(kept, milestone_interval)
+    for each in kept[:-keep]:
+        if each.folder not in milestones:
+            remove_folder(each.folder)
+        elif each.manifest and each.manifest.replay and is_own_folder(each.folder):
+            write_manifest(each.folder, replace(each.manifest, replay=None))
+    sync(folder)  # no manifest may come back after a crash when its chunks are gone
+    collect_garbage(folder)
+
+
+def _milestones(kept: list[Kept], interval: int) -> set[Path]:
+    first: dict[int, Kept] = {}
+    for each in sorted(kept, key=lambda each: each.opt_steps) if interval else ():
+        first.setdefault(each.opt_steps // interval, each)
+    return {each.folder for multiple, each in first.items() if multiple > 0}
+
+
+def collect_garbage(folder: Path) -> None:
+    """Removes files of ours that no checkpoint names, or that killed processes left unfinished."""
+    kept = by_age(folder)
+    for each in kept:
+        if is_own_folder(each.folder):
+            remove_files(each.folder, TEMPORARY)
+    if any(each.manifest is None for each in kept):
+        return  # who knows which chunks it names
+    named: set[str] = set()
+    for each in kept:
+        if each.manifest and each.manifest.replay:
+            named.update(name for chunk in each.manifest.replay.chunks for name in chunk.files)
+    replay = folder / FOLDER
+    if is_own_folder(replay):
+        remove_files(replay, REPLAY, keep=frozenset(named))

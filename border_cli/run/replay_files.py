@@ -1,27 +1,74 @@
-"""The rows of a replay buffer on disk: chunks in `checkpoints/replay/` that checkpoints share.
+"""Transitions on the disk: chunks in `checkpoints/replay/` that checkpoints share.
 
-Every row is written once. A chunk is a range of rows, one file per block of the buffer's storage,
-and never changes; no file takes the name of another.
+Every transition is written once. A chunk is a range of them, one `.npy` file per block of the
+buffer's storage, and never changes; no file takes the name of another. Files are written and read
+piece by piece with a checksum: numpy's own reader takes a file whole, or maps it, and then a
+damaged disk kills the process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import copy
+import hashlib
+import io
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from secrets import token_hex
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import own_folder
-from border_cli.core.replay import FrozenRows, ReplayBuffer
-from border_cli.run.files import checksum, files_in, sync
-from border_cli.run.manifest import Chunk, SavedRows
-from border_cli.run.npy import NpyReader, NpyWriter
+from border_cli.core.files import checksum, files_in, own_folder, sync
+from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 
 FOLDER = "replay"
 PIECE_NBYTES = 16 * 2**20  # copied, summed and written at once: each piece costs the learner a wait
 CHUNK_NBYTES = 256 * 2**20  # a file is kept until the last of its rows is forgotten
+MAX_HEADER = 2**20  # bytes of a .npy file before its rows; a field takes about 20
+REST_NBYTES = 2**20  # read at once where only the checksum counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Rows `first` … `end` of the replay buffer, in one file per block."""
+
+    first: int
+    end: int
+    files: Mapping[str, str]  # name in checkpoints/replay: SHA-256, in the order of the blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRows:
+    """The rows that a replay buffer held; the first chunk may begin before them."""
+
+    first: int
+    end: int
+    capacity: int
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRows:
+    """Rows to write, and the chunks that hold those before them."""
+
+    frozen: FrozenRows
+    oldest: int  # number of the oldest row that the replay buffer holds
+    capacity: int
+    row_nbytes: int
+    before: tuple[Chunk, ...]
+
+    def saved(self, new: Sequence[Chunk]) -> SavedRows:
+        """What a manifest says of them once the `new` chunks are written."""
+        chunks = tuple(each for each in (*self.before, *new) if each.end > self.oldest)
+        return SavedRows(
+            first=self.oldest, end=self.frozen.end, capacity=self.capacity, chunks=chunks
+        )
 
 
 def write_chunks(
@@ -46,23 +93,6 @@ def write_chunks(
         remove_chunks(folder, chunks)
         raise
     return chunks
-
-
-def up_to_missing(folder: Path, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """The chunks before the first of which a file is gone."""
-    there = files_in(folder) if chunks else set()
-    return tuple(takewhile(lambda each: each.files.keys() <= there, chunks))
-
-
-def remove_chunks(folder: Path, chunks: Sequence[Chunk]) -> None:
-    """Removes chunks that no manifest names."""
-    for name in [name for chunk in chunks for name in chunk.files]:
-        (folder / name).unlink(missing_ok=True)
-
-
-def _pieces(first: int, end: int, rows: int) -> list[int]:
-    """How many rows are handled at a time."""
-    return [min(rows, end - at) for at in range(first, end, rows)]
 
 
 def _write_chunk(
@@ -94,11 +124,28 @@ def _write_chunk(
         raise
 
 
+def _pieces(first: int, end: int, rows: int) -> list[int]:
+    """How many rows are handled at a time."""
+    return [min(rows, end - at) for at in range(first, end, rows)]
+
+
 def _new_stem(folder: Path, first: int, end: int) -> str:
     while True:
         stem = f"rows-{first:010d}-{end:010d}-{token_hex(4)}"
         if not any(folder.glob(f"{stem}.*")):
             return stem
+
+
+def up_to_missing(folder: Path, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    """The chunks before the first of which a file is gone."""
+    there = files_in(folder) if chunks else set()
+    return tuple(takewhile(lambda each: each.files.keys() <= there, chunks))
+
+
+def remove_chunks(folder: Path, chunks: Sequence[Chunk]) -> None:
+    """Removes chunks that no manifest names."""
+    for name in [name for chunk in chunks for name in chunk.files]:
+        (folder / name).unlink(missing_ok=True)
 
 
 def load_chunks(folder: Path, rows: SavedRows, buffer: ReplayBuffer) -> None:
@@ -158,3 +205,128 @@ def verify_file(path: Path, expected: str) -> None:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if found != expected:
         raise CheckpointError(f"{path} is damaged: its checksum does not match the manifest")
+
+
+class NpyWriter:
+    """Writes rows under a temporary name; `finish` gives the file its own."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
+        self.path = path
+        self.nbytes = 0
+        self._sum = hashlib.sha256()
+        self._temporary = path.with_name(f".{path.name}.tmp")
+        self._file = self._temporary.open("xb")
+        try:
+            self._write(_header(dtype, rows))
+        except BaseException:
+            self.discard()
+            raise
+
+    def write(self, rows: NDArray[Any]) -> None:
+        """Appends these rows; neither the sum nor the disk holds the interpreter lock."""
+        self._write(rows.view(np.uint8).data)
+
+    def _write(self, content: bytes | memoryview) -> None:
+        self._sum.update(content)
+        self._file.write(content)
+        self.nbytes += len(content)
+
+    def finish(self) -> str:
+        """Makes the file survive a crash and returns its SHA-256."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._temporary.rename(self.path)
+        return self._sum.hexdigest()
+
+    def discard(self) -> None:
+        """Removes what was written, finished or not."""
+        with suppress(OSError):  # a full disk takes not even what is left to flush
+            self._file.close()
+        for path in (self._temporary, self.path):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+class NpyReader:
+    """Reads rows one after another; raises `ValueError` or `OSError` where they are not there."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._sum = hashlib.sha256()
+        try:
+            self.dtype, self.rows = self._read_header()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_header(self) -> tuple[np.dtype[Any], int]:
+        dtype, rows = _read_header(self._file)
+        start = self._file.tell()
+        if os.fstat(self._file.fileno()).st_size != start + rows * dtype.itemsize:
+            raise ValueError("its size does not match its header")
+        self._file.seek(0)
+        self._sum.update(self._file.read(start))
+        return dtype, rows
+
+    def read(self, rows: int) -> NDArray[Any]:
+        """The next rows. [rows]"""
+        block = np.empty(rows, self.dtype)  # [rows]
+        view = block.view(np.uint8).data
+        if self._file.readinto(view) != len(view):
+            raise ValueError("it is truncated")
+        self._sum.update(view)
+        return block
+
+    def finish(self) -> str:
+        """The SHA-256 of the whole file, whatever of it was read so far."""
+        while rest := self._file.read(REST_NBYTES):
+            self._sum.update(rest)
+        return self._sum.hexdigest()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _header(dtype: np.dtype[Any], rows: int) -> bytes:
+    """The start of a .npy file of version 2, whose text is Latin-1: other letters are escaped."""
+    content = {
+        "descr": np.lib.format.dtype_to_descr(
+            _renamed(dtype, lambda name: name.encode("unicode_escape").decode())
+        ),
+        "fortran_order": False,
+        "shape": (rows,),
+    }
+    file = io.BytesIO()
+    np.lib.format.write_array_header_2_0(file, content)
+    return file.getvalue()
+
+
+def _read_header(file: BinaryIO) -> tuple[np.dtype[Any], int]:
+    """Type and number of the rows that follow; raises `ValueError` where they are not plain."""
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in ((2, 0), (3, 0)):  # 3: of earlier versions, with names in UTF-8
+            raise ValueError("not a .npy file of version 2 or 3")
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file, max_header_size=MAX_HEADER)
+        (rows,) = shape
+        if version == (2, 0):
+            dtype = _renamed(dtype, lambda name: name.encode().decode("unicode_escape"))
+        else:
+            dtype = _renamed(dtype, lambda name: name.encode("latin-1").decode())
+    except Exception as error:  # a damaged header may raise anything
+        raise ValueError(f"its header is damaged: {error}") from error
+    if dtype.hasobject:
+        raise ValueError("it contains Python objects, which could run code")
+    if dtype.itemsize == 0 or rows < 0:
+        raise ValueError(f"its header says {rows} rows of {dtype.itemsize} bytes")
+    return dtype, rows
+
+
+def _renamed(dtype: np.dtype[Any], rename: Callable[[str], str]) -> np.dtype[Any]:
+    """The type with other names of its columns."""
+    if dtype.names is None:
+        return dtype
+    renamed = copy.copy(dtype)
+    renamed.names = tuple(map(rename, dtype.names))
+    return renamed

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from border_cli.core.actors import ActorManager
 from border_cli.core.errors import CheckpointError
-from border_cli.core.interfaces import Agent
+from border_cli.core.interfaces import ActorManager, Agent, ReplayBuffer
 from border_cli.core.output import Resumption, RunState
-from border_cli.core.replay import ReplayBuffer
 from border_cli.core.types import State
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.post_step import PostStep

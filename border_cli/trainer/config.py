@@ -19,6 +19,8 @@ class AsyncConfig(TrainerConfig):
 class SyncConfig(TrainerConfig):
     """Actors and learner alternate in one thread; actors always use the newest weights."""
 
+    synchronous: ClassVar[bool] = True
+
 
 @dataclass(kw_only=True)
 class OfflineConfig(TrainerConfig):
@@ -49,6 +51,6 @@ class OfflineConfig(TrainerConfig):
             )
 
 
-TRAINERS.register("async", AsyncConfig, "border_cli.trainer.async_:AsyncTrainer")
-TRAINERS.register("offline", OfflineConfig, "border_cli.trainer.offline:OfflineTrainer")
-TRAINERS.register("sync", SyncConfig, "border_cli.trainer.sync:SyncTrainer")
+TRAINERS.register("async", AsyncConfig, "border_cli.trainer.trainer:AsyncTrainer")
+TRAINERS.register("offline", OfflineConfig, "border_cli.trainer.trainer:OfflineTrainer")
+TRAINERS.register("sync", SyncConfig, "border_cli.trainer.trainer:SyncTrainer")

@@ -10,20 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.actors import ActorManager
-from border_cli.core.clock import Clock
 from border_cli.core.config import TrainerConfig
-from border_cli.core.interfaces import Agent
-from border_cli.core.judge import Judge
+from border_cli.core.interfaces import ActorManager, Agent, EvaluationRunner, ReplayBuffer
 from border_cli.core.output import Checkpoints
-from border_cli.core.replay import ReplayBuffer
 from border_cli.core.stop import Heartbeat
+from border_cli.core.timing import Clock
 from border_cli.core.types import PAST_SCHEDULES, Snapshot, State, Update
 from border_cli.trainer.evaluating import Evaluating, Verdict
-from border_cli.trainer.finite import check_losses, check_weights
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.reporting import Reporting
 from border_cli.trainer.saving import Saving
+from border_cli.trainer.update_log import check_losses, check_weights
 
 LOOK_EVERY = 10  # updates between two looks for the verdict of an evaluation in the background
 
@@ -41,7 +38,7 @@ class PostStep:
         agent: Agent,
         replay_buffer: ReplayBuffer,
         actors: ActorManager,
-        judge: Judge,
+        judge: EvaluationRunner,
         checkpoints: Checkpoints,
         saving: Saving,
         recording: Recording,

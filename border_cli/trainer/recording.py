@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from border_cli.core.clock import Clock
 from border_cli.core.errors import BorderError
-from border_cli.core.output import Progress, Recorder, Recorders, RecordStep, RunEnd
+from border_cli.core.output import MAX_FAILURES, Progress, Recorder, Recorders, RecordStep, RunEnd
+from border_cli.core.timing import Clock
 from border_cli.core.types import Metrics, State
 
 log = logging.getLogger(__name__)
 
 SHOW_EVERY_S = 0.2
-MAX_FAILURES = 3  # in a row
 
 
 class Recording:

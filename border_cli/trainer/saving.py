@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from border_cli.core.clock import Clock
 from border_cli.core.config import TrainerConfig
 from border_cli.core.output import Checkpoints, RunState, SaveReport
 from border_cli.core.stop import Heartbeat, SaveFlag
+from border_cli.core.timing import Clock
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Saving:
     def has(self, counters: Mapping[str, float]) -> bool:
         """Whether the newest checkpoint is of this very moment and on the disk."""
         known = self.report.problem is None and self._counters == _position(counters)
-        return known and self._checkpoints.stand()
+        return known and self._checkpoints.is_intact()
 
     def finish(self, heartbeat: Heartbeat) -> None:
         """Until everything is on the disk, or could not be written."""

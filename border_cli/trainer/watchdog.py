@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Self
 
-from border_cli.core.clock import Clock
 from border_cli.core.errors import Stalled
 from border_cli.core.stop import Pulse, StopFlag
+from border_cli.core.timing import Clock
 
 log = logging.getLogger(__name__)
 

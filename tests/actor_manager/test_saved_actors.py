@@ -31,8 +31,8 @@ from managers import (
 )
 from remote_fakes import Delayed, Life, fail, hang
 
-from border_cli.core.actors import ActorManager
 from border_cli.core.errors import ActorCrashed, CheckpointError
+from border_cli.core.interfaces import ActorManager
 from border_cli.core.types import Array, Beat, Experience, State, leaves
 
 TURNS = 45

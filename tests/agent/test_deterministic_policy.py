@@ -9,8 +9,8 @@ import pytest
 from states import reread, same
 
 from border_cli.agent.action_space import ActionBounds, action_bounds
+from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.deterministic_policy import DeterministicPolicy
-from border_cli.agent.deterministic_settings import Noise
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
 from border_cli.nn.architecture import Architecture

@@ -18,7 +18,7 @@ from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.gaussian import split
+from border_cli.nn.distributions import split
 
 ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
 OBS = np.ones((20_000, 1), np.float32)

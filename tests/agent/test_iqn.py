@@ -175,5 +175,5 @@ def test_counts_of_fractions_are_those_of_the_settings(spec, make_batch, monkeyp
 
 def test_many_fractions_are_a_matter_for_several_threads(spec):
     small: dict[str, Any] = {"hidden": [64, 64], "batch_size": 64}
-    assert not IqnConfig(**small, num_quantiles_online=8).bound_by_arithmetic(spec.observation)
-    assert IqnConfig(**small, num_quantiles_online=64).bound_by_arithmetic(spec.observation)
+    assert not IqnConfig(**small, num_quantiles_online=8).compute_bound(spec.observation)
+    assert IqnConfig(**small, num_quantiles_online=64).compute_bound(spec.observation)

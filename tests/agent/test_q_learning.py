@@ -16,9 +16,8 @@ from border_cli.agent.descent import Found, descent, descent_by_autograd
 from border_cli.agent.q_learning import learned, td_target, weighted_loss
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.backprop import Gradient
 from border_cli.nn.features import Features
-from border_cli.nn.network import Network
+from border_cli.nn.network import Gradient, Network
 from border_cli.nn.tensor_batch import TensorBatch
 
 

@@ -11,7 +11,7 @@ from border_cli.agent.config import SacConfig
 from border_cli.agent.sac import Sac
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Batch
-from border_cli.nn.gaussian import log_prob, split
+from border_cli.nn.distributions import log_prob, split
 
 ENT_COEF, GAMMA, ROWS = 0.2, 0.9, 128
 LIMIT = 3.0  # actions of the environment are -3 to 3, so a third of them is -1 to 1

@@ -10,8 +10,8 @@ import pytest
 import torch
 from continuous import HALF, MIDDLE, batch, counted, spec
 
+from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.config import Td3BcConfig, Td3Config
-from border_cli.agent.deterministic_settings import Noise
 from border_cli.agent.td3 import Td3
 from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError

@@ -16,7 +16,7 @@ import untried
 from commands import Command, facts_of, full_disk, train_status
 
 from border_cli.registry import GROUPS, register_builtin
-from border_cli.run.reading import steps_saved
+from border_cli.run.finding import steps_saved
 
 Capture = pytest.CaptureFixture[str]
 

@@ -13,8 +13,7 @@ from commands import Command, facts_of
 from leftovers import below, is_alive
 
 from border_cli.cli.monitor import STOP_GRACE_S, Vigil, is_stopped
-from border_cli.run.lock import RunLock, process_facts
-from border_cli.run.record import RunRecord, end_from_outside, read_run
+from border_cli.run.status import RunLock, RunRecord, end_from_outside, read_run
 
 RUN = (
     "imports=[unruly]",
@@ -220,28 +219,26 @@ def test_a_stopped_process_is_seen_as_such(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_run_is_told_once_and_of_its_own_process_only(tmp_path: Path) -> None:
-    process = process_facts(os.getpid())
-    assert not end_from_outside(tmp_path, process, "failed", "too late")  # no run.json
+    assert not end_from_outside(tmp_path, os.getpid(), "failed", "too late")  # no run.json
     assert list(tmp_path.iterdir()) == []
     record = RunRecord(tmp_path)
-    record.write()
-    other = {**process, "process_start": "another time"}
-    assert not end_from_outside(tmp_path, other, "failed", "of another process")
-    assert end_from_outside(tmp_path, process, "failed", "it hung", traceback="where")
+    record.begin()
+    assert not end_from_outside(tmp_path, os.getpid() + 1, "failed", "of another process")
+    assert end_from_outside(tmp_path, os.getpid(), "failed", "it hung", traceback="where")
     facts = facts_of(tmp_path)
     assert (facts["status"], facts["exit_reason"], facts["traceback"]) == (
         "failed", "it hung", "where",
     )  # fmt: skip
     assert facts["ended"] is not None
-    assert not end_from_outside(tmp_path, process, "killed", "twice")
+    assert not end_from_outside(tmp_path, os.getpid(), "killed", "twice")
 
 
 def test_nothing_is_told_of_a_run_that_another_process_goes_on_with(tmp_path: Path) -> None:
-    RunRecord(tmp_path).write()
+    RunRecord(tmp_path).begin()
     code = (
-        "import sys; from pathlib import Path; from border_cli.run.lock import RunLock, RunInUse, "
-        "process_facts; from border_cli.run.record import end_from_outside\n"
-        "try: end_from_outside(Path(sys.argv[1]), {}, 'failed', 'late')\n"
+        "import sys; from pathlib import Path\n"
+        "from border_cli.run.status import RunInUse, end_from_outside\n"
+        "try: end_from_outside(Path(sys.argv[1]), 7, 'failed', 'late')\n"
         "except RunInUse: print('in use')"
     )
     with RunLock(tmp_path):

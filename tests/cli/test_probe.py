@@ -30,7 +30,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from border_cli import compose, train
 from border_cli.core.errors import ProbeFailed
 from border_cli.core.seeding import Branch, derived_seed
-from border_cli.run.reading import steps_saved
+from border_cli.run.finding import steps_saved
 
 Capture = pytest.CaptureFixture[str]
 

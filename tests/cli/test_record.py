@@ -22,7 +22,7 @@ from datasets import datasets_in
 
 from border_cli.api import load_agent
 from border_cli.dataset.writing import DatasetWriter
-from border_cli.parts import evaluation_policy
+from border_cli.launch.build import evaluation_policy
 
 Capture = pytest.CaptureFixture[str]
 

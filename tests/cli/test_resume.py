@@ -16,15 +16,14 @@ import commands
 import pytest
 from commands import facts_of, repeatable_rows, train_status
 
-from border_cli.cli import shell
-from border_cli.cli.resume import finished
+from border_cli.cli import report
 from border_cli.cli.train import main
 from border_cli.config.compose import compose
-from border_cli.config.frozen import FILE
-from border_cli.config.resolvers import job_folder
+from border_cli.config.interpolation import job_folder
+from border_cli.config.resuming import finished
 from border_cli.config.saved import load_resolved
-from border_cli.run.files import write_json
-from border_cli.run.lock import RunLock
+from border_cli.core.files import SETTINGS, write_json
+from border_cli.run.status import RunLock
 
 Capture = pytest.CaptureFixture[str]
 Ran = Callable[..., Any]
@@ -297,7 +296,7 @@ def test_questions_about_a_saved_run_are_answered(folder: Path, ran: Ran, capsys
     ran("run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
     before = everything(folder)
     main(["resume=a", "trainer.max_opt_steps=95", "--cfg", "job", "--resolve"])
-    text = (folder / "a" / FILE).read_text()
+    text = (folder / "a" / SETTINGS).read_text()
     assert capsys.readouterr().out == text.replace("max_opt_steps: 90", "max_opt_steps: 95")
     main(["resume=a", "--cfg", "job"])
     assert f"run_dir: {folder / 'a'}\nresume: a\n" in capsys.readouterr().out
@@ -366,14 +365,14 @@ def test_the_command_that_is_printed_leads_to_the_same_folder(
     ran("run_dir=a", "env=cartpole")
     (folder / "a").rename(folder / name)
     stopped(folder / name)
-    command, *typed = shlex.split(shell.resume_run(folder / name))
+    command, *typed = shlex.split(report.resume_run(folder / name))
     assert command.endswith("border-train")
     assert ran(*typed).contexts[0].run_dir == folder / name
 
 
 def test_the_command_of_a_sweep_is_typed_again_with_auto() -> None:
     typed = ["border-train", "-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
-    words = shlex.split(shell.resume_sweep(typed))
+    words = shlex.split(report.resume_sweep(typed))
     assert words[1:] == ["-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
 
 

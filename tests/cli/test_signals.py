@@ -17,7 +17,7 @@ from screens import TerminalCommand
 from border_cli.cli.signals import early_signals, leaving_on_signals, stopping_on_signals
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
-from border_cli.run.reading import steps_saved
+from border_cli.run.finding import steps_saved
 
 Capture = pytest.CaptureFixture[str]
 

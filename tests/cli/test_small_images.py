@@ -13,9 +13,9 @@ from commands import QUICK, eval_status, record_status, train_status
 from datasets import datasets_in
 
 from border_cli.api import load_agent, load_policy, read_config
-from border_cli.offline import build_replay_buffer
-from border_cli.parts import env_factory
-from border_cli.run.reading import read_checkpoint, resumable
+from border_cli.launch.build import build_replay_buffer, env_factory
+from border_cli.run.checkpoint_files import read_checkpoint
+from border_cli.run.finding import resumable
 
 Capture = pytest.CaptureFixture[str]
 

@@ -19,9 +19,9 @@ from commands import QUICK, Command, eval_status, facts_of, record_status, train
 from border_cli.api import load_policy, resume, train
 from border_cli.cli.train import main
 from border_cli.config.compose import compose
-from border_cli.config.frozen import FILE
 from border_cli.core.errors import ConfigError
-from border_cli.run.record import NAME
+from border_cli.core.files import SETTINGS as FILE
+from border_cli.run.status import RUN_JSON
 
 Capture = pytest.CaptureFixture[str]
 Attack = Callable[..., Path]
@@ -75,7 +75,7 @@ def attack(
         (run_dir / FILE).write_text(text.replace(before, after))
         (run_dir / f"{MODULE}.py").write_text(CODE.format(mark=str(mark)))
         facts = facts_of(run_dir) | {"import_paths": [home or str(run_dir)]}
-        (run_dir / NAME).write_text(json.dumps(facts))
+        (run_dir / RUN_JSON).write_text(json.dumps(facts))
         return run_dir
 
     yield _attack
@@ -210,7 +210,7 @@ def test_trust_counts_where_it_is_typed_and_is_saved_nowhere(
     assert facts_of(run_dir)["import_paths"] == [str(run_dir)]
     assert eval_status(str(run_dir), "trust=false") == 2
     monkeypatch.chdir(run_dir)
-    (run_dir / NAME).write_text("{}")
+    (run_dir / RUN_JSON).write_text("{}")
     assert eval_status(".", "trust=true") == 0  # then the current directory counts, too
     assert mark.exists()
     assert folder != run_dir

@@ -11,7 +11,7 @@ import pytest
 from commands import QUICK, Command, eval_status, facts_of, train_status
 
 from border_cli.registry import AGENTS, register_builtin
-from border_cli.run.reading import steps_saved
+from border_cli.run.finding import steps_saved
 
 Capture = pytest.CaptureFixture[str]
 

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from hydra.core.config_store import ConfigStore
 
-from border_cli.config.compose import Composer, compose
-from border_cli.config.frozen import resolved_yaml, write_resolved
-from border_cli.config.loader import Loader
-from border_cli.config.saved import load_resolved
+from border_cli.config.compose import Composer, Loader, compose
+from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.core.errors import ConfigError
 
 Write = Callable[[str, str], Path]

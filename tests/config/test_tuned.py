@@ -10,10 +10,9 @@ import pytest
 from border_cli.agent.config import SacConfig
 from border_cli.cli.header import choice_lines, doubts
 from border_cli.config.compose import Composer, Job, compose
-from border_cli.config.frozen import resolved_yaml, write_resolved
-from border_cli.config.help import settings_help
-from border_cli.config.provenance import tuned_files
-from border_cli.config.saved import load_resolved, saved_composer
+from border_cli.config.describe import settings_help
+from border_cli.config.saved import load_resolved, resolved_yaml, saved_composer, write_resolved
+from border_cli.config.tuned import tuned_files
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig

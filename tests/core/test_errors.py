@@ -22,8 +22,8 @@ from border_cli.core.errors import (
     RunFailed,
     Stalled,
     UnknownSetting,
-    did_you_mean,
 )
+from border_cli.core.words import did_you_mean
 
 
 @pytest.mark.parametrize(

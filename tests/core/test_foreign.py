@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.core.foreign import is_closed, nothing_imported_from, visible
+from border_cli.core.foreign import is_closed, nothing_imported_from
+from border_cli.core.words import visible
 from border_cli.process.start import pack
 
 

@@ -11,9 +11,9 @@ import pytest
 from judged import judge, weighing
 
 from border_cli.core.errors import Interrupted, RunFailed
-from border_cli.core.judge import Confirmation
+from border_cli.core.interfaces import Confirmation
 from border_cli.core.stop import StopFlag
-from border_cli.evaluator.background import BackgroundJudge
+from border_cli.evaluator.background import BackgroundEvaluationRunner
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def script(tmp_path: Path) -> Path:
     return tmp_path / "script"
 
 
-def closing(made: BackgroundJudge) -> Iterator[BackgroundJudge]:
+def closing(made: BackgroundEvaluationRunner) -> Iterator[BackgroundEvaluationRunner]:
     yield made
     made.close()
 
@@ -145,4 +145,4 @@ def test_parts_that_cannot_be_sent_are_refused_with_the_setting() -> None:
     with pytest.raises(
         RunFailed, match=r"evaluator\.background=true needs parts that can be pickled"
     ):
-        BackgroundJudge(lambda: None, lambda: None, imports=[], stop=StopFlag())  # type: ignore[arg-type,return-value]
+        BackgroundEvaluationRunner(lambda: None, lambda: None, imports=[], stop=StopFlag())  # type: ignore[arg-type,return-value]

@@ -9,7 +9,10 @@ from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli.config.compose import compose
 from border_cli.core.config import RunConfig
-from border_cli.needs.disk import (
+from border_cli.launch.build import env_factory
+from border_cli.launch.needs import (
+    AgentSizes,
+    ReplaySizes,
     checkpoints_made,
     disk_needs,
     evaluations,
@@ -17,11 +20,10 @@ from border_cli.needs.disk import (
     most_rows,
     on_disk,
     opt_steps,
+    replay_sizes,
     rows_on_disk,
     rows_per_save,
 )
-from border_cli.needs.sizes import AgentSizes, ReplaySizes, replay_sizes
-from border_cli.parts import env_factory
 
 MIB = 2**20
 AGENT = AgentSizes(parameters=250_000, weights=MIB, state=4 * MIB, units=512, on_host=True)

@@ -7,9 +7,8 @@ from pathlib import Path
 from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli.config.compose import compose
-from border_cli.needs.memory import memory_needs
-from border_cli.needs.sizes import AgentSizes, Need, ReplaySizes, replay_sizes
-from border_cli.parts import env_factory
+from border_cli.launch.build import env_factory
+from border_cli.launch.needs import AgentSizes, Need, ReplaySizes, memory_needs, replay_sizes
 
 MIB = 2**20
 AGENT = AgentSizes(parameters=250_000, weights=MIB, state=4 * MIB, units=512, on_host=True)

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.assemble import rehearse
 from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError
 from border_cli.core.machine import Room, free_disk
-from border_cli.needs.plan import Plan, plan, refuse_unmet
-from border_cli.probe import Probes
+from border_cli.launch.dry_build import Probes, rehearse
+from border_cli.launch.needs import Plan, plan, refuse_unmet
 
 MIB, GIB = 2**20, 2**30
 HERE = Path("/nowhere/run")

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from border_cli.config.compose import compose
-from border_cli.core.machine import size
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace
-from border_cli.needs.sizes import agent_sizes, encoded_nbytes, replay_sizes, tree_nbytes
-from border_cli.parts import build_agent, env_factory
+from border_cli.core.words import size
+from border_cli.launch.build import build_agent, env_factory
+from border_cli.launch.needs import agent_sizes, encoded_nbytes, replay_sizes, tree_nbytes
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.sum_tree import SumTree
 

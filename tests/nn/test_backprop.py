@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from border_cli.nn.backprop import Layer, backward, forward
-from border_cli.nn.mlp import Mlp
+from border_cli.nn.network import Layer, Mlp, backward, forward
 
 
 @pytest.mark.parametrize("sizes", [[3, 2], [3, 8, 2], [5, 16, 8, 8, 1]])

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from border_cli.nn.adam import Adam
+from border_cli.nn.encoding import AS_IT_IS, Scaling
 from border_cli.nn.images import (
     Convolution,
     ImpalaResNet,
@@ -17,7 +17,7 @@ from border_cli.nn.images import (
     Residual,
     pooled,
 )
-from border_cli.nn.numpy_encoder import AS_IT_IS, Scaling
+from border_cli.nn.optimizer import Adam
 
 NETWORKS = (MinatarCnn, NatureCnn, ImpalaResNet)
 

@@ -15,14 +15,12 @@ from border_cli.nn.architecture import (
     CONVOLUTIONS,
     Activation,
     Architecture,
-    NetworkKind,
     bounds_matter,
 )
+from border_cli.nn.encoding import encode, encoded_size
 from border_cli.nn.features import Features
-from border_cli.nn.network import Network, follow, target_of, without_gradient
-from border_cli.nn.numpy_encoder import encode, encoded_size
-from border_cli.nn.numpy_mlp import NumpyMlp
-from border_cli.nn.numpy_network import NumpyNetwork
+from border_cli.nn.network import Mlp, Network, follow, target_of, without_gradient
+from border_cli.nn.numpy_network import NumpyMlp, NumpyNetwork
 from border_cli.nn.saving import copied_arrays
 from border_cli.nn.statistics import RunningStatistics
 from border_cli.nn.tensor_batch import tensor_obs
@@ -71,7 +69,13 @@ def acting(architecture: Architecture, outputs: int, features: Features) -> tupl
     """A network, and its twin made from what a snapshot would hold."""
     network = Network(architecture, outputs, seeded())
     arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
-    return network, NumpyNetwork(architecture, arrays, "network.")
+    return network, twin_of(architecture, arrays)
+
+
+def twin_of(architecture: Architecture, arrays: Any) -> NumpyNetwork:
+    twin = NumpyNetwork(architecture)
+    twin.load(arrays)
+    return twin
 
 
 def some(space: Space, rows: int) -> Any:
@@ -92,7 +96,7 @@ def some(space: Space, rows: int) -> Any:
 def test_features_without_images_are_the_encoded_rows(space: Space, observations: Any):
     rows = encode(space, observations)
     assert rows.shape[1] == encoded_size(space)
-    features = Features(Architecture(space, kind=NetworkKind.mlp), normalize=False)
+    features = Features(Architecture(space, kind="mlp"), normalize=False)
     found = features(tensor_obs(observations))
     assert found.dtype == torch.float32
     np.testing.assert_array_equal(found.numpy(), rows)
@@ -111,7 +115,7 @@ def test_both_forward_passes_give_the_same_values(
         for parameter in network.parameters():  # also what begins as ones and zeros
             parameter += 0.3 * torch.randn(parameter.shape, generator=seeded(2))
     arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
-    twin = NumpyNetwork(architecture, arrays, "network.")
+    twin = twin_of(architecture, arrays)
     expected = network(features(tensor_obs(observations))).detach().numpy()  # [N, 3]
     found = twin(observations)
     assert found.dtype == np.float32
@@ -119,10 +123,8 @@ def test_both_forward_passes_give_the_same_values(
 
 
 @pytest.mark.parametrize("name", [*IMAGES, *SMALL_IMAGES])
-@pytest.mark.parametrize(
-    "kind", [NetworkKind.auto, NetworkKind.minatar_cnn, NetworkKind.impala_resnet]
-)
-def test_images_go_through_convolutions_in_both(name: str, kind: NetworkKind):
+@pytest.mark.parametrize("kind", ["auto", "minatar_cnn", "impala_resnet"])
+def test_images_go_through_convolutions_in_both(name: str, kind: str):
     space = (IMAGES | SMALL_IMAGES)[name]
     architecture = Architecture(space, kind=kind, hidden=(8,))
     features = Features(architecture, normalize=False)
@@ -170,11 +172,11 @@ def test_small_images_get_small_networks_and_each_of_several_its_own():
     )
     images = Architecture(space).images
     assert {key: each.network for key, each in images.items()} == {
-        "screen": NetworkKind.nature_cnn,
-        "board": NetworkKind.minatar_cnn,
+        "screen": "nature_cnn",
+        "board": "minatar_cnn",
     }
-    assert list(Architecture(space, kind=NetworkKind.nature_cnn).images) == ["screen"]
-    assert list(Architecture(space, kind=NetworkKind.impala_resnet).images) == ["screen", "board"]
+    assert list(Architecture(space, kind="nature_cnn").images) == ["screen"]
+    assert list(Architecture(space, kind="impala_resnet").images) == ["screen", "board"]
 
 
 def test_models_of_before_have_no_small_networks():
@@ -208,14 +210,14 @@ def test_whether_it_matters_that_integers_go_by_their_bounds(space: Space, matte
 
 
 def test_mlp_takes_pixels_as_numbers():
-    network = Network(Architecture(pixels(3, 40, 44), kind=NetworkKind.mlp), 2, seeded())
+    network = Network(Architecture(pixels(3, 40, 44), kind="mlp"), 2, seeded())
     assert not network.torso.images
     assert network.torso.size == 3 * 40 * 44
 
 
 @pytest.mark.parametrize("kind", list(CONVOLUTIONS))
 @pytest.mark.parametrize("space", [numbers(3), numbers(40, 40), pixels(5, 40, 3), pixels(9)])
-def test_convolutions_without_an_image_are_refused(kind: NetworkKind, space: Space):
+def test_convolutions_without_an_image_are_refused(kind: str, space: Space):
     match = rf"agent\.network={kind} needs an image .*allowed here: auto, mlp\)"
     with pytest.raises(ConfigError, match=match):
         Architecture(space, kind=kind)
@@ -227,7 +229,7 @@ def test_the_nature_network_of_a_small_image_is_refused_with_those_that_take_it(
         r"36 x 36; allowed here: auto, mlp, minatar_cnn, impala_resnet\)"
     )
     with pytest.raises(ConfigError, match=match):
-        Architecture(pixels(35, 40, 3), kind=NetworkKind.nature_cnn)
+        Architecture(pixels(35, 40, 3), kind="nature_cnn")
 
 
 def test_normalised_columns_have_mean_0_and_deviation_1_and_the_rest_stays():
@@ -312,3 +314,41 @@ def test_the_last_layer_is_drawn_from_the_bound_that_is_asked_for():
     assert 2.9e-3 < weight.abs().max() <= 3e-3
     assert 2e-3 < bias.abs().max() <= 3e-3
     assert network.mlp.layers[0].weight.abs().max() > 0.5  # 3 inputs: up to 0.58
+
+
+def mlp(seed: int) -> Mlp:
+    return Mlp([100, 50, 3], torch.Generator().manual_seed(seed))
+
+
+def flat(network: Mlp) -> torch.Tensor:
+    return torch.cat([each.detach().flatten() for each in network.parameters()])
+
+
+def test_weights_come_from_the_seed_alone_and_leave_the_global_generator_still():
+    before = torch.get_rng_state()
+    first = mlp(1)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(7)
+    assert torch.equal(flat(first), flat(mlp(1)))
+    assert not torch.equal(flat(first), flat(mlp(2)))
+
+
+def test_first_weights_fill_the_range_of_one_over_the_root_of_the_inputs():
+    weight, bias = mlp(0).layers[0].parameters()  # 100 inputs: between -0.1 and 0.1
+    assert 0.099 < weight.abs().max() <= 0.1
+    assert abs(weight.mean()) < 0.003  # 5,000 draws of standard deviation 0.058
+    assert 0.09 < bias.abs().max() <= 0.1
+
+
+def test_values_worked_by_hand():
+    network = Mlp([1, 2, 1], torch.Generator())
+    network.load_state_dict(
+        {
+            "layers.0.weight": torch.tensor([[1.0], [-1.0]]),
+            "layers.0.bias": torch.tensor([0.0, 1.0]),
+            "layers.1.weight": torch.tensor([[2.0, 3.0]]),
+            "layers.1.bias": torch.tensor([-1.0]),
+        }
+    )
+    # x = 4: relu(4, -3) = (4, 0), 2*4 - 1 = 7;  x = -1: relu(-1, 2) = (0, 2), 3*2 - 1 = 5
+    assert network(torch.tensor([[4.0], [-1.0]])).tolist() == [[7], [5]]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from border_cli.nn.encoding import AS_IT_IS, BYTES, Scaling
 from border_cli.nn.images import ImpalaResNet, MinatarCnn, NatureCnn
-from border_cli.nn.numpy_encoder import AS_IT_IS, BYTES, Scaling
 from border_cli.nn.numpy_images import numpy_torso
 from border_cli.nn.saving import copied_arrays
 

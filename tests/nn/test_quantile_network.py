@@ -11,7 +11,7 @@ import torch
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.features import Features
-from border_cli.nn.numpy_quantile_network import NumpyQuantileNetwork
+from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
 
 NUMBERS = BoxSpace(shape=(3,), dtype="float32", low=np.zeros(3), high=np.ones(3))
@@ -88,7 +88,8 @@ def test_numpy_gives_the_mean_that_torch_gives(space: Space, settings: Any, rows
     architecture = Architecture(space, **settings)
     ours = network(architecture, seed=3)
     arrays = {f"network.{name}": value.numpy() for name, value in ours.state_dict().items()}
-    twin = NumpyQuantileNetwork(architecture, arrays, "network.", FRACTIONS)
+    twin = NumpyQuantileNetwork(architecture, FRACTIONS)
+    twin.load(arrays)
     obs = drawn(space, rows)
     tensors = (
         {key: torch.from_numpy(part) for key, part in obs.items()}

@@ -12,9 +12,9 @@ from torch import nn
 from border_cli.config.compose import compose
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import Room, resident_bytes
-from border_cli.needs.sizes import agent_sizes
+from border_cli.launch.build import build_agent, countable_agent, env_factory
+from border_cli.launch.needs import agent_sizes
 from border_cli.nn.unfilled import LARGE_NBYTES, MOST_FILLED_NBYTES, Unfilled
-from border_cli.parts import build_agent, countable_agent, env_factory
 
 MIB = 2**20
 LARGE = LARGE_NBYTES // 4  # numbers

@@ -11,10 +11,9 @@ import torch
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.features import Features
-from border_cli.nn.noisy import NoisyDense, factors
-from border_cli.nn.numpy_value_network import NumpyValueNetwork
+from border_cli.nn.numpy_network import NumpyValueNetwork
 from border_cli.nn.saving import copied_arrays
-from border_cli.nn.value_network import ValueNetwork
+from border_cli.nn.value_network import NoisyDense, ValueNetwork, factors
 
 
 def box(size: int) -> BoxSpace:
@@ -122,7 +121,8 @@ def test_numpy_computes_what_torch_does(space: Space, form: dict[str, Any], hidd
     for each in made.parameters():  # layer norms, too, are then no identity
         each.data += 0.1 * torch.randn(each.shape, generator=torch.Generator().manual_seed(2))
     arrays = {f"network.{name}": array for name, array in copied_arrays(made).items()}
-    twin = NumpyValueNetwork(architecture, arrays, "network.", atoms=form.get("atoms", 1))
+    twin = NumpyValueNetwork(architecture, atoms=form.get("atoms", 1))
+    twin.load(arrays)
     rng = np.random.default_rng(3)
     obs: Any = rng.normal(size=(4, 3)).astype(np.float32)
     if isinstance(space, DictSpace):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from border_cli.core.actors import ActorStats
+from border_cli.core.interfaces import ActorStats
 from border_cli.recorder.terminal import (
     closing,
     header,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,3 +29,25 @@ def make_run(tmp_path: Path) -> Iterator[MakeRun]:
 @pytest.fixture
 def case(make_run: MakeRun) -> SmallRun:
     return make_run()
+
+
+@pytest.fixture(scope="module")
+def saved_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints 10 and 20, and a best model at 10."""
+    run_dir = tmp_path_factory.mktemp("saved")
+    case = SmallRun(run_dir, prioritized=True)
+    case.save_best(10, 1.5)
+    case.save(10, push=30)
+    case.push(20)
+    state = case.state(20)
+    names = ("counters", "agent", "run", "replay_buffer")
+    more = {name: getattr(state, name) for name in names}
+    assert case.store.save(type(state)(**more, candidate={"n": 19}))
+    case.store.close()
+    return run_dir
+
+
+@pytest.fixture
+def run_dir(saved_run: Path, tmp_path: Path) -> Path:
+    """A copy of its own for every test."""
+    return Path(shutil.copytree(saved_run, tmp_path / "run", symlinks=True))

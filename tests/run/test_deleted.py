@@ -13,8 +13,9 @@ from fakes import FakeClock
 from saves import SmallRun
 
 from border_cli.run.checkpoint import REFRESH_EVERY_S
-from border_cli.run.lock import RunInUse, RunLock
-from border_cli.run.reading import best_score, read_checkpoint, resumable
+from border_cli.run.checkpoint_files import read_checkpoint
+from border_cli.run.finding import best_score, resumable
+from border_cli.run.status import RunInUse, RunLock
 
 MakeRun = Callable[..., SmallRun]
 
@@ -91,7 +92,7 @@ def test_rows_that_go_while_a_checkpoint_is_written_fail_it_and_the_next_has_the
     chunks = tmp_path / "checkpoints" / "replay"
     # `hold` is what the writing thread calls first, when the learner has looked already.
     late = make_run(
-        hold=lambda: shutil.rmtree(chunks) if len(list(chunks.iterdir())) == 1 else None
+        reacquire=lambda: shutil.rmtree(chunks) if len(list(chunks.iterdir())) == 1 else None
     )
     late.resume()
     assert not late.save(20, push=5)
@@ -127,20 +128,20 @@ def test_the_settings_are_written_again(make_run: MakeRun) -> None:
     case.save(10)
     assert (case.run_dir / ".hydra" / "resolved.yaml").read_text() == "seed: 1\n"
     delete(case.run_dir, ".hydra")
-    assert not case.store.stand()
+    assert not case.store.is_intact()
     case.save(20)
     assert (case.run_dir / ".hydra" / "resolved.yaml").read_text() == "seed: 1\n"
 
 
 def test_a_checkpoint_stands_until_something_of_it_is_gone(make_run: MakeRun) -> None:
     case = make_run()
-    assert case.store.stand()
+    assert case.store.is_intact()
     case.save_best(10, 1.0)
     for what in ("best", "checkpoints/0000*/state.json", "checkpoints/replay", "checkpoints"):
         case.save(10, push=3)
-        assert case.store.stand(), what
+        assert case.store.is_intact(), what
         delete(case.run_dir, what)
-        assert not case.store.stand(), what
+        assert not case.store.is_intact(), what
 
 
 @pytest.fixture
@@ -153,7 +154,7 @@ def test_a_run_directory_that_vanished_is_made_again_whole_and_locked(
     make_run: MakeRun, tmp_path: Path, held: RunLock, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_dir = tmp_path / "run"
-    case = make_run(run_dir, settings="seed: 1\n", hold=held.hold)
+    case = make_run(run_dir, settings="seed: 1\n", reacquire=held.reacquire)
     case.save_best(10, 1.5)
     case.save(10, push=30)
     shutil.rmtree(run_dir)
@@ -173,7 +174,7 @@ def test_a_directory_behind_a_link_is_made_again_where_that_leads(tmp_path: Path
     (tmp_path / "link").symlink_to(disk)
     with RunLock(tmp_path / "link") as lock:
         shutil.rmtree(tmp_path / "scratch")
-        lock.hold()
+        lock.reacquire()
         assert (disk / "run.lock").is_file()
 
 
@@ -181,7 +182,7 @@ def test_where_another_process_has_begun_since_nothing_of_it_is_touched(
     make_run: MakeRun, tmp_path: Path, held: RunLock
 ) -> None:
     run_dir = tmp_path / "run"
-    case = make_run(run_dir, hold=held.hold)
+    case = make_run(run_dir, reacquire=held.reacquire)
     case.save(10, push=30)
     shutil.rmtree(run_dir)
     with RunLock(run_dir):
@@ -193,7 +194,7 @@ def test_where_another_process_has_begun_since_nothing_of_it_is_touched(
 
 def test_a_lock_that_stands_is_not_taken_anew(held: RunLock, tmp_path: Path) -> None:
     before = (tmp_path / "run" / "run.lock").stat()
-    held.hold()
+    held.reacquire()
     assert (tmp_path / "run" / "run.lock").stat() == before
 
 

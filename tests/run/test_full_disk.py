@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from saves import SmallRun
 
-from border_cli.run.reading import resumable
+from border_cli.run.finding import resumable
 
 SUPPORT = Path(__file__).parents[1] / "support"
 

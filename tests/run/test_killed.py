@@ -15,7 +15,8 @@ KILL_EVERYWHERE = """
 import os, shutil, sys
 from pathlib import Path
 from saves import SmallRun, counters, evaluation_of
-from border_cli.run.reading import read_checkpoint, resumable
+from border_cli.run.checkpoint_files import read_checkpoint
+from border_cli.run.finding import resumable
 
 RUN_DIR, KIND = Path(sys.argv[1]) / "run", sys.argv[2]
 os.fsync = lambda descriptor: None  # slow, and for machines that crash

@@ -12,10 +12,11 @@ from saves import SmallRun
 
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import not_through_links, own_folder, write_text
-from border_cli.run.attempts import set_aside
-from border_cli.run.files import aside, partial, point_link, refuse_foreign
-from border_cli.run.lock import RunLock, look
-from border_cli.run.reading import find_checkpoint, read_checkpoint, resumable, steps_saved
+from border_cli.run.checkpoint_files import read_checkpoint
+from border_cli.run.finding import find_checkpoint, resumable, steps_saved
+from border_cli.run.folders import point_link
+from border_cli.run.layout import backup_of, partial_of, refuse_foreign, set_aside
+from border_cli.run.status import RunLock, running
 
 MakeRun = Callable[..., SmallRun]
 
@@ -211,7 +212,7 @@ def test_files_of_others_stay_where_checkpoints_and_rows_go(
 def test_what_a_crash_left_half_keeps_the_files_of_others_in_sight(make_run: MakeRun) -> None:
     case = make_run()
     case.save(10)
-    half, old = partial(case.folder / "0000000020"), aside(case.folder / "0000000010")
+    half, old = partial_of(case.folder / "0000000020"), backup_of(case.folder / "0000000010")
     for hidden in (half, old):
         hidden.mkdir()
         (hidden / "agent.pt").write_text("ours")
@@ -234,7 +235,7 @@ def test_a_lock_behind_a_link_is_not_written(tmp_path: Path) -> None:
 
 def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.lock")
-    with look(tmp_path) as runs:
+    with running(tmp_path) as runs:
         assert runs is False
     with pytest.raises(ConfigError, match=r"run\.lock: is not a regular file"), RunLock(tmp_path):
         pass

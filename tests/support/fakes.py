@@ -16,12 +16,13 @@ from border_cli.core.interfaces import (
     EnvFactory,
     Evaluation,
     Evaluator,
+    FrozenRows,
     Policy,
+    ReplayBuffer,
     StepProcessor,
     Translator,
 )
 from border_cli.core.output import Progress, Recorder, RecordStep, RunState, SaveReport
-from border_cli.core.replay import FrozenRows, ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import (
     Array,
@@ -393,7 +394,7 @@ class MemoryCheckpoints:
         self.report = replace(self.report, problem=None)
         return True
 
-    def stand(self) -> bool:
+    def is_intact(self) -> bool:
         return True
 
     def wait(self, timeout_s: float | None = None) -> bool:

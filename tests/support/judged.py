@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.interfaces import Evaluation, Evaluator, Policy
-from border_cli.core.judge import Confirmation
+from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot
-from border_cli.evaluator.background import BackgroundJudge
+from border_cli.evaluator.background import BackgroundEvaluationRunner
 
 
 class Weighed(Policy):
@@ -86,10 +85,10 @@ def judge(
     words: str = "",
     stop: StopFlag | None = None,
     confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
-) -> BackgroundJudge:
+) -> BackgroundEvaluationRunner:
     """A judge whose process obeys `words`, one per evaluation."""
     script.write_text(words)
-    return BackgroundJudge(
+    return BackgroundEvaluationRunner(
         partial(Scripted, script),
         Weighed,
         imports=[],

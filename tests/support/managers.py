@@ -21,10 +21,16 @@ from border_cli.actor_manager.process import ProcessActorManager
 from border_cli.actor_manager.serial import SerialActorManager
 from border_cli.actor_manager.thread import ThreadActorManager
 from border_cli.actor_manager.weights import ArrayForms
-from border_cli.core.actors import ActorManager
-from border_cli.core.clock import Clock, MonotonicClock
-from border_cli.core.interfaces import Env, EnvFactory, Policy, PolicyFactory, StepProcessor
+from border_cli.core.interfaces import (
+    ActorManager,
+    Env,
+    EnvFactory,
+    Policy,
+    PolicyFactory,
+    StepProcessor,
+)
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, restore_generator
+from border_cli.core.timing import Clock, MonotonicClock
 from border_cli.core.types import Array, Experience, Snapshot, State
 
 

@@ -18,7 +18,8 @@ from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
 from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.reading import Saved, find_checkpoint, read_checkpoint, resumable, verify
+from border_cli.run.checkpoint_files import Saved, read_checkpoint, verify
+from border_cli.run.finding import find_checkpoint, resumable
 
 SIDE = 20  # of an image; two of them are blocks of their own
 

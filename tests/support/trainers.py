@@ -19,20 +19,16 @@ from managers import Built
 from remote_fakes import Life
 
 from border_cli.actor_manager.weights import forms_of
-from border_cli.core.actors import ActorStats
-from border_cli.core.clock import Clock
-from border_cli.core.interfaces import Env
-from border_cli.core.judge import Judge
+from border_cli.core.interfaces import ActorStats, Env, EvaluationRunner
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
+from border_cli.core.timing import Clock
 from border_cli.core.types import Snapshot
-from border_cli.evaluator.inline import InlineJudge
-from border_cli.trainer.async_ import AsyncTrainer
-from border_cli.trainer.base import Trainer
+from border_cli.evaluator.inline import InlineEvaluationRunner
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.saving import Saving
-from border_cli.trainer.sync import SyncTrainer
+from border_cli.trainer.trainer import AsyncTrainer, SyncTrainer, Trainer
 
 
 class BuiltTrainer:
@@ -45,7 +41,7 @@ class BuiltTrainer:
         *,
         agent: FakeAgent | None = None,
         evaluator: ScriptedEvaluator | None = None,
-        judge: Judge | None = None,
+        judge: EvaluationRunner | None = None,
         checkpoints: MemoryCheckpoints | None = None,
         recorder: ListRecorder | None = None,
         clock: Clock | None = None,
@@ -83,7 +79,7 @@ class BuiltTrainer:
             replay_buffer=self.buffer,
             actors=self.manager,
             judge=judge
-            or InlineJudge(
+            or InlineEvaluationRunner(
                 self.evaluator,
                 lambda: self.agent.factory(None),  # type: ignore[arg-type]
                 Heartbeat("evaluation"),

@@ -19,7 +19,7 @@ from border_cli.core.config import (
     TrainerConfig,
 )
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
-from border_cli.trainer.bottleneck import bottleneck
+from border_cli.trainer.bottleneck import bottleneck_advice
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 
 ENV_STEPS = {"act": 1.0, "env_step": 8.0, "process": 0.5, "send": 0.25, "blocked": 0.25}
@@ -47,8 +47,17 @@ def sentence(
         "evaluator": EvaluatorConfig(num_episodes=20),
     }
     config = RunConfig(**settings | parts)
-    return bottleneck(
-        config, learner=learner, actors=actors or {}, device=on, cores=cores, threads=threads
+    manager = config.actor_manager
+    return bottleneck_advice(
+        config,
+        learner=learner,
+        actors=actors or {},
+        device=on,
+        cores=cores,
+        threads=threads,
+        in_learner_thread=config.trainer.synchronous or isinstance(manager, SerialConfig),
+        actor_threads=isinstance(manager, ThreadConfig),
+        prioritized=isinstance(config.replay_buffer, PrioritizedConfig),
     )
 
 

@@ -9,13 +9,12 @@ import pytest
 from fakes import FakeAgent, FakeClock, MemoryCheckpoints
 from trainers import BuiltTrainer
 
-from border_cli.core.interfaces import Evaluation
-from border_cli.core.judge import Judge
+from border_cli.core.interfaces import Evaluation, EvaluationRunner
 from border_cli.core.stop import Heartbeat, Pulse
 from border_cli.core.types import Snapshot
 
 
-class SlowJudge(Judge):
+class SlowJudge(EvaluationRunner):
     """Gives its verdict at the `looks`-th look; the score is a function of the weights."""
 
     in_background = True

@@ -16,16 +16,16 @@ from fakes import (
     ScriptedEvaluator,
 )
 
-from border_cli.core.actors import NoActors
 from border_cli.core.errors import ConfigError, Interrupted
+from border_cli.core.interfaces import NoActors
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.types import Transitions
-from border_cli.evaluator.inline import InlineJudge
+from border_cli.evaluator.inline import InlineEvaluationRunner
 from border_cli.trainer.config import OfflineConfig
-from border_cli.trainer.offline import OfflineTrainer
 from border_cli.trainer.post_step import PostStep
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.saving import Saving
+from border_cli.trainer.trainer import OfflineTrainer
 
 ROW = Transitions(
     obs=np.zeros((1, 1), np.float32),
@@ -51,7 +51,7 @@ class Built:
             agent=self.agent,
             replay_buffer=buffer,
             actors=actors,
-            judge=InlineJudge(
+            judge=InlineEvaluationRunner(
                 self.evaluator,
                 lambda: self.agent.factory(None),  # type: ignore[arg-type]
                 Heartbeat("evaluation"),

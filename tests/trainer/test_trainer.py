@@ -40,7 +40,7 @@ def test_the_replay_ratio_is_the_one_asked_for(kind: tuple[str, str], ratio: flo
     counters = built.trainer.counters
     assert counters.opt_steps == 400
     ahead = counters.samples_total - 20 - 400 * ratio
-    slack = built.trainer.pacing.slack
+    slack = built.trainer.replay_ratio.slack
     assert -ratio <= ahead <= slack + 2  # a round of sync adds up to one row per actor
 
 
@@ -53,7 +53,7 @@ def test_with_processes_the_replay_ratio_is_within_a_hundredth(ratio: float) -> 
         max_opt_steps=updates, eval_interval=0, save_interval=0,
     )  # fmt: skip
     stats = built.train()
-    assert built.trainer.pacing.slack == slack
+    assert built.trainer.replay_ratio.slack == slack
     counters = built.trainer.counters
     made = (counters.samples_total - 20) / counters.opt_steps
     assert counters.opt_steps == updates

@@ -1,0 +1,263 @@
+"""Settings of the agents with an actor and critics. Never imports torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from border_cli.agent.learner_config import LearnerConfig
+from border_cli.core.settings import setting
+
+
+class ActorCritics(StrEnum):
+    """What the actor maximises of several critics."""
+
+    min = "min"
+    mean = "mean"
+
+
+class Noise(StrEnum):
+    """How the noise of successive steps is correlated."""
+
+    gaussian = "gaussian"
+    ornstein_uhlenbeck = "ornstein_uhlenbeck"
+
+
+@dataclass(kw_only=True)
+class ActorCriticConfig(LearnerConfig):
+    """Settings that every agent with an actor and an ensemble of critics has."""
+
+    learning_rate: float = setting(3e-4, "Adam learning rate of the actor", above=0)
+    critic_learning_rate: float | None = setting(
+        None, "Adam learning rate of the critics; null: learning_rate", above=0
+    )
+    max_grad_norm: float | None = setting(
+        None, "clips the norm of each gradient to this value; null: no clipping", above=0
+    )
+    num_critics: int = setting(
+        2, "number of critics; targets use their minimum", low=1, takes_memory=True
+    )
+    tau: float = setting(
+        0.005,
+        "Polyak averaging: target = tau * online + (1 - tau) * target; 1: hard copy",
+        above=0,
+        high=1,
+    )
+    critic_layer_norm: bool = setting(
+        False, "applies layer normalisation in the critics only; layer_norm does so in all networks"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.critic_layer_norm and self.layer_norm:
+            self.refuse("critic_layer_norm", True, "has no effect with agent.layer_norm=true")
+
+
+@dataclass(kw_only=True)
+class SoftConfig(ActorCriticConfig):
+    """Settings that every agent that maximises entropy as well as reward has."""
+
+    actions: ClassVar[tuple[str, ...]] = ("Box",)
+
+    batch_size: int = setting(256, "transitions per update", low=1)
+    ent_coef: float | None = setting(
+        None, "entropy coefficient, in units of reward; null: learned", low=0
+    )
+    ent_coef_init: float = setting(1.0, "initial value of a learned ent_coef", above=0)
+    ent_coef_learning_rate: float | None = setting(
+        None, "Adam learning rate of a learned ent_coef; null: learning_rate", above=0
+    )
+    target_entropy: float | None = setting(
+        None,
+        "target entropy of a learned ent_coef, in nats, for actions scaled to -1 to 1; null: "
+        "minus the number of action dimensions",
+    )
+    reward_scale: float = setting(1.0, "factor applied to rewards", above=0)
+    policy_delay: int = setting(1, "critic updates per update of the actor and ent_coef", low=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ent_coef is not None:
+            learned = ("ent_coef_init", "ent_coef_learning_rate", "target_entropy")
+            self.refuse_beside(learned, "needs a learned ent_coef (agent.ent_coef=null)")
+
+
+@dataclass(kw_only=True)
+class SacConfig(SoftConfig):
+    """Soft actor-critic; conf/agent/redq.yaml and droq.yaml are variants of it."""
+
+    subset: int | None = setting(
+        None,
+        "critics drawn at random for each target, which uses their minimum; null: all",
+        low=1,
+    )
+    actor_critics: ActorCritics = setting(
+        ActorCritics.min, "what the actor maximises: the minimum or the mean of all critics"
+    )
+    dropout: float = setting(
+        0.0, "dropout probability in the hidden layers of the critics", low=0, high=0.9
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.subset is not None and self.subset > self.num_critics:
+            allowed = f"must be at most agent.num_critics ({self.num_critics})"
+            self.refuse("subset", self.subset, allowed)
+
+
+@dataclass(kw_only=True)
+class TqcConfig(SoftConfig):
+    """Truncated quantile critics."""
+
+    num_critics: int = setting(
+        5, "number of critics, whose quantiles are pooled in the target", low=1
+    )
+    num_quantiles: int = setting(25, "quantiles of the return per critic", low=1, takes_memory=True)
+    dropped_quantiles: int = setting(
+        2, "largest quantiles per critic that the target drops, against overestimation", low=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dropped_quantiles >= self.num_quantiles:
+            allowed = f"must be below agent.num_quantiles ({self.num_quantiles})"
+            self.refuse("dropped_quantiles", self.dropped_quantiles, allowed)
+
+
+@dataclass(kw_only=True)
+class CqlConfig(SoftConfig):
+    """Conservative Q-learning for continuous actions; learning rates of the authors' code."""
+
+    learning_rate: float = setting(1e-4, "Adam learning rate of the actor", above=0)
+    critic_learning_rate: float | None = setting(
+        3e-4, "Adam learning rate of the critics; null: learning_rate", above=0
+    )
+    conservative_weight: float = setting(
+        5.0,
+        "weight of the conservative gap, by which values of any action exceed those of the "
+        "data, relative to half the squared TD error (2.5 equals 5 in the authors' code, which "
+        "does not halve it); with conservative_gap, the initial value of a learned weight",
+        low=0,
+    )
+    conservative_gap: float | None = setting(
+        None,
+        "target for that gap, in units of reward: the weight is learned, and grows above the "
+        "target and shrinks below it; null: the weight is fixed",
+    )
+    sampled_actions: int = setting(
+        10,
+        "actions per transition drawn uniformly, from the actor in s and from the actor in s', "
+        "this many of each",
+        low=1,
+    )
+    backup_entropy: bool = setting(False, "includes the entropy in s' in the targets, as sac does")
+
+    @property
+    def rows_per_update(self) -> int:
+        # The critics value all sampled actions of every row.
+        return self.batch_size * 3 * self.sampled_actions
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.conservative_gap is not None and self.conservative_weight == 0:
+            self.refuse("conservative_weight", 0, "must be above 0 with agent.conservative_gap")
+
+
+@dataclass(kw_only=True)
+class Td3Config(ActorCriticConfig):
+    """Twin delayed deep deterministic policy gradient (TD3); conf/agent/ddpg.yaml makes it DDPG.
+
+    Defaults are those of the authors' own code, which differ from the paper's in sizes and rates.
+    """
+
+    actions: ClassVar[tuple[str, ...]] = ("Box",)
+
+    batch_size: int = setting(256, "transitions per update", low=1)
+    policy_delay: int = setting(2, "critic updates per update of the actor and all targets", low=1)
+    target_noise: float = setting(
+        0.2,
+        "standard deviation of the noise on target actions, which are scaled to -1 to 1; 0: none",
+        low=0,
+    )
+    target_noise_clip: float = setting(
+        0.5, "maximum absolute value of the noise on target actions", above=0
+    )
+    noise: Noise = setting(
+        Noise.gaussian,
+        "exploration noise: gaussian, or ornstein_uhlenbeck, which is correlated over the steps "
+        "of an episode",
+    )
+    noise_std: float = setting(
+        0.1,
+        "standard deviation of the noise drawn at each step, for actions scaled to -1 to 1",
+        low=0,
+    )
+    final_bound: float | None = setting(
+        None,
+        "initialises the last layers uniformly within plus or minus this value; null: like the "
+        "other layers",
+        above=0,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.target_noise == 0:
+            self.refuse_beside(["target_noise_clip"], "needs agent.target_noise above 0")
+        if self.noise_std == 0:
+            self.refuse_beside(["noise"], "needs agent.noise_std above 0 (otherwise: gaussian)")
+
+
+@dataclass(kw_only=True)
+class Td3BcConfig(Td3Config):
+    """TD3 with behaviour cloning."""
+
+    alpha: float = setting(
+        2.5,
+        "weight of Q, normalised by its mean absolute value, relative to behaviour cloning",
+        above=0,
+    )
+
+
+@dataclass(kw_only=True)
+class AwacConfig(ActorCriticConfig):
+    """Advantage-weighted actor-critic."""
+
+    batch_size: int = setting(256, "transitions per update", low=1)
+    inv_lambda: float = setting(
+        3.0,
+        "weights a transition by exp(inv_lambda * advantage): 1 / lambda in AWAC, the inverse "
+        "temperature beta in IQL; 0: plain cloning",
+        low=0,
+    )
+    exp_adv_max: float = setting(100.0, "maximum weight of a transition", above=0)
+    adv_softmax: bool = setting(
+        False, "uses a softmax over the batch as weights instead of clipping them at exp_adv_max"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adv_softmax:
+            self.refuse_beside(
+                ["exp_adv_max"], "needs agent.adv_softmax=false: a softmax is not clipped"
+            )
+
+
+@dataclass(kw_only=True)
+class IqlConfig(AwacConfig):
+    """Implicit Q-learning, with the paper's defaults for MuJoCo."""
+
+    expectile: float = setting(
+        0.7,
+        "expectile of Q(s, a) over the actions in the data: 0.5 is the mean, close to 1 the "
+        "maximum",
+        above=0,
+    )
+    value_learning_rate: float | None = setting(
+        None, "Adam learning rate of V(s); null: learning_rate", above=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.expectile >= 1:
+            self.refuse("expectile", self.expectile, "must be below 1")

@@ -1,0 +1,142 @@
+"""Settings that every agent that learns with torch has. Never imports torch or numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from border_cli.core.config import Activation, AgentConfig
+from border_cli.core.settings import setting
+from border_cli.registry import NETWORKS
+
+if TYPE_CHECKING:
+    from border_cli.core.spaces import Space
+    from border_cli.nn.architecture import Architecture
+
+COMPUTE_BOUND_PRODUCTS = 10_000_000  # multiplications between hidden layers, of one pass
+
+
+class Loss(StrEnum):
+    """The loss of a TD error."""
+
+    huber = "huber"
+    mse = "mse"
+
+
+class MatmulPrecision(StrEnum):
+    """How precise float32 matrix products are."""
+
+    highest = "highest"
+    high = "high"
+    medium = "medium"
+
+
+@dataclass(kw_only=True)
+class LearnerConfig(AgentConfig):
+    """Settings that every agent that learns with torch has."""
+
+    num_threads: int | None = setting(
+        None,
+        "torch threads for updates; null: one, or all spare cores if updates are compute-bound "
+        "(large networks and batches)",
+        low=1,
+    )
+    matmul_precision: MatmulPrecision = setting(
+        MatmulPrecision.highest,
+        "precision of float32 matrix products; high may use TF32 and medium bfloat16, if the "
+        "hardware supports it",
+    )
+    compile: bool = setting(
+        False,
+        "compiles the update with torch.compile, using CUDA graphs on a GPU; startup takes "
+        "seconds longer",
+    )
+    normalize_obs: bool = setting(
+        False,
+        "standardises float observations with running statistics, which are saved with the "
+        "model; integers and pixels are scaled by the bounds of their space in any case",
+    )
+    normalize_reward: bool = setting(
+        False,
+        "divides rewards by the standard deviation of the running discounted returns, which is "
+        "saved with the model",
+    )
+    network: str = setting(
+        "auto",
+        "encoder of images (uint8 or bool): minatar_cnn (at least 6 x 6), nature_cnn (at least "
+        "36 x 36) or impala_resnet (at least 6 x 6); mlp: none, pixels are plain numbers; auto: "
+        "nature_cnn, or minatar_cnn for smaller images; or a torch.nn.Module of your own, "
+        "registered under a name, for all of the observation",
+        choices=NETWORKS.names,
+    )
+    hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)
+    activation: Activation = setting(Activation.relu, "activation function of the hidden layers")
+    layer_norm: bool = setting(False, "applies layer normalisation before each activation")
+    network_kwargs: dict[str, Any] = setting(
+        {}, "arguments of a network of your own, after the observation space"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.network_kwargs and NETWORKS.target(self.network) is None:
+            allowed = f"must be empty with agent.network={self.network}: only your own take them"
+            self.refuse("network_kwargs", self.network_kwargs, allowed)
+
+    @property
+    def needs_returns(self) -> bool:
+        return self.normalize_reward
+
+    def refuse_beside(self, unused: Sequence[str], allowed: str) -> None:
+        """Raises ConfigError for the first of these settings that is not at its default."""
+        defaults = {each.name: each.default for each in fields(self)}
+        for name in unused:
+            value = getattr(self, name)
+            if value != defaults[name]:
+                self.refuse(name, value, allowed)
+
+    @property
+    def rows_per_update(self) -> int:
+        """Rows that go through the hidden layers at once."""
+        return self.batch_size
+
+    def compute_bound(self, observation: Space) -> bool:
+        """Whether products of large matrices take most of an update, which threads can share.
+
+        Convolutions are always so, but for the single one of the MinAtar network, where it is the
+        dense layer after it that counts. Measured on two cores: two threads gain 7 % at [256, 256]
+        and 64 rows, 40 % at 256 rows. A network of a user counts as what `auto` would be.
+        """
+        from border_cli.nn.architecture import MINATAR_WINDOWS, size_after
+
+        form = replace(self.architecture(observation), kind="auto", target=None)
+        images = form.images.values()
+        if any(each.network != "minatar_cnn" for each in images):
+            return True
+        convolved = [size_after(MINATAR_WINDOWS, each.shape) for each in images]
+        sizes = [sum(convolved), *self.hidden] if convolved else self.hidden
+        products = sum(inputs * outputs for inputs, outputs in pairwise(sizes))
+        return self.rows_per_update * products >= COMPUTE_BOUND_PRODUCTS
+
+    @property
+    def semantic_settings(self) -> dict[str, str | float]:
+        """Settings by which weights of the same shapes mean something else."""
+        own = NETWORKS.target(self.network) is not None
+        named = {"network": self.network} if own else {}
+        return {"activation": str(self.activation), **named}
+
+    def architecture(self, observation: Space) -> Architecture:
+        """The form of the networks for these observations."""
+        from border_cli.nn.architecture import Architecture
+
+        return Architecture(
+            observation=observation,
+            kind=self.network,
+            hidden=tuple(self.hidden),
+            activation=self.activation,
+            layer_norm=self.layer_norm,
+            target=NETWORKS.target(self.network),
+            kwargs=self.network_kwargs,
+        )

@@ -1,0 +1,228 @@
+"""Settings of the agents that learn action values. Never imports torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import ClassVar
+
+from border_cli.agent.learner_config import LearnerConfig, Loss
+from border_cli.core.settings import setting
+
+
+class Exploration(StrEnum):
+    """How a value-based agent explores."""
+
+    epsilon_greedy = "epsilon_greedy"
+    softmax = "softmax"
+    greedy = "greedy"
+
+
+@dataclass(kw_only=True)
+class ValueConfig(LearnerConfig):
+    """Settings that every agent with action values has."""
+
+    actions: ClassVar[tuple[str, ...]] = ("Discrete",)
+
+    double: bool = setting(True, "double Q-learning: the online network chooses the next action")
+    learning_rate: float = setting(5e-4, "Adam learning rate", above=0)
+    adam_epsilon: float = setting(1e-8, "Adam epsilon; up to 0.01 / 32 in the papers", above=0)
+    max_grad_norm: float | None = setting(
+        10.0, "clips the gradient norm to this value; null: no clipping", above=0
+    )
+    target_interval: int = setting(1, "updates between target network updates", low=1)
+    tau: float = setting(
+        0.005,
+        "Polyak averaging: target = tau * online + (1 - tau) * target; 1: hard copy",
+        above=0,
+        high=1,
+    )
+    exploration: Exploration = setting(
+        Exploration.epsilon_greedy,
+        "epsilon_greedy; softmax over the Q-values; or greedy, for noisy networks",
+    )
+    epsilon_start: float = setting(1.0, "epsilon at env step 0", low=0, high=1)
+    epsilon_final: float = setting(0.05, "epsilon from env step epsilon_steps on", low=0, high=1)
+    epsilon_steps: int = setting(
+        10_000, "env steps, summed over all actors, over which epsilon is annealed linearly", low=1
+    )
+    temperature: float = setting(
+        1.0, "softmax temperature: P(a) ~ exp(Q(a) / temperature)", above=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exploration != Exploration.softmax:
+            self.refuse_beside(["temperature"], "needs agent.exploration=softmax")
+        if self.exploration == Exploration.greedy and not self.explores_by_weights:
+            self.refuse(
+                "exploration",
+                str(self.exploration),
+                "does not explore without noisy networks (allowed: epsilon_greedy, softmax; or "
+                "greedy with agent=dqn agent.noisy=true)",
+            )
+
+    @property
+    def explores_by_weights(self) -> bool:
+        """Whether noise in the weights explores, so that nothing else need do so."""
+        return False
+
+
+@dataclass(kw_only=True)
+class DqnConfig(ValueConfig):
+    """Deep Q-network; conf/tuned/dqn_<env>.yaml has tuned settings per environment."""
+
+    loss: Loss = setting(
+        Loss.huber,
+        "loss of the TD error: huber (threshold 1) or mse; scalar Q only, unused when num_atoms "
+        "> 1",
+    )
+    dueling: bool = setting(
+        False,
+        "dueling network: separate streams for value and advantages, each with its own last "
+        "hidden layer",
+    )
+    noisy: bool = setting(
+        False,
+        "noisy network: learned noise in the weights of all dense layers; use "
+        "agent.exploration=greedy with it",
+    )
+    noisy_std: float = setting(
+        0.5, "initial noise of a noisy network (sigma_0), as a multiple of inputs ** -0.5", above=0
+    )
+    num_atoms: int = setting(
+        1,
+        "atoms of the return distribution; 1: learns only the mean, 51: C51",
+        low=1,
+        takes_memory=True,
+    )
+    v_min: float = setting(-10.0, "return of the lowest atom, when num_atoms > 1")
+    v_max: float = setting(10.0, "return of the highest atom, when num_atoms > 1")
+    conservative_weight: float = setting(
+        0.0, "weight of logsumexp Q(s, ·) - Q(s, a) in the loss (conservative Q-learning)", low=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.categorical and self.v_min >= self.v_max:
+            self.refuse("v_max", self.v_max, f"must be above agent.v_min ({self.v_min:g})")
+        if self.categorical and self.loss != Loss.huber:
+            allowed = f"is for scalar Q only; unused with agent.num_atoms={self.num_atoms}"
+            self.refuse("loss", str(self.loss), allowed)
+
+    @property
+    def semantic_settings(self) -> dict[str, str | float]:
+        atoms = {"v_min": self.v_min, "v_max": self.v_max} if self.categorical else {}
+        return super().semantic_settings | atoms
+
+    @property
+    def plain(self) -> bool:
+        """Whether the network is one stream of layers without noise."""
+        return not self.dueling and not self.noisy
+
+    @property
+    def categorical(self) -> bool:
+        """Whether a distribution of the return is learned, and not its mean alone."""
+        return self.num_atoms > 1
+
+    @property
+    def explores_by_weights(self) -> bool:
+        return self.noisy
+
+
+@dataclass(kw_only=True)
+class QuantileConfig(ValueConfig):
+    """Settings that every agent with quantiles of the return has."""
+
+    kappa: float = setting(
+        1.0,
+        "threshold of the quantile Huber loss, in units of reward; 0: plain quantile regression "
+        "loss, which learns exact quantiles",
+        low=0,
+    )
+    risk_low: float = setting(
+        0.0, "lower end of the quantile fractions whose mean ranks the actions", low=0, high=1
+    )
+    risk_high: float = setting(
+        1.0,
+        "upper end of these fractions: 0 to 1 is risk-neutral, 0 to 0.25 risk-averse (CVaR), "
+        "0.75 to 1 risk-seeking",
+        low=0,
+        high=1,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.risk_low >= self.risk_high:
+            allowed = f"must be above agent.risk_low={self.risk_low:g}"
+            self.refuse("risk_high", self.risk_high, allowed)
+
+
+@dataclass(kw_only=True)
+class QrdqnConfig(QuantileConfig):
+    """QR-DQN; conf/tuned/qrdqn_<env>.yaml has tuned settings per environment."""
+
+    num_quantiles: int = setting(
+        50, "quantiles per action; 200 in the paper", low=1, takes_memory=True
+    )
+
+    @property
+    def fractions(self) -> list[float]:
+        """Which quantiles are learned: the middles of equal parts of 0 … 1. [num_quantiles]"""
+        return midpoints(self.num_quantiles)
+
+    @property
+    def shares(self) -> list[float]:
+        """What each quantile is worth to the mean that is acted on; 1 in all. [num_quantiles]
+
+        Each stands for its whole part of 0 … 1, so that any range is met exactly.
+        """
+        edges = [i / self.num_quantiles for i in range(self.num_quantiles + 1)]
+        within = [
+            max(0.0, min(high, self.risk_high) - max(low, self.risk_low))
+            for low, high in pairwise(edges)
+        ]
+        return [each / sum(within) for each in within]
+
+
+@dataclass(kw_only=True)
+class IqnConfig(QuantileConfig):
+    """Implicit quantile networks; conf/tuned/iqn_<env>.yaml has tuned settings per environment."""
+
+    embedding_size: int = setting(
+        64, "cosine features of a quantile fraction", low=1, takes_memory=True
+    )
+    num_quantiles_online: int = setting(
+        8,
+        "quantile fractions drawn per transition for Q(s, a) (N; 64 in most of the paper)",
+        low=1,
+        takes_memory=True,
+    )
+    num_quantiles_target: int = setting(
+        8,
+        "quantile fractions drawn per transition for the target (N'; 64 in most of the paper)",
+        low=1,
+        takes_memory=True,
+    )
+    num_quantiles_acting: int = setting(
+        32,
+        "quantile fractions averaged to choose an action (K)",
+        low=1,
+        takes_memory=True,
+    )
+
+    @property
+    def fractions(self) -> list[float]:
+        """Whose mean is acted on. [num_quantiles_acting]"""
+        return midpoints(self.num_quantiles_acting, self.risk_low, self.risk_high)
+
+    @property
+    def rows_per_update(self) -> int:
+        # What follows the embedding is computed for every fraction of every row.
+        return self.batch_size * self.num_quantiles_online
+
+
+def midpoints(count: int, low: float = 0.0, high: float = 1.0) -> list[float]:
+    """The middles of so many equal parts of a range."""
+    return [low + (high - low) * (i + 0.5) / count for i in range(count)]

@@ -1,0 +1,143 @@
+"""What a setting takes and means, in words: for help, for refusals and for the settings page."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+
+from border_cli.core.settings import Settings
+from border_cli.registry import GROUPS
+
+if TYPE_CHECKING:
+    from border_cli.config.compose import Job
+
+_PLAIN = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "text",
+    type(None): "null",
+}
+
+
+def expected(kind: type[Any], name: str) -> str:
+    """Everything that `name` may be, its range among it."""
+    bounds = bounds_of(kind, name)
+    return values_of(kind, name) + (f" ({bounds})" if bounds else "")
+
+
+def values_of(kind: type[Any], name: str) -> str:
+    """What kind of value `name` takes, or which ones."""
+    known = choices_of(kind, name)
+    return f"one of {', '.join(known)}" if known else in_words(get_type_hints(kind)[name])
+
+
+def choices_of(kind: type[Any], name: str) -> list[str]:
+    """The names that a setting takes, where those that are registered decide."""
+    choices = _metadata(kind, name).get("choices")
+    return list(choices()) if choices else []
+
+
+def bounds_of(kind: type[Any], name: str) -> str:
+    """The range of a number, or nothing."""
+    return str(_metadata(kind, name).get("range") or "")
+
+
+def meaning_of(kind: type[Any], name: str) -> str:
+    """What a setting is for."""
+    return str(_metadata(kind, name).get("meaning", ""))
+
+
+def _metadata(kind: type[Any], name: str) -> dict[str, Any]:
+    return dict(next(each for each in fields(kind) if each.name == name).metadata)
+
+
+def default_of(kind: type[Any], name: str) -> object:
+    """The default that the dataclass itself has; MISSING where it has none."""
+    field = next(each for each in fields(kind) if each.name == name)
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+def in_words(hint: Any) -> str:
+    """`a number or null` for `float | None`."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(in_words(each) for each in get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return "one of " + ", ".join(each.name for each in hint)
+    if get_origin(hint) is list or hint is list:
+        entries = get_args(hint)
+        return f"a list of {_plural(entries[0])}" if entries else "a list"
+    if get_origin(hint) is dict or hint is dict:
+        values = get_args(hint)[1:]
+        named = [each.__name__ for each in values if _is_settings(each)]
+        return f"a mapping of names to {named[0]}" if named else "a mapping"
+    if _is_settings(hint):
+        return f"settings of type {hint.__name__}"
+    return _PLAIN.get(hint, "any value")
+
+
+def _is_settings(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Settings)
+
+
+def _plural(hint: Any) -> str:
+    return {int: "integers", float: "numbers", str: "texts"}.get(hint, "values")
+
+
+def settings_help(job: Job, overrides: Sequence[str]) -> str:
+    """`agent=dqn --help`: every setting of the groups named on the command line, as set now.
+
+    A value that a file or the command line has set shows the default of the schema too. Where no
+    group is named (`seed=1 --help`), all are listed.
+    """
+    named = [each.lstrip("+~").partition("=")[0].partition(".")[0] for each in overrides]
+    groups = [group for group in GROUPS if group in named] or [*GROUPS, "checkpoint"]
+    blocks = [_block(title, path, settings) for title, path, settings in _chosen(job, groups)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _chosen(job: Job, groups: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+    choices = {source.group: source.choice for source in job.sources}
+    for group in groups:
+        settings = getattr(job.config, group)
+        if isinstance(settings, dict):
+            for name, member in settings.items():
+                yield f"{group}=[{name}]", f"{group}.{name}", member
+        else:
+            yield f"{group}={choices[group]}" if group in choices else group, group, settings
+
+
+def _block(title: str, path: str, settings: Any) -> str:
+    kind = type(settings)
+    about = (kind.__doc__ or "").strip().splitlines()[0]
+    lines = [f"{title}  {about}"]
+    for each in fields(kind):
+        value = getattr(settings, each.name)
+        lines += _setting(path, kind, each.name, value)
+    return "\n".join(lines)
+
+
+def _setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
+    shown = _text(value)
+    default = default_of(kind, name)
+    if default is not MISSING and default != value:
+        shown += f"  (default {_text(default)})"
+    allowed = bounds_of(kind, name) or values_of(kind, name)
+    width = min(shutil.get_terminal_size().columns, 110)
+    meaning = textwrap.wrap(f"{meaning_of(kind, name)} [{allowed}]", max(width - 6, 40))
+    return [f"  {path}.{name}={shown}", *(f"      {line}" for line in meaning)]
+
+
+def _text(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Enum):
+        return value.name
+    if is_dataclass(value):
+        return type(value).__name__
+    return str(value)

@@ -1,0 +1,290 @@
+"""Resuming a run, from its settings' side: what goes with `resume=RUN_DIR`, what may change, and
+whether the run in a job's folder can be resumed, is running or is finished."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from border_cli.config.compose import Composer, Job
+from border_cli.config.imports import modules_of_a_run
+from border_cli.config.overrides import parsed
+from border_cli.config.saved import (
+    modules_of,
+    refuse_strange_modules,
+    resolved_yaml,
+    saved_settings,
+)
+from border_cli.core.config import AUTO, Objective, RunConfig, TrainerConfig
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.files import SETTINGS, SWEEP_MARK
+from border_cli.core.words import setting, shell_command, shortest
+from border_cli.registry import GROUPS
+from border_cli.run.finding import resumable
+from border_cli.run.layout import refuse_denied
+from border_cli.run.status import NEEDED_TO_RESUME, RunInUse, import_paths, read_run, running
+
+MAY_CHANGE = (  # these settings, and all that lies below them
+    *(
+        f"trainer.{name}"
+        for name in (
+            *("max_opt_steps", "max_env_steps", "max_time_s"),
+            *("stop_at_score", "stop_evals", "stop_confirmations"),
+            *("eval_interval", "record_interval", "save_interval", "save_every_s"),
+            *("sync_interval", "stall_timeout_s"),
+        )
+    ),
+    *("actor_manager", "device", "agent.num_threads", "agent.compile"),
+    *("evaluator.background", "env.probe"),
+    *("name", "recorder", "checkpoint", "quiet", "objective"),
+)
+OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
+FINISHED = "done"  # the status of a run that has reached a limit
+_LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
+_ABSENT = object()
+_REASONS = {
+    "run_dir": "a resumed run keeps its run directory",
+    "init_from": "a resumed run has its own weights; init_from starts a new run",
+    "experiment": "a resumed run keeps its settings; give the ones to change",
+    "tuned": "a resumed run keeps its settings; give the ones to change",
+}
+
+
+def refuse_beside_resume(
+    run_dir: Path, overrides: Sequence[str], *, multirun: bool, config_name: str
+) -> None:
+    """Refuses what contradicts `resume=RUN_DIR`, and a folder that holds no run."""
+    if multirun:
+        raise ConfigError(
+            "resume=RUN_DIR continues one run and -m runs several: to continue a sweep, repeat its "
+            "command with run_dir=SWEEP_DIR resume=auto"
+        )
+    if config_name != "config":
+        raise ConfigError(
+            f"-cn {config_name}: a resumed run uses its own settings, {run_dir / SETTINGS}"
+        )
+    for override in parsed(overrides):
+        if override.key_or_group in _REASONS:
+            reason = _REASONS[override.key_or_group]
+            raise ConfigError(
+                f"{override.input_line} cannot be combined with resume=RUN_DIR: {reason}"
+            )
+    refuse_no_run(run_dir)
+
+
+def refuse_no_run(run_dir: Path) -> None:
+    """Raises where a folder holds no single run."""
+    if not run_dir.is_dir():
+        what = "not a directory" if run_dir.exists() else "no such directory"
+        raise ConfigError(f"resume: {what}: {run_dir}{_run_around(run_dir)}")
+    if (run_dir / SWEEP_MARK).exists():
+        jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{SETTINGS}"))
+        one = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""
+        raise ConfigError(
+            f"resume: {run_dir} is the directory of a sweep: repeat its command with "
+            f"run_dir={run_dir} resume=auto{one}"
+        )
+    if not (run_dir / SETTINGS).is_file():
+        raise ConfigError(
+            f"resume: {run_dir} is not a run directory: there is no {SETTINGS}"
+            f"{_run_around(run_dir)}"
+        )
+
+
+def _run_around(place: Path) -> str:
+    """The run that a checkpoint or a file of it belongs to."""
+    around = next((each for each in place.parents if (each / SETTINGS).is_file()), None)
+    return f"; the run is {around}" if around else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting that differs."""
+
+    key: str
+    before: object
+    after: object
+
+    def __str__(self) -> str:
+        return f"{self.key}: {_shown(self.before)} -> {_shown(self.after)}"
+
+    @property
+    def allowed(self) -> bool:
+        """Whether a run can resume with it."""
+        if self.key == "imports":  # more modules change nothing; components need those of before
+            assert isinstance(self.before, list)
+            assert isinstance(self.after, list)
+            return set(self.before) <= set(self.after)
+        return any(self.key == each or self.key.startswith(f"{each}.") for each in MAY_CHANGE)
+
+
+def changes(before: RunConfig, after: RunConfig) -> list[Change]:
+    """What differs between the saved and the present settings of a run, one entry per key.
+
+    Of another component of a group its name comes first, then the settings that both have.
+    """
+    return [
+        Change(key, *values)
+        for key, *values in _differing("", before, after)
+        if key not in OF_ONE_ATTEMPT
+    ]
+
+
+def _differing(key: str, before: Any, after: Any) -> Iterator[tuple[str, object, object]]:
+    if is_dataclass(before) and is_dataclass(after):
+        if type(before) is not type(after):
+            yield key, _Component(before), _Component(after)
+        known = {each.name for each in fields(before)} & {each.name for each in fields(after)}
+        for each in fields(after):
+            if each.name in known:
+                path = f"{key}.{each.name}".lstrip(".")
+                yield from _differing(path, getattr(before, each.name), getattr(after, each.name))
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        if key in GROUPS and before.keys() != after.keys():  # which joined and which left
+            yield key, list(before), list(after)
+            before, after = _common(before, after), _common(after, before)
+        for name in dict.fromkeys([*before, *after]):
+            path = f"{key}.{name}"
+            yield from _differing(path, before.get(name, _ABSENT), after.get(name, _ABSENT))
+    elif type(before) is not type(after) or before != after:
+        yield key, before, after
+
+
+def _common(these: Mapping[str, Any], those: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in these.items() if name in those}
+
+
+@dataclass(frozen=True, slots=True)
+class _Component:
+    """Which option of its group some settings belong to."""
+
+    settings: Any
+
+    def __str__(self) -> str:
+        for registry in GROUPS.values():
+            for entry in registry:
+                if entry.config_type is type(self.settings):
+                    return entry.name
+        return type(self.settings).__name__
+
+
+def _shown(value: object) -> str:
+    """As it is written in YAML."""
+    if value is _ABSENT:
+        return "absent"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return value.name if isinstance(value, Enum) else str(value)
+
+
+def refuse_fixed(found: Sequence[Change], saved: Path, *, job: str, new_run: str) -> None:
+    """Raises ConfigError for changes with which no run can resume, and lists them.
+
+    `job` says which one of a sweep it is, and `new_run` the command that starts another run.
+    """
+    fixed = [each for each in found if not each.allowed]
+    if not fixed:
+        return
+    listed = "\n".join(f"  {each}" for each in fixed)
+    raise ConfigError(
+        f"{job}a resumed run keeps its settings, but these differ from {saved}:\n{listed}\n"
+        f"These may change: {', '.join(MAY_CHANGE)}.\n"
+        f"To start a new run from its weights: {new_run}"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """The run in the folder of a job which was asked to resume."""
+
+    trainer: TrainerConfig  # as saved: the limits that a finished run has reached
+    changed: tuple[str, ...] = ()  # `trainer.max_opt_steps: 10000 -> 20000`
+
+
+def refuse_running(run_dir: Path) -> None:
+    """Raises RunInUse where a process runs in the folder; where that cannot be told, the lock
+    decides later."""
+    with running(run_dir) as runs:
+        facts = read_run(run_dir) if runs else {}
+    if runs:
+        raise RunInUse(run_dir, facts if {"pid", "host"} <= facts.keys() else {})
+
+
+def continuation_of(composer: Composer, job: Job) -> Continuation | None:
+    """The run that a job which asks to resume continues; None where the job starts one.
+
+    Raises ConfigError where that run is running, or has settings that may not change.
+    """
+    run_dir, config = Path(job.folder).absolute(), job.config
+    if config.resume is None or not (run_dir / SETTINGS).is_file():
+        return None
+    refuse_denied(run_dir)
+    refuse_running(run_dir)
+    done = read_run(run_dir, needed=NEEDED_TO_RESUME).get("status") == FINISHED
+    if config.resume == AUTO and not done and not resumable(run_dir):
+        return None  # nothing is lost by other settings
+    found = Continuation(trainer=config.trainer)
+    if (run_dir / SETTINGS).read_text(encoding="utf-8") != resolved_yaml(config):
+        found = _compared(composer, job, run_dir)
+    if done and finished(run_dir, config, found.trainer) is None and not resumable(run_dir):
+        raise CheckpointError(f"{run_dir} is finished, but has no checkpoint to resume from")
+    return found
+
+
+def _compared(composer: Composer, job: Job, run_dir: Path) -> Continuation:
+    """Reads the saved settings and refuses what may not differ from them."""
+    recorded = import_paths(run_dir)
+    with modules_of_a_run(run_dir, recorded, trust=composer.trust):
+        if not composer.trust:
+            refuse_strange_modules(run_dir / SETTINGS, recorded, modules_of(job.config))
+        saved = saved_settings(run_dir, composer)
+    found = changes(saved, job.config)
+    number = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
+    init_from = shlex.quote(setting("init_from", str(shortest(run_dir))))
+    new_run = f"{shell_command('border-train')} {init_from} …"
+    refuse_fixed(found, shortest(run_dir) / SETTINGS, job=number, new_run=new_run)
+    return Continuation(trainer=saved.trainer, changed=tuple(map(str, found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that has reached a limit, so that nothing is left to do."""
+
+    score: float
+    message: str
+
+
+def finished(run_dir: Path, config: RunConfig, saved: TrainerConfig) -> Finished | None:
+    """The end of the run in a folder, unless the limit that ended it has grown since."""
+    facts = read_run(run_dir)
+    if facts.get("status") != FINISHED:
+        return None
+    limit = str(facts.get("exit_reason")).partition(" ")[0]
+    ended_by = [limit] if limit in _LIMITS else _LIMITS
+    if any(_grew(each, saved, config.trainer) for each in ended_by):
+        return None
+    score = facts.get("best_score" if config.objective == Objective.best else "final_score")
+    with_score = f" with score {score}" if score is not None else ""
+    what, more = facts.get("exit_reason"), "increase a limit to continue"
+    if limit in _LIMITS:
+        what = f"{limit}={getattr(saved, limit)} reached"
+        more = f"increase trainer.{limit} to continue"
+    return Finished(
+        float(score) if score is not None else -math.inf,
+        f"{shortest(run_dir)} is finished{with_score}: {what}; {more}",
+    )
+
+
+def _grew(limit: str, saved: TrainerConfig, now: TrainerConfig) -> bool:
+    before, after = getattr(saved, limit), getattr(now, limit)
+    if before is None:  # it has ended nothing
+        return False
+    patient = limit == "stop_at_score" and now.stop_evals > saved.stop_evals
+    return after is None or after > before or patient

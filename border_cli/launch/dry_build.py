@@ -1,0 +1,263 @@
+"""Environments tried before a run: what would end the run is refused with the user's own lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from types import FrameType, TracebackType
+from typing import Self
+
+from border_cli.agent.random_policy import RandomPolicy
+from border_cli.core.config import EnvConfig, RunConfig
+from border_cli.core.errors import BorderError, ConfigError, MissingPackage, ProbeFailed
+from border_cli.core.interfaces import Agent, Env, EnvFactory
+from border_cli.core.machine import failed_allocation, out_of_memory
+from border_cli.core.seeding import Branch, derived_seed, generator
+from border_cli.core.spaces import EnvSpec
+from border_cli.launch.build import (
+    build_first_agent,
+    countable_agent,
+    env_factory,
+    evaluation_env_config,
+    memory_settings,
+    num_actors,
+)
+from border_cli.launch.offline_data import check_dataset
+from border_cli.registry import ENVS
+
+log = logging.getLogger(__name__)
+
+STEPS = 3
+LOOKS = 4  # at a call under way, within the time that it has
+
+CONSTRUCTOR = "its constructor"
+EXPECTED = {  # said of a call that fails outside of the environment's own lines
+    "reset": "reset(*, seed, options) returns an observation and a dict",
+    "step": "step(action) returns observation, reward, terminated, truncated and a dict",
+}
+
+
+class Probes:
+    """Tries each environment of a command once: a sweep mostly has one for all jobs.
+
+    The thread that calls it plays. Another watches: `on_hung` is called there where a call of the
+    environment does not return within `trainer.stall_timeout_s`.
+    """
+
+    def __init__(self, on_hung: Callable[[ProbeFailed], None]) -> None:
+        self._on_hung = on_hung
+        self._tried: list[tuple[EnvConfig, EnvSpec | ProbeFailed]] = []
+
+    def training(self, config: RunConfig) -> EnvSpec:
+        """What the training environment says of itself.
+
+        Raises ProbeFailed where it failed as it was tried, and ConfigError where its settings are
+        refused. Where `env.probe` is false, it is constructed and not played.
+        """
+        return self._of(config.env, env_factory(config), config.trainer.stall_timeout_s)
+
+    def evaluation(self, config: RunConfig) -> None:
+        """Raises the same for the evaluator's environment, where its settings are others."""
+        if not config.evaluator.env:
+            return
+        settings = replace(evaluation_env_config(config), num_envs=1)
+        try:
+            self._of(settings, ENVS.build(settings), config.trainer.stall_timeout_s)
+        except ProbeFailed as error:
+            raise ProbeFailed(f"evaluator.env: {error}") from error
+        except ConfigError as error:
+            raise ConfigError(f"evaluator.env: {error}") from error
+
+    def _of(self, settings: EnvConfig, factory: EnvFactory, timeout_s: float) -> EnvSpec:
+        found = next((found for tried, found in self._tried if tried == settings), None)
+        if found is None:
+            try:
+                found = self._try(settings, factory, timeout_s)
+            except ProbeFailed as error:
+                found = error
+            self._tried.append((settings, found))
+        if isinstance(found, ProbeFailed):
+            raise found
+        return found
+
+    def _try(self, settings: EnvConfig, factory: EnvFactory, timeout_s: float) -> EnvSpec:
+        with _Calls(f"env.id={settings.id}", timeout_s, self._on_hung) as calls:
+            if not settings.probe:
+                with calls(CONSTRUCTOR):
+                    return factory.spec
+            trials = factory.trials()
+            while True:
+                with calls(CONSTRUCTOR):
+                    env, spec = next(trials, None), factory.spec
+                if env is None:
+                    return spec
+                _play(env, spec, calls)
+
+
+def _play(env: Env, spec: EnvSpec, calls: _Calls) -> None:
+    """A few steps between two resets; `env` is closed whatever comes of it."""
+    # The same for every run: what is learned from does not depend on it, nor it on that.
+    policy = RandomPolicy(spec.action, generator(0, Branch.PROBE))
+    try:
+        with calls("reset"):
+            obs = env.reset(derived_seed(0, Branch.PROBE, 0))
+        for _ in range(STEPS):
+            action = policy.act(obs, explore=True)
+            with calls("step"):
+                obs = env.step(action).act_obs
+        with calls("reset"):
+            env.reset(derived_seed(0, Branch.PROBE, 1))
+    except BaseException:
+        with suppress(Exception), calls("close"):  # the failure stays the one that is raised
+            env.close()
+        raise
+    with calls("close"):
+        env.close()
+
+
+class _Calls:
+    """Names the call of an environment that is under way; its thread finds one that hangs."""
+
+    def __init__(self, who: str, timeout_s: float, on_hung: Callable[[ProbeFailed], None]) -> None:
+        self._who = who
+        self._timeout_s = timeout_s
+        self._on_hung = on_hung
+        self._call = CONSTRUCTOR
+        self._made = 0
+        self._hung: ProbeFailed | None = None
+        self._player = threading.get_ident()
+        self._ended = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="probe's watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._watcher.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._watcher.join()
+        if self._hung is not None and isinstance(exc, KeyboardInterrupt):  # by `on_hung`
+            raise self._hung from None
+
+    @contextmanager
+    def __call__(self, call: str) -> Iterator[None]:
+        """The block in which the environment is called; what it raises becomes ProbeFailed."""
+        self._call = call
+        self._made += 1
+        try:
+            yield
+        except BorderError as error:
+            if call == CONSTRUCTOR or isinstance(error, MissingPackage):
+                raise  # its settings are refused
+            raise ProbeFailed(str(error)) from error
+        except (Exception, SystemExit) as error:
+            if failed_allocation(error) is not None:
+                raise  # the settings that take memory are named with it
+            raise ProbeFailed(f"{self._who}: {call} raised {_told(error, call)}") from error
+
+    def _watch(self) -> None:
+        made, looks = -1, 0
+        while not self._ended.wait(self._timeout_s / LOOKS):
+            looks = looks + 1 if made == self._made else 0
+            made = self._made
+            if looks == LOOKS:
+                self._hung = self._found_hung()
+                self._on_hung(self._hung)
+                return
+
+    def _found_hung(self) -> ProbeFailed:
+        frame = sys._current_frames().get(self._player)
+        return ProbeFailed(
+            f"{self._who}: {self._call} did not return within {self._timeout_s:g} s "
+            "(trainer.stall_timeout_s)",
+            f"; it is here:\n{_lines(_inner_frames(frame))}".rstrip(),
+        )
+
+
+def _told(error: BaseException, call: str) -> str:
+    """Type and text of an exception, with the lines of the environment that it went through."""
+    what = "".join(traceback.format_exception_only(error)).rstrip()
+    lines = _lines(traceback.walk_tb(error.__traceback__))
+    if not lines and call in EXPECTED:
+        return f"{what} (Gymnasium's {EXPECTED[call]})"
+    return f"{what}\n{lines}".rstrip()
+
+
+def _lines(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Those of the user's own code, and of what that called."""
+    others = [(frame, line) for frame, line in frames if not _is_machinery(frame)]
+    return "".join(traceback.StackSummary.extract(iter(others)).format())
+
+
+def _inner_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+    """Those of a thread that stand within the last one of ours, the innermost last."""
+    inner = []
+    for each, line in traceback.walk_stack(frame) if frame is not None else ():
+        if _is_ours(each):
+            break
+        inner.append((each, line))
+    return reversed(inner)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith("border_cli.")
+
+
+def _is_machinery(frame: FrameType) -> bool:
+    """Ours, or the way from there through Gymnasium, whose own environments are none of it."""
+    name = str(frame.f_globals.get("__name__"))
+    shipped = name.startswith("gymnasium.envs.") and name != "gymnasium.envs.registration"
+    return (
+        _is_ours(frame) or name == "contextlib" or (name.startswith("gymnasium.") and not shipped)
+    )
+
+
+def rehearse(config: RunConfig, probes: Probes) -> tuple[EnvSpec, Agent] | None:
+    """Tries the environments, builds what is cheap, and refuses most: agent and policies.
+
+    Returns the agent and what it was built for, to be counted and dropped; None where they could
+    not be built.
+
+    Raises ConfigError for what only the components themselves can refuse, ProbeFailed where an
+    environment failed as it was tried, and CheckpointError where `init_from` does not fit. Any
+    other failure is left to the run, which reports it with its traceback.
+    """
+    try:
+        spec = probes.training(config)
+        check_dataset(config, spec)
+        probes.evaluation(config)
+        if config.resume is None:
+            agent = build_first_agent(config, spec, countable_agent)
+        else:  # the weights that it began with may be long gone, and are not needed
+            agent = countable_agent(config, spec)
+        for exploration in _explorations(config):
+            agent.policy_factory(generator(config.seed), exploration)
+    except BorderError:
+        raise
+    except Exception as error:
+        refused = out_of_memory(
+            error, "the run does not fit in memory", memory_settings(config), ConfigError
+        )
+        if refused is not None:
+            raise refused from error
+        log.debug("the pre-flight check failed; the run will report the error", exc_info=True)
+        return None
+    return spec, agent
+
+
+def _explorations(config: RunConfig) -> set[float | None]:
+    """Those of the actors, each once: a million actors have few."""
+    actors = range(num_actors(config))
+    ends = [*actors[:1], *actors[-1:]]  # of ape_x, whose constants lie between two that are valid
+    spread = config.actor_manager.exploration == "ape_x"
+    return {config.actor_manager.exploration_of(i) for i in (ends if spread else actors)}

@@ -1,0 +1,167 @@
+"""What a run learns from a data set: found, held against the environment, turned into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from border_cli.core.config import EvaluatorConfig, RunConfig
+from border_cli.core.errors import BadStep, BorderError, CheckpointError, ConfigError
+from border_cli.core.interfaces import Agent, ReplayBuffer, StepProcessor
+from border_cli.core.returns import DiscountedReturns, Moments
+from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
+from border_cli.core.types import Step, Transitions
+from border_cli.dataset.checks import refuse_damaged, refuse_other_spaces
+from border_cli.dataset.episodes import Checksum, RecordedEpisode, grouped, side_by_side
+from border_cli.dataset.local import counts_of, reference_scores, refuse_unknown
+from border_cli.dataset.reading import Recording
+from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS
+from border_cli.replay_buffer.config import DatasetConfig
+
+SETTING = "replay_buffer.dataset"
+OBSERVED = 4096  # rows that an agent is shown at a time, and steps whose returns it is shown
+SeeReturns: TypeAlias = Callable[[Moments], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSize:
+    """How large the data set of a run is."""
+
+    id: str
+    episodes: int
+    steps: int
+
+
+def dataset_of(config: RunConfig) -> str | None:
+    """The id of the data set that a run learns from; None where it has none."""
+    settings = config.replay_buffer
+    return settings.dataset if isinstance(settings, DatasetConfig) else None
+
+
+def dataset_size(config: RunConfig) -> DatasetSize | None:
+    """What the data set of a run says of itself; None where it has none."""
+    dataset = dataset_of(config)
+    return None if dataset is None else DatasetSize(dataset, *counts_of(dataset))
+
+
+def check_dataset(config: RunConfig, spec: EnvSpec) -> None:
+    """Raises ConfigError where the data set is missing, or not one of this environment.
+
+    Where a run of that name shall go on, the data set that it had is missing: CheckpointError.
+    """
+    if config.trainer.offline and not isinstance(config.replay_buffer, DatasetConfig):
+        chosen = REPLAY_BUFFERS.entry_of(config.replay_buffer).name
+        raise ConfigError(
+            f"trainer=offline needs replay_buffer=dataset, got replay_buffer={chosen}"
+        )
+    if not isinstance(config.replay_buffer, DatasetConfig):
+        return
+    try:
+        dataset = refuse_unknown(SETTING, config.replay_buffer.dataset)
+        counts_of(dataset)
+        recording = Recording(dataset)
+        theirs = _spaces_of(recording)
+        refuse_other_spaces(SETTING, dataset, *theirs, spec)
+        next(_episodes(recording, spec), None)  # whether there is data at all
+    except ConfigError as error:
+        if config.resume in (None, "auto") or config.replay_buffer.dataset is None:
+            raise
+        raise CheckpointError(f"the run cannot be resumed without its data set: {error}") from error
+
+
+def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
+    """Shows the agent the rows that are there from the start, for its statistics."""
+    for first in range(0, len(replay_buffer), OBSERVED):
+        index = np.arange(first, min(first + OBSERVED, len(replay_buffer)))
+        agent.observe(replay_buffer.rows(index))
+
+
+def dataset_transitions(
+    config: RunConfig,
+    recording: Recording,
+    spec: EnvSpec,
+    checksum: Checksum,
+    see_returns: SeeReturns | None,
+) -> Iterator[Transitions]:
+    """All rows of a data set, as the run's own step processor makes them."""
+    make: type[Any] = STEP_PROCESSORS.load(config.step_processor)
+    episodes = checksum.of_each(_episodes(recording, spec))
+    for group in grouped(episodes, spec):
+        processor: StepProcessor = make(
+            config.step_processor, gamma=config.agent.gamma, num_envs=len(group)
+        )
+        steps = side_by_side(group, spec)
+        if see_returns is not None and config.agent.needs_returns:
+            returns = DiscountedReturns(config.agent.gamma, len(group))
+            steps = _with_returns(steps, returns, see_returns)
+        for step in steps:
+            rows = processor.process(step)
+            if len(rows):
+                yield rows
+
+
+def _with_returns(
+    steps: Iterator[Step], returns: DiscountedReturns, see_returns: SeeReturns
+) -> Iterator[Step]:
+    """The same steps; their running returns are seen as they pass."""
+    for count, step in enumerate(steps, 1):
+        returns.see(step.reward, step.terminated | step.truncated, step.moved)
+        if count % OBSERVED == 0:
+            for moments in returns.take():
+                see_returns(moments)
+        yield step
+    for moments in returns.take():
+        see_returns(moments)
+
+
+def _spaces_of(recording: Recording) -> tuple[Space, LeafSpace]:
+    # Not at the top: Gymnasium takes its time, and other runs need none of this.
+    from border_cli.env.recorded import spaces_of
+
+    name = f"data set {recording.id}"
+    return spaces_of(recording.observation_space, recording.action_space, name)
+
+
+def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
+    from border_cli.env.recorded import action_rows, observation_rows
+
+    for raw in recording.episodes():
+        if not len(raw.rewards):
+            continue
+        where = f"data set {recording.id}, episode {raw.number}"
+        try:
+            obs = observation_rows(recording.observation_space, raw.observations)
+            action = action_rows(recording.action_space, raw.actions)
+        except BadStep as error:
+            raise ConfigError(f"{where}, {error}") from None
+        if isinstance(obs, dict):
+            assert isinstance(spec.observation, DictSpace)
+            obs = {key: obs[key] for key in spec.observation.spaces}  # in the order of the env
+        episode = RecordedEpisode(
+            obs=obs,
+            action=action,
+            reward=np.asarray(raw.rewards, np.float32),
+            terminated=np.asarray(raw.terminations, np.bool_),
+            truncated=np.asarray(raw.truncations, np.bool_),
+        )
+        refuse_damaged(where, episode, spec)
+        yield episode
+
+
+def evaluator_config(config: RunConfig) -> EvaluatorConfig:
+    """The evaluator's settings as they are in effect: with the data set's reference scores, where
+    it has some and the settings have none."""
+    settings = config.evaluator
+    dataset = dataset_of(config)
+    if settings.ref_min_score is not None or dataset is None:
+        return settings
+    try:
+        found = reference_scores(dataset)
+    except BorderError:  # the model can be judged without
+        found = None
+    if found is None:
+        return settings
+    return replace(settings, ref_min_score=found[0], ref_max_score=found[1])

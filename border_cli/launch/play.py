@@ -1,0 +1,370 @@
+"""Episodes of saved models: for a score, in a window, and for a Minari data set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli import __version__
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.interfaces import Agent, Env, EnvFactory, Policy, Translator
+from border_cli.core.seeding import Branch, derived_seed, generator
+from border_cli.core.spaces import EnvSpec, row_nbytes
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.core.types import Array, Snapshot, Step
+from border_cli.dataset.episodes import RecordedEpisode
+from border_cli.dataset.reading import RawEpisode
+from border_cli.dataset.writing import DatasetWriter, EnvParts
+from border_cli.env.config import GymConfig
+from border_cli.env.recorded import raw_parts, recorded_rows
+from border_cli.evaluator.episodes import DEFAULT_LIMIT
+from border_cli.launch.build import build_evaluator, env_factory, evaluation_env_config
+from border_cli.registry import AGENTS, ENVS
+from border_cli.run.finding import best_score
+
+RANDOM = "random"
+RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own
+PARALLEL_EPISODES = 16
+PARALLEL_NBYTES = 512 * 2**20  # of observations that are kept until the longest of them is over
+REFERENCE_EPISODES = 100  # of random actions, whose mean return counts as 0
+
+
+class Shown(EnvFactory):
+    """The environment of one episode of an evaluation, in a window."""
+
+    def __init__(self, inner: EnvFactory, episode: int, render: str) -> None:
+        self._inner = inner
+        self._episode = episode
+        self._render = render
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self._inner.spec
+
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+        del render, first
+        return self._inner.make(training=training, render=self._render, first=self._episode)
+
+    def translator(self) -> Translator:
+        return self._inner.translator()
+
+
+def play(
+    config: RunConfig,
+    policy: Policy,
+    stop: StopFlag,
+    *,
+    seed: int | None,
+    rounds: int,
+    render: str | None,
+) -> tuple[list[float], list[int]]:
+    """Returns and lengths of the episodes: side by side, a round of `num_episodes` after the other,
+    or one after another in a window."""
+    if render is None:
+        return _evaluate(config, policy, stop, seed, rounds)
+    one = replace(config, evaluator=replace(config.evaluator, num_episodes=1))
+    inner: EnvFactory = ENVS.build(evaluation_env_config(one))
+    returns: list[float] = []
+    lengths: list[int] = []
+    for episode in range(rounds * config.evaluator.num_episodes):
+        score, length = _evaluate(one, policy, stop, seed, 1, Shown(inner, episode, render))
+        returns += score
+        lengths += length
+    return returns, lengths
+
+
+def _evaluate(
+    config: RunConfig,
+    policy: Policy,
+    stop: StopFlag,
+    seed: int | None,
+    rounds: int,
+    factory: EnvFactory | None = None,
+) -> tuple[list[float], list[int]]:
+    evaluator = build_evaluator(
+        config, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
+    )
+    try:
+        evaluation = evaluator.evaluate(policy)
+        for _ in range(rounds - 1):
+            evaluation = evaluator.extended(policy, evaluation)
+    finally:
+        evaluator.close()
+    return list(evaluation.returns), list(evaluation.lengths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Player:
+    """A policy, and how many episodes it plays."""
+
+    name: str  # best, latest, an optimisation step, or random
+    episodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingRequest:
+    """What shall be recorded."""
+
+    run_dir: Path
+    dataset: str
+    players: Sequence[Player]
+    seed: int | None = None  # None: that of the run
+    explore: bool = False
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of one player."""
+
+    name: str
+    opt_steps: int | None  # of its weights; None for random
+    returns: NDArray[np.float64]  # [E]
+    lengths: NDArray[np.int64]  # [E]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What was recorded; the references are missing where the run is no better than chance."""
+
+    config: RunConfig
+    played: Sequence[Played]
+    references: tuple[float, float] | None
+
+
+def split_episodes(episodes: int, weights: Sequence[float]) -> list[int]:
+    """So many episodes in these shares; what is left over goes to the largest remainders."""
+    exact = [episodes * weight / math.fsum(weights) for weight in weights]
+    counts = [int(each) for each in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
+    for i in by_remainder[: episodes - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def record(
+    request: RecordingRequest,
+    config: RunConfig,
+    loaded: Sequence[tuple[Agent, Snapshot]],
+    stop: StopFlag,
+) -> Recorded:
+    """Plays all episodes and writes the data set, which is there at the end or not at all.
+
+    `loaded` has the agent of each player, with the weights to act with. Raises the reason of
+    `stop` between two env steps.
+    """
+    env = _env_parts(config)
+    with DatasetWriter(request.dataset, env, overwrite=request.overwrite) as writer:
+        played = []
+        for number, player in enumerate(request.players):
+            agent, snapshot = loaded[number]
+            rounds = _play_all(config, request, number, agent, snapshot, stop)
+            opt_steps = None if player.name == RANDOM else agent.opt_steps
+            played.append(_write(writer, env, player.name, opt_steps, rounds))
+        references = _references(request.run_dir, config, played, stop)
+        writer.finish(_metadata(config, played, references))
+    return Recorded(config=config, played=played, references=references)
+
+
+def _env_parts(config: RunConfig) -> EnvParts:
+    if not isinstance(config.env, GymConfig):
+        raise ConfigError(
+            "border-record needs a Gymnasium environment, whose spaces Minari can store; got "
+            f"env={ENVS.entry_of(config.env).name}"
+        )
+    observation_space, action_space, spec = raw_parts(config.env)
+    return EnvParts(observation_space=observation_space, action_space=action_space, spec=spec)
+
+
+def _write(
+    writer: DatasetWriter,
+    env: EnvParts,
+    name: str,
+    opt_steps: int | None,
+    rounds: Iterable[list[PlayedEpisode]],
+) -> Played:
+    """Adds what one player plays, as it is played."""
+    returns: list[float] = []
+    lengths: list[int] = []
+    for episodes in rounds:
+        writer.add([(_raw(each, env), each.seed) for each in episodes], policy=name)
+        returns += [each.score for each in episodes]
+        lengths += [len(each) for each in episodes]
+    return Played(
+        name=name, opt_steps=opt_steps, returns=np.array(returns), lengths=np.array(lengths)
+    )
+
+
+def random_agent(config: RunConfig) -> Agent:
+    random = AGENTS.entry(RANDOM).config_type(gamma=config.agent.gamma)
+    agent: Agent = AGENTS.build(
+        random, spec=env_factory(config).spec, device=config.device.value, seed=config.seed
+    )
+    return agent
+
+
+def _play_all(
+    config: RunConfig,
+    request: RecordingRequest,
+    number: int,
+    agent: Agent,
+    snapshot: Snapshot,
+    stop: StopFlag,
+) -> Iterator[list[PlayedEpisode]]:
+    """All episodes of the player of this number; those that explore are shared out over the actors
+    of the run, which may explore each in its own way."""
+    seed = config.seed if request.seed is None else request.seed
+    actors = config.actor_manager.num_actors if request.explore else 1
+    counts = split_episodes(request.players[number].episodes, [1.0] * actors)
+    for actor_id, count in enumerate(counts):
+        if not count:
+            continue
+        policy = agent.policy_factory(
+            generator(seed, Branch.EVALUATION, EXPLORING, number, actor_id),
+            config.actor_manager.exploration_of(actor_id) if request.explore else None,
+        )
+        policy.load_snapshot(snapshot)
+        first = derived_seed(seed, Branch.EVALUATION, RECORDING, number, actor_id)
+        yield from _rounds(config, policy, count, first, stop, explore=request.explore)
+
+
+def _rounds(
+    config: RunConfig, policy: Policy, episodes: int, seed: int, stop: StopFlag, *, explore: bool
+) -> Iterator[list[PlayedEpisode]]:
+    """Several episodes side by side."""
+    spec = env_factory(config).spec
+    limit = spec.max_episode_steps or DEFAULT_LIMIT
+    most = max(1, min(PARALLEL_EPISODES, PARALLEL_NBYTES // (limit * row_nbytes(spec.observation))))
+    rounds = math.ceil(episodes / most)
+    beside = math.ceil(episodes / rounds)  # of the last round a few may be too many
+    factory: EnvFactory = ENVS.build(replace(config.env, num_envs=beside))
+    env = factory.make(training=False)
+    try:
+        for number in range(rounds):
+            place = derived_seed(seed, number)
+            played = play_round(env, policy, place, stop, limit=limit, explore=explore)
+            yield played[: episodes - number * beside]
+    finally:
+        env.close()
+
+
+def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
+    """As a data set holds it."""
+    return RawEpisode(
+        number=0,
+        observations=recorded_rows(env.observation_space, episode.obs),
+        actions=recorded_rows(env.action_space, episode.action),
+        rewards=episode.reward.astype(np.float64),
+        terminations=episode.terminated,
+        truncations=episode.truncated,
+    )
+
+
+def _references(
+    run_dir: Path, config: RunConfig, played: Sequence[Played], stop: StopFlag
+) -> tuple[float, float] | None:
+    """Mean return of random actions, judged as the run judged its models, and the best score of the
+    run; where there is none, the best of the means that were just measured.
+
+    The same for every data set of a run, whatever its seed and its players.
+    """
+    judged = replace(config.evaluator, num_episodes=REFERENCE_EPISODES)
+    evaluator = build_evaluator(
+        replace(config, evaluator=judged),
+        stop=stop,
+        heartbeat=Heartbeat("the reference episodes"),
+        seed=derived_seed(config.seed, Branch.EVALUATION, REFERENCE),
+    )
+    agent = random_agent(config)
+    policy = agent.policy_factory(generator(config.seed, Branch.EVALUATION, REFERENCE, 1))
+    policy.load_snapshot(agent.snapshot())
+    try:
+        low = evaluator.evaluate(policy).score
+    finally:
+        evaluator.close()
+    best = best_score(run_dir)
+    high = best[0] if best else max(float(each.returns.mean()) for each in played)
+    return (low, high) if high > low else None
+
+
+def _metadata(
+    config: RunConfig, played: Sequence[Played], references: tuple[float, float] | None
+) -> dict[str, Any]:
+    """What Minari's conventions know, and who played."""
+    who = ", ".join(f"{len(each.returns)} by {each.name}" for each in played)
+    found = {
+        "algorithm_name": AGENTS.entry_of(config.agent).name,
+        "code_permalink": f"border-cli=={__version__}",
+        "description": f"Episodes of {config.env.id} from the run {config.name}: {who}",
+        "run_name": config.name,
+    }
+    if references is None:
+        return found
+    low, high = references
+    count = {"num_episodes_average_score": REFERENCE_EPISODES}
+    return found | {"ref_min_score": low, "ref_max_score": high, **count}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedEpisode(RecordedEpisode):
+    """One that a policy has just played."""
+
+    seed: int  # that its environment was reset with
+
+    @property
+    def score(self) -> float:
+        """The undiscounted return."""
+        return float(self.reward.sum(dtype=np.float64))
+
+
+def play_round(
+    env: Env, policy: Policy, seed: int, stop: StopFlag, *, limit: int, explore: bool
+) -> list[PlayedEpisode]:
+    """One episode in each environment of an evaluation, to its end or to `limit` env steps.
+
+    Raises the reason of `stop` between two of them.
+    """
+    first = env.reset(seed)
+    policy.forget(range(env.num_envs))
+    steps: list[Step] = []
+    running = np.ones(env.num_envs, np.bool_)  # [N]
+    lengths = np.zeros(env.num_envs, np.int64)  # [N]
+    obs = first
+    while running.any() and len(steps) < limit:
+        stop.check()
+        step = env.step(policy.act(obs, explore=explore))
+        steps.append(step)
+        lengths += running
+        running &= ~(step.terminated | step.truncated)
+        obs = step.act_obs
+    return [_of(first, steps[:length], i, seed) for i, length in enumerate(lengths.tolist())]
+
+
+def _of(first: Array, steps: Sequence[Step], i: int, seed: int) -> PlayedEpisode:
+    """The episode of environment i. Without its end it was cut off: by the environment or by us."""
+    terminated = np.array([each.terminated[i] for each in steps])  # [T]
+    truncated = np.zeros(len(steps), np.bool_)  # [T]
+    truncated[-1] = not terminated[-1]
+    return PlayedEpisode(
+        obs=_column([first, *(each.next_obs for each in steps)], i),
+        action=np.stack([each.action[i] for each in steps]),
+        reward=np.array([each.reward[i] for each in steps]),
+        terminated=terminated,
+        truncated=truncated,
+        seed=derived_seed(seed, i, 0),  # see `Env.reset`: its first episode
+    )
+
+
+def _column(observations: Sequence[Array], i: int) -> Array:
+    """T + 1 times [N, …] -> [T + 1, …]"""
+    named = [each for each in observations if isinstance(each, dict)]
+    if named:
+        return {key: np.stack([each[key][i] for each in named]) for key in named[0]}
+    return np.stack([each[i] for each in observations if not isinstance(each, dict)])

@@ -1,0 +1,401 @@
+"""The files of one checkpoint: written, sealed by a manifest, verified, read.
+
+checkpoints/0000010000/        agent.pt  candidate.pt  state.json  arrays.npz  manifest.json
+checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
+checkpoints/replay/            rows-<first>-<end>-<token>.<block>.npy, shared by the numbered ones
+checkpoints/latest, best       relative links to the newest and to the best
+
+agent.pt        the state of the agent, tensors and numbers
+state.json      the counters, and under "run" the tree of everything else. There
+                `{"__array__": name}` stands for an array of arrays.npz, and `{"__float__": word}`
+                for a float that JSON does not know; neither can hold code
+arrays.npz      the arrays of that tree
+manifest.json   written last, so a folder without one is not complete: format, sequence, versions,
+                a SHA-256 of every file and chunk, and a checksum of its own entries
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.errors import CheckpointError
+from border_cli.core.files import checksum, require_stored, sync, write_json, write_text
+from border_cli.core.interfaces import Evaluation, ReplayBuffer
+from border_cli.core.types import State
+from border_cli.run.replay_files import (
+    FOLDER,
+    Chunk,
+    PendingRows,
+    SavedRows,
+    load_chunks,
+    verify_file,
+)
+
+MANIFEST = "manifest.json"
+FORMAT = 2
+READABLE = (1, FORMAT)  # format 1 held agent and counters only
+COUNTERS = ("opt_steps", "env_steps", "samples_total", "time_s")
+NEEDED = ("agent.pt", "state.json", "arrays.npz")  # to go on, beside the manifest
+ARRAY = "__array__"
+FLOAT = "__float__"
+
+Arrays = dict[str, NDArray[Any]]
+SaveState = Callable[[Mapping[str, Any], Path], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCheckpoint:
+    """All of a checkpoint; nothing in it is written again but by whoever has it now."""
+
+    counters: Mapping[str, float]
+    agent: Mapping[str, Any]
+    run: State
+    candidate: Mapping[str, Any] | None
+    rows: PendingRows | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The content of one `manifest.json`."""
+
+    sequence: int  # grows by one with every checkpoint of a run
+    versions: Mapping[str, str]
+    config_sha256: str | None
+    sha256: Mapping[str, str]  # of every other file of the folder
+    replay: SavedRows | None
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A checkpoint whose files were as they were written; its rows are looked at as they load."""
+
+    folder: Path
+    manifest: Manifest
+    counters: Mapping[str, float]
+    run: State
+
+    @property
+    def opt_steps(self) -> int:
+        return int(self.counters["opt_steps"])
+
+    @property
+    def agent(self) -> Path:
+        """The state of the agent."""
+        return self.folder / "agent.pt"
+
+    @property
+    def candidate(self) -> Path | None:
+        """The state of the agent that was under judgement."""
+        path = self.folder / "candidate.pt"
+        return path if path.name in self.manifest.sha256 else None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the replay buffer was saved with it."""
+        return self.manifest.replay is not None
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The files of its rows."""
+        return () if self.manifest.replay is None else self.manifest.replay.chunks
+
+    def load_rows(self, replay_buffer: ReplayBuffer) -> None:
+        """Fills a buffer that has loaded its state; raises `CheckpointError` for damaged rows.
+
+        The buffer is an empty one then, until it loads another state.
+        """
+        if self.manifest.replay is None:
+            raise CheckpointError(f"{self.folder} was saved without a replay buffer")
+        load_chunks(_replay_folder(self.folder), self.manifest.replay, replay_buffer)
+
+
+def _replay_folder(checkpoint: Path) -> Path:
+    return checkpoint.parent / FOLDER
+
+
+def write_state(folder: Path, pending: PendingCheckpoint, save_state: SaveState) -> None:
+    """Writes all files of a checkpoint but the manifest."""
+    _write_agent(folder / "agent.pt", pending.agent, save_state)
+    if pending.candidate is not None:
+        _write_agent(folder / "candidate.pt", pending.candidate, save_state)
+    arrays: Arrays = {}
+    state = split_arrays({**pending.counters, "run": pending.run}, arrays)
+    (folder / "state.json").write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
+    (folder / "arrays.npz").write_bytes(npz_bytes(arrays))
+    for name in ("state.json", "arrays.npz"):
+        sync(folder / name)
+
+
+def write_best(
+    folder: Path,
+    agent: Mapping[str, Any],
+    counters: Mapping[str, float],
+    evaluation: Evaluation,
+    save_state: SaveState,
+) -> None:
+    """Writes all files of a best model but the manifest."""
+    _write_agent(folder / "agent.pt", agent, save_state)
+    write_json(folder / "state.json", counters)
+    score = {"score": evaluation.score, **counters, **asdict(evaluation)}
+    write_json(folder / "score.json", score)
+
+
+def _write_agent(path: Path, agent: Mapping[str, Any], save_state: SaveState) -> None:
+    save_state(agent, path)
+    sync(path)
+
+
+def seal(
+    folder: Path,
+    *,
+    sequence: int,
+    versions: Mapping[str, str],
+    config_sha256: str | None,
+    replay: SavedRows | None,
+) -> None:
+    """Completes the folder: its manifest names all files that it holds now."""
+    files = sorted(folder.iterdir())
+    manifest = Manifest(
+        sequence=sequence,
+        versions=versions,
+        config_sha256=config_sha256,
+        sha256={each.name: checksum(each) for each in files},
+        replay=replay,
+    )
+    write_manifest(folder, manifest)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Completes the folder, or replaces its manifest at once."""
+    replay = manifest.replay
+    chunks = replay and [
+        {"first": each.first, "end": each.end, "files": dict(each.files)} for each in replay.chunks
+    ]
+    content = {
+        "format": manifest.format,
+        "sequence": manifest.sequence,
+        "versions": dict(manifest.versions),
+        "config_sha256": manifest.config_sha256,
+        "sha256": dict(manifest.sha256),
+        "replay": replay
+        and {
+            "first": replay.first,
+            "end": replay.end,
+            "capacity": replay.capacity,
+            "chunks": chunks,
+        },
+    }
+    # Without `indent`, which would be slow: there may be thousands of chunks.
+    write_text(folder / MANIFEST, json.dumps({**content, "checksum": _checksum(content)}))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raises `CheckpointError` where it is missing, damaged, of another format, or names a file
+    outside the folders of checkpoints."""
+    path = folder / MANIFEST
+    content = read_json(path)
+    found = content.pop("format", None)
+    if found not in READABLE or isinstance(found, bool):
+        raise CheckpointError(
+            f"{folder} has checkpoint format {found}, but this version reads "
+            f"{' and '.join(map(str, READABLE))}"
+        )
+    if found == FORMAT and content.pop("checksum", None) != _checksum({"format": found, **content}):
+        raise CheckpointError(f"{path} is damaged: its checksum does not match its entries")
+    try:
+        return _manifest(found, content)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise CheckpointError(f"{path} is not a checkpoint manifest: {error}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; raises `CheckpointError` where it is damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} cannot be read: it is not a JSON object")
+    return content
+
+
+def _manifest(found: int, content: Mapping[str, Any]) -> Manifest:
+    if found != FORMAT:
+        return Manifest(
+            format=found,
+            sequence=0,
+            versions={},
+            config_sha256=None,
+            sha256=_sums(content["sha256"]),
+            replay=None,
+        )
+    replay = content["replay"]
+    return Manifest(
+        sequence=int(content["sequence"]),
+        versions=dict(content["versions"]),
+        config_sha256=content["config_sha256"],
+        sha256=_sums(content["sha256"]),
+        replay=None if replay is None else _saved_rows(replay),
+    )
+
+
+def _saved_rows(content: Mapping[str, Any]) -> SavedRows:
+    chunks = tuple(
+        Chunk(first=int(each["first"]), end=int(each["end"]), files=_sums(each["files"]))
+        for each in content["chunks"]
+    )
+    rows = SavedRows(
+        first=int(content["first"]),
+        end=int(content["end"]),
+        capacity=int(content["capacity"]),
+        chunks=chunks,
+    )
+    ends = [chunks[0].first if chunks else rows.end, *(each.end for each in chunks)]
+    firsts = [*(each.first for each in chunks), rows.end]
+    rising = all(each.first < each.end for each in chunks)
+    if ends != firsts or not rising or not 0 <= ends[0] <= rows.first <= rows.end:
+        raise ValueError(f"its chunks do not cover rows {rows.first} to {rows.end}")
+    return rows
+
+
+def _sums(content: Mapping[str, Any]) -> dict[str, str]:
+    """Names and checksums; a name is a plain one, so that nothing outside a folder is read."""
+    sums = {str(name): str(checksum) for name, checksum in content.items()}
+    for name in sums:
+        if name.startswith(".") or any(each in name for each in "/\\\0:"):
+            raise ValueError(f"{name!r} is not a plain file name")
+    return sums
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def read_checkpoint(folder: Path, *, rows: bool = True) -> Saved:
+    """Verifies a checkpoint and reads all but its tensors and rows.
+
+    Raises `CheckpointError` naming the file and what is wrong. Without `rows` it does not matter
+    whether those are there.
+    """
+    manifest = read_manifest(folder)
+    if manifest.format != FORMAT:
+        raise CheckpointError(
+            f"{folder} has format {manifest.format} and cannot be resumed: it contains neither the "
+            "replay buffer nor the random generators. init_from starts a new run from its weights"
+        )
+    missing = [name for name in NEEDED if name not in manifest.sha256]
+    if missing:
+        raise CheckpointError(f"{folder} cannot be resumed: it has no {', no '.join(missing)}")
+    _verify_files(folder, manifest)
+    for chunk in manifest.replay.chunks if manifest.replay and rows else ():
+        for name in chunk.files:
+            if not (_replay_folder(folder) / name).is_file():
+                raise CheckpointError(f"{_replay_folder(folder) / name} is missing")
+    state = read_json(folder / "state.json")
+    run = read_tree(folder / "state.json", state.pop("run", None), read_arrays(folder / NEEDED[2]))
+    return Saved(
+        folder=folder, manifest=manifest, counters=_counters(folder / "state.json", state), run=run
+    )
+
+
+def _counters(path: Path, state: Mapping[str, Any]) -> dict[str, float]:
+    for name in COUNTERS:
+        if name not in state:
+            raise CheckpointError(f"{path} has no {name}")
+    for name, value in state.items():
+        whole = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (whole and 0 <= value < math.inf):
+            raise CheckpointError(f"{path}: {name} must be a count, got {value!r}")
+    return dict(state)
+
+
+def verify(folder: Path) -> None:
+    """Raises `CheckpointError` naming the first file that is not as it was written."""
+    _verify_files(folder, read_manifest(folder))
+
+
+def _verify_files(folder: Path, manifest: Manifest) -> None:
+    for name, expected in manifest.sha256.items():
+        verify_file(folder / name, expected)
+
+
+def split_arrays(tree: Any, arrays: Arrays) -> Any:
+    """The tree as JSON knows it; its arrays are added to `arrays` under names of their own.
+
+    Raises `TypeError` for what a checkpoint cannot hold.
+    """
+    if isinstance(tree, np.ndarray):
+        if tree.dtype.hasobject:
+            raise TypeError("a checkpoint cannot store arrays of Python objects")
+        name = f"array_{len(arrays)}"
+        arrays[name] = tree
+        return {ARRAY: name}
+    if isinstance(tree, np.generic):
+        return split_arrays(tree.item(), arrays)
+    if isinstance(tree, float):
+        return tree if math.isfinite(tree) else {FLOAT: repr(tree)}
+    if tree is None or isinstance(tree, bool | int | str):
+        return tree
+    if isinstance(tree, Mapping):
+        return {_key(key): split_arrays(each, arrays) for key, each in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [split_arrays(each, arrays) for each in tree]
+    raise TypeError(f"a checkpoint cannot store a {type(tree).__name__}: {tree!r:.80}")
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str) or key in (ARRAY, FLOAT):
+        raise TypeError(f"a checkpoint cannot store the key {key!r}")
+    return key
+
+
+def join_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """What `split_arrays` was given; raises `KeyError` or `ValueError` where it is not whole."""
+    if isinstance(tree, list):
+        return [join_arrays(each, arrays) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if ARRAY in tree:
+        return arrays[tree[ARRAY]]
+    if FLOAT in tree:
+        return float(tree[FLOAT])
+    return {key: join_arrays(each, arrays) for key, each in tree.items()}
+
+
+def npz_bytes(arrays: Arrays) -> bytes:
+    """The arrays as an `.npz`, in memory: a full disk then fails in one plain write."""
+    buffer, content = io.BytesIO(), dict[str, Any](arrays)
+    np.savez(buffer, **content)
+    return buffer.getvalue()
+
+
+def read_arrays(path: Path) -> Arrays:
+    """The arrays of an `.npz`; raises `CheckpointError` for anything else, pickles included."""
+    try:
+        require_stored(path)
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except Exception as error:  # a damaged file may raise anything
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def read_tree(path: Path, tree: Any, arrays: Arrays) -> State:
+    """The tree of a document that stands at `path`; raises `CheckpointError`."""
+    try:
+        whole = join_arrays(tree, arrays)
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error!r}") from error
+    if not isinstance(whole, dict):
+        raise CheckpointError(f"{path} does not contain the state of a run")
+    return whole

@@ -1,0 +1,287 @@
+"""Which checkpoints a run directory has, which one a name means, and the newest whole one."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from border_cli.core.errors import CheckpointError, ConfigError, reachable
+from border_cli.core.files import SETTINGS, SWEEP_MARK
+from border_cli.core.output import Resumption
+from border_cli.run.checkpoint_files import (
+    MANIFEST,
+    Manifest,
+    Saved,
+    read_checkpoint,
+    read_json,
+    read_manifest,
+    verify,
+)
+from border_cli.run.layout import backup_of
+
+log = logging.getLogger(__name__)
+
+MOST_LISTED = 5  # runs that a message names
+
+
+def folder_name(opt_steps: int) -> str:
+    """What the checkpoint of so many optimisation steps is called."""
+    return f"{opt_steps:010d}"
+
+
+def is_complete(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()  # it is written last
+
+
+def numbered(folder: Path) -> list[Path]:
+    """The complete checkpoints of a folder by their steps; the best models are none of them."""
+    if not folder.is_dir():
+        return []
+    named = [each for each in folder.iterdir() if each.name.isdecimal() and is_complete(each)]
+    ours = [each for each in named if each.name == folder_name(int(each.name))]
+    return sorted(ours, key=lambda each: int(each.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One complete checkpoint; without a manifest where that is damaged."""
+
+    folder: Path
+    opt_steps: int
+    manifest: Manifest | None
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Rises from the oldest to the newest."""
+        return (self.manifest.sequence if self.manifest else -1, self.opt_steps)
+
+
+def _kept(folder: Path, opt_steps: int) -> Kept:
+    try:
+        return Kept(folder, opt_steps, read_manifest(folder))
+    except CheckpointError:
+        return Kept(folder, opt_steps, None)
+
+
+def by_age(folder: Path) -> list[Kept]:
+    """The complete checkpoints, the oldest first, those included that another was just replacing
+    when the process was killed."""
+    found = [_kept(each, int(each.name)) for each in numbered(folder)]
+    steps = {each.opt_steps for each in found}
+    for old in folder.glob(".*.old"):
+        name = old.name.removeprefix(".").removesuffix(".old")
+        if name.isdecimal() and int(name) not in steps and is_complete(old):
+            found.append(_kept(old, int(name)))
+    return sorted(found, key=lambda each: each.age)
+
+
+def resumable(run_dir: Path) -> list[Path]:
+    """The complete checkpoints that a run may go on from, the newest first; not verified yet.
+
+    Before them those whose manifest is damaged, so that whoever looks for a whole one names them.
+    """
+    newest_first = by_age(run_dir / "checkpoints")[::-1]
+    return [
+        each.folder for each in sorted(newest_first, key=lambda each: each.manifest is not None)
+    ]
+
+
+def steps_saved(run_dir: Path) -> list[int]:
+    """The optimisation steps of the complete checkpoints, in rising order."""
+    return [int(each.name) for each in numbered(run_dir / "checkpoints")]
+
+
+@reachable(CheckpointError)
+def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
+    """The run directory, and which of its checkpoints, that `place` and `checkpoint` name.
+
+    `place` is a run directory, or a checkpoint in one: `RUN/best`, `RUN/checkpoints/5000`. The
+    checkpoint is None where neither names one. Raises `CheckpointError` for any other path, and
+    `ConfigError` for two checkpoints.
+    """
+    run_dir, named = place, _checkpoint_named_by(place)
+    if named is not None:
+        run_dir, which = named
+        if checkpoint not in (None, which):
+            raise ConfigError(
+                f"{place} is a checkpoint: remove checkpoint={checkpoint}, or use {run_dir}"
+            )
+        return run_dir, which
+    if (place / SETTINGS).is_file():
+        return place, checkpoint
+    if not place.is_dir():
+        file = f"{place} is a file, not a run directory"
+        what = file if place.exists() else f"no such directory: {place}"
+        raise CheckpointError(f"{what}{_run_around(place)}")
+    what = f"is not a run directory: it has no {SETTINGS}"
+    if (place / SWEEP_MARK).exists():
+        what = "is the directory of a sweep, not of a run"
+    raise CheckpointError(f"{place} {what}{_run_around(place) or _runs_in(place)}")
+
+
+def _checkpoint_named_by(place: Path) -> tuple[Path, str] | None:
+    """The run directory, and the checkpoint of it that a path leads to; need not exist."""
+    whole = place.absolute()
+    if whole.name == "best" and (whole.parent / SETTINGS).is_file():
+        return whole.parent, "best"
+    run_dir = whole.parent.parent
+    if whole.parent.name != "checkpoints" or not (run_dir / SETTINGS).is_file():
+        return None
+    if whole.name == "latest":
+        return run_dir, "latest"
+    if whole.name.isdecimal():
+        return run_dir, str(int(whole.name))
+    return (run_dir, "best") if whole == (run_dir / "best").resolve() else None
+
+
+def _run_around(place: Path) -> str:
+    """The run that a checkpoint or a file of it belongs to."""
+    parents = place.absolute().parents
+    around = next((each for each in parents if (each / SETTINGS).is_file()), None)
+    return f"; the run is {around}" if around else ""
+
+
+def _runs_in(place: Path) -> str:
+    """The runs of a sweep, or of one name."""
+    runs = [each.parent.parent for each in place.glob(f"*/{SETTINGS}")]
+    runs.sort(key=lambda each: (len(each.name), each.name))  # 9 before 10
+    if not runs:
+        return ""
+    more = f" and {len(runs) - MOST_LISTED} more" if len(runs) > MOST_LISTED else ""
+    return f". Choose one of the runs in it: {', '.join(map(str, runs[:MOST_LISTED]))}{more}"
+
+
+@reachable(CheckpointError)
+def find_checkpoint(run_dir: Path, which: str) -> Path:
+    """The folder of `best`, `latest` or a number of optimisation steps; raises with what there is.
+
+    The answer is the real folder, so that a link which moves on does not change what is read.
+    """
+    if not run_dir.is_dir():
+        raise CheckpointError(f"no such directory: {run_dir}")
+    saved = steps_saved(run_dir)
+    if which == "best":
+        place = run_dir / "best"
+    elif which == "latest":
+        place = run_dir / "checkpoints" / "latest"
+        if saved and not is_complete(place):
+            place = place.with_name(folder_name(saved[-1]))
+    elif which.isdecimal():
+        place = run_dir / "checkpoints" / folder_name(int(which))
+    else:
+        raise CheckpointError(f"checkpoint must be best, latest or an update number, got {which!r}")
+    folder = place.resolve()
+    if not is_complete(folder) and is_complete(backup_of(folder)):
+        return backup_of(folder)  # the process was killed while it replaced this one
+    if not is_complete(folder):
+        known = [*(["best"] if is_complete(run_dir / "best") else []), *saved]
+        listed = ", ".join(map(str, known))
+        choices = f"choose from {listed}" if known else "there are none"
+        raise CheckpointError(f"{run_dir} has no checkpoint {which} ({choices})")
+    return folder
+
+
+@reachable(CheckpointError)
+def find_weights(place: Path) -> Path:
+    """The folder, whole, of the weights that a new run begins with: of a run directory its best
+    model, else its latest checkpoint; or a checkpoint itself. Neither needs saved settings."""
+    folder = place
+    if not is_complete(place):
+        has_models = is_complete(place / "best") or steps_saved(place)
+        run_dir, which = (place, None) if has_models else find_run(place)
+        best = "best" if is_complete(run_dir / "best") else "latest"
+        folder = find_checkpoint(run_dir, which or best)
+    verify(folder)
+    return folder
+
+
+def best_score(run_dir: Path) -> tuple[float, int] | None:
+    """Score and optimisation steps of the best model; None where there is none that is whole."""
+    try:
+        folder = find_checkpoint(run_dir, "best")
+        verify(folder)
+        document = read_json(folder / "score.json")
+        score, opt_steps = document["score"], document["opt_steps"]
+    except (CheckpointError, KeyError):
+        return None
+    whole = isinstance(score, int | float) and isinstance(opt_steps, int) and abs(score) < math.inf
+    return (float(score), opt_steps) if whole else None
+
+
+def episodes_of_best(run_dir: Path) -> int | None:
+    """How many episodes the score of the best model is the mean of; None where nobody says."""
+    try:
+        returns = read_json(find_checkpoint(run_dir, "best") / "score.json")["returns"]
+    except (CheckpointError, KeyError):
+        return None
+    return len(returns) if isinstance(returns, list) and returns else None
+
+
+class Resumable:
+    """The checkpoints of a run directory, the newest first; each is read once, when it is its turn.
+
+    `rows`: with the replay buffer, where it was saved. A checkpoint that is not whole is noted and
+    left for the one before it. Raises CheckpointError where none is left.
+    """
+
+    newest: Saved  # whole, as far as can be told before its rows are read
+    agent: dict[str, Any]  # the state of its agent
+
+    def __init__(
+        self, run_dir: Path, *, rows: bool, load_state: Callable[[Path], dict[str, Any]]
+    ) -> None:
+        self.run_dir = run_dir
+        self._rows = rows
+        self._load_state = load_state  # reads `agent.pt`
+        self._left = iter(resumable(run_dir))
+        self._damaged: list[CheckpointError] = []
+        self._read_next()
+
+    def _read_next(self) -> None:
+        for folder in self._left:
+            try:
+                self.newest = read_checkpoint(folder, rows=self._rows)
+                self.agent = self._load_state(self.newest.agent)
+            except CheckpointError as error:
+                self._damaged.append(error)
+            else:
+                return
+        raise _nothing(self.run_dir, self._damaged)
+
+    def into(self, resume: Callable[[Resumption], None]) -> Saved:
+        """Has the newest whole checkpoint loaded by `resume`; names the damaged ones."""
+        while True:
+            saved = self.newest
+            try:
+                resume(self._resumption(saved))
+            except CheckpointError as error:
+                self._damaged.append(error)
+                self._read_next()
+                continue
+            for each in self._damaged:
+                log.error("%s; resuming from the previous checkpoint", each)
+            return saved
+
+    def _resumption(self, saved: Saved) -> Resumption:
+        return Resumption(
+            counters=saved.counters,
+            run=saved.run,
+            agent=self.agent,
+            load_rows=saved.load_rows if self._rows and saved.has_rows else None,
+            candidate=self._load_state(saved.candidate) if saved.candidate else None,
+        )
+
+
+def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
+    if not damaged:
+        return CheckpointError(f"{run_dir} has no checkpoint to resume from")
+    listed = "".join(f"\n  {each}" for each in dict.fromkeys(map(str, damaged)))
+    return CheckpointError(
+        f"{run_dir} has no complete checkpoint to resume from:{listed}\n"
+        "If only files in checkpoints/replay are damaged, checkpoint.replay_buffer=false resumes "
+        "without them"
+    )

@@ -1,0 +1,192 @@
+"""What in a run directory is ours: names, and what may stand under them.
+
+Only what is written here by name is ever written to or removed, and nothing behind a link.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.files import SETTINGS, files_in
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["file", "folder", "link"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The names that are ours in one folder, as patterns; whatever else lies there is not."""
+
+    files: str = ""
+    links: str = ""
+    folders: Mapping[str, Layout] = field(default_factory=dict)
+
+    def is_file(self, name: str) -> bool:
+        return re.fullmatch(self.files, name) is not None
+
+
+_SAVED = r"(agent|candidate)\.pt|(state|score|manifest)\.json|arrays\.npz"
+_CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.\d+\.npy"
+STEPS = r"(best-)?\d{10,}"  # folders of checkpoints
+
+TEMPORARY = Layout(files=rf"\.({_SAVED})\.[0-9a-f]+\.tmp")  # of a checkpoint, left by a kill
+CHECKPOINT = Layout(files=rf"{_SAVED}|{TEMPORARY.files}")
+REPLAY = Layout(files=rf"{_CHUNK}|\.{_CHUNK}\.tmp")
+CHECKPOINTS = Layout(
+    links="latest",
+    folders={rf"{STEPS}|\.{STEPS}\.(old|partial)": CHECKPOINT, "replay": REPLAY},
+)
+EVENT_FILE = r"(events\.out\.tfevents\.|superseded-)\d+\..*\.border(\.\d+)?"
+EVENTS = Layout(files=r"(events\.out\.tfevents|superseded-).*")  # of earlier versions
+RECORD = r"(config|overrides|hydra|resolved)\.yaml"
+HYDRA = Layout(
+    files=RECORD,
+    folders={r"resume-\d+": Layout(files=rf"{RECORD}|resolved-before\.yaml|command\.txt")},
+)
+RUN = Layout(
+    files=r"run\.(json|lock)|(metrics|superseded)\.jsonl|border-train\.log|not_finite\.npz"
+    rf"|sweep\.csv|multirun\.yaml|{EVENT_FILE}",
+    links="best",
+    folders={"checkpoints": CHECKPOINTS, "tensorboard": EVENTS, r"\.hydra": HYDRA},
+)
+
+
+# What an attempt left that cannot be resumed.
+LEFTOVERS = (
+    *("run.json", "metrics.jsonl", "superseded.jsonl", "tensorboard", "checkpoints", "best"),
+    *("not_finite.npz", str(SETTINGS)),
+)
+
+# What a run that goes on reads or writes; what is only replaced need not be writable itself.
+FOLDERS = (".", ".hydra", "tensorboard", "checkpoints", "checkpoints/replay")
+READ = (".hydra/resolved.yaml", "run.json")
+GROWING = ("run.lock", "border-train.log", "metrics.jsonl", "superseded.jsonl")
+
+
+def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:
+    """All that stands under a name of ours and what it should be; links are not followed."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if layout.is_file(entry.name):
+                yield entry, "file"
+            elif re.fullmatch(layout.links, entry.name):
+                yield entry, "link"
+            inner = _folder_named(entry.name, layout)
+            if inner is not None:
+                yield entry, "folder"
+                if entry.is_dir(follow_symlinks=False):
+                    yield from entries_of_ours(Path(entry.path), inner)
+
+
+def _folder_named(name: str, layout: Layout) -> Layout | None:
+    found = (inner for pattern, inner in layout.folders.items() if re.fullmatch(pattern, name))
+    return next(found, None)
+
+
+def backup_of(place: Path) -> Path:
+    """Where a folder stands while another one takes its place."""
+    return place.with_name(f".{place.name}.old")
+
+
+def partial_of(place: Path) -> Path:
+    """Where a folder stands while it is not complete: not yet, or no longer."""
+    return place.with_name(f".{place.name}.partial")
+
+
+def refuse_foreign(run_dir: Path) -> None:
+    """Raises `ConfigError` where something else stands in the place of a file or folder of ours.
+
+    To be called before a run opens or makes anything in a directory that may have been used.
+    """
+    if not run_dir.is_dir():
+        return
+    try:
+        for entry, kind in entries_of_ours(run_dir):
+            _refuse_other(entry, kind, run_dir)
+    except OSError as error:
+        raise ConfigError(f"{run_dir} cannot be read: {error}") from error
+
+
+def _refuse_other(entry: os.DirEntry[str], kind: Kind, run_dir: Path) -> None:
+    noun = "directory" if kind == "folder" else kind
+    if kind == "link":
+        if not entry.is_symlink():
+            raise ConfigError(
+                f"{entry.path} is in the way: the run creates a symbolic link there. Move it away"
+            )
+    elif entry.is_symlink():
+        raise ConfigError(
+            f"{entry.path} is a link to {Path(entry.path).resolve()}. A run writes and deletes "
+            f"files there: replace the link with the {noun} itself. To keep a run on another disk, "
+            f"move its whole directory; {run_dir} or a directory above it may be a link"
+        )
+    elif not (entry.is_file() if kind == "file" else entry.is_dir()):
+        raise ConfigError(
+            f"{entry.path} is not a {noun}, and the run needs one there: move it away"
+        )
+
+
+def refuse_denied(run_dir: Path) -> None:
+    """Raises ConfigError where a run can not go on because its files are somebody else's."""
+    denied = [
+        *(name for name in FOLDERS if _is_denied(run_dir / name, os.R_OK | os.W_OK | os.X_OK)),
+        *(name for name in READ if _is_denied(run_dir / name, os.R_OK)),
+        *(name for name in GROWING if _is_denied(run_dir / name, os.R_OK | os.W_OK)),
+    ]
+    if denied:
+        raise ConfigError(
+            f"{run_dir} cannot be resumed: {run_dir / denied[0]} cannot be "
+            f"{'read' if denied[0] in READ else 'written to'} (Permission denied). "
+            "init_from starts a new run from the weights of any readable run"
+        )
+
+
+def _is_denied(path: Path, mode: int) -> bool:
+    """Whether it is there and this process may not use it so."""
+    return os.path.lexists(path) and not os.access(path, mode)
+
+
+def refresh_times(run_dir: Path) -> None:
+    """Makes all that is ours look as if just written, so that no purge of old files takes it."""
+    with suppress(OSError):  # something went just now, which the next save looks at
+        for entry, kind in entries_of_ours(run_dir):
+            if kind == "file":
+                os.utime(entry.path, follow_symlinks=False)
+
+
+def remove_files(folder: Path, layout: Layout, *, keep: frozenset[str] = frozenset()) -> None:
+    """Removes the regular files with names of ours, but for those to `keep`."""
+    with os.scandir(folder) as entries:
+        doomed = [
+            each.path
+            for each in entries
+            if layout.is_file(each.name)
+            and each.name not in keep
+            and each.is_file(follow_symlinks=False)
+        ]
+    for path in doomed:
+        Path(path).unlink(missing_ok=True)
+
+
+def set_aside(run_dir: Path) -> None:
+    """Moves what an unfinished attempt left into `attempt-N`: nothing that was saved is lost."""
+    events = sorted(each for each in files_in(run_dir) if re.fullmatch(EVENT_FILE, each))
+    left = [run_dir / each for each in (*LEFTOVERS, *events) if os.path.lexists(run_dir / each)]
+    if not left:
+        return
+    number = 1
+    while os.path.lexists(folder := run_dir / f"attempt-{number}"):
+        number += 1
+    folder.mkdir()
+    for path in left:
+        path.rename(folder / path.name)
+    log.info("moved an unfinished attempt to %s; the run starts over", folder)

@@ -1,0 +1,433 @@
+"""Who runs in a directory, and how its run went: `run.lock` and `run.json`."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import platform
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from border_cli.core.errors import CheckpointError, ConfigError, reachable
+from border_cli.core.files import not_through_links, write_json
+from border_cli.core.threads import available_cores
+
+log = logging.getLogger(__name__)
+
+
+RUN_LOCK, RUN_JSON = "run.lock", "run.json"
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # of the file system
+TRIES, PAUSE_S = 20, 0.02
+PACKAGES = (
+    "border-cli",
+    "torch",
+    "gymnasium",
+    "numpy",
+    "hydra-core",
+    "omegaconf",
+    "tensorboard",
+    "rich",
+)
+KILLED = "its process was killed, or its machine went down"
+
+
+class RunInUse(ConfigError):
+    """Another process runs in the directory."""
+
+    def __init__(self, run_dir: Path, owner: dict[str, Any]) -> None:
+        who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
+        super().__init__(f"{run_dir} is in use by {who}")
+
+
+def _pause() -> None:
+    threading.Event().wait(PAUSE_S)
+
+
+class RunLock:
+    """Within the block no other process runs in the directory; raises `RunInUse` where one does.
+
+    The lock is the kernel's (flock) and goes with the process, whatever ends that. Children do not
+    have it. Where the file system knows no locks, a warning is all. The file stays, unlocked: to
+    remove it would let two processes lock two files of one name.
+    """
+
+    def __init__(self, run_dir: Path, *, pause: Callable[[], object] = _pause) -> None:
+        self._run_dir = run_dir
+        self._pause = pause
+        self._file = -1
+        self._reacquiring = threading.Lock()
+
+    def __enter__(self) -> RunLock:
+        with reachable(ConfigError):
+            self._file = self._take()
+        _held.add(self)
+        return self
+
+    def reacquire(self) -> None:
+        """Takes the lock anew where its file is gone, as with the whole run directory, which is
+        created again. To be called before anything else is created there; by any thread.
+
+        Raises `OSError` where another process has begun to run there since.
+        """
+        with self._reacquiring:
+            if self._file < 0 or self._is_intact():
+                return
+            gone = self._run_dir / RUN_LOCK if self._run_dir.is_dir() else self._run_dir
+            log.warning("%s was deleted or moved; creating it again", gone)
+            try:
+                file = self._take()
+            except RunInUse as error:
+                raise OSError(errno.EBUSY, str(error)) from error
+            os.close(self._file)
+            self._file = file
+
+    def _is_intact(self) -> bool:
+        ours = os.fstat(self._file)
+        try:
+            return os.path.samestat(ours, (self._run_dir / RUN_LOCK).lstat())
+        except FileNotFoundError:
+            return False
+
+    def _take(self) -> int:
+        """The file, open and locked."""
+        self._run_dir.resolve().mkdir(parents=True, exist_ok=True)  # a link may lead nowhere by now
+        file = not_through_links(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT)
+        try:
+            self._lock(file)
+        except BaseException:
+            os.close(file)
+            raise
+        with suppress(OSError):  # a full disk: others see that a process runs, but not which
+            os.ftruncate(file, 0)
+            owner = {"pid": os.getpid(), "host": platform.node()}
+            os.pwrite(file, json.dumps(owner).encode(), 0)
+        return file
+
+    def __exit__(self, *rest: object) -> None:
+        file, self._file = self._file, -1
+        if file < 0:
+            return  # a child that was forked within the block
+        with suppress(OSError):
+            os.ftruncate(file, 0)
+        os.close(file)
+
+    def forget(self) -> None:
+        """Closes a child's copy of the file, which leaves its parent's lock as it is."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _lock(self, file: int) -> None:
+        for _ in range(TRIES):  # `running` has the lock for a moment, too
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                self._pause()
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+                log.warning(
+                    "%s is on a file system without locks: make sure that no other process uses it",
+                    self._run_dir,
+                )
+                return
+        raise RunInUse(self._run_dir, _owner(file))
+
+
+_held: WeakSet[RunLock] = WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+@contextmanager
+def running(run_dir: Path) -> Iterator[bool | None]:
+    """Whether a process runs in the directory; None where that cannot be told from here.
+
+    Where none does, none can begin within the block, which should therefore be short.
+    """
+    try:
+        file = os.open(run_dir / RUN_LOCK, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        yield False if isinstance(error, FileNotFoundError) else None
+        return
+    try:
+        yield _is_held(file)
+    finally:
+        os.close(file)
+
+
+def _is_held(file: int) -> bool | None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+def _owner(file: int) -> dict[str, Any]:
+    """Who wrote the file; empty where nobody did, or gave the lock back since."""
+    try:
+        owner = json.loads(os.pread(file, 4096, 0))
+    except (OSError, ValueError):
+        return {}
+    known = isinstance(owner, dict) and isinstance(owner.get("pid"), int)
+    return owner if known and isinstance(owner.get("host"), str) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a value of `run.json` may be."""
+
+    fits: Callable[[Any], bool]
+    allowed: str
+
+
+def _or_null(kind: _Kind) -> _Kind:
+    return _Kind(lambda value: value is None or kind.fits(value), f"{kind.allowed} or null")
+
+
+def _list_of(kind: type, words: str) -> _Kind:
+    def fits(value: Any) -> bool:
+        return isinstance(value, list) and all(isinstance(each, kind) for each in value)
+
+    return _Kind(fits, f"a list of {words}")
+
+
+_TEXT = _Kind(lambda value: isinstance(value, str), "a string")
+_COUNT = _Kind(lambda value: type(value) is int and 0 <= value < 2**63, "a count")
+_SCORE = _Kind(
+    lambda value: type(value) is float or (type(value) is int and abs(value) < 2**63), "a number"
+)
+_OBJECT = _Kind(lambda value: isinstance(value, dict), "an object")
+# What is read for use and not only kept.
+KINDS = {
+    **dict.fromkeys(("status", "host", "started"), _TEXT),
+    **dict.fromkeys(("exit_reason", "bottleneck"), _or_null(_TEXT)),
+    **dict.fromkeys(("pid", "opt_steps", "env_steps", "samples_total"), _COUNT),
+    **dict.fromkeys(("saves_skipped", "save_failures", "recorder_failures"), _COUNT),
+    **dict.fromkeys(("best_score", "final_score"), _or_null(_SCORE)),
+    "best_opt_steps": _or_null(_COUNT),
+    "import_paths": _list_of(str, "strings"),
+    "attempts": _list_of(dict, "objects"),
+    **dict.fromkeys(("seeds", "recorders_switched_off"), _OBJECT),
+}
+# What a resumed run takes over from the attempts before.
+LASTING = (
+    "started",
+    "seeds",
+    "import_paths",
+    "best_score",
+    "best_opt_steps",
+    "final_score",
+    "env_steps",
+    "samples_total",
+)
+# What a command looks at that resumes a run.
+NEEDED_TO_RESUME = ("status", "exit_reason", "pid", "host", "attempts", *LASTING)
+
+
+class RunRecord:
+    """The document `run.json` of one attempt of a run; rewritten whole at every change.
+
+    `status` is running, done, failed or interrupted, and as `read_run` tells it also killed. Owned
+    by the thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
+    document of the attempt before is still true.
+    """
+
+    def __init__(self, run_dir: Path, *, lock: RunLock | None = None, **facts: Any) -> None:
+        self._run_dir = run_dir
+        self._lock = lock
+        self._facts = facts
+        self.content: dict[str, Any] = {}
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.content)
+
+    def begin(self, from_opt_steps: int | None = None) -> None:
+        """Writes the document of a new run, or of one that is resumed from a checkpoint: then what
+        the caller's `facts` do not say is as it was."""
+        import psutil
+
+        facts, started = self._facts, now()
+        process = {"pid": os.getpid(), "host": platform.node()}
+        attempt = {
+            "started": started,
+            "from_opt_steps": from_opt_steps or 0,
+            "command": facts.get("command"),
+            **process,
+        }
+        self.content = {
+            "status": "running",
+            "exit_reason": None,
+            **process,
+            "process_start": str(psutil.Process().create_time()),  # seconds since 1970
+            "started": started,
+            "ended": None,
+            "best_score": None,
+            "best_opt_steps": None,
+            "final_score": None,
+            "opt_steps": 0,
+            "env_steps": 0,
+            "samples_total": 0,
+            **facts,
+            "attempts": [attempt],
+            "git": git_state(Path.cwd()),
+            "versions": versions(),
+            "machine": machine(),
+        }
+        if from_opt_steps is not None:
+            before = _read(self._run_dir, NEEDED_TO_RESUME)
+            self.content |= {name: before[name] for name in LASTING if name in before}
+            self.content |= {"opt_steps": from_opt_steps, **facts}
+            self.content["attempts"] = [*before.get("attempts", []), attempt]
+        self._write()
+
+    def saved(self, counters: Mapping[str, Any]) -> None:
+        """Tells how far the run is; nothing before it begins or once it has ended."""
+        if self.content.get("status") == "running":
+            self.content |= counters
+            self._write_or_log()
+
+    def end(self, status: str, reason: str, **facts: Any) -> None:
+        """Tells how the run ended; the first end stays, and is written again where it was not."""
+        if self.content.get("status") == "running":
+            self.content |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
+        if self.begun:
+            self._write_or_log()
+
+    def _write_or_log(self) -> None:
+        try:
+            if self._lock is not None:
+                self._lock.reacquire()
+            self._write()
+        except OSError as error:
+            log.error("run.json could not be written: %s", error)
+
+    def _write(self) -> None:
+        write_json(self._run_dir / RUN_JSON, self.content)
+
+
+def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
+    """`run.json` with the true status: a run whose process is gone without an end was killed.
+
+    Empty where there is none that can be read. A value of a wrong kind is as if it was not there;
+    raises `CheckpointError` where it is `needed`. Nothing is written.
+    """
+    facts = _read(run_dir, needed)
+    if facts.get("status") != "running":
+        return facts
+    with running(run_dir) as runs:
+        if runs is not False:
+            return facts
+        facts = _read(run_dir)  # again: it may have ended just before
+        if facts.get("status") == "running":
+            facts |= {"status": "killed", "exit_reason": KILLED}
+        return facts
+
+
+def end_from_outside(run_dir: Path, pid: int, status: str, reason: str, **facts: Any) -> bool:
+    """Tells how the run of another process of this machine ended, which is gone and could not.
+
+    Writes nothing where that process has told an end, or where the run is no longer its own: the
+    lock is taken first, so no other process resumes the run meanwhile.
+    """
+    if not (run_dir / RUN_JSON).is_file():
+        return False
+    with RunLock(run_dir):
+        found = _read(run_dir)
+        own = (found.get("pid"), found.get("host")) == (pid, platform.node())
+        if found.get("status") != "running" or not own:
+            return False
+        found |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
+        write_json(run_dir / RUN_JSON, found)
+    return True
+
+
+def import_paths(run_dir: Path) -> list[str]:
+    """The folders in which a run found its modules, as it says itself."""
+    return list(read_run(run_dir, needed=("import_paths",)).get("import_paths", []))
+
+
+def _read(run_dir: Path, needed: Collection[str] = ()) -> dict[str, Any]:
+    path = run_dir / RUN_JSON
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(facts, dict):
+        return {}
+    known = {name: kind for name, kind in KINDS.items() if name in facts}
+    wrong = [name for name, kind in known.items() if not kind.fits(facts[name])]
+    for name in wrong:
+        if name in needed:
+            raise CheckpointError(
+                f"{path} is damaged: {name} must be {KINDS[name].allowed}, got {facts[name]!r:.80}"
+            )
+    return {name: value for name, value in facts.items() if name not in wrong}
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages a result depends on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Where the run happens."""
+    return {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "processor": platform.machine(),
+        "cores": available_cores(),
+    }
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """Commit and dirty flag of the user's repository; None where there is none or no git."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        # Without optional locks the user's own git commands are never in each other's way.
+        changes = _git(
+            folder, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no"
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": commit, "dirty": bool(changes)}
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=5, check=True
+    )
+    return done.stdout.strip()
+
+
+def now() -> str:
+    """The local time with its offset from UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

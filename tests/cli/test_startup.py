@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from border_cli.cli.startup import collect_from_here, not_collecting
+from border_cli.cli.train import main
+
+AT_EXIT = """
+import atexit, gc
+atexit.register(lambda: print("frozen at the end:", gc.get_freeze_count() > 1000))
+from border_cli.cli.train import main
+main(["--version"])
+print("frozen before:", gc.get_freeze_count())
+"""
+
+
+def test_nothing_is_collected_while_a_command_starts() -> None:
+    assert gc.isenabled()
+    with not_collecting():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_a_run_collects_and_passes_over_what_the_start_left() -> None:
+    with not_collecting():
+        collect_from_here()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 1000
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_caller_who_switched_it_off_finds_it_off() -> None:
+    gc.disable()
+    try:
+        with not_collecting():
+            collect_from_here()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_a_refusal_leaves_the_collector_as_it_was() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["env=cartpole", "agent.gama=1"])
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_the_end_of_a_command_passes_over_all_that_is_loaded(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    version, before, at_exit = done.stdout.splitlines()
+    assert version.startswith("border_cli ")
+    assert (before, at_exit) == ("frozen before: 0", "frozen at the end: True")

@@ -1,0 +1,332 @@
+"""A run's saved settings, gone on with: what is taken from where, and what may differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from border_cli.actor_manager.config import ProcessConfig, SerialConfig
+from border_cli.agent.config import DqnConfig
+from border_cli.cli.complete import matches
+from border_cli.config.compose import Job, compose
+from border_cli.config.overrides import run_to_resume
+from border_cli.config.resuming import MAY_CHANGE, changes, refuse_beside_resume, refuse_fixed
+from border_cli.config.saved import (
+    BEFORE,
+    begin_attempt,
+    resolved_yaml,
+    saved_composer,
+    saved_settings,
+    write_resolved,
+)
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.files import SETTINGS
+
+Write = Callable[[str, str], Path]
+
+CHOICES = (
+    *("env=cartpole", "actor_manager.num_actors=5", "agent.learning_rate=1e-5", "seed=4"),
+    *("recorder.console.line_interval_s=7", "env.kwargs={a: {b: 1}}", "trainer.max_opt_steps=90"),
+)
+
+
+@pytest.fixture
+def run_dir(folder: Path) -> Path:
+    write_resolved(folder / "run", resolved_yaml(compose(*CHOICES)))
+    return folder / "run"
+
+
+def resumed(run_dir: Path, *overrides: str, folders: tuple[str, ...] = ()) -> Job:
+    return saved_composer(run_dir, overrides, folders).job([f"resume={run_dir}", *overrides])
+
+
+def changed(run_dir: Path, *overrides: str) -> list[str]:
+    config = resumed(run_dir, *overrides).config
+    composer = saved_composer(run_dir, [], [])
+    return [str(each) for each in changes(saved_settings(run_dir, composer), config)]
+
+
+def test_nothing_typed_changes_nothing_and_leads_to_the_folder_of_the_run(run_dir: Path) -> None:
+    job = resumed(run_dir)
+    assert resolved_yaml(job.config) == (run_dir / SETTINGS).read_text()
+    assert Path(job.folder) == run_dir
+    first = next(each for each in job.sources if each.group == "config")
+    assert first.file == str(run_dir / SETTINGS)
+
+
+def test_what_is_typed_replaces_what_was_saved(run_dir: Path) -> None:
+    config = resumed(run_dir, "trainer.max_opt_steps=200", "env.kwargs.c=2").config
+    assert config.trainer.max_opt_steps == 200
+    assert config.env.kwargs == {"a": {"b": 1}, "c": 2}  # type: ignore[attr-defined]
+    assert (config.seed, config.actor_manager.num_actors) == (4, 5)
+
+
+def test_a_typo_is_refused_as_usual(run_dir: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting 'agent.gama', did you"):
+        resumed(run_dir, "agent.gama=1")
+    with pytest.raises(ConfigError, match="must be at least 1, got 0"):
+        resumed(run_dir, "trainer.max_opt_steps=0")
+    with pytest.raises(ConfigError, match=r"unknown actor_manager 'proces', did you mean"):
+        resumed(run_dir, "actor_manager=proces")
+    with pytest.raises(ConfigError, match="seed=1,2 has several values"):
+        resumed(run_dir, "seed=1,2")
+
+
+def test_a_group_that_is_named_is_taken_from_its_file(run_dir: Path) -> None:
+    config = resumed(run_dir, "actor_manager=process", "actor_manager.nice=3").config
+    assert config.actor_manager == ProcessConfig(nice=3)  # not 5 actors
+    assert isinstance(config.agent, DqnConfig)
+    assert config.agent.learning_rate == 1e-5  # everything else as saved
+
+
+@pytest.mark.parametrize(
+    ("override", "names"),
+    [
+        ("recorder=jsonl", ["jsonl"]),
+        ("recorder=[jsonl,console]", ["jsonl", "console"]),
+        ("recorder=none", []),
+        ("~recorder.console", ["tensorboard", "jsonl"]),
+    ],
+)
+def test_recorders_are_taken_from_their_files_too(
+    override: str, names: list[str], run_dir: Path
+) -> None:
+    assert list(resumed(run_dir, override).config.recorder) == names
+
+
+def test_a_recorder_that_is_added_leaves_the_others_as_they_were(run_dir: Path) -> None:
+    write_resolved(run_dir, resolved_yaml(compose(*CHOICES, "recorder=[console]")))
+    config = resumed(run_dir, "+recorder=jsonl").config
+    assert list(config.recorder) == ["console", "jsonl"]
+    fresh = resumed(run_dir, "recorder=[console]").config
+    intervals = [each.recorder["console"].line_interval_s for each in (config, fresh)]  # type: ignore[attr-defined]
+    assert intervals == [7, 30]
+
+
+def test_a_group_may_come_from_the_users_folder(run_dir: Path, folder: Path, write: Write) -> None:
+    text = "defaults: [/schema/actor_manager/serial@_here_, _self_]\nnum_actors: 3\n"
+    write("own/actor_manager/mine.yaml", text)
+    job = resumed(run_dir, "actor_manager=mine", folders=(f"file://{folder}/own",))
+    assert job.config.actor_manager == SerialConfig(num_actors=3)
+    assert any(each.choice == "mine" for each in job.sources)
+
+
+def test_the_users_yaml_is_not_needed_again(folder: Path, write: Write) -> None:
+    write("own/agent/mine.yaml", "defaults: [dqn, _self_]\ngamma: 0.5\n")
+    config = compose("env=cartpole", "agent=mine", config_dir=str(folder / "own"))
+    write_resolved(folder / "run", resolved_yaml(config))
+    (folder / "own" / "agent" / "mine.yaml").unlink()
+    assert resumed(folder / "run").config.agent.gamma == 0.5
+
+
+def test_a_setting_that_a_later_version_added_has_its_default(run_dir: Path) -> None:
+    text = (run_dir / SETTINGS).read_text()
+    older = re.sub(r"\n  milestone_interval: .*|\ndry_run: .*|\n  stop_evals: .*", "", text)
+    assert older.count("\n") == text.count("\n") - 3
+    (run_dir / SETTINGS).write_text(older)
+    assert resolved_yaml(resumed(run_dir).config) == text.replace("stop_evals: 1", "stop_evals: 2")
+    assert changed(run_dir) == []
+
+
+def test_a_damaged_file_is_named(run_dir: Path) -> None:
+    text = (run_dir / SETTINGS).read_text()
+    (run_dir / SETTINGS).write_text(text.replace("gamma:", "gama:"))
+    with pytest.raises(
+        ConfigError, match=r"run/.hydra/resolved.yaml: unknown setting 'agent.gama'"
+    ):
+        resumed(run_dir)
+    (run_dir / SETTINGS).write_text("")
+    with pytest.raises(ConfigError, match=r"resolved.yaml is not a saved configuration"):
+        resumed(run_dir)
+    (run_dir / SETTINGS).write_text(text + "  {:")
+    with pytest.raises(ConfigError, match=r"not valid YAML"):
+        resumed(run_dir)
+
+
+def test_changes_name_each_key_with_both_values(run_dir: Path) -> None:
+    assert changed(run_dir, "agent.gamma=0.5", "device=cpu", "env.kwargs={a: {b: 2, c: x}}") == [
+        "device: auto -> cpu",
+        "agent.gamma: 0.995 -> 0.5",
+        "env.kwargs.a.b: 1 -> 2",
+        "env.kwargs.a.c: absent -> x",
+    ]
+    assert changed(run_dir, "trainer.max_opt_steps=null", "trainer.max_env_steps=9") == [
+        "trainer.max_opt_steps: 90 -> null",
+        "trainer.max_env_steps: null -> 9",
+    ]
+
+
+def test_another_component_is_a_change_of_its_name_and_of_what_both_have(run_dir: Path) -> None:
+    assert changed(run_dir, "actor_manager=process") == [
+        "actor_manager: thread -> process",
+        "actor_manager.num_actors: 5 -> 2",
+    ]
+    assert changed(run_dir, "recorder=[console]") == [
+        "recorder: [tensorboard, jsonl, console] -> [console]",
+        "recorder.console.line_interval_s: 7.0 -> 30.0",
+    ]
+
+
+def test_where_a_run_is_written_is_no_change() -> None:
+    config = compose("env=cartpole")
+    other = replace(config, run_dir="x", resume="y", init_from="z", dry_run=True)
+    assert changes(config, other) == []
+
+
+ALLOWED = (
+    *("trainer.max_opt_steps=1", "trainer.max_env_steps=1", "trainer.max_time_s=1"),
+    *("trainer.stop_at_score=1", "trainer.stop_evals=9", "trainer.eval_interval=1"),
+    *("trainer.record_interval=1", "trainer.save_interval=1", "trainer.save_every_s=1"),
+    *("trainer.sync_interval=1", "trainer.stall_timeout_s=1", "actor_manager=process"),
+    *("actor_manager.max_restarts=9", "device=cpu", "agent.num_threads=2", "agent.compile=true"),
+    *("evaluator.background=true", "recorder=none", "recorder.tensorboard.step=env_steps"),
+    *("checkpoint.keep=9", "checkpoint.replay_buffer=false", "quiet=true", "objective=last"),
+)
+REFUSED = (
+    *("seed=1", "agent=random", "agent.gamma=0.5", "agent.hidden=[1]", "env=acrobot"),
+    *("env.num_envs=2", "step_processor.n_steps=1", "replay_buffer=prioritized"),
+    *("replay_buffer.capacity=5000", "trainer=sync", "trainer.warmup_period=1"),
+    *("trainer.samples_per_opt_step=9", "evaluator.num_episodes=1", "evaluator.env.kwargs.x=1"),
+)
+
+
+@pytest.fixture(scope="module")
+def cartpole() -> RunConfig:
+    return compose("env=cartpole")
+
+
+@pytest.mark.parametrize("override", ALLOWED)
+def test_a_run_goes_on_with_another(override: str, cartpole: RunConfig) -> None:
+    found = changes(cartpole, compose("env=cartpole", override))
+    assert found
+    assert all(each.allowed for each in found)
+
+
+@pytest.mark.parametrize("override", REFUSED)
+def test_a_run_does_not_go_on_with_another(override: str, cartpole: RunConfig) -> None:
+    found = changes(cartpole, compose("env=cartpole", override))
+    assert any(not each.allowed for each in found)
+
+
+def test_modules_may_join_and_must_not_leave() -> None:
+    before, after = compose("imports=[json]"), compose("imports=[ast,json]")
+    assert [each.allowed for each in changes(before, after)] == [True]
+    assert [each.allowed for each in changes(after, before)] == [False]
+
+
+def test_a_refusal_shows_only_what_is_refused_and_what_else_can_be_done() -> None:
+    before, after = compose(), compose("seed=1", "agent.tau=0.5", "trainer.max_opt_steps=7")
+    with pytest.raises(ConfigError) as refused:
+        refuse_fixed(changes(before, after), Path("r") / SETTINGS, job="job 3: ", new_run="do this")
+    lines = str(refused.value).splitlines()
+    assert lines[0].startswith("job 3: a resumed run keeps its settings")
+    assert lines[0].endswith("but these differ from r/.hydra/resolved.yaml:")
+    assert lines[1:3] == ["  seed: 0 -> 1", "  agent.tau: 0.005 -> 0.5"]
+    assert lines[3] == f"These may change: {', '.join(MAY_CHANGE)}."
+    assert lines[4].endswith(": do this")
+    refuse_fixed(changes(before, replace(before, quiet=True)), Path(), job="", new_run="")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        (["seed=1"], None),
+        (["resume=auto"], None),
+        (["resume=null"], None),
+        (["~resume"], None),
+        (["resume=a,b"], None),
+        (["resume=run"], "run"),
+        (["resume=2026"], "2026"),
+        (["resume=1e5"], "1e5"),
+        (["resume=a b"], "a b"),
+        (["resume='a,b'"], "a,b"),
+        (["resume=auto", "resume=run/"], "run"),
+    ],
+)
+def test_the_folder_of_a_run_is_read_as_hydra_reads_it(
+    overrides: list[str], name: str | None, folder: Path
+) -> None:
+    assert run_to_resume(overrides) == (folder / name if name else None)
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("run_dir=x", "run_dir=x cannot be combined with resume=RUN_DIR: a resumed run keeps its"),
+        ("init_from=x", "starts a new run"),
+        ("experiment=x", "a resumed run keeps its settings"),
+        ("~tuned", "a resumed run keeps its settings"),
+    ],
+)
+def test_what_contradicts_a_resume_is_refused(override: str, reason: str, run_dir: Path) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        refuse_beside_resume(run_dir, [override], multirun=False, config_name="config")
+
+
+def test_flags_that_contradict_a_resume_are_refused(run_dir: Path) -> None:
+    with pytest.raises(ConfigError, match="-m runs several: to continue a sweep"):
+        refuse_beside_resume(run_dir, [], multirun=True, config_name="config")
+    with pytest.raises(ConfigError, match=r"-cn own: a resumed run uses its own settings"):
+        refuse_beside_resume(run_dir, [], multirun=False, config_name="own")
+
+
+def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: Write) -> None:
+    def said(place: Path) -> str:
+        with pytest.raises(ConfigError) as refused:
+            refuse_beside_resume(place, [], multirun=False, config_name="config")
+        return str(refused.value)
+
+    assert said(folder / "none") == f"resume: no such directory: {folder / 'none'}"
+    (folder / "empty").mkdir()
+    assert "is not a run directory: there is no .hydra/resolved.yaml" in said(folder / "empty")
+    file = run_dir / SETTINGS
+    assert said(file) == f"resume: not a directory: {file}; the run is {run_dir}"
+    (run_dir / "checkpoints" / "0000000010").mkdir(parents=True)
+    assert said(run_dir / "checkpoints" / "0000000010").endswith(f"; the run is {run_dir}")
+    write("sweep/multirun.yaml", "")
+    write_resolved(folder / "sweep" / "seed-1", "")
+    assert said(folder / "sweep").endswith(
+        f"is the directory of a sweep: repeat its command with run_dir={folder}/sweep resume=auto, "
+        f"or resume one of its jobs, such as {folder}/sweep/seed-1"
+    )
+
+
+def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces(
+    folder: Path,
+) -> None:
+    record = {"overrides.yaml": "- seed=1\n", "config.yaml": "seed: 1\n"}
+    write_resolved(folder, "one")
+    begin_attempt(folder, record, "one")
+    begin_attempt(folder, record, "two")
+    begin_attempt(folder, record, "three")
+    told = {
+        str(each.relative_to(folder / ".hydra")): each.read_text()
+        for each in (folder / ".hydra").rglob("*")
+        if each.is_file()
+    }
+    assert told == {
+        "resolved.yaml": "three",
+        **{f"resume-{n}/{name}": text for n in (1, 2, 3) for name, text in record.items()},
+        f"resume-2/{BEFORE}": "one",
+        f"resume-3/{BEFORE}": "two",
+    }
+
+
+def test_tab_offers_what_the_saved_run_has(run_dir: Path) -> None:
+    composer = saved_composer(run_dir, [f"resume={run_dir}"], [])
+    typed = [f"resume={run_dir}"]
+    assert "agent.tau=" in matches(composer, typed, "agent.ta")
+    assert matches(composer, typed, "actor_manager=p") == ["actor_manager=process"]
+
+
+def test_every_key_that_may_change_exists() -> None:
+    config: RunConfig = compose("env=cartpole")
+    for key in MAY_CHANGE:
+        node: object = config
+        for name in key.split("."):
+            node = getattr(node, name)

@@ -1,0 +1,68 @@
+"""A reader, or a crash, never meets half a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from border_cli.core.files import checksum, finite, write_json, write_text
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_text(path, "a long first text")
+    write_text(path, "short")
+    assert path.read_text() == "short"
+    assert names(tmp_path) == ["run.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_text(path, "old")
+    with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
+        write_text(path, "x" * 100_000 + "\ud800")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["run.json"]
+
+
+def test_a_value_that_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        write_json(path, {"a": object()})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert names(tmp_path) == ["run.json"]
+
+
+def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"run\.json"):
+        write_text(tmp_path / "nowhere" / "run.json", "x")
+
+
+def test_numbers_that_json_does_not_know_become_null_at_any_depth(tmp_path: Path) -> None:
+    path = tmp_path / "score.json"
+    write_json(path, {"a": [1.5, math.nan], "b": {"c": math.inf}, "d": (-math.inf, None), 3: True})
+    assert json.loads(path.read_text()) == {
+        "a": [1.5, None], "b": {"c": None}, "d": [None, None], "3": True,
+    }  # fmt: skip
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    got = finite({"a": np.float32(0.5), "b": np.int64(3), "c": np.float64("nan"), "d": np.uint8(7)})
+    assert got == {"a": 0.5, "b": 3, "c": None, "d": 7}
+    assert [type(each) for each in got.values()] == [float, int, type(None), int]
+
+
+def test_the_checksum_is_sha_256(tmp_path: Path) -> None:
+    path = tmp_path / "agent.pt"
+    path.write_bytes(b"weights")
+    assert checksum(path) == hashlib.sha256(b"weights").hexdigest()

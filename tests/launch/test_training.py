@@ -1,0 +1,570 @@
+"""Whole runs from settings that were put together by hand."""
+
+from __future__ import annotations
+
+import gc
+import json
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fakes import FakePolicy, ListRecorder
+from numpy.typing import NDArray
+from tensorboard.backend.event_processing.plugin_event_accumulator import (
+    EventAccumulator as PageAccumulator,
+)
+from tensorboard.plugins.hparams import metadata
+from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
+
+from border_cli.actor_manager.config import SerialConfig, ThreadConfig
+from border_cli.agent.config import DqnConfig
+from border_cli.core.config import (
+    CheckpointConfig,
+    EnvConfig,
+    RecorderConfig,
+    RunConfig,
+    TrainerConfig,
+)
+from border_cli.core.errors import ActorCrashed, ConfigError, Interrupted, NotFinite, Stalled
+from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Policy, Translator
+from border_cli.core.output import Progress, Recorder, RecordStep, RunEnd
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.stop import StopFlag
+from border_cli.core.types import Array, Metrics, Step
+from border_cli.env.config import GymConfig
+from border_cli.evaluator.config import EpisodesConfig
+from border_cli.launch.summary import Result
+from border_cli.launch.training import Launch, launch
+from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
+from border_cli.recorder.read import read_metrics
+from border_cli.registry import ENVS, RECORDERS
+from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
+from border_cli.run.checkpoint_files import verify
+from border_cli.run.finding import find_checkpoint, steps_saved
+from border_cli.step_processor.config import NStepConfig
+from border_cli.trainer.config import AsyncConfig, SyncConfig
+
+TRAINERS: dict[str, tuple[type[TrainerConfig], Any]] = {
+    "sync": (SyncConfig, ThreadConfig),
+    "async-serial": (AsyncConfig, SerialConfig),
+    "async-thread": (AsyncConfig, ThreadConfig),
+}
+BUDGET = {
+    "max_opt_steps": 300,
+    "warmup_period": 100,
+    "eval_interval": 100,
+    "record_interval": 50,
+    "save_interval": 150,
+    "sync_interval": 20,
+}
+
+
+def make_config(kind: str, **changes: Any) -> RunConfig:
+    trainer, actor_manager = TRAINERS[kind]
+    settings: dict[str, Any] = {
+        "seed": 3,
+        "name": "test",
+        "agent": DqnConfig(hidden=[16], batch_size=16, double=True, target_interval=50),
+        "env": GymConfig(id="CartPole-v1"),
+        "step_processor": NStepConfig(n_steps=3),
+        "replay_buffer": UniformConfig(capacity=1_000),
+        "actor_manager": actor_manager(num_actors=2, n_buffer=10),
+        "trainer": trainer(**BUDGET),
+        "evaluator": EpisodesConfig(num_episodes=3),
+        "recorder": {"jsonl": JsonlConfig(), "tensorboard": TensorboardConfig()},
+        "checkpoint": CheckpointConfig(keep=2),
+    }
+    return RunConfig(**settings | changes)
+
+
+def run(config: RunConfig, run_dir: Path, **options: Any) -> Result:
+    run_dir.mkdir(exist_ok=True)
+    return launch(config, run_dir, Launch(**options))
+
+
+def facts(run_dir: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run_dir / "run.json").read_text())
+    return content
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+def test_a_training_leaves_everything_that_a_run_directory_has(kind: str, tmp_path: Path) -> None:
+    result = run(make_config(kind), tmp_path)
+
+    told = facts(tmp_path)
+    assert (told["status"], told["exit_reason"]) == ("done", "max_opt_steps reached")
+    assert told["opt_steps"] == result.trainer_stats.opt_steps == result.agent.opt_steps == 300
+    assert told["samples_total"] == sum(each.samples for each in result.actor_stats)
+    assert told["env_steps"] == sum(each.env_steps for each in result.actor_stats)
+    assert told["samples_total"] >= 100 + 299  # the warm-up, and one sample per further update
+    assert told["seeds"]["seed"] == 3
+    assert (told["save_failures"], told["recorder_failures"]) == (0, 0)
+
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    scores = {row["opt_steps"]: row["eval/return"] for row in rows if "eval/return" in row}
+    assert sorted(scores) == [100, 200, 300]
+    assert told["best_score"] == result.best_score == max(scores.values())
+    assert told["best_opt_steps"] == min(k for k in scores if scores[k] == max(scores.values()))
+    assert told["final_score"] == scores[300]
+
+    assert steps_saved(tmp_path) == [150, 300]
+    for which in ("best", "latest", "150"):
+        verify(find_checkpoint(tmp_path, which))
+    assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+def hparams_status(page: PageAccumulator) -> int:
+    ended = page.PluginTagToContent("hparams")[metadata.SESSION_END_INFO_TAG]
+    return int(metadata.parse_session_end_info_plugin_data(ended).status)
+
+
+def test_tensorboard_compares_runs_by_their_settings_and_scores(tmp_path: Path) -> None:
+    run(make_config("sync"), tmp_path)
+    told = facts(tmp_path)
+    page = PageAccumulator(str(tmp_path))
+    page.Reload()
+    content = page.PluginTagToContent("hparams")[metadata.SESSION_START_INFO_TAG]
+    settings = metadata.parse_session_start_info_plugin_data(content).hparams
+    assert (settings["agent"].string_value, settings["agent.double"].bool_value) == ("dqn", True)
+    assert settings["trainer.max_opt_steps"].number_value == 300
+    assert hparams_status(page) == STATUS_SUCCESS
+    last = {tag: page.Tensors(tag)[-1] for tag in ("eval/return", "eval/best_score")}
+    scores = {tag: each.tensor_proto.float_val[0] for tag, each in last.items()}
+    assert scores["eval/return"] == pytest.approx(told["final_score"])
+    assert scores["eval/best_score"] == pytest.approx(told["best_score"])
+
+
+def weights(run_dir: Path, which: str) -> dict[str, Any]:
+    path = find_checkpoint(run_dir, which) / "agent.pt"
+    state: dict[str, Any] = torch.load(path, weights_only=True)
+    return state
+
+
+def assert_same(one: Any, other: Any) -> None:
+    assert type(one) is type(other)
+    if isinstance(one, torch.Tensor):
+        assert torch.equal(one, other)
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        for key, value in one.items():
+            assert_same(value, other[key])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for left, right in zip(one, other, strict=True):
+            assert_same(left, right)
+    else:
+        assert one == other
+
+
+def without_times(run_dir: Path) -> list[dict[str, Any]]:
+    return [
+        {
+            name: value
+            for name, value in row.items()
+            if name != "time_s" and not name.startswith("time/") and not name.endswith("_per_sec")
+        }
+        for row in read_metrics(run_dir / "metrics.jsonl")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "buffer"), [("sync", UniformConfig), ("async-serial", PrioritizedConfig)]
+)
+def test_the_same_seed_gives_the_same_weights_and_metrics_to_the_bit(
+    kind: str, buffer: Any, tmp_path: Path
+) -> None:
+    for name in ("one", "other"):
+        run(make_config(kind, replay_buffer=buffer(capacity=1_000)), tmp_path / name)
+    for which in ("best", "latest"):
+        assert_same(weights(tmp_path / "one", which), weights(tmp_path / "other", which))
+    rows = without_times(tmp_path / "one")
+    assert rows == without_times(tmp_path / "other")
+    assert len(rows) >= 6
+    assert {"train/loss", "eval/return", "async/samples_total", "episode/return"} <= {
+        name for row in rows for name in row
+    }
+
+
+def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
+    trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
+    for seed in (3, 4):
+        run(make_config("sync", seed=seed, trainer=trainer), tmp_path / str(seed))
+    one, other = (weights(tmp_path / str(seed), "latest")["online"] for seed in (3, 4))
+    assert not torch.equal(next(iter(one.values())), next(iter(other.values())))
+
+
+# Runs that do not reach their end ---------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class ScriptedConfig(EnvConfig):
+    """An environment whose steps do what a test says."""
+
+    on_make: Any = None  # called with the number of the environment
+    on_step: Any = None  # called with the number of the step, may return an observation
+    made: list[int] = field(default_factory=list)
+
+
+class ScriptedFactory(EnvFactory):
+    def __init__(self, config: ScriptedConfig) -> None:
+        self.config = config
+
+    @property
+    def spec(self) -> EnvSpec:
+        low, high = np.zeros(1, np.float32), np.ones(1, np.float32)
+        box = BoxSpace((1,), "float32", low, high)
+        return EnvSpec("Scripted", box, DiscreteSpace(2), self.config.max_episode_steps)
+
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+        del render, first
+        if training and self.config.on_make:
+            self.config.on_make(len(self.config.made))
+        self.config.made.append(1)
+        return ScriptedEnv(self.config, training)
+
+    def translator(self) -> Translator:
+        raise AssertionError("no test steps an environment of its own here")
+
+
+class ScriptedEnv(Env):
+    def __init__(self, config: ScriptedConfig, training: bool) -> None:
+        self.num_envs = config.num_envs
+        self._on_step = config.on_step if training else None
+        self._count = 0
+
+    def reset(self, seed: int) -> Array:
+        del seed
+        return np.zeros((self.num_envs, 1), np.float32)
+
+    def step(self, action: NDArray[Any]) -> Step:
+        self._count += 1
+        answer = self._on_step(self._count) if self._on_step else None
+        obs = np.zeros((self.num_envs, 1), np.float32)
+        next_obs = obs if answer is None else np.full_like(obs, answer)
+        return Step(
+            obs=obs,
+            action=action,
+            reward=np.ones(self.num_envs, np.float32),
+            terminated=np.full(self.num_envs, self._count % 10 == 0),
+            truncated=np.zeros(self.num_envs, bool),
+            next_obs=next_obs,
+            act_obs=next_obs,
+        )
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(kw_only=True)
+class UnwritableConfig(RecorderConfig):
+    """A recorder that cannot be opened."""
+
+
+class Unwritable:
+    def __init__(self, config: UnwritableConfig, **runtime: Any) -> None:
+        del config
+        raise PermissionError(13, "Permission denied", str(runtime["info"].run_dir))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> None:
+    ENVS.register("scripted_by_a_test", ScriptedConfig, f"{__name__}:ScriptedFactory")
+    RECORDERS.register("unwritable_in_a_test", UnwritableConfig, f"{__name__}:Unwritable")
+
+
+class Recording(ListRecorder):
+    """Counts its closings, keeps how the run ended, and acts at a given row."""
+
+    ended: RunEnd | None = None
+
+    def __init__(self, at_row: int = -1, act: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.closings, self._at_row, self._act = 0, at_row, act
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        super().write(step, metrics, final=final)
+        if len(self.rows) == self._at_row:
+            self._act()
+
+    def end(self, ended: RunEnd) -> None:
+        assert self.closings == 0
+        self.ended = ended
+
+    def close(self) -> None:
+        self.closings += 1
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None:
+    stop = StopFlag()
+    recorder = Recording(2, lambda: stop.request(Interrupted(signal.SIGINT)))
+    with pytest.raises(Interrupted, match="stopped by SIGINT"):
+        run(make_config(kind), tmp_path, recorders=[recorder], stop=stop)
+    told = facts(tmp_path)
+    assert (told["status"], told["exit_reason"]) == ("interrupted", "stopped by SIGINT")
+    assert told["opt_steps"] == 100
+    assert " %)" in told["bottleneck"]
+    assert steps_saved(tmp_path) == [100]
+    assert recorder.ended == RunEnd(status="interrupted", best_score=told["best_score"])
+    assert recorder.closings == 1
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+def test_a_failing_environment_ends_the_run_with_the_counters_it_had(
+    kind: str, tmp_path: Path
+) -> None:
+    def fail(count: int) -> None:
+        if count == 150:
+            raise RuntimeError("the simulator broke")
+
+    recorder = Recording()
+    config = make_config(kind, env=ScriptedConfig(id="x", on_step=fail))
+    config.actor_manager.max_restarts = 0
+    with pytest.raises(ActorCrashed, match="the simulator broke"):
+        run(config, tmp_path, recorders=[recorder])
+    told = facts(tmp_path)
+    assert told["status"] == "failed"
+    assert told["exit_reason"].startswith("ActorCrashed: actor ")
+    assert recorder.ended == RunEnd(status="failed", best_score=told["best_score"])
+    assert 'raise RuntimeError("the simulator broke")' in told["traceback"]
+    assert 100 <= told["env_steps"] <= 300
+    assert told["opt_steps"] > 0
+    assert steps_saved(tmp_path)[-1] == told["opt_steps"]
+    assert recorder.closings == 1
+
+
+def test_an_environment_that_cannot_be_made_is_a_failure_without_updates(tmp_path: Path) -> None:
+    def fail(number: int) -> None:
+        raise RuntimeError(f"no licence for number {number}")
+
+    config = make_config("async-thread", env=ScriptedConfig(id="x", on_make=fail))
+    config.actor_manager.max_restarts = 0
+    with pytest.raises(ActorCrashed, match="no licence for number 0"):
+        run(config, tmp_path)
+    assert (facts(tmp_path)["status"], facts(tmp_path)["opt_steps"]) == ("failed", 0)
+
+
+def test_an_observation_that_is_no_number_is_named_and_the_last_checkpoint_stays(
+    tmp_path: Path,
+) -> None:
+    def spoil(count: int) -> float | None:
+        return float("nan") if count == 200 else None
+
+    config = make_config("sync", env=ScriptedConfig(id="x", on_step=spoil))
+    recorder = Recording()
+    with pytest.raises(NotFinite, match="next observation of actor"):
+        run(config, tmp_path, recorders=[recorder])
+    told = facts(tmp_path)
+    assert told["status"] == "failed"
+    assert told["exit_reason"].startswith("NotFinite: next observation of actor ")
+    assert steps_saved(tmp_path) == [150]
+    assert recorder.closings == 1
+
+
+def test_a_key_pressed_in_python_is_an_interruption(tmp_path: Path) -> None:
+    def press() -> None:
+        raise KeyboardInterrupt("Ctrl-C")
+
+    with pytest.raises(KeyboardInterrupt, match="Ctrl-C"):
+        run(make_config("sync"), tmp_path, recorders=[Recording(2, press)])
+    assert facts(tmp_path)["status"] == "interrupted"
+    assert steps_saved(tmp_path) == [100]
+
+
+def test_settings_that_only_a_component_can_refuse_close_what_was_open(tmp_path: Path) -> None:
+    recorder = Recording()
+    env = GymConfig(id="Pendulum-v1")  # its actions are no choice of one of n
+    with pytest.raises(ConfigError, match="dqn"):
+        run(make_config("sync", env=env), tmp_path, recorders=[recorder])
+    assert facts(tmp_path)["status"] == "failed"
+    assert recorder.closings == 1
+
+
+def test_a_recorder_that_cannot_be_opened_closes_those_before_it(tmp_path: Path) -> None:
+    before = open_files()
+    recorders = {"jsonl": JsonlConfig(), "mine": UnwritableConfig()}
+    with pytest.raises(PermissionError, match="Permission denied"):
+        run(make_config("sync", recorder=recorders), tmp_path)
+    assert open_files() == before
+    assert facts(tmp_path)["status"] == "failed"
+
+
+def test_the_limit_that_ended_the_run_is_the_one_that_is_told(tmp_path: Path) -> None:
+    limits: list[tuple[str, dict[str, Any]]] = [
+        ("max_env_steps", {"max_opt_steps": None, "max_env_steps": 150}),
+        ("max_time_s", {"max_opt_steps": None, "max_time_s": 1e-3}),
+        ("stop_at_score", {"stop_at_score": 1.0, "stop_evals": 2, "max_env_steps": 10_000}),
+    ]
+    for name, limit in limits:
+        run(make_config("sync", trainer=SyncConfig(**BUDGET | limit)), tmp_path / name)
+        assert facts(tmp_path / name)["exit_reason"] == f"{name} reached"
+
+
+# What a caller brings along ---------------------------------------------------------------------
+
+
+class OwnEvaluator(Evaluator):
+    """Likes every model better than the one before."""
+
+    def __init__(self, act: Callable[[], None] = lambda: None) -> None:
+        self.evaluations, self.closings, self._act = 0, 0, act
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        assert not isinstance(policy, FakePolicy)
+        assert policy.act(np.zeros((5, 4), np.float32), explore=False).shape == (5,)
+        self._act()
+        self.evaluations += 1
+        score = np.float32(self.evaluations)  # numpy's numbers are fine, too
+        return Evaluation(score=score, returns=(1.0,), lengths=(1,), metrics={"eval/own": score})
+
+    def close(self) -> None:
+        self.closings += 1
+
+
+def test_recorders_and_evaluator_of_the_caller_are_used_and_closed(tmp_path: Path) -> None:
+    recorder, evaluator = Recording(), OwnEvaluator()
+    result = run(make_config("sync"), tmp_path, recorders=[recorder], evaluator=evaluator)
+    assert recorder.of("eval/own") == [(100, 1.0), (200, 2.0), (300, 3.0)]
+    assert (evaluator.evaluations, evaluator.closings) == (3, 1)
+    assert result.best_score == 3.0
+    assert facts(tmp_path)["best_opt_steps"] == 300
+    assert recorder.closings == 1
+    assert not (tmp_path / "metrics.jsonl").exists()
+    assert json.loads((tmp_path / "best" / "score.json").read_text())["score"] == 3.0
+
+
+def test_no_recorders_record_nothing(tmp_path: Path) -> None:
+    trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
+    run(make_config("sync", trainer=trainer), tmp_path, recorders=[])
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert names == ["best", "checkpoints", "run.json", "run.lock"]
+
+
+def test_whoever_starts_a_run_is_told_once_and_its_facts_are_kept(tmp_path: Path) -> None:
+    told: list[Any] = []
+    trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
+    run(
+        make_config("sync", trainer=trainer),
+        tmp_path,
+        on_start=told.append,
+        facts={"command": ["mine"]},
+    )
+    assert [each.spec.id for each in told] == ["CartPole-v1"]
+    assert facts(tmp_path)["command"] == ["mine"]
+
+
+def test_a_caller_who_fails_at_the_start_closes_the_recorders(tmp_path: Path) -> None:
+    def refuse(_: object) -> None:
+        raise ValueError("not today")
+
+    recorder, evaluator = Recording(), OwnEvaluator()
+    with pytest.raises(ValueError, match="not today"):
+        run(
+            make_config("sync"), tmp_path, on_start=refuse, recorders=[recorder],
+            evaluator=evaluator,
+        )  # fmt: skip
+    assert (recorder.closings, evaluator.closings) == (1, 1)
+    assert facts(tmp_path)["status"] == "failed"
+
+
+# Hanging ----------------------------------------------------------------------------------------
+
+
+def test_an_environment_that_blocks_for_ever_fails_the_run_and_names_the_line(
+    tmp_path: Path,
+) -> None:
+    release = threading.Event()
+
+    def block(count: int) -> None:
+        if count == 120:
+            release.wait(60)  # a device that never answers
+
+    trainer = AsyncConfig(**BUDGET | {"max_opt_steps": 100_000, "stall_timeout_s": 0.3})
+    config = make_config(
+        "async-thread", trainer=trainer,
+        env=ScriptedConfig(id="x", on_step=block, max_episode_steps=9),
+        actor_manager=ThreadConfig(num_actors=1, n_buffer=10, join_timeout_s=0.1),
+    )  # fmt: skip
+    try:
+        with pytest.raises(Stalled, match="stack of actor 0") as caught:
+            run(config, tmp_path)
+    finally:
+        release.set()
+    assert "release.wait(60)  # a device that never answers" in str(caught.value)
+    told = facts(tmp_path)
+    assert told["status"] == "failed"
+    assert told["exit_reason"].startswith("Stalled: no step for 0.3 s")
+    assert steps_saved(tmp_path)
+
+
+# A KeyboardInterrupt has no words and does not match; left alone it would end all tests.
+HEARD = (Stalled, KeyboardInterrupt)
+
+
+def test_a_learner_that_hangs_is_interrupted_and_the_caller_hears_why(tmp_path: Path) -> None:
+    never_set = threading.Event()
+    evaluator = OwnEvaluator(lambda: wait_for(never_set))
+    trainer = SyncConfig(**BUDGET | {"stall_timeout_s": 0.2})
+    with pytest.raises(HEARD, match=r"never_set\.wait\(20\)"):
+        run(make_config("sync", trainer=trainer), tmp_path, evaluator=evaluator)
+    told = facts(tmp_path)
+    assert told["status"] == "failed"
+    assert told["exit_reason"].startswith("Stalled: ")
+
+
+def wait_for(never_set: threading.Event) -> None:
+    never_set.wait(20)
+
+
+class HangingRecorder(Recorder):
+    """Does not come back from its closing."""
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        pass
+
+    def show(self, progress: Progress) -> None:
+        pass
+
+    def close(self) -> None:
+        threading.Event().wait(20)
+
+
+def test_a_part_that_hangs_as_it_is_closed_is_found_too(tmp_path: Path) -> None:
+    trainer = SyncConfig(**BUDGET | {"stall_timeout_s": 0.2})
+    with pytest.raises(HEARD, match=r"threading\.Event\(\)\.wait\(20\)"):
+        run(make_config("sync", trainer=trainer), tmp_path, recorders=[HangingRecorder()])
+    assert facts(tmp_path)["status"] == "failed"
+
+
+# Nothing is left --------------------------------------------------------------------------------
+
+
+def open_files() -> list[str]:
+    gc.collect()
+    links = []
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            links.append(str(each.readlink()))
+        except OSError:  # the folder's own descriptor is gone
+            continue
+    return sorted(link for link in links if not link.startswith("/proc/"))
+
+
+def test_five_runs_in_one_process_leave_no_thread_and_no_open_file(tmp_path: Path) -> None:
+    recorders = {
+        "jsonl": JsonlConfig(), "tensorboard": TensorboardConfig(), "console": ConsoleConfig(),
+    }  # fmt: skip
+    trainer = AsyncConfig(**BUDGET | {"max_opt_steps": 60})
+    config = make_config("async-thread", recorder=recorders, trainer=trainer)
+    run(config, tmp_path / "first")  # torch and friends open what they keep
+    threads, files = set(threading.enumerate()), open_files()
+    for i in range(5):
+        run(config, tmp_path / str(i))
+    assert set(threading.enumerate()) == threads
+    assert open_files() == files

@@ -1,0 +1,133 @@
+"""What counts as an image, and what the networks leave of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from border_cli.core.spaces import BoxSpace, not_by_bounds
+from border_cli.nn.architecture import (
+    MINATAR_WINDOWS,
+    NATURE_WINDOWS,
+    channels_first,
+    image_shape,
+    impala_side,
+    pixel_scaling,
+    size_after,
+)
+
+
+def box(shape: tuple[int, ...], dtype: str = "uint8", low: Any = 0, high: Any = 1) -> BoxSpace:
+    return BoxSpace(
+        shape=shape,
+        dtype=dtype,
+        low=np.broadcast_to(low, shape),
+        high=np.broadcast_to(high, shape),
+    )
+
+
+def before(shape: tuple[int, ...], dtype: str = "uint8") -> BoxSpace:
+    """Of a model that was saved before bounds counted."""
+    space = not_by_bounds(box(shape, dtype))
+    assert isinstance(space, BoxSpace)
+    return space
+
+
+@pytest.mark.parametrize(
+    ("shape", "image"),
+    [
+        ((4, 84, 84), (4, 84, 84)),
+        ((84, 84, 4), (4, 84, 84)),
+        ((210, 160, 3), (3, 210, 160)),
+        ((3, 210, 160), (3, 210, 160)),
+        ((36, 40), (1, 36, 40)),
+        ((64, 64, 64), (64, 64, 64)),
+        ((6, 7, 2), (2, 6, 7)),
+        ((2, 6, 7), (2, 6, 7)),
+        ((6, 7), (1, 6, 7)),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["uint8", "bool"])
+def test_the_smaller_of_first_and_last_axis_holds_the_channels(
+    shape: tuple[int, ...], image: tuple[int, int, int], dtype: str
+):
+    assert image_shape(box(shape, dtype)) == image
+
+
+@pytest.mark.parametrize(
+    ("shape", "image", "first"),
+    [
+        ((10, 10, 4), (4, 10, 10), False),  # MinAtar's Breakout, and as frames are stacked
+        ((4, 10, 10), (4, 10, 10), True),
+        ((10, 10, 10), (10, 10, 10), False),  # MinAtar's Seaquest
+        ((8, 8, 111), (111, 8, 8), False),  # chess in planes, both ways
+        ((111, 8, 8), (111, 8, 8), True),
+        ((7, 9, 7), (7, 7, 9), False),  # no square: the last of two alike
+    ],
+)
+def test_the_third_axis_of_a_square_holds_the_channels_and_the_last_of_a_cube(
+    shape: tuple[int, ...], image: tuple[int, int, int], first: bool
+):
+    assert image_shape(box(shape)) == image
+    assert channels_first(box(shape)) == first
+
+
+@pytest.mark.parametrize(
+    "shape", [(5, 84), (84, 5, 3), (3, 84, 5), (84,), (), (2, 3, 84, 84), (10, 10, 0)]
+)
+def test_what_is_too_small_or_has_other_axes_is_no_image(shape: tuple[int, ...]):
+    assert image_shape(box(shape)) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int64"])
+def test_other_numbers_are_no_image(dtype: str):
+    assert image_shape(box((4, 84, 84), dtype)) is None
+
+
+@pytest.mark.parametrize("shape", [(35, 84), (84, 35, 3), (3, 84, 35), (10, 10, 4)])
+def test_models_of_before_take_small_images_for_numbers(shape: tuple[int, ...]):
+    assert image_shape(before(shape)) is None
+    assert image_shape(before((84, 84, 4), "bool")) is None
+    assert image_shape(before((84, 84, 4))) == (4, 84, 84)
+
+
+def test_models_of_before_took_the_first_of_two_alike():
+    assert channels_first(before((64, 64, 64)))
+    assert image_shape(before((36, 36, 64))) is not None
+    assert channels_first(before((36, 36, 64)))
+
+
+def test_pixels_are_scaled_by_one_number_where_all_have_the_same_bounds():
+    assert pixel_scaling(box((10, 10, 4), high=255)) == (0, 1 / 255)
+    assert pixel_scaling(box((10, 10, 4))) == (0, 1)
+    assert pixel_scaling(box((10, 10), low=-2, high=2)) == (-2, 0.25)
+    assert pixel_scaling(before((84, 84, 4))) == (0, 1 / 255)
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_each_channel_is_scaled_by_its_widest_bounds(last: bool):
+    high = np.ones((6, 8, 3))
+    high[..., 1], high[2, 3, 1], high[..., 2] = 4, 10, 255  # one pixel may be more than the others
+    low = np.zeros((6, 8, 3))
+    low[..., 2] = 5
+    if not last:
+        high, low = high.transpose(2, 0, 1), low.transpose(2, 0, 1)
+    scaling = pixel_scaling(box(high.shape, low=low, high=high))
+    np.testing.assert_allclose(scaling.low, [0, 0, 5])
+    np.testing.assert_allclose(scaling.factor, [1, 0.1, 0.004], rtol=1e-6)
+
+
+def test_what_the_nature_network_leaves():
+    # 84 -> (84 - 8) / 4 + 1 = 20 -> (20 - 4) / 2 + 1 = 9 -> 7; 36 -> 8 -> 3 -> 1
+    assert size_after(NATURE_WINDOWS, (4, 84, 36)) == 64 * 7 * 1
+
+
+def test_what_the_minatar_network_leaves():
+    assert size_after(MINATAR_WINDOWS, (4, 10, 6)) == 16 * 8 * 4
+
+
+def test_what_the_resnet_leaves():
+    # 84 -> 42 -> 21 -> 11; 72 -> 36 -> 18 -> 9; 6 -> 3 -> 2 -> 1
+    assert [impala_side(pixels) for pixels in (84, 72, 6)] == [11, 9, 1]

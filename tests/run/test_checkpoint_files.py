@@ -1,0 +1,438 @@
+"""Whatever is wrong with a checkpoint is named; nothing damaged is accepted, nothing in it runs."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from saves import SmallRun
+
+from border_cli.core.errors import CheckpointError
+from border_cli.nn.saving import load_state
+from border_cli.run.checkpoint_files import (
+    Arrays,
+    join_arrays,
+    npz_bytes,
+    read_arrays,
+    read_checkpoint,
+    read_tree,
+    split_arrays,
+    verify,
+)
+from border_cli.run.finding import find_checkpoint, find_weights, resumable
+
+FILES = ["agent.pt", "candidate.pt", "state.json", "arrays.npz", "manifest.json"]
+NAME = "0000000020"
+
+
+def path_of(run_dir: Path, name: str) -> Path:
+    return run_dir / "checkpoints" / NAME / name
+
+
+def chunk_of(run_dir: Path) -> Path:
+    return next((run_dir / "checkpoints" / "replay").glob("rows-0000000030-*"))
+
+
+def test_a_whole_one_is_read(run_dir: Path) -> None:
+    newest, oldest = (read_checkpoint(each) for each in resumable(run_dir))
+    assert (newest.opt_steps, oldest.opt_steps) == (20, 10)
+    assert newest.counters["env_steps"] == 7
+    assert newest.run["opt_steps"] == 20
+    assert newest.agent.read_text() == "weights 20"
+    assert newest.candidate is not None
+    assert newest.candidate.read_text() == "weights 19"
+    assert oldest.candidate is None
+    assert newest.has_rows
+    case = SmallRun(run_dir, prioritized=True)
+    case.resume()
+    assert case.numbers == list(range(50))
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "truncated": lambda content: content[:-1],
+    "half": lambda content: content[: len(content) // 2],
+    "flipped at the start": lambda content: bytes([content[0] ^ 1]) + content[1:],
+    "flipped in the middle": lambda content: flipped(content, 4 * len(content)),
+    "longer": lambda content: content + b"x",
+    "zeros": lambda content: bytes(len(content)),
+    "random": lambda content: np.random.default_rng(0).bytes(len(content)),
+}
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_file_is_named(run_dir: Path, name: str, how: str) -> None:
+    path = path_of(run_dir, name)
+    path.write_bytes(DAMAGE[how](path.read_bytes()))
+    for read in (read_checkpoint, verify):
+        with pytest.raises(CheckpointError, match=rf"{NAME}/{name}|{NAME} has checkpoint format"):
+            read(path.parent)
+    assert [each.name for each in resumable(run_dir)] == [NAME, "0000000010"]
+    assert read_checkpoint(resumable(run_dir)[1]).opt_steps == 10
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(run_dir: Path, name: str) -> None:
+    path_of(run_dir, name).unlink()
+    with pytest.raises(CheckpointError, match=rf"{NAME}/{name} (is missing|cannot be read)"):
+        read_checkpoint(path_of(run_dir, name).parent)
+
+
+def test_a_flipped_bit_in_any_byte_of_a_manifest_is_noticed(run_dir: Path) -> None:
+    path = path_of(run_dir, "manifest.json")
+    content = path.read_bytes()
+    for byte in range(len(content)):
+        path.write_bytes(flipped(content, 8 * byte + byte % 8))
+        with pytest.raises(CheckpointError, match=NAME):
+            read_checkpoint(path.parent)
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_chunk_is_named_when_its_rows_load(run_dir: Path, how: str) -> None:
+    path = chunk_of(run_dir)
+    path.write_bytes(DAMAGE[how](path.read_bytes()))
+    case = SmallRun(run_dir, prioritized=True)
+    with pytest.raises(
+        CheckpointError, match=rf"{path.name} is damaged: its checksum does not match"
+    ):
+        case.resume()
+    assert len(case.buffer) == 0
+    case.resume(run_dir / "checkpoints" / "0000000010")  # the one before it is whole
+    assert case.numbers == list(range(30))
+
+
+def test_a_missing_chunk_is_named_before_anything_loads(run_dir: Path) -> None:
+    path = chunk_of(run_dir)
+    path.unlink()
+    with pytest.raises(CheckpointError, match=rf"replay/{path.name} is missing"):
+        read_checkpoint(path_of(run_dir, "x").parent)
+
+
+def sign(folder: Path, **changes: Any) -> None:
+    """Makes the checksums of a folder fit again, as an attacker would."""
+    path = folder / "manifest.json"
+    content = {**json.loads(path.read_text()), **changes}
+    del content["checksum"]
+    for name in content["sha256"]:
+        if (folder / name).is_file():
+            content["sha256"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    content["checksum"] = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    path.write_text(json.dumps(content))
+
+
+class Malicious:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_in_a_signed_agent_is_refused_and_does_not_run(run_dir: Path) -> None:
+    mark = run_dir / "ran"
+    path = path_of(run_dir, "agent.pt")
+    torch.save({"online": Malicious(mark)}, path)
+    sign(path.parent)
+    saved = read_checkpoint(path.parent)
+    with pytest.raises(CheckpointError, match=r"agent\.pt cannot be read as the state of an agent"):
+        load_state(saved.agent)
+    assert not mark.exists()
+
+
+def test_a_pickle_in_signed_arrays_is_refused_and_does_not_run(run_dir: Path) -> None:
+    mark = run_dir / "ran"
+    path = path_of(run_dir, "arrays.npz")
+    np.savez(path, array_0=np.array([Malicious(mark)], object))
+    sign(path.parent)
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read: .*allow_pickle"):
+        read_checkpoint(path.parent)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../0000000010/agent.pt", "a/b", "..", ".hidden", "c:x", "a\\b", "a\0"]
+)
+@pytest.mark.parametrize("where", ["folder", "chunk"])
+def test_a_manifest_that_names_files_elsewhere_is_refused(
+    run_dir: Path, name: str, where: str
+) -> None:
+    folder = path_of(run_dir, "x").parent
+    content = json.loads((folder / "manifest.json").read_text())
+    if where == "folder":
+        sign(folder, sha256={**content["sha256"], name: "0"})
+    else:
+        chunks = content["replay"]["chunks"]
+        chunks[0]["files"] = {name: "0"}
+        sign(folder, replay=content["replay"])
+    with pytest.raises(CheckpointError, match="is not a plain file name"):
+        read_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"replay": {}}, r"manifest\.json is not a checkpoint manifest: 'chunks'"),
+        ({"replay": []}, r"manifest\.json is not a checkpoint manifest"),
+        ({"sequence": "x"}, r"manifest\.json is not a checkpoint manifest"),
+        ({"sha256": []}, r"manifest\.json is not a checkpoint manifest"),
+        ({"versions": 3}, r"manifest\.json is not a checkpoint manifest"),
+        ({"sha256": {"agent.pt": ""}}, r"cannot be resumed: it has no state\.json, no arrays\.npz"),
+        (
+            {"replay": {"first": 0, "end": 9, "capacity": 9, "chunks": []}},
+            "its chunks do not cover rows 0 to 9",
+        ),
+    ],
+)
+def test_a_signed_manifest_that_makes_no_sense_is_refused(
+    run_dir: Path, changes: dict[str, Any], message: str
+) -> None:
+    folder = path_of(run_dir, "x").parent
+    sign(folder, **changes)
+    with pytest.raises(CheckpointError, match=message):
+        read_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("first", "ends"), [(0, [(5, 9)]), (0, [(0, 4), (5, 9)]), (3, [(0, 3), (3, 3), (3, 9)])]
+)
+def test_chunks_with_a_gap_are_refused(
+    run_dir: Path, first: int, ends: list[tuple[int, int]]
+) -> None:
+    folder = path_of(run_dir, "x").parent
+    chunks = [{"first": a, "end": b, "files": {"x": "0"}} for a, b in ends]
+    sign(folder, replay={"first": first, "end": 9, "capacity": 9, "chunks": chunks})
+    with pytest.raises(CheckpointError, match="its chunks do not cover rows"):
+        read_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("[]", r"state\.json cannot be read: it is not a JSON object"),
+        ("[" * 100_000, r"state\.json cannot be read"),
+        ('{"run": {}}', r"state\.json has no opt_steps"),
+        (
+            '{"run": {}, "opt_steps": -1, "env_steps": 0, "samples_total": 0, "time_s": 0}',
+            "opt_steps must be a count, got -1",
+        ),
+        (
+            '{"opt_steps": 1, "env_steps": 0, "samples_total": 0, "time_s": 0}',
+            "does not contain the state of a run",
+        ),
+        ('{"run": {"a": {"__array__": "array_99"}}}', r"state\.json cannot be read: KeyError"),
+    ],
+)
+def test_a_signed_state_that_makes_no_sense_is_refused(
+    run_dir: Path, state: str, message: str
+) -> None:
+    path = path_of(run_dir, "state.json")
+    path.write_text(state)
+    sign(path.parent)
+    with pytest.raises(CheckpointError, match=message):
+        read_checkpoint(path.parent)
+
+
+def as_format_1(folder: Path) -> None:
+    """What the first version of this format wrote."""
+    for name in ("arrays.npz", "candidate.pt"):
+        (folder / name).unlink()
+    (folder / "state.json").write_text('{"opt_steps": 20}')
+    sums = {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in ("agent.pt", "state.json")
+    }
+    (folder / "manifest.json").write_text(
+        json.dumps({"format": 1, "versions": {}, "sha256": sums}, indent=2)
+    )
+
+
+def test_an_older_format_says_why_it_cannot_be_resumed_and_its_weights_are_read(
+    run_dir: Path,
+) -> None:
+    folder = path_of(run_dir, "x").parent
+    as_format_1(folder)
+    with pytest.raises(
+        CheckpointError,
+        match=r"has format 1 and cannot be resumed: .* neither the replay buffer nor the "
+        r"random generators\. init_from",
+    ):
+        read_checkpoint(folder)
+    assert find_checkpoint(run_dir, "20") == folder
+    verify(folder)
+    assert find_weights(folder) == folder
+    assert resumable(run_dir)[-1] == folder  # all others come before it
+    (folder / "agent.pt").write_bytes(b"x")
+    with pytest.raises(CheckpointError, match=r"agent\.pt is damaged"):
+        verify(folder)
+
+
+@pytest.mark.parametrize("found", ["3", "null", '"2"', "true", "2.5", "[]"])
+def test_a_foreign_format_is_refused(run_dir: Path, found: str) -> None:
+    path = path_of(run_dir, "manifest.json")
+    path.write_text(f'{{"format": {found}, "sha256": {{}}}}')
+    with pytest.raises(
+        CheckpointError, match=r"has checkpoint format .*, but this version reads 1 and"
+    ):
+        verify(path.parent)
+
+
+def test_the_best_model_is_no_checkpoint_to_resume(run_dir: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"cannot be resumed: it has no arrays\.npz"):
+        read_checkpoint(run_dir / "best")
+
+
+def through_files(tree: Any, folder: Path) -> Any:
+    arrays: Arrays = {}
+    text = json.dumps(split_arrays(tree, arrays), allow_nan=False)
+    path = folder / "arrays.npz"
+    path.write_bytes(npz_bytes(arrays))
+    return read_tree(path, json.loads(text), read_arrays(path))
+
+
+def test_numbers_strings_lists_and_dicts_come_back_exactly(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3).bit_generator.state
+    tree = {
+        "whole": -(2**127), "real": 0.1 + 0.2, "tiny": 5e-324, "none": None, "flag": True,
+        "text": "ä\ud7ff\n", "": [], "nested": [[1, [2.5]], {"a": {}}], "generator": generator,
+        "negative zero": -0.0,
+    }  # fmt: skip
+    read = through_files(tree, tmp_path)
+    assert read == tree
+    assert math.copysign(1, read["negative zero"]) == -1
+    assert read["flag"] is True
+
+
+def test_floats_that_json_does_not_know_come_back(tmp_path: Path) -> None:
+    read = through_files({"a": [math.nan, math.inf, -math.inf]}, tmp_path)["a"]
+    assert math.isnan(read[0])
+    assert read[1:] == [math.inf, -math.inf]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.array(7, np.uint8),
+        np.zeros((0, 4), np.int64),
+        np.array([True, False]),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10)[::3],
+        np.array([(1, 2.5)], [("a", "i8"), ("b.c", "f4", ())]),
+        np.array([np.nan, -0.0, np.inf]),
+        np.array(["word"]),
+    ],
+)
+def test_arrays_come_back_to_the_bit(array: np.ndarray, tmp_path: Path) -> None:
+    read = through_files({"x": [{"y": array}], "again": array}, tmp_path)
+    for each in (read["x"][0]["y"], read["again"]):
+        assert (each.dtype, each.shape) == (array.dtype, array.shape)
+        assert each.tobytes() == array.tobytes()
+
+
+def test_numbers_of_numpy_become_plain_ones_and_tuples_lists(tmp_path: Path) -> None:
+    tree = {"a": np.float32(0.1), "b": np.int64(3), "c": (1, 2), "d": np.bool_(True)}
+    read = through_files(tree, tmp_path)
+    assert read == {"a": float(np.float32(0.1)), "b": 3, "c": [1, 2], "d": True}
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"a": object()}, "cannot store a object"),
+        ({"a": {1, 2}}, "cannot store a set"),
+        ({1: 2}, "cannot store the key 1"),
+        ({"__array__": 2}, "cannot store the key '__array__'"),
+        ({"__float__": 2}, "cannot store the key '__float__'"),
+        ({"a": np.array([object()])}, "cannot store arrays of Python objects"),
+        ({"a": b"bytes"}, "cannot store a bytes"),
+    ],
+)
+def test_what_a_checkpoint_cannot_hold_is_refused(tree: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        split_arrays(tree, {})
+
+
+@pytest.mark.parametrize(
+    "tree", [{"a": {"__array__": "gone"}}, {"a": {"__float__": "word"}}, {"a": {"__array__": []}}]
+)
+def test_a_tree_that_is_not_whole_is_refused(tree: Any) -> None:
+    with pytest.raises(CheckpointError, match=r"state\.json cannot be read"):
+        read_tree(Path("state.json"), tree, {})
+
+
+def test_a_document_without_a_tree_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"state\.json does not contain the state of a run"):
+        read_tree(Path("state.json"), None, {})
+    assert join_arrays(None, {}) is None
+
+
+def test_arrays_with_a_pickle_inside_are_refused_and_nothing_runs(tmp_path: Path) -> None:
+    path, mark = tmp_path / "arrays.npz", tmp_path / "ran"
+    np.savez(path, array_0=np.array([Malicious(mark)], object))
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read: .*allow_pickle"):
+        read_arrays(path)
+    path.write_bytes(pickle.dumps(Malicious(mark)))
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
+        read_arrays(path)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"word"])
+def test_what_is_no_npz_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
+        read_arrays(path)
+
+
+def test_one_array_alone_is_no_npz(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
+        read_arrays(path)
+
+
+def test_a_small_file_that_inflates_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez_compressed(path, array_0=np.zeros(2**20))
+    assert path.stat().st_size < 2**14
+    with pytest.raises(
+        CheckpointError, match=r"arrays\.npz cannot .* damaged or not from border_cli"
+    ):
+        read_arrays(path)
+
+
+def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez(path, array_0=np.zeros(2**10))
+    with zipfile.ZipFile(path, "a") as archive:
+        (member,) = archive.infolist()
+        for n in range(1, 100):
+            again = copy.copy(member)
+            again.filename = f"array_{n}.npy"
+            archive.filelist.append(again)
+        archive.comment = b"has the directory written anew"
+    with zipfile.ZipFile(path) as archive:
+        assert len(archive.namelist()) == 100
+    with pytest.raises(CheckpointError, match="its contents are larger than the file"):
+        read_arrays(path)

@@ -1,0 +1,105 @@
+"""The checkpoint that a name means is found, or refused with what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from border_cli.core.errors import CheckpointError
+from border_cli.run.finding import best_score, find_checkpoint, find_weights, resumable, steps_saved
+from border_cli.run.layout import partial_of
+
+NAME = "0000000020"
+
+
+def test_what_is_half_written_or_not_ours_is_not_picked_up(run_dir: Path) -> None:
+    folder = run_dir / "checkpoints"
+    partial_of(folder / "0000000040").mkdir()
+    (partial_of(folder / "0000000040") / "manifest.json").write_text("{}")
+    (folder / "0000000030").mkdir()  # without a manifest
+    for name in ("12", "²", "notes"):
+        (folder / name).mkdir()
+        (folder / name / "manifest.json").write_text("{}")
+    assert steps_saved(run_dir) == [10, 20]
+    assert [each.name for each in resumable(run_dir)] == ["0000000020", "0000000010"]
+    assert find_checkpoint(run_dir, "latest").name == NAME
+
+
+def test_without_any_folder_there_is_nothing(tmp_path: Path) -> None:
+    assert resumable(tmp_path) == []
+    assert steps_saved(tmp_path) == []
+    assert best_score(tmp_path) is None
+    with pytest.raises(CheckpointError, match=r"has no checkpoint latest \(there are none\)$"):
+        find_checkpoint(tmp_path, "latest")
+
+
+@pytest.mark.parametrize("target", [None, "0000000099", "replay", "/nowhere"])
+def test_latest_is_the_newest_complete_one_where_the_link_is_broken(
+    run_dir: Path, target: str | None
+) -> None:
+    link = run_dir / "checkpoints" / "latest"
+    link.unlink()
+    if target is not None:
+        link.symlink_to(target)
+    assert find_checkpoint(run_dir, "latest").name == NAME
+
+
+@pytest.mark.parametrize("target", [None, "checkpoints/best-0000000099"])
+def test_a_best_model_whose_link_is_broken_is_refused_with_what_is_there(
+    run_dir: Path, target: str | None
+) -> None:
+    link = run_dir / "best"
+    link.unlink()
+    if target is not None:
+        link.symlink_to(target)
+    with pytest.raises(CheckpointError, match=r"has no checkpoint best \(choose from 10, 20\)$"):
+        find_checkpoint(run_dir, "best")
+    assert best_score(run_dir) is None
+    assert find_weights(run_dir).name == NAME  # the latest
+
+
+@pytest.mark.parametrize("which", ["30", "0000000030"])
+def test_what_is_not_there_is_refused_with_what_is(run_dir: Path, which: str) -> None:
+    with pytest.raises(
+        CheckpointError, match=rf"no checkpoint {which} \(choose from best, 10, 20\)$"
+    ):
+        find_checkpoint(run_dir, which)
+
+
+@pytest.mark.parametrize("which", ["newest", "-1", "1.5", "²", ""])
+def test_a_word_that_is_no_checkpoint_is_refused(run_dir: Path, which: str) -> None:
+    with pytest.raises(CheckpointError, match="must be best, latest or an update number, got"):
+        find_checkpoint(run_dir, which)
+
+
+def test_weights_to_begin_with_are_those_of_the_best_model_or_of_a_checkpoint(
+    run_dir: Path,
+) -> None:
+    assert find_weights(run_dir).name == "best-0000000010"
+    assert find_weights(run_dir / "checkpoints" / "latest").resolve().name == NAME
+    with pytest.raises(CheckpointError, match=r"no such directory: .*nowhere$"):
+        find_weights(run_dir / "nowhere")
+    (run_dir / "best" / "agent.pt").write_text("x")
+    with pytest.raises(CheckpointError, match=r"agent\.pt is damaged"):
+        find_weights(run_dir)
+
+
+def test_weights_are_found_by_the_number_of_a_checkpoint(run_dir: Path) -> None:
+    (run_dir / ".hydra").mkdir()
+    (run_dir / ".hydra" / "resolved.yaml").touch()
+    assert find_weights(run_dir / "checkpoints" / "20").name == NAME
+    with pytest.raises(
+        CheckpointError, match=r"has no checkpoint 30 \(choose from best, 10, 20\)$"
+    ):
+        find_weights(run_dir / "checkpoints" / "30")
+    with pytest.raises(
+        CheckpointError, match=f"is a file, not a run directory; the run is {run_dir}"
+    ):
+        find_weights(run_dir / "checkpoints" / NAME / "agent.pt")
+
+
+def test_the_best_score_is_that_of_the_saved_model(run_dir: Path) -> None:
+    assert best_score(run_dir) == (1.5, 10)
+    (run_dir / "best" / "score.json").write_text("{}")
+    assert best_score(run_dir) is None

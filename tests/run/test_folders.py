@@ -1,0 +1,236 @@
+"""A reader, or a crash, never meets half a checkpoint; each row is on the disk once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from saves import SmallRun
+
+from border_cli.core.errors import CheckpointError
+from border_cli.run.checkpoint_files import read_checkpoint
+from border_cli.run.finding import resumable, steps_saved
+from border_cli.run.folders import point_link, remove_folder, replace_folder, restore_folders
+from border_cli.run.layout import backup_of, partial_of
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_a_link_is_relative_and_moves_at_once(tmp_path: Path) -> None:
+    for target in ("0000000001", "0000000002"):
+        (tmp_path / target).mkdir()
+        point_link(tmp_path / "latest", target)
+        assert str((tmp_path / "latest").readlink()) == target
+    assert names(tmp_path) == ["0000000001", "0000000002", "latest"]
+
+
+def folder(path: Path, content: str) -> Path:
+    path.mkdir()
+    (path / "agent.pt").write_text(content)
+    return path
+
+
+def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+    place = folder(tmp_path / "0000000010", "old")
+    replace_folder(folder(partial_of(tmp_path / "0000000010"), "new"), place)
+    assert (place / "agent.pt").read_text() == "new"
+    assert names(tmp_path) == ["0000000010"]
+
+
+def test_a_folder_that_cannot_take_the_place_leaves_the_old_one_there(tmp_path: Path) -> None:
+    place = folder(tmp_path / "0000000010", "old")
+    with pytest.raises(FileNotFoundError, match="never_written"):
+        replace_folder(tmp_path / "never_written", place)
+    assert (place / "agent.pt").read_text() == "old"
+    assert names(tmp_path) == ["0000000010"]
+
+
+def test_what_a_crash_left_aside_is_put_back(tmp_path: Path) -> None:
+    place = folder(tmp_path / "0000000010", "old")
+    place.rename(backup_of(place))  # killed between the two renames of `replace_folder`
+    folder(partial_of(place), "new")
+    restore_folders(tmp_path)
+    assert (place / "agent.pt").read_text() == "old"
+    assert names(tmp_path) == ["0000000010"]
+
+
+def test_what_a_crash_left_to_remove_is_removed(tmp_path: Path) -> None:
+    place = folder(tmp_path / "0000000010", "new")
+    folder(backup_of(place), "old")  # killed after both renames
+    restore_folders(tmp_path)
+    assert (place / "agent.pt").read_text() == "new"
+    assert names(tmp_path) == ["0000000010"]
+
+
+def test_a_folder_is_removed_also_where_half_of_an_earlier_one_lies(tmp_path: Path) -> None:
+    place = folder(tmp_path / "0000000010", "old")
+    folder(partial_of(place), "older")
+    remove_folder(place)
+    assert names(tmp_path) == []
+
+
+MakeRun = Callable[..., SmallRun]
+
+
+def test_each_row_is_written_once_and_shared_by_the_checkpoints(case: SmallRun) -> None:
+    case.save(10, push=30)
+    first = {each: each.stat().st_ino for each in (case.folder / "replay").iterdir()}
+    case.save(20, push=20)
+    case.save(30)
+    assert case.chunks == ["0-30.0", "30-50.0"]
+    assert {each: each.stat().st_ino for each in first} == first
+    saved = read_checkpoint(resumable(case.run_dir)[0])
+    assert [(each.first, each.end) for each in saved.chunks] == [(0, 30), (30, 50)]
+
+
+def test_large_columns_have_files_of_their_own(make_run: MakeRun) -> None:
+    case = make_run(images=True)
+    case.save(10, push=30)
+    assert case.chunks == ["0-30.0", "0-30.1", "0-30.2"]
+
+
+def test_a_chunk_goes_when_no_kept_checkpoint_names_it(make_run: MakeRun) -> None:
+    case = make_run(capacity=50, keep=2)
+    for opt_steps in (10, 20, 30):
+        case.save(opt_steps, push=30)  # 0-30, 30-60, 60-90
+    # 30 holds rows 40 … 90, 20 holds 10 … 60.
+    assert case.chunks == ["0-30.0", "30-60.0", "60-90.0"]
+    case.save(40, push=5)  # 30 and 40 are kept, which hold 40 … 90 and 45 … 95
+    assert case.chunks == ["30-60.0", "60-90.0", "90-95.0"]
+    case.save(50, push=200)  # more than fits: all but the newest 50 were never written
+    assert case.chunks == ["30-60.0", "60-90.0", "90-95.0", "245-295.0"]
+    case.save(60)
+    assert case.chunks == ["245-295.0"]
+
+
+def test_without_the_replay_buffer_no_row_is_written(make_run: MakeRun) -> None:
+    case = make_run(replay_buffer=False)
+    case.save(10, push=30)
+    assert not (case.folder / "replay").exists()
+    saved = read_checkpoint(resumable(case.run_dir)[0])
+    assert not saved.has_rows
+    with pytest.raises(CheckpointError, match="was saved without a replay buffer"):
+        saved.load_rows(case.buffer)
+
+
+def test_a_run_goes_on_from_its_newest_checkpoint_and_writes_only_new_rows(
+    make_run: MakeRun,
+) -> None:
+    case = make_run(capacity=50)
+    case.save(10, push=30)
+    case.save(20, push=40)
+    again = make_run(capacity=50)
+    assert again.resume().opt_steps == 20
+    assert again.numbers == list(range(20, 70))
+    assert again.store.report.opt_steps == 20
+    again.save(30, push=10)
+    assert again.chunks == ["0-30.0", "30-70.0", "70-80.0"]
+    last = make_run(capacity=50)
+    last.resume()
+    assert last.numbers == list(range(30, 80))
+
+
+def test_rows_of_the_checkpoints_that_were_given_up_are_written_anew(make_run: MakeRun) -> None:
+    case = make_run()
+    case.save(10, push=30)
+    case.save(20, push=40)  # damaged, say
+    again = make_run()
+    again.resume(case.folder / "0000000010")
+    again.save(20, push=40, n=2)
+    assert again.chunks == ["0-30.0", "30-70.0"]  # 20 was replaced, and the old rows with it
+    assert again.weights("20") == "weights 2"
+    third = make_run()
+    third.save(30, push=5)  # knows of no resume: it begins with its own rows
+    assert third.chunks == ["0-5.0", "0-30.0", "30-70.0"]
+    saved = read_checkpoint(resumable(case.run_dir)[0])
+    assert [(each.first, each.end) for each in saved.chunks] == [(0, 5)]
+
+
+def test_a_resume_without_rows_begins_with_no_chunk(make_run: MakeRun) -> None:
+    case = make_run(replay_buffer=False)
+    case.save(10, push=30)
+    again = make_run()
+    again.resume()
+    assert (len(again.buffer), again.buffer.rows_pushed) == (0, 30)
+    again.save(20, push=8)
+    assert again.chunks == ["30-38.0"]
+    last = make_run()
+    last.resume()
+    assert last.numbers == list(range(30, 38))
+
+
+def test_rows_of_another_run_that_are_no_longer_there_are_not_named(make_run: MakeRun) -> None:
+    case = make_run()
+    case.save(10, push=30)
+    other = make_run()
+    other.store.resumed(read_checkpoint(resumable(case.run_dir)[0]))
+    other.save(20, push=4)  # its buffer never loaded those rows
+    saved = read_checkpoint(resumable(case.run_dir)[0])
+    assert [(each.first, each.end) for each in saved.chunks] == [(0, 4)]
+
+
+def test_milestones_stay_for_good_without_their_rows(make_run: MakeRun) -> None:
+    case = make_run(keep=1, milestone_interval=20)
+    for opt_steps in (5, 15, 25, 35, 45, 60, 61):
+        case.save(opt_steps, push=10)
+    # The first at or after 20, 40 and 60, and the newest.
+    assert steps_saved(case.run_dir) == [25, 45, 60, 61]
+    by_steps = {each.opt_steps: each for each in map(read_checkpoint, resumable(case.run_dir))}
+    assert {step: each.has_rows for step, each in by_steps.items()} == {
+        25: False, 45: False, 60: False, 61: True,
+    }  # fmt: skip
+    assert case.chunks == [f"{first}-{first + 10}.0" for first in range(0, 70, 10)]
+    case.push(100)
+    case.save(62)
+    assert steps_saved(case.run_dir) == [25, 45, 60, 62]
+    assert case.chunks == ["70-170.0"]
+
+
+def test_a_milestone_keeps_its_rows_while_it_is_among_the_newest(make_run: MakeRun) -> None:
+    case = make_run(keep=2, milestone_interval=10)
+    case.save(10, push=3)
+    case.save(11, push=3)
+    assert [each.has_rows for each in map(read_checkpoint, resumable(case.run_dir))] == [True] * 2
+
+
+def test_a_run_that_starts_again_in_its_folder_never_drops_what_it_just_saved(
+    case: SmallRun, make_run: MakeRun
+) -> None:
+    for opt_steps in (10, 20, 30):
+        case.save(opt_steps)
+    again = make_run()
+    for opt_steps, kept in ((5, [5, 20, 30]), (10, [5, 10, 30]), (15, [5, 10, 15])):
+        again.save(opt_steps)
+        assert steps_saved(case.run_dir) == kept
+        assert again.weights("latest") == f"weights {opt_steps}"
+
+
+def test_the_sequence_grows_over_all_attempts(case: SmallRun, make_run: MakeRun) -> None:
+    case.save(10)
+    case.save(20)
+    again = make_run()
+    again.save(5)
+    found = map(read_checkpoint, resumable(case.run_dir))
+    assert [(each.opt_steps, each.manifest.sequence) for each in found] == [
+        (5, 3),
+        (20, 2),
+        (10, 1),
+    ]
+
+
+def test_while_a_manifest_cannot_be_read_no_chunk_goes_that_it_may_name(make_run: MakeRun) -> None:
+    case = make_run(keep=3, capacity=10)
+    case.save(10, push=10)
+    case.save(20, push=10)
+    (case.folder / "0000000020" / "manifest.json").write_text("{")
+    again = make_run(keep=3, capacity=10)
+    again.resume(case.folder / "0000000010")
+    again.save(30, push=10)
+    assert steps_saved(case.run_dir) == [10, 20, 30]
+    assert again.chunks == ["0-10.0", "10-20.0", "10-20.0"]
+    again.save(40)  # of four the one that cannot be read goes first
+    assert steps_saved(case.run_dir) == [10, 30, 40]
+    assert again.chunks == ["0-10.0", "10-20.0"]

@@ -1,0 +1,445 @@
+"""A run directory belongs to one process; others see whether that still runs, and how it ended."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import full_disk
+
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.files import write_json
+from border_cli.core.seeding import derived_seeds
+from border_cli.run.status import (
+    RunInUse,
+    RunLock,
+    RunRecord,
+    git_state,
+    import_paths,
+    machine,
+    read_run,
+    running,
+    versions,
+)
+
+HOLD = """
+import os, sys
+from pathlib import Path
+from border_cli.run.status import RunLock
+from border_cli.run.status import RunRecord
+with RunLock(Path(sys.argv[1])):
+    RunRecord(Path(sys.argv[1])).begin()
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def other_process(run_dir: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs in the directory until it is told, or killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def held(run_dir: Path) -> bool | None:
+    with running(run_dir) as runs:
+        return runs
+
+
+def no_pause() -> None:
+    """Looks again at once."""
+
+
+def failing(number: int) -> Callable[[int, int], None]:
+    """A `flock` that fails with this errno."""
+
+    def flock(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return flock
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without locks, as some network file systems are."""
+
+    monkeypatch.setattr(fcntl, "flock", failing(errno.ENOLCK))
+
+
+def refusal(run_dir: Path, pid: int | None = None) -> str:
+    return f"{run_dir} is in use by process {pid or os.getpid()} on {os.uname().nodename}$"
+
+
+def test_a_second_one_is_refused_and_told_who_runs_there(tmp_path: Path) -> None:
+    run_dir = tmp_path / "made" / "here"
+    assert held(run_dir) is False
+    with RunLock(run_dir):
+        assert held(run_dir) is True
+        with pytest.raises(ConfigError, match=refusal(run_dir)), RunLock(run_dir, pause=no_pause):
+            pass
+        assert held(run_dir) is True  # the refused one has not given it back
+    assert held(run_dir) is False
+    with RunLock(run_dir):
+        pass
+
+
+def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
+    with other_process(tmp_path) as process:
+        assert held(tmp_path) is True
+        assert read_run(tmp_path)["status"] == "running"
+        with (
+            pytest.raises(RunInUse, match=refusal(tmp_path, process.pid)),
+            RunLock(tmp_path, pause=no_pause),
+        ):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert held(tmp_path) is False
+        assert read_run(tmp_path)["status"] == "killed"
+        with RunLock(tmp_path):
+            pass
+
+
+def test_a_look_keeps_no_run_from_beginning(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        pass
+    looking = running(tmp_path)
+    assert looking.__enter__() is False
+    pauses = 0
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 3:
+            looking.__exit__(None, None, None)
+
+    with RunLock(tmp_path, pause=pause):
+        assert pauses == 3
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_neither_keeps_it_nor_gives_it_back(tmp_path: Path) -> None:
+    told, tell = os.pipe()
+    with RunLock(tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.read(told, 1)  # lives on behind its parent's block
+            os._exit(0)
+        assert held(tmp_path) is True
+        gone = os.fork()
+        if gone == 0:
+            os._exit(0)
+        os.waitpid(gone, 0)
+        assert held(tmp_path) is True
+    assert held(tmp_path) is False
+    os.write(tell, b"x")
+    os.waitpid(child, 0)
+    for each in (told, tell):
+        os.close(each)
+
+
+def test_a_program_that_is_started_does_not_have_it(tmp_path: Path) -> None:
+    listing = "import os; print([os.path.realpath(f'/proc/self/fd/{n}') for n in range(64)])"
+    with RunLock(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", listing],
+            close_fds=False, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    assert "run.lock" not in done.stdout
+
+
+def test_a_full_disk_keeps_no_run_from_beginning(tmp_path: Path) -> None:
+    with full_disk(0), RunLock(tmp_path):
+        assert held(tmp_path) is True
+        with (
+            pytest.raises(RunInUse, match="is in use by another process"),
+            RunLock(tmp_path, pause=no_pause),
+        ):
+            pass
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_a_run_begins_with_a_warning_and_its_end_cannot_be_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RunLock(tmp_path):
+        RunRecord(tmp_path).begin()
+        assert held(tmp_path) is None
+    assert f"{tmp_path} is on a file system without locks: make sure" in caplog.text
+    assert read_run(tmp_path)["status"] == "running"
+
+
+def test_another_failure_of_the_lock_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"), RunLock(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("content", ['{"pid": [], "host": 5}', '{"pid": "x", "host": "y"}', "[]"])
+def test_an_owner_of_a_wrong_kind_is_nobody(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.lock").write_text(content)
+    with (tmp_path / "run.lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RunInUse, match="is in use by another process"):
+            RunLock(tmp_path, pause=lambda: None).__enter__()
+
+
+def read(run_dir: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run_dir / "run.json").read_text())
+    return content
+
+
+def test_a_run_is_running_until_it_ends(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, command=["border-train", "env=cartpole"])
+    record.begin()
+    running = read(tmp_path)
+    assert (running["status"], running["exit_reason"], running["ended"]) == ("running", None, None)
+    assert running["pid"] == os.getpid()
+    assert running["command"] == ["border-train", "env=cartpole"]
+
+    record.end("done", "max_opt_steps reached", opt_steps=500, best_score=-math.inf)
+    ended = read(tmp_path)
+    assert (ended["status"], ended["exit_reason"]) == ("done", "max_opt_steps reached")
+    assert ended["started"] <= ended["ended"]
+    assert (ended["opt_steps"], ended["best_score"]) == (500, None)
+
+
+def test_the_first_end_stays(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    record.begin()
+    record.end("failed", "Stalled: actor 0", opt_steps=3)
+    first = read(tmp_path)
+    record.end("interrupted", "stopped by SIGINT", opt_steps=4)
+    assert read(tmp_path) == first
+
+
+def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (run_dir := tmp_path / "run").mkdir()
+    record = RunRecord(run_dir)
+    record.begin()
+    run_dir.rename(tmp_path / "elsewhere")
+    record.end("failed", "the first")
+    assert "run.json could not be written: " in caplog.text
+    run_dir.mkdir()
+    record.end("interrupted", "the second")
+    assert (read(run_dir)["status"], read(run_dir)["exit_reason"]) == ("failed", "the first")
+
+
+def test_what_did_not_begin_leaves_the_document_of_the_attempt_before(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    record.saved({"opt_steps": 4})
+    record.end("failed", "before it began")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_tells_who_runs_and_how_far(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        record = RunRecord(tmp_path, command=["border-train"])
+        record.begin()
+        record.saved({"opt_steps": 50, "env_steps": 70, "samples_total": 60})
+        facts = read_run(tmp_path)
+    assert facts["status"] == "running"
+    assert (facts["opt_steps"], facts["env_steps"], facts["samples_total"]) == (50, 70, 60)
+    assert (facts["pid"], facts["host"]) == (os.getpid(), os.uname().nodename)
+    assert facts["process_start"]
+    assert facts["attempts"] == [
+        {
+            "started": facts["started"],
+            "from_opt_steps": 0,
+            "command": ["border-train"],
+            "pid": os.getpid(),
+            "host": os.uname().nodename,
+        }
+    ]
+
+
+def test_no_progress_follows_an_end(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    record.begin()
+    record.end("done", "the end", opt_steps=5)
+    record.saved({"opt_steps": 4})
+    assert read(tmp_path)["opt_steps"] == 5
+
+
+def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path) -> None:
+    first = RunRecord(tmp_path, command=["one"], seeds={"seed": 3}, import_paths=["/mine"])
+    first.begin()
+    first.content["started"] = "2020-01-01T00:00:00+0000"
+    first.content["attempts"][0]["started"] = "2020-01-01T00:00:00+0000"
+    first.end(
+        "failed", "it broke", best_score=9.5, best_opt_steps=40, final_score=9.0,
+        opt_steps=90, env_steps=95, traceback="of then", bottleneck="of then",
+    )  # fmt: skip
+    assert read_run(tmp_path)["status"] == "failed"
+
+    RunRecord(tmp_path, command=["two"]).begin(50)
+    facts = read(tmp_path)
+    assert (facts["status"], facts["exit_reason"], facts["ended"]) == ("running", None, None)
+    assert facts["started"] == "2020-01-01T00:00:00+0000"
+    assert (facts["seeds"], facts["import_paths"]) == ({"seed": 3}, ["/mine"])
+    assert (facts["best_score"], facts["best_opt_steps"], facts["final_score"]) == (9.5, 40, 9.0)
+    assert (facts["command"], facts["opt_steps"]) == (["two"], 50)
+    assert {"traceback", "bottleneck"} & set(facts) == set()  # of the attempt that broke
+
+    RunRecord(tmp_path, command=["three"], best_score=11.0).begin(60)
+    facts = read(tmp_path)
+    assert facts["best_score"] == 11.0
+    told = [(each["command"], each["from_opt_steps"]) for each in facts["attempts"]]
+    assert told == [(["one"], 0), (["two"], 50), (["three"], 60)]
+    assert facts["attempts"][0]["started"] == facts["started"] != facts["attempts"][1]["started"]
+
+
+def test_a_run_goes_on_whose_document_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{")
+    RunRecord(tmp_path, command=["two"]).begin(50)
+    facts = read(tmp_path)
+    assert [each["from_opt_steps"] for each in facts["attempts"]] == [50]
+    assert facts["status"] == "running"
+
+
+def test_a_run_without_its_process_was_killed_and_its_document_stays_as_it_is(
+    tmp_path: Path,
+) -> None:
+    with RunLock(tmp_path):
+        RunRecord(tmp_path).begin()
+    before = (tmp_path / "run.json").read_bytes()
+    facts = read_run(tmp_path)
+    assert (facts["status"], facts["exit_reason"]) == (
+        "killed",
+        "its process was killed, or its machine went down",
+    )
+    (tmp_path / "run.lock").unlink()  # as in a copy
+    assert read_run(tmp_path)["status"] == "killed"
+    assert (tmp_path / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("status", ["done", "failed", "interrupted"])
+def test_a_run_that_ended_is_not_asked_for_its_process(tmp_path: Path, status: str) -> None:
+    record = RunRecord(tmp_path)
+    record.begin()
+    record.end(status, "so it was")
+    assert read_run(tmp_path)["status"] == status
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[1]"])
+def test_what_cannot_be_read_is_empty(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    assert read_run(tmp_path) == {}
+
+
+def test_the_seeds_in_it_are_those_that_follow_from_the_one() -> None:
+    seeds = derived_seeds(3, 2)
+    assert seeds["seed"] == 3
+    assert set(seeds) == {"seed", "learner", "replay_buffer", "evaluation", "actor_envs"}
+    numbers = [seeds["learner"], seeds["replay_buffer"], seeds["evaluation"], *seeds["actor_envs"]]
+    assert len(set(numbers)) == 5
+    assert derived_seeds(4, 2) != seeds
+
+
+def test_versions_and_machine_are_told() -> None:
+    assert {"python", "border-cli", "torch", "gymnasium", "numpy", "hydra-core"} <= set(versions())
+    told = machine()
+    assert told["cores"] >= 1
+    assert set(told) == {"host", "system", "processor", "cores"}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    settings = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(
+        ["git", *settings, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_the_state_of_the_users_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert git_state(tmp_path) is None  # outside of a repository
+    git(tmp_path, "init")
+    assert git_state(tmp_path) is None  # without a commit
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    commit = git(tmp_path, "rev-parse", "HEAD")
+    assert git_state(tmp_path) == {"commit": commit, "dirty": False}
+    (tmp_path / "new.log").write_text("outputs do not count")
+    assert git_state(tmp_path) == {"commit": commit, "dirty": False}
+    (tmp_path / "mine.py").write_text("x = 2\n")
+    assert git_state(tmp_path) == {"commit": commit, "dirty": True}
+
+
+def test_without_git_there_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert git_state(tmp_path) is None
+
+
+WRONG = [
+    ("import_paths", 5, "a list of strings"),
+    ("import_paths", [5], "a list of strings"),
+    ("attempts", 3, "a list of objects"),
+    ("attempts", [3], "a list of objects"),
+    ("best_score", "x", "a number or null"),
+    ("final_score", True, "a number or null"),
+    ("best_score", 10**400, "a number or null"),
+    ("best_opt_steps", {}, "a count or null"),
+    ("env_steps", -1, "a count"),
+    ("pid", [], "a count"),
+    ("status", {}, "a string"),
+    ("exit_reason", [1], "a string or null"),
+    ("seeds", "none", "an object"),
+    ("started", None, "a string"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "allowed"), WRONG)
+def test_a_value_of_a_wrong_kind_is_not_shown_and_refused_where_it_is_needed(
+    tmp_path: Path, key: str, value: Any, allowed: str
+) -> None:
+    record = RunRecord(tmp_path, import_paths=["/home/me"])
+    record.begin()
+    record.end("interrupted", "stopped by SIGINT")
+    write_json(tmp_path / "run.json", read(tmp_path) | {key: value})
+    facts = read_run(tmp_path)
+    assert key not in facts
+    assert "versions" in facts
+    with pytest.raises(CheckpointError, match=rf"run\.json is .*: {key} must be {allowed}, got"):
+        read_run(tmp_path, needed=[key])
+    with pytest.raises(CheckpointError, match=f"{key} must be {allowed}"):
+        RunRecord(tmp_path).begin(5)
+
+
+def test_modules_are_looked_for_only_where_the_paths_are_paths(tmp_path: Path) -> None:
+    write_json(tmp_path / "run.json", {"import_paths": 5})
+    with pytest.raises(CheckpointError, match="import_paths must be a list of strings, got 5"):
+        import_paths(tmp_path)
+
+
+def test_a_pipe_or_a_deep_document_is_no_record(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("[" * 100_000)
+    assert read_run(tmp_path) == {}
+    (tmp_path / "run.json").unlink()
+    os.mkfifo(tmp_path / "run.json")
+    assert read_run(tmp_path) == {}

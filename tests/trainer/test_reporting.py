@@ -1,0 +1,65 @@
+"""The metrics of a window."""
+
+from __future__ import annotations
+
+import pytest
+
+from border_cli.core.interfaces import ActorStats
+from border_cli.trainer.reporting import Counters, Window
+
+
+def actor(actor_id: int, **seconds: float) -> ActorStats:
+    return ActorStats(
+        actor_id=actor_id,
+        env_steps=0,
+        samples=0,
+        duration_s=1.0,
+        restarts=0,
+        lost_samples=0,
+        seconds=seconds,
+    )
+
+
+def times(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if name.startswith("time/")}
+
+
+def test_times_are_shares_of_the_window_and_those_of_actors_are_of_all_actors() -> None:
+    counters = Counters()
+    window = Window(counters)
+    counters.opt_steps = 1
+    first = [actor(0, act=1.0, blocked=1.0), actor(1, act=0.0, blocked=6.0)]
+    assert times(window.close(4.0, first, {"wait": 1.0, "update": 3.0})) == {
+        "time/wait": 0.25,
+        "time/update": 0.75,
+        "time/actor/act": 0.125,
+        "time/actor/blocked": 0.875,
+    }
+    counters.opt_steps = 2
+    second = [actor(0, act=4.0, blocked=1.0), actor(1, act=1.0, blocked=6.0)]
+    assert times(window.close(8.0, second, {"wait": 5.0, "update": 3.0})) == {
+        "time/wait": 1.0,
+        "time/update": 0.0,
+        "time/actor/act": 1.0,
+        "time/actor/blocked": 0.0,
+    }
+
+
+@pytest.mark.parametrize("opt_steps", [0, 1])
+def test_a_window_without_an_update_has_no_times_and_the_next_does_not_get_them(
+    opt_steps: int,
+) -> None:
+    counters = Counters()
+    window = Window(counters)
+    counters.opt_steps = opt_steps
+    assert bool(times(window.close(1.0, [actor(0, act=1.0)], {"wait": 8.0}))) == bool(opt_steps)
+    counters.opt_steps += 1
+    metrics = window.close(2.0, [actor(0, act=1.0)], {"wait": 9.0, "update": 1.0})
+    assert times(metrics) == {"time/wait": 0.5, "time/update": 0.5}
+
+
+def test_actors_that_nobody_measured_have_no_times() -> None:
+    counters = Counters()
+    window = Window(counters)
+    counters.opt_steps = 1
+    assert times(window.close(1.0, [actor(0)], {"wait": 1.0})) == {"time/wait": 1.0}
