@@ -105,7 +105,7 @@ def concatenate(parts: list[Transitions]) -> Transitions:
 def _join(arrays: list[Array]) -> Array:
     first = arrays[0]
     if isinstance(first, dict):
-        return {key: np.concatenate([array[key] for array in arrays]) for key in first}  # type: ignore[call-overload]
+        return {key: np.concatenate([array[key] for array in arrays]) for key in first}
     return np.concatenate(arrays)  # type: ignore[arg-type]
 
 

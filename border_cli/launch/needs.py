@@ -49,9 +49,9 @@ from border_cli.launch.offline_data import SETTING, dataset_of, dataset_size
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.frozen import ASIDE_NBYTES
-from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
+from border_cli.replay_buffer.frozen_rows import ASIDE_NBYTES
 from border_cli.replay_buffer.sum_tree import FANOUT, TOP
+from border_cli.replay_buffer.uniform import RingReplayBuffer
 
 PRIORITY_NBYTES = 8  # float64
 

@@ -123,7 +123,7 @@ class ScriptedEnv(CountingEnv):
         self._on(BUILDING)
 
     def _on(self, step: int) -> None:
-        if self._life.deed is not None and step == self._incarnation.at:
+        if self._life.deed is not None and step == self._life.at:
             self._note("deed", step)
             self._note("answer", self._life.deed(step))
 

@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from border_cli.replay_buffer.frozen import FrozenSlots
-from border_cli.replay_buffer.storage import Ring
+from border_cli.replay_buffer.frozen_rows import FrozenSlots
+from border_cli.replay_buffer.uniform import Ring
 
 
 def numbers(blocks):

@@ -14,8 +14,8 @@ ASIDE_NBYTES = 2**30  # most that is copied aside for a disk that does not keep 
 class FrozenSlots:
     """Rows `first` … `end` of a ring; taken by the thread that writes them.
 
-    Whoever takes copies without the lock, so that the learner never waits for a copy. What it
-    overwrites meanwhile was copied aside before, and is laid over the torn rows afterwards.
+    The writing thread copies without the lock, so that the learner never waits for a copy. What the
+    learner overwrites meanwhile was copied aside before and replaces the torn rows afterwards.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class FrozenSlots:
         self._most_nbytes = aside_nbytes
         self._given_up = False
 
-    def rescue(self, limit: int) -> bool:
+    def copy_aside(self, limit: int) -> bool:
         """Copies aside the rows before number `limit`, which are about to be overwritten.
 
-        Called by the learner's thread; False once there is nothing left to rescue.
+        Called by the learner's thread; False once there is nothing left to copy.
         """
         with self._lock:
             start, stop = max(self._next, self._guarded), min(limit, self.end)
@@ -70,7 +70,7 @@ class FrozenSlots:
             self._aside_nbytes = sum(block.nbytes for _, each in self._aside for block in each)
             self._next = stop
         for first, kept in aside:
-            _lay_over(rows, start, kept, first)
+            _replace_torn(rows, start, kept, first)
         return rows
 
     def release(self) -> None:
@@ -105,7 +105,9 @@ def rows_as_bytes(block: NDArray[Any]) -> NDArray[np.uint8]:
     return rows
 
 
-def _lay_over(rows: list[NDArray[Any]], start: int, kept: list[NDArray[Any]], first: int) -> None:
+def _replace_torn(
+    rows: list[NDArray[Any]], start: int, kept: list[NDArray[Any]], first: int
+) -> None:
     """Replaces what both have, `rows` numbered from `start` and `kept` from `first`."""
     low, high = max(start, first), min(start + len(rows[0]), first + len(kept[0]))
     if low < high:
