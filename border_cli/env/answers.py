@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep
 from border_cli.core.types import Array
-from border_cli.env.spaces import carried_dtype
+from border_cli.env.gym_spaces import carried_dtype
 
 # (storage [N, …], i, what environment i gave): puts the observation into row i.
 ObservationWriter: TypeAlias = Callable[[Any, int, Any], None]

@@ -44,7 +44,7 @@ from border_cli.dataset.episodes import Checksum
 from border_cli.dataset.local import counts_of, refuse_unknown
 from border_cli.dataset.reading import Recording as DatasetReader
 from border_cli.env.config import GymConfig, Vectorization
-from border_cli.env.wrappers import normalizing
+from border_cli.env.construct import normalizing
 from border_cli.evaluator.background import BackgroundEvaluationRunner
 from border_cli.evaluator.inline import InlineEvaluationRunner
 from border_cli.launch.offline_data import (

@@ -23,7 +23,7 @@ from border_cli.dataset.episodes import RecordedEpisode
 from border_cli.dataset.reading import RawEpisode
 from border_cli.dataset.writing import DatasetWriter, EnvParts
 from border_cli.env.config import GymConfig
-from border_cli.env.recorded import raw_parts, recorded_rows
+from border_cli.env.translate import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
 from border_cli.launch.build import build_evaluator, env_factory, evaluation_env_config
 from border_cli.registry import AGENTS, ENVS

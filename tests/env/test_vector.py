@@ -16,7 +16,7 @@ from border_cli.core.interfaces import Env
 from border_cli.core.types import Array, Episode, Step, Transitions
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
-from border_cli.env.sync import GymEnv
+from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep

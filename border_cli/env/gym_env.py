@@ -1,7 +1,7 @@
-"""Environments of Gymnasium, N of them stepped in one loop.
+"""N Gymnasium environments stepped in one loop, each episode with a seed of its own.
 
-Not Gymnasium's own synchronous vector: every episode has a seed of its own here, and an episode
-that ends is followed by the next one within the same step.
+Not Gymnasium's own synchronous vector, where episodes have no seeds of their own; and here an
+episode that ends is followed by the next one within the same step.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep, CheckpointError
 from border_cli.core.interfaces import Env
+from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
 from border_cli.env.answers import (
     RESET,
@@ -31,8 +32,8 @@ from border_cli.env.answers import (
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct, starting
-from border_cli.env.episodes import RECENT, Episodes, require_same_row
-from border_cli.env.spaces import (
+from border_cli.env.episode_state import RECENT, ActionLog, replay, require_same_row
+from border_cli.env.gym_spaces import (
     action_reader,
     action_space,
     allocator,
@@ -67,11 +68,14 @@ class GymEnv(Env):
         self._plain = plain_layout(observation)
         self._read = action_reader(action)
         self._allocate = allocator(self._space, self.num_envs)
-        self._nobody = np.zeros(self.num_envs, np.bool_)  # [N]
-        self._nobody.setflags(write=False)  # shared by all steps in which nothing ended
-        self._running = Episodes(self._envs, first=first, read=self._read)
-        self._tallies = self._running.score, self._running.length, self._running.recent
-        self._forget(seed=0)
+        self._no_flags = np.zeros(self.num_envs, np.bool_)  # [N]
+        self._no_flags.setflags(write=False)  # shared by all steps in which nothing ended
+        self._first = first  # number of the first environment, from which the seeds follow
+        self._score = [0.0] * self.num_envs  # of the running episodes
+        self._length = [0] * self.num_envs
+        self._log = ActionLog(self._envs, length=self._length)
+        self._tallies = self._score, self._length, self._log.recent  # these lists stay the same
+        self._clear(seed=0)
 
     @property
     def single(self) -> gym.Env[Any, Any]:
@@ -79,28 +83,41 @@ class GymEnv(Env):
         env: gym.Env[Any, Any] = self._envs[0]
         return env
 
-    def _forget(self, seed: int) -> None:
+    def _clear(self, seed: int) -> None:
+        """No episode has begun yet; those to come belong to this seed."""
         self._obs: Array = self._allocate()  # [N, …]
         self._live = list(range(self.num_envs))  # those that still move
-        self._running.clear(seed)
+        self._seed = seed
+        self._number = [0] * self.num_envs  # how many episodes of this seed have begun, less one
+        self._score[:] = [0.0] * self.num_envs
+        self._length[:] = [0] * self.num_envs
+        self._log.clear()
+
+    def _seed_of(self, i: int) -> int:
+        return derived_seed(self._seed, self._first + i, self._number[i])
 
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
-        self._forget(seed)
+        self._clear(seed)
         with self._starting():
             for i in range(self.num_envs):
                 self._begin(i, self._obs)
         return self._obs
 
     def state_dict(self) -> State:
-        """The running episodes, and what is acted on next."""
-        return {**self._running.state_dict(), "obs": self._obs}
+        """The running episodes, and the observations to act on next."""
+        return {
+            "episodes": list(self._number),
+            "scores": list(self._score),
+            **self._log.state_dict(),
+            "obs": self._obs,
+        }
 
     def resume(
         self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
-        """Plays the running episodes again. One that goes otherwise than before, ends or raises
-        gives way to the next one; its environment is returned."""
+        """Replays the running episodes. One that diverges, ends or raises is followed by a new one;
+        its environment is returned."""
         if "episodes" not in state:  # of a vector implementation, whose seeds are others
             return self.reset(seed), list(range(self.num_envs))
         if len(state["episodes"]) != self.num_envs:
@@ -108,22 +125,29 @@ class GymEnv(Env):
                 f"env.num_envs={self.num_envs} does not match the saved state of "
                 f"{len(state['episodes'])} environments"
             )
-        self._forget(seed)
-        self._running.load_state_dict(state)
+        self._clear(seed)
+        self._number = list(state["episodes"])
+        self._score[:] = state["scores"]
+        self._length[:] = [len(each) for each in state["actions"]]
+        self._log.load_state_dict(state)
         anew = []
         with self._starting():
             for i in range(self.num_envs):
                 try:
-                    last = self._running.retrace(i, state["actions"][i], beat)
+                    self._log.restore_statistics(i)
+                    actions, score = self._read(state["actions"][i]), self._score[i]
+                    last = replay(
+                        self._envs[i], actions, seed=self._seed_of(i), score=score, beat=beat
+                    )
                     self._write(self._obs, i, last)
                     require_same_row(i, self._obs, state["obs"])
-                except Exception as reason:  # of somebody else's environment: it may be anything
+                except Exception as reason:  # a user's environment may raise anything
                     log.info(
                         "env.id=%s: starting a new episode, the saved one cannot be continued: %r",
                         self._id,
                         reason,
                     )
-                    self._running.number[i] += 1
+                    self._number[i] += 1
                     self._begin(i, self._obs)
                     anew.append(i)
         return self._obs, anew
@@ -178,7 +202,7 @@ class GymEnv(Env):
             raise
         recent.append(action)
         if len(recent) == RECENT:
-            self._running.tidy()
+            self._log.tidy()
         if ended:
             return self._ending(obs, action, reward, next_obs, ended)
         self._obs = next_obs
@@ -186,8 +210,8 @@ class GymEnv(Env):
             obs=obs,
             action=action,
             reward=reward,
-            terminated=self._nobody,
-            truncated=self._nobody,
+            terminated=self._no_flags,
+            truncated=self._no_flags,
             next_obs=next_obs,
             act_obs=next_obs,
         )
@@ -205,8 +229,7 @@ class GymEnv(Env):
         for i, has_terminated, was_cut in ended:
             flags[:, i] = has_terminated, was_cut
         over = [i for i, _, _ in ended]
-        running = self._running
-        episodes = tuple(Episode(running.score[i], running.length[i]) for i in over)
+        episodes = tuple(Episode(self._score[i], self._length[i]) for i in over)
         self._obs = self._after(over, next_obs)
         return Step(
             obs=obs,
@@ -220,26 +243,30 @@ class GymEnv(Env):
         )
 
     def _fresh(self) -> Array:
-        """Storage for the next observations; those that lie still repeat their last one."""
+        """Storage for the next observations; environments at rest repeat their last one."""
         if len(self._live) == self.num_envs:
             return self._allocate()
         return map_array(np.copy, self._obs)
 
     def _after(self, ended: list[int], next_obs: Array) -> Array:
-        """What to act on once the environments `ended` have come to an end.  [N, …]"""
+        """The observations to act on once the episodes of `ended` are over.  [N, …]"""
         if not self._training:
             self._live = [i for i in self._live if i not in ended]
             return next_obs
         act_obs = map_array(np.copy, next_obs)
         for i in ended:
-            self._running.number[i] += 1
+            self._number[i] += 1
             self._begin(i, act_obs)
         return act_obs
 
     def _begin(self, i: int, obs: Array) -> None:
         """Starts the next episode of environment i and writes its first observation into `obs`."""
+        self._log.episode_begins(i)
+        self._score[i] = 0.0
+        self._length[i] = 0
         try:
-            self._write(obs, i, self._running.begin(i))
+            observation, _ = self._envs[i].reset(seed=self._seed_of(i))
+            self._write(obs, i, observation)
         except BadStep as error:
             raise error.within(f"{self._place(i)}, at reset") from None
         except (TypeError, ValueError) as error:

@@ -13,14 +13,14 @@ from border_cli.core.spaces import allocate
 from border_cli.core.types import leaves
 from border_cli.env.answers import observation_writer
 from border_cli.env.config import GymConfig
-from border_cli.env.recorded import (
+from border_cli.env.gym_spaces import action_reader, observation_space
+from border_cli.env.translate import (
     action_rows,
     observation_rows,
     raw_parts,
     recorded_rows,
     spaces_of,
 )
-from border_cli.env.spaces import action_reader, observation_space
 
 SPACES: dict[str, spaces.Space[Any]] = {
     "float64": spaces.Box(-1, 1, (2, 3), np.float64),

@@ -14,10 +14,10 @@ from states import reread, same
 from border_cli.core.errors import CheckpointError
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Step
-from border_cli.env import episodes
+from border_cli.env import episode_state
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
-from border_cli.env.sync import GymEnv
+from border_cli.env.gym_env import GymEnv
 
 ACTIONS: dict[str, gym.Space[Any]] = {
     "number": spaces.Discrete(3, start=-1),
@@ -137,8 +137,8 @@ def test_a_resumed_environment_goes_on_to_the_bit(action, num_envs, named, limit
 
 @pytest.mark.parametrize("recent", [2, 8, 30])
 def test_long_episodes_are_packed_and_come_back_all_the_same(recent, monkeypatch):
-    monkeypatch.setattr(episodes, "RECENT", recent)
-    monkeypatch.setattr("border_cli.env.sync.RECENT", recent)
+    monkeypatch.setattr(episode_state, "RECENT", recent)
+    monkeypatch.setattr("border_cli.env.gym_env.RECENT", recent)
     for action in ACTIONS:
         env = make(action=action)
         env.reset(1)
@@ -154,14 +154,14 @@ def test_long_episodes_are_packed_and_come_back_all_the_same(recent, monkeypatch
 
 
 def test_actions_of_episodes_that_are_over_are_dropped(monkeypatch):
-    monkeypatch.setattr(episodes, "RECENT", 64)
-    monkeypatch.setattr("border_cli.env.sync.RECENT", 64)
+    monkeypatch.setattr(episode_state, "RECENT", 64)
+    monkeypatch.setattr("border_cli.env.gym_env.RECENT", 64)
     env = make(num_envs=2, max_episode_steps=5)
     env.reset(0)
     for _ in range(5):
         play(env, "number", 63, np.random.default_rng(0))
-        assert len(env._running.recent) < 64
-        assert not env._running._packed
+        assert len(env._log.recent) < 64
+        assert not env._log._packed
 
 
 def test_nothing_in_a_state_is_written_afterwards():
