@@ -23,9 +23,8 @@ from border_cli.core.machine import machine_bytes, resident_bytes
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
-from border_cli.recorder.panel import ENDED, panel
+from border_cli.recorder.panel import ENDED, RunView, panel
 from border_cli.recorder.terminal import say
-from border_cli.recorder.view import RunView
 
 PICTURE = Path(__file__).with_name("terminal.svg")
 COMMAND = ("agent=sac", "env=pendulum")

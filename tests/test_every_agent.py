@@ -10,6 +10,7 @@ import commands
 import numpy as np
 import pytest
 from compilers import needs_compiler
+from sampling import chosen
 
 from border_cli import compose, load_policy, resume, train
 
@@ -39,6 +40,10 @@ def pairs() -> list[tuple[str, str]]:
         if agent in CONTINUOUS | BOTH:
             found.append((agent, "Pendulum-v1"))
     return found
+
+
+NAMED_PAIRS = {"-".join(pair): pair for pair in pairs()}
+USUAL = {"dqn-CartPole-v1", "sac-Pendulum-v1", "td3-Pendulum-v1"}  # those that run by default
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -99,7 +104,7 @@ def assert_acts_as_saved(run_dir: Path, env: str) -> None:
     assert np.shape(action) == (() if env == "CartPole-v1" else (1,))
 
 
-@pytest.mark.parametrize(("agent", "env"), pairs())
+@pytest.mark.parametrize(("agent", "env"), chosen(NAMED_PAIRS, USUAL))
 def test_every_agent_trains_with_process_actors_and_goes_on(agent: str, env: str):
     trains_and_goes_on(agent, env, "process", updates=40)
 

@@ -54,7 +54,7 @@ def values(agent: Agent, run_dir: Path) -> tuple[Any, Any]:
     obs = np.unpackbits(saved["obs"])[: 16 * 72].reshape(16, 6, 6, 2)
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())
-    return policy.make_network(agent.snapshot().arrays)(obs), saved["q"]
+    return policy.network(obs), saved["q"]
 
 
 def test_a_model_of_then_computes_what_it_did(run_dir: Path) -> None:

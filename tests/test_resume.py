@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import CARTPOLE, datasets_in, write_cartpole
+from sampling import chosen, sampled
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
 from border_cli.agent.actor_critic_config import Noise
@@ -390,8 +391,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("cut", [137, 200, 300])
-@pytest.mark.parametrize("variant", VARIANTS)
+USUAL = {  # of those, what runs by default
+    *("sync", "sync, one step, prioritized", "serial", "serial, three environments each"),
+    *("serial, ape_x", "random", "sync, rainbow", "offline", "sync, a data set and rows of actors"),
+    *("td3, noise that lasts", "redq and droq in one", "serial, rewards divided"),
+}
+
+
+@pytest.mark.parametrize("cut", sampled([200, 137, 300], every=3))
+@pytest.mark.parametrize("variant", chosen([*VARIANTS], USUAL))
 def test_to_stop_and_to_go_on_changes_nothing(variant: str, cut: int, tmp_path: Path) -> None:
     kind, changes = VARIANTS[variant]
     whole = config_of(kind, **changes)
@@ -401,8 +409,16 @@ def test_to_stop_and_to_go_on_changes_nothing(variant: str, cut: int, tmp_path: 
     assert_equal(whole, tmp_path / "whole", tmp_path / "cut")
 
 
-@pytest.mark.parametrize("phase", [None, "evaluating", "warm-up"])
-@pytest.mark.parametrize("kind", ["sync", "serial"])
+@pytest.mark.parametrize(
+    ("kind", "phase"),
+    sampled(
+        [
+            *[("sync", None), ("sync", "evaluating"), ("sync", "warm-up")],
+            *[("serial", "evaluating"), ("serial", None), ("serial", "warm-up")],
+        ],
+        every=3,
+    ),
+)
 def test_to_be_interrupted_and_to_go_on_changes_nothing(
     kind: str, phase: str | None, tmp_path: Path
 ) -> None:
@@ -663,7 +679,9 @@ def test_weights_of_another_run_are_where_a_new_one_begins(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("phase", [None, "stopping"])
-@pytest.mark.parametrize("what", ["checkpoints/replay", "checkpoints", ".hydra", "."])
+@pytest.mark.parametrize(
+    "what", chosen(["checkpoints", "checkpoints/replay", ".hydra", "."], ["checkpoints"])
+)
 def test_what_is_deleted_during_a_run_is_there_at_its_end_and_nothing_else_changes(
     what: str, phase: str | None, tmp_path: Path
 ) -> None:

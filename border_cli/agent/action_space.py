@@ -1,4 +1,4 @@
-"""Which actions an agent can choose."""
+"""The action spaces that agents take, and the refusal of others."""
 
 from __future__ import annotations
 
@@ -94,6 +94,13 @@ def bounded_actions(spec: EnvSpec, agent: str, *, also: str = "") -> ActionBound
             f"env.id={spec.id} has {name_of(spec.action)}{_remedy(spec.action)}"
         )
     return bounds
+
+
+def action_outputs(spec: EnvSpec, agent: str) -> int:
+    """One number per Discrete action, or per dimension of a Box; refuses what is neither."""
+    if isinstance(spec.action, DiscreteSpace):
+        return spec.action.n
+    return bounded_actions(spec, agent, also="a Discrete or ").size
 
 
 def _remedy(space: LeafSpace) -> str:

@@ -1,96 +1,106 @@
-"""What every agent with an actor and critics has: the networks, targets and optimisers."""
+"""Networks and optimizers of an agent with an actor and critics, and the losses they share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+from numpy.typing import NDArray
 from torch import Tensor
 
 from border_cli.agent.action_space import action_bounds
-from border_cli.agent.actor_critic_config import ActorCriticConfig
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.config import ActorCriticConfig
+from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
+from border_cli.nn.distributions import StochasticNetwork
 from border_cli.nn.ensemble import Critics
-from border_cli.nn.network import Network, follow, target_of, without_gradient
-from border_cli.nn.optimizer import Adam
+from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
 from border_cli.nn.tensor_batch import TensorBatch
 
+N = TypeVar("N", bound=Network)
 
-class ActorCriticAgent(TorchAgent):
-    """Owns actor, critics, target critics and their optimisers; the learner's thread calls it.
 
-    `critic_fixed` is the critics in the same memory, through which gradients reach actions only.
+class CriticLoss(NamedTuple):
+    """The loss of the critics on one batch."""
+
+    loss: Tensor  # []
+    q: Tensor  # [E, B, M]  Q_i(s, a), or M quantiles of it; without a gradient
+    target: Tensor  # [B, K]  y, or K quantiles of it
+    metrics: dict[str, Tensor]
+
+
+class ActorCritic(Generic[N]):
+    """Owns actor, critics, target critics and their optimizers; the learner's thread calls it.
+
+    `frozen_critic` is the critics in the same memory, through which gradients reach actions only.
     """
-
-    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
 
     def __init__(
         self,
+        agent: TorchAgent,
         config: ActorCriticConfig,
         *,
-        spec: EnvSpec,
-        device: str,
-        seed: int,
         actor_outputs: int,
-        final_bound: float | None = None,
+        actor_network: type[N],
         critic_outputs: int = 1,
         dropout: float = 0.0,
-        actor_network: type[Network] = Network,
+        final_bound: float | None = None,
     ) -> None:
         """`actor_outputs` numbers per observation, `critic_outputs` per critic and action."""
-        super().__init__(config, spec=spec, device=device, seed=seed)
-        draw = self.first_weights
-        self.actor = actor_network(self.architecture, actor_outputs, draw, final_bound=final_bound)
-        self.actor.to(self.device)
+        architecture, generator = agent.architecture, agent.init_generator
+        self.actor = actor_network(
+            architecture, actor_outputs, generator, final_bound=final_bound
+        ).to(agent.device)
         critics_norm = config.layer_norm or config.critic_layer_norm
         self.critic = Critics(
-            replace(self.architecture, layer_norm=critics_norm),
-            action_size(spec),
+            replace(architecture, layer_norm=critics_norm),
+            action_size(agent.spec),
             config.num_critics,
-            draw,
+            generator,
             outputs=critic_outputs,
             dropout=dropout,
             final_bound=final_bound,
-        ).to(self.device)
+        ).to(agent.device)
         self.critic_target = target_of(self.critic)
-        self.critic_fixed = without_gradient(self.critic)
+        self.frozen_critic = without_gradient(self.critic)
+        self._clamp = (
+            self.actor.clamp_parameters if isinstance(self.actor, StochasticNetwork) else None
+        )
         self._tau = config.tau
-        self._follows = list(self.critic_target.parameters()), list(self.critic.parameters())
-        self.actor_optimizer = Adam(
-            self.actor.parameters(),
-            learning_rate=config.learning_rate,
-            max_grad_norm=config.max_grad_norm,
+        self._polyak_pair = list(self.critic_target.parameters()), list(self.critic.parameters())
+        self.actor_optimizer = agent.make_optimizer(
+            self.actor, config.learning_rate, config.max_grad_norm
         )
-        self.critic_optimizer = Adam(
-            self.critic.parameters(),
-            learning_rate=config.critic_learning_rate or config.learning_rate,
-            max_grad_norm=config.max_grad_norm,
+        self.critic_optimizer = agent.make_optimizer(
+            self.critic, config.critic_learning_rate or config.learning_rate, config.max_grad_norm
         )
-        self.keeps(
+        agent.register_state(
             actor=self.actor,
             critic=self.critic,
             critic_target=self.critic_target,
             actor_optimizer=self.actor_optimizer,
             critic_optimizer=self.critic_optimizer,
         )
-        self.acts_with(network=self.actor)
+        agent.register_acting(network=self.actor)
 
-    def descend_critics(self, loss: Tensor) -> dict[str, Tensor]:
-        """One step of the critics, and what is told of it."""
-        return self.descend(self.critic_optimizer, loss, "loss_critic", "grad_norm_critic")
+    def update_critic(self, loss: Tensor) -> dict[str, Tensor]:
+        """One gradient step of the critics, and its metrics."""
+        return gradient_step(self.critic_optimizer, loss, "loss_critic", "grad_norm_critic")
 
-    def descend_actor(self, loss: Tensor) -> dict[str, Tensor]:
-        """One step of the actor, and what is told of it."""
-        return self.descend(self.actor_optimizer, loss, "loss_actor", "grad_norm_actor")
+    def update_actor(self, loss: Tensor) -> dict[str, Tensor]:
+        """One gradient step of the actor, and its metrics."""
+        metrics = gradient_step(self.actor_optimizer, loss, "loss_actor", "grad_norm_actor")
+        if self._clamp is not None:
+            self._clamp()
+        return metrics
 
-    def follow_critic(self) -> None:
-        """The target critics follow by `tau`."""
+    def update_target(self) -> None:
+        """Moves the target critics by `tau`."""
         with torch.no_grad():
-            follow(*self._follows, self._tau)
+            polyak_update(*self._polyak_pair, self._tau)
 
 
 def action_size(spec: EnvSpec) -> int:
@@ -109,12 +119,11 @@ def critic_action(batch: TensorBatch, spec: EnvSpec) -> Tensor:
     return batch.action
 
 
-def weighted_square(error: Tensor, weight: Tensor) -> Tensor:
+def squared_loss(error: Tensor, weight: Tensor) -> Tensor:
     """Sum over critics of the mean of weight * error^2 / 2. [E, B, 1], [B, 1] -> []"""
     return 0.5 * (weight * error.square()).mean(dim=(1, 2)).sum()
 
 
-def priority_of(error: Tensor) -> Callable[[], Any]:
-    """What prioritized replay is told: the mean of |error| over critics. [E, B, 1] -> () -> [B]"""
-    found = error.detach()
-    return lambda: found.abs().mean(dim=(0, 2)).cpu().numpy()
+def mean_abs_error(q: Tensor, target: Tensor) -> Callable[[], NDArray[Any]]:
+    """The priority of each row: the mean over critics of |Q - y|. [E, B, 1], [B, 1] -> () -> [B]"""
+    return lambda: (q - target).abs().mean(dim=(0, 2)).cpu().numpy()

@@ -16,40 +16,103 @@ cut to the bounds before critics value them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from border_cli.agent.actor_critic import critic_action, priority_of, weighted_square
-from border_cli.agent.advantage_weighted import AdvantageAgent, CriticLoss
+from border_cli.agent.action_space import action_outputs
+from border_cli.agent.actor_critic import (
+    ActorCritic,
+    CriticLoss,
+    critic_action,
+    mean_abs_error,
+    squared_loss,
+)
 from border_cli.agent.config import AwacConfig
-from border_cli.core.spaces import EnvSpec
+from border_cli.agent.continuous_policies import stochastic_policy
+from border_cli.agent.torch_agent import TorchAgent
+from border_cli.core.interfaces import PolicyFactory
+from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.distributions import CategoricalNetwork, GaussianNetwork, StochasticNetwork
+from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch
 
 
-class Awac(AdvantageAgent):
+def advantage_weights(
+    advantage: Tensor, *, inv_lambda: float, exp_adv_max: float, softmax: bool
+) -> Tensor:
+    """exp(A / lambda), at most `exp_adv_max`; or B times its share of the batch. [B, 1] -> [B, 1]
+
+    The shares of a batch add up to 1, so the mean of B times them is what they weigh.
+    """
+    scaled = inv_lambda * advantage
+    if softmax:
+        return len(scaled) * torch.softmax(scaled, dim=0)
+    return scaled.exp().clamp(max=exp_adv_max)
+
+
+def cloning_loss(log_prob: Tensor, advantage_weight: Tensor, weight: Tensor) -> Tensor:
+    """-E[w log pi(a|s)], with the importance weights of sampling. [B, 1] each -> []"""
+    return -(weight * advantage_weight * log_prob).mean()
+
+
+def weighted_cloning(
+    actor: StochasticNetwork,
+    outputs: Tensor,
+    batch: TensorBatch,
+    advantage: Tensor,
+    config: AwacConfig,
+) -> Tensor:
+    """The loss of the actor, given its outputs for the batch. [B, outputs], [B, 1] -> []"""
+    weights = advantage_weights(
+        advantage,
+        inv_lambda=config.inv_lambda,
+        exp_adv_max=config.exp_adv_max,
+        softmax=config.adv_softmax,
+    )
+    return cloning_loss(actor.log_prob(outputs, batch.action), weights, batch.weight)
+
+
+def stochastic_network(spec: EnvSpec) -> type[StochasticNetwork]:
+    """The actor's network: a distribution over Discrete or Box actions."""
+    return CategoricalNetwork if isinstance(spec.action, DiscreteSpace) else GaussianNetwork
+
+
+class Awac(TorchAgent):
     """Off-policy critics of the actor's policy; the actor never leaves the data's actions far."""
 
     name: ClassVar[str] = "awac"
+    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
+    config: AwacConfig
 
     def __init__(self, config: AwacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.config = config
+        self._action_size = action_outputs(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
+        self.networks = ActorCritic(
+            self,
+            config,
+            actor_outputs=self._action_size,
+            actor_network=stochastic_network(spec),
+        )
+        self.actor, self.critic = self.networks.actor, self.networks.critic
+        self.critic_target = self.networks.critic_target
         self._critic_loss = self.compiled(self.critic_loss)
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        rows = len(batch.reward)
-        found = self._critic_loss(batch, self.action_noise(rows))
-        td_error = priority_of(found.error)
-        actor_loss, advantage = self._actor_loss(batch, found.q, self.action_noise(rows))
-        metrics = {"q_mean": found.q.mean(), "adv_mean": advantage.mean()}
-        metrics |= self.descend_actor(actor_loss)
-        metrics |= self.descend_critics(found.loss)
-        self.follow_critic()
-        return Update(metrics=metrics, td_error=td_error)
+        """Algorithm 1: critics and actor, both on the weights from before the update."""
+        found = self._critic_loss(batch, self.action_noise(len(batch.reward)))
+        q = found.q.amin(dim=0)  # [B, 1]
+        actor_loss, advantage = self._actor_loss(batch, q, self.action_noise(len(batch.reward)))
+        metrics = {"q_mean": q.mean(), "adv_mean": advantage.mean()}
+        metrics |= self.networks.update_actor(actor_loss)
+        metrics |= self.networks.update_critic(found.loss)
+        self.networks.update_target()
+        return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor) -> CriticLoss:
         """The squared TD errors of all critics: y = r + d min_i Q_target_i(s', a'), a' ~ pi."""
@@ -57,10 +120,8 @@ class Awac(AdvantageAgent):
             next_action = self.actor.sample(self.actor(batch.next_obs), noise)  # [B, A]
             q_next = self.critic_target(batch.next_obs, next_action).amin(dim=0)  # [B, 1]
             y = torch.addcmul(batch.reward, batch.discount, q_next)
-        q = self.critic(batch.obs, critic_action(batch, self._spec))  # [E, B, 1]
-        error = q - y
-        loss = weighted_square(error, batch.weight)
-        return CriticLoss(loss, q.detach().amin(dim=0), error.detach())
+        q = self.critic(batch.obs, critic_action(batch, self.spec))  # [E, B, 1]
+        return CriticLoss(squared_loss(q - y, batch.weight), q.detach(), y, {})
 
     def actor_loss(self, batch: TensorBatch, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Weighted cloning by A(s, a) = Q(s, a) - Q(s, a'), a' ~ pi, and A. [B, 1] -> [], [B, 1]"""
@@ -68,4 +129,15 @@ class Awac(AdvantageAgent):
         with torch.no_grad():
             sampled = self.actor.sample(outputs, noise)  # [B, A]
             advantage = q - self.critic(batch.obs, sampled).amin(dim=0)  # [B, 1]
-        return self.weighted_cloning(outputs, batch, advantage), advantage
+        return weighted_cloning(self.actor, outputs, batch, advantage, self.config), advantage
+
+    def action_noise(self, rows: int) -> Tensor:
+        """What `actor.sample` draws its actions with. [B, A]"""
+        if isinstance(self.spec.action, DiscreteSpace):
+            return self.uniform(rows, self._action_size)
+        return self.normal(rows, self._action_size)
+
+    @property
+    def policy_factory(self) -> PolicyFactory:
+        network = self.acting_network(partial(Network, self.architecture, self._action_size))
+        return stochastic_policy(self.spec, network, self.name)

@@ -1,4 +1,4 @@
-"""Behaviour cloning: what the data does, as a matter of classification or regression.
+"""Behaviour cloning: imitates the data, by classification or regression.
 
 Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network"; the losses are those of
 maximum likelihood: cross entropy of Discrete actions, and of continuous ones the squared error
@@ -15,18 +15,16 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor
 
 from border_cli.agent.action_space import bounded_actions, name_of
-from border_cli.agent.categorical_policy import CategoricalPolicy
 from border_cli.agent.config import BcConfig
-from border_cli.agent.deterministic_policy import DeterministicPolicy
-from border_cli.agent.gaussian_policy import GaussianPolicy
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.continuous_policies import DeterministicPolicy, GaussianPolicy
+from border_cli.agent.policies import CategoricalPolicy
+from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn import distributions
 from border_cli.nn.network import Network
-from border_cli.nn.optimizer import Adam
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -46,12 +44,12 @@ def likelihood_loss(outputs: Tensor, action: Tensor) -> Tensor:
 
 
 class Bc(TorchAgent):
-    """Owns a network of actions and its optimiser; the learner's thread calls it."""
+    """Owns a network of actions and its optimizer; the learner's thread calls it."""
 
     name: ClassVar[str] = "bc"
+    config: BcConfig
 
     def __init__(self, config: BcConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.config = config
         discrete = isinstance(spec.action, DiscreteSpace)
         if discrete and config.stochastic:
             raise ConfigError(
@@ -62,15 +60,11 @@ class Bc(TorchAgent):
             None if discrete else bounded_actions(spec, self.name, also="a Discrete or ")
         )
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.actor = Network(self.architecture, self._outputs(), self.first_weights)
+        self.actor = Network(self.architecture, self._outputs(), self.init_generator)
         self.actor.to(self.device)
-        self.optimizer = Adam(
-            self.actor.parameters(),
-            learning_rate=config.learning_rate,
-            max_grad_norm=config.max_grad_norm,
-        )
-        self.keeps(actor=self.actor, optimizer=self.optimizer)
-        self.acts_with(network=self.actor)
+        self.optimizer = self.make_optimizer(self.actor, config.learning_rate, config.max_grad_norm)
+        self.register_state(actor=self.actor, optimizer=self.optimizer)
+        self.register_acting(network=self.actor)
         continuous_loss = likelihood_loss if config.stochastic else square_loss
         self._loss_of = choice_loss if discrete else continuous_loss
         self._loss = self.compiled(self.loss)
@@ -78,25 +72,21 @@ class Bc(TorchAgent):
     def _outputs(self) -> int:
         """Numbers that the network puts out per observation."""
         if self._bounds_of_actions is None:
-            assert isinstance(self._spec.action, DiscreteSpace)
-            return self._spec.action.n
+            assert isinstance(self.spec.action, DiscreteSpace)
+            return self.spec.action.n
         return self._bounds_of_actions.size * (2 if self.config.stochastic else 1)
 
     @property
     def policy_factory(self) -> PolicyFactory:
+        network = self.acting_network(partial(Network, self.architecture, self._outputs()))
         bounds = self._bounds_of_actions
         if bounds is None:
             return partial(
-                CategoricalPolicy,
-                architecture=self.architecture,
-                num_actions=self._outputs(),
-                agent=self.name,
+                CategoricalPolicy, network=network, num_actions=self._outputs(), agent=self.name
             )
         if self.config.stochastic:
-            return partial(
-                GaussianPolicy, architecture=self.architecture, bounds=bounds, agent=self.name
-            )
-        return partial(DeterministicPolicy, architecture=self.architecture, bounds=bounds)
+            return partial(GaussianPolicy, network=network, bounds=bounds, agent=self.name)
+        return partial(DeterministicPolicy, network=network, bounds=bounds)
 
     def loss(self, batch: TensorBatch) -> Tensor:
         """How far the network is from what was done. []"""
@@ -104,4 +94,4 @@ class Bc(TorchAgent):
 
     def learn(self, batch: TensorBatch) -> Update:
         loss = self._loss(batch)
-        return Update(metrics=self.descend(self.optimizer, loss, "loss", "grad_norm"))
+        return Update(metrics=gradient_step(self.optimizer, loss, "loss", "grad_norm"))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from border_cli.agent.actor_critic_config import (
+    ActorCriticConfig,
+    ActorCritics,
     AwacConfig,
     CqlConfig,
     IqlConfig,
@@ -29,6 +31,8 @@ from border_cli.core.settings import setting
 from border_cli.registry import AGENTS
 
 __all__ = [
+    "ActorCriticConfig",
+    "ActorCritics",
     "AwacConfig",
     "BcConfig",
     "CqlConfig",

@@ -1,4 +1,4 @@
-"""Conservative Q-learning for continuous actions.
+"""Conservative Q-learning: for continuous actions the agent, for Discrete ones the term of DQN.
 
 Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-learning for offline reinforcement learning",
 CQL(H), equation 4, on soft actor-critic; Appendix F: the integral over actions by importance
@@ -11,8 +11,8 @@ instead of three. The estimate is a mean over actions, so that it is the integra
 it (N is `sampled_actions`): the gap is smaller by log(3 N), 3.4 for 10, and by so much a
 `conservative_gap` is below their threshold. A learned weight begins at `conservative_weight`,
 theirs at 1, and its gradient is that of its logarithm without the factor of the weight
-(`coefficient.py`). The actor does not begin with cloning, and climbs the critics after their step,
-there before it.
+(`sac.Coefficient`). The actor does not begin with cloning, and is updated after the critics, there
+before them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from border_cli.agent.actor_critic import weighted_square
-from border_cli.agent.coefficient import Coefficient
+from border_cli.agent.actor_critic import CriticLoss, squared_loss
 from border_cli.agent.config import CqlConfig
-from border_cli.agent.sac import soft_target
-from border_cli.agent.soft_agent import CriticLoss, SoftAgent
+from border_cli.agent.sac import Coefficient, SoftActorCritic, soft_target
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.features import FeatureTensors
@@ -36,13 +34,23 @@ from border_cli.nn.tensor_batch import TensorBatch
 LARGEST_LOG_WEIGHT = math.log(1e6)  # of a learned weight, as in the authors' code
 
 
-class Draws(NamedTuple):
+def conservative_gap(q: Tensor, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean of weight * (logsumexp Q(s, ·) - Q(s, a)), and its derivative by Q. [], [B, num_actions]
+
+    Equation 4, CQL(H), for Discrete actions.
+    """
+    row_weight = weight / len(q)  # [B, 1]
+    gap = torch.sum(row_weight * (q.logsumexp(1, keepdim=True) - q.gather(1, action)))
+    return gap, (row_weight * q.softmax(1)).scatter_add_(1, action, -row_weight)
+
+
+class CriticNoise(NamedTuple):
     """The random numbers of one `critic_loss`; N actions of each kind for each row."""
 
-    target: Tensor  # [B, A] normal
-    any_action: Tensor  # [N, B, A] uniform between 0 and 1
-    here: Tensor  # [N B, A] normal
-    there: Tensor  # [N B, A] normal
+    next_action: Tensor  # [B, A] normal, of the target
+    uniform: Tensor  # [N, B, A] between 0 and 1
+    here: Tensor  # [N B, A] normal, of the actor in s
+    there: Tensor  # [N B, A] normal, of the actor in s'
 
 
 def soft_maximum(q: Tensor, log_density: Tensor) -> Tensor:
@@ -62,7 +70,7 @@ def conservative_gaps(soft_maxima: Tensor, q: Tensor, weight: Tensor) -> Tensor:
 
 
 class ConservativeWeight(Coefficient):
-    """The weight of the gaps; learned, it moves so that they keep what they may be."""
+    """The weight of the gaps, fixed or learned so that they keep to their target."""
 
     setting: ClassVar[str] = "agent.conservative_gap"
 
@@ -75,32 +83,32 @@ class ConservativeWeight(Coefficient):
         )
         self._gap = config.conservative_gap
 
-    def follow(self, gap: Tensor) -> None:
-        """One step: the weight grows where the gap is wider than it may be. []"""
+    def step(self, gap: Tensor) -> None:
+        """One gradient step: the weight grows where the gap exceeds its target. []"""
         if self._gap is not None:
             self.optimizer.step((self._gap - gap,))
             self.log.clamp_(max=LARGEST_LOG_WEIGHT)
 
 
-class Cql(SoftAgent):
-    """Soft actor-critic whose critics value what the data does not show lower."""
+class Cql(SoftActorCritic):
+    """Soft actor-critic whose critics value actions outside of the data lower."""
 
     name: ClassVar[str] = "cql"
+    config: CqlConfig
 
     def __init__(self, config: CqlConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.config = config
         super().__init__(config, spec=spec, device=device, seed=seed)
         self.conservative = ConservativeWeight(config, self.device)
-        self.keeps(
+        self.register_state(
             conservative=self.conservative, conservative_optimizer=self.conservative.optimizer
         )
 
-    def draws(self, batch: TensorBatch) -> Draws:
+    def critic_noise(self, batch: TensorBatch) -> CriticNoise:
         rows, size = batch.action.shape
         count = self.config.sampled_actions
-        return Draws(
-            target=self.normal(rows, size),
-            any_action=self.uniform(count, rows, size),
+        return CriticNoise(
+            next_action=self.normal(rows, size),
+            uniform=self.uniform(count, rows, size),
             here=self.normal(count * rows, size),
             there=self.normal(count * rows, size),
         )
@@ -109,21 +117,21 @@ class Cql(SoftAgent):
         update = super().learn(batch)
         gap = update.metrics["conservative_gap"]
         assert isinstance(gap, Tensor)
-        self.conservative.follow(gap)
+        self.conservative.step(gap)
         return update
 
-    def critic_loss(self, batch: TensorBatch, draws: Draws, ent_coef: Tensor) -> CriticLoss:
+    def critic_loss(self, batch: TensorBatch, noise: CriticNoise, ent_coef: Tensor) -> CriticLoss:
         with torch.no_grad():
-            action, log_prob = self.sampled(batch.next_obs, draws.target)
+            action, log_prob = self.sampled(batch.next_obs, noise.next_action)
             counts = ent_coef if self.config.backup_entropy else torch.zeros_like(ent_coef)
             y = soft_target(
                 batch, self.critic_target(batch.next_obs, action), log_prob, counts
             )  # [B, 1]
             weight = self.conservative()
         q = self.critic(batch.obs, batch.action)  # [E, B, 1]
-        gaps = conservative_gaps(self.soft_maxima(batch, draws), q, batch.weight)  # [E]
+        gaps = conservative_gaps(self.soft_maxima(batch, noise), q, batch.weight)  # [E]
         # Half the square beside whole gaps, as in equation 4: in the authors' code both are whole.
-        loss = weighted_square(q - y, batch.weight) + weight * gaps.sum()
+        loss = squared_loss(q - y, batch.weight) + weight * gaps.sum()
         metrics = {
             "q_mean": q.detach().mean(),
             "conservative_gap": gaps.detach().mean(),
@@ -131,20 +139,20 @@ class Cql(SoftAgent):
         }
         return CriticLoss(loss, q.detach(), y, metrics)
 
-    def soft_maxima(self, batch: TensorBatch, draws: Draws) -> Tensor:
+    def soft_maxima(self, batch: TensorBatch, noise: CriticNoise) -> Tensor:
         """log of the integral of exp Q_i(s, a) over all actions. [E, B, 1]"""
-        count, rows, size = draws.any_action.shape
+        count, rows, size = noise.uniform.shape
         with torch.no_grad():
-            here, log_here = self.sampled(repeated(batch.obs, count), draws.here)
-            there, log_there = self.sampled(repeated(batch.next_obs, count), draws.there)
-            action = torch.cat((2 * draws.any_action.flatten(0, 1) - 1, here, there))
+            here, log_here = self.sampled(repeated(batch.obs, count), noise.here)
+            there, log_there = self.sampled(repeated(batch.next_obs, count), noise.there)
+            action = torch.cat((2 * noise.uniform.flatten(0, 1) - 1, here, there))
             anywhere = torch.full_like(log_here, -size * math.log(2))  # from -1 to 1
             log_density = torch.cat((anywhere, log_here, log_there)).view(3 * count, rows, 1)
         q = self.critic(repeated(batch.obs, 3 * count), action)  # [E, 3 N B, 1]
         return soft_maximum(q.view(len(q), 3 * count, rows, 1), log_density)
 
-    def climbed(self, features: FeatureTensors, action: Tensor) -> Tensor:
-        return self.critic_fixed(features, action).amin(dim=0)  # type: ignore[no-any-return]
+    def actor_value(self, features: FeatureTensors, action: Tensor) -> Tensor:
+        return self.frozen_critic(features, action).amin(dim=0)  # type: ignore[no-any-return]
 
 
 def repeated(features: FeatureTensors, times: int) -> FeatureTensors:

@@ -14,23 +14,34 @@ descend half the squared error, which leaves Adam's steps as they are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from border_cli.agent.actor_critic import critic_action, priority_of, weighted_square
-from border_cli.agent.advantage_weighted import AdvantageAgent, CriticLoss
+from border_cli.agent.action_space import action_outputs
+from border_cli.agent.actor_critic import (
+    ActorCritic,
+    CriticLoss,
+    critic_action,
+    mean_abs_error,
+    squared_loss,
+)
+from border_cli.agent.awac import stochastic_network, weighted_cloning
 from border_cli.agent.config import IqlConfig
+from border_cli.agent.continuous_policies import stochastic_policy
+from border_cli.agent.torch_agent import TorchAgent, gradient_step
+from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.network import Network
-from border_cli.nn.optimizer import Adam
 from border_cli.nn.tensor_batch import TensorBatch
 
 
 class ValueLoss(NamedTuple):
-    """What one batch says about V."""
+    """The loss of V on one batch."""
 
     loss: Tensor  # []
     advantage: Tensor  # [B, 1]  min_i Q_target_i(s, a) - V(s)
@@ -41,36 +52,44 @@ def expectile_loss(error: Tensor, expectile: float) -> Tensor:
     return (expectile - (error < 0).to(error.dtype)).abs() * error.square()
 
 
-class Iql(AdvantageAgent):
-    """Owns, beside what every actor-critic does, V and its optimiser."""
+class Iql(TorchAgent):
+    """An actor, critics and V, with their optimizers; the learner's thread calls it."""
 
     name: ClassVar[str] = "iql"
+    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
+    config: IqlConfig
 
     def __init__(self, config: IqlConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.config = config
+        self._action_size = action_outputs(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.value = Network(self.architecture, 1, self.first_weights).to(self.device)
-        self.value_optimizer = Adam(
-            self.value.parameters(),
-            learning_rate=config.value_learning_rate or config.learning_rate,
-            max_grad_norm=config.max_grad_norm,
+        self.networks = ActorCritic(
+            self,
+            config,
+            actor_outputs=self._action_size,
+            actor_network=stochastic_network(spec),
         )
-        self.keeps(value=self.value, value_optimizer=self.value_optimizer)
+        self.actor, self.critic = self.networks.actor, self.networks.critic
+        self.critic_target = self.networks.critic_target
+        self.value = Network(self.architecture, 1, self.init_generator).to(self.device)
+        self.value_optimizer = self.make_optimizer(
+            self.value, config.value_learning_rate or config.learning_rate, config.max_grad_norm
+        )
+        self.register_state(value=self.value, value_optimizer=self.value_optimizer)
         self._value_loss = self.compiled(self.value_loss)
         self._actor_loss = self.compiled(self.actor_loss)
         self._critic_loss = self.compiled(self.critic_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        action = critic_action(batch, self._spec)
-        found = self._value_loss(batch, action)
-        metrics = self.descend(self.value_optimizer, found.loss, "loss_value", "grad_norm_value")
-        metrics |= self.descend_actor(self._actor_loss(batch, found.advantage))
-        critics = self._critic_loss(batch, action)
-        metrics |= {"q_mean": critics.q.mean(), "adv_mean": found.advantage.mean()}
-        td_error = priority_of(critics.error)
-        metrics |= self.descend_critics(critics.loss)
-        self.follow_critic()
-        return Update(metrics=metrics, td_error=td_error)
+        """Algorithm 1: V, then the actor, then the critics and their targets."""
+        action = critic_action(batch, self.spec)
+        value = self._value_loss(batch, action)
+        metrics = gradient_step(self.value_optimizer, value.loss, "loss_value", "grad_norm_value")
+        metrics |= self.networks.update_actor(self._actor_loss(batch, value.advantage))
+        found = self._critic_loss(batch, action)
+        metrics |= {**found.metrics, "adv_mean": value.advantage.mean()}
+        metrics |= self.networks.update_critic(found.loss)
+        self.networks.update_target()
+        return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
 
     def value_loss(self, batch: TensorBatch, action: Tensor) -> ValueLoss:
         """Equation 5: V(s) becomes an expectile of Q_target(s, a)."""
@@ -80,15 +99,19 @@ class Iql(AdvantageAgent):
         loss = (batch.weight * expectile_loss(error, self.config.expectile)).mean()
         return ValueLoss(loss, error.detach())
 
+    def actor_loss(self, batch: TensorBatch, advantage: Tensor) -> Tensor:
+        """Equation 7: clones what did better than V(s). [B, 1] -> []"""
+        return weighted_cloning(self.actor, self.actor(batch.obs), batch, advantage, self.config)
+
     def critic_loss(self, batch: TensorBatch, action: Tensor) -> CriticLoss:
         """Equation 6: y = r + d V(s'), where d is 0 at the end."""
         with torch.no_grad():
             y = torch.addcmul(batch.reward, batch.discount, self.value(batch.next_obs))  # [B, 1]
         q = self.critic(batch.obs, action)  # [E, B, 1]
-        error = q - y
-        loss = weighted_square(error, batch.weight)
-        return CriticLoss(loss, q.detach().amin(dim=0), error.detach())
+        loss = squared_loss(q - y, batch.weight)
+        return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().amin(dim=0).mean()})
 
-    def actor_loss(self, batch: TensorBatch, advantage: Tensor) -> Tensor:
-        """Equation 7: clones what did better than V(s). [B, 1] -> []"""
-        return self.weighted_cloning(self.actor(batch.obs), batch, advantage)
+    @property
+    def policy_factory(self) -> PolicyFactory:
+        network = self.acting_network(partial(Network, self.architecture, self._action_size))
+        return stochastic_policy(self.spec, network, self.name)

@@ -20,14 +20,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from border_cli.agent.action_space import num_discrete_actions
 from border_cli.agent.config import IqnConfig
-from border_cli.agent.quantile import Regression, distance, quantile_target, regression
-from border_cli.agent.quantile_policy import IqnPolicy
-from border_cli.agent.value_agent import ValueAgent
+from border_cli.agent.dqn import ValueAgent
+from border_cli.agent.policies import QPolicy
+from border_cli.agent.qrdqn import Regression, distance, quantile_regression, quantile_target
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.quantile_network import QuantileNetwork
+from border_cli.nn.numpy_network import NumpyQuantileNetwork
+from border_cli.nn.quantile_network import QuantileNetwork, means_at
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -46,8 +48,11 @@ def target_quantiles(
     of Z(s', ·).
     """
     rows = target.embedded(batch.next_obs)  # [B, size]
-    chooser, its_rows = (online, online.embedded(batch.next_obs)) if double else (target, rows)
-    best = chooser.means(its_rows, acting).argmax(dim=1)  # [B]
+    if double:
+        means = online.means(online.embedded(batch.next_obs), acting)  # [B, num_actions]
+    else:
+        means = target.means(rows, acting)
+    best = means.argmax(dim=1)  # [B]
     quantiles = target.quantiles(rows, fractions)  # [B, N', num_actions]
     return quantile_target(batch, of_action_in_last_axis(quantiles, best[:, None]))
 
@@ -58,69 +63,78 @@ def of_action_in_last_axis(quantiles: Tensor, action: Tensor) -> Tensor:
     return quantiles.gather(2, index).squeeze(2)
 
 
-def descent(
+def iqn_loss(
     online: QuantileNetwork,
     target: QuantileNetwork,
     batch: TensorBatch,
-    drawn: Tensor,
-    drawn_for_target: Tensor,
+    fractions: Tensor,
+    target_fractions: Tensor,
     acting: Tensor,
     *,
     double: bool,
     kappa: float,
 ) -> tuple[Tensor, Regression]:
-    """Quantiles of Z(s, a) with gradient [B, N], and what the batch says about them."""
-    given = of_action_in_last_axis(online(batch.obs, drawn), batch.action)  # [B, N]
+    """Quantiles of Z(s, a) at `fractions`, with gradient, and their loss. [B, N]"""
+    quantiles = of_action_in_last_axis(online(batch.obs, fractions), batch.action)  # [B, N]
     with torch.no_grad():
-        y = target_quantiles(online, target, batch, drawn_for_target, acting, double=double)
-        return given, regression(given.detach(), drawn, y, batch.weight, kappa)
+        y = target_quantiles(online, target, batch, target_fractions, acting, double=double)
+        return quantiles, quantile_regression(quantiles.detach(), fractions, y, batch.weight, kappa)
 
 
 class Iqn(ValueAgent):
     """Learns quantiles of the return at fractions that are drawn anew for every row."""
 
     name: ClassVar[str] = "iqn"
+    config: IqnConfig
     online: QuantileNetwork
     target: QuantileNetwork
 
     def __init__(self, config: IqnConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.config = config
+        self.num_actions = num_discrete_actions(spec, self.name)
         super().__init__(
             config,
             spec=spec,
             device=device,
             seed=seed,
-            make=partial(
-                QuantileNetwork, config.architecture(spec.observation), config.embedding_size
+            make_network=partial(
+                QuantileNetwork,
+                config.architecture(spec.observation),
+                config.embedding_size,
+                self.num_actions,
             ),
         )
-        self._acting_on = torch.tensor([config.fractions], device=self.device)  # [1, K]
-        self._descent = self.compiled(descent)
+        self._acting_fractions = torch.tensor([config.fractions], device=self.device)  # [1, K]
+        self._loss = self.compiled(iqn_loss)
 
     @property
     def policy_factory(self) -> PolicyFactory:
+        fractions = self.config.fractions
         return partial(
-            IqnPolicy,
+            QPolicy,
             self.config,
-            observation=self._spec.observation,
+            network=self.acting_network(
+                self.make_network,
+                partial(NumpyQuantileNetwork, self.architecture, fractions=fractions),
+                partial(means_at, fractions),
+            ),
             num_actions=self.num_actions,
         )
 
     def learn(self, batch: TensorBatch) -> Update:
         config, rows = self.config, len(batch.reward)
-        given, found = self._descent(
+        quantiles, found = self._loss(
             self.online,
             self.target,
             batch,
             self.uniform(rows, config.num_quantiles_online),
             self.uniform(rows, config.num_quantiles_target),
-            self._acting_on,
+            self._acting_fractions,
             double=config.double,
             kappa=config.kappa,
         )
-        norm = self.optimizer.descend(given, found.slope)
-        return self.finished(
-            norm,
+        grad_norm = self.optimizer.minimize(quantiles, found.grad_output)
+        return self.finish_update(
+            grad_norm,
             {"loss": found.loss, "q_mean": found.q_mean},
-            lambda: distance(given.detach(), found.target).cpu().numpy(),
+            lambda: distance(quantiles.detach(), found.target).cpu().numpy(),
         )

@@ -78,12 +78,26 @@ class LearnerConfig(AgentConfig):
     network_kwargs: dict[str, Any] = setting(
         {}, "arguments of a network of your own, after the observation space"
     )
+    optimizer: str = setting(
+        "adam",
+        "optimizer of the networks: adam, or the name of a class in torch.optim, such as AdamW, "
+        "RMSprop or SGD; learned coefficients always have adam",
+    )
+    optimizer_kwargs: dict[str, Any] = setting(
+        {}, "arguments of an optimizer of torch.optim, without lr"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.network_kwargs and NETWORKS.target(self.network) is None:
             allowed = f"must be empty with agent.network={self.network}: only your own take them"
             self.refuse("network_kwargs", self.network_kwargs, allowed)
+        if self.optimizer_kwargs and self.optimizer == "adam":
+            allowed = "must be empty with agent.optimizer=adam; torch's own is agent.optimizer=Adam"
+            self.refuse("optimizer_kwargs", self.optimizer_kwargs, allowed)
+        if "lr" in self.optimizer_kwargs:
+            allowed = "must not have lr, which is agent.learning_rate"
+            self.refuse("optimizer_kwargs", self.optimizer_kwargs, allowed)
 
     @property
     def needs_returns(self) -> bool:

@@ -4,10 +4,11 @@ Dabney, Rowland, Bellemare and Munos 2018, "Distributional reinforcement learnin
 regression", Algorithm 1. `double`: van Hasselt, Guez and Silver 2016, "Deep reinforcement learning
 with double Q-learning".
 Deviations: Adam's epsilon is 1e-8 instead of 0.01 / 32 (`adam_epsilon`), the gradient's norm is
-clipped at 10 (`max_grad_norm`), and there are 50 quantiles, not 200. The loss is divided by kappa
-(`quantile.py`), which changes nothing at the paper's 1. Actions may be chosen by the mean of a
-range of quantiles (Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for
-distributional reinforcement learning", Section 3.1). The target network is a Polyak average and the
+clipped at 10 (`max_grad_norm`), and there are 50 quantiles, not 200. The loss is divided by kappa,
+as in Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for distributional
+reinforcement learning", equation 3, so that it becomes the quantile regression loss where kappa
+becomes 0; at the paper's 1 that changes nothing. Actions may be chosen by the mean of a
+range of quantiles (the same, Section 3.1). The target network is a Polyak average and the
 online network chooses the next action; in the paper the target is a copy and chooses (`tau=1
 target_interval=10000 double=false`). Learning rate and batch are for small problems:
 docs/agents.md.
@@ -16,68 +17,115 @@ docs/agents.md.
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from border_cli.agent.action_space import num_discrete_actions
 from border_cli.agent.config import QrdqnConfig
-from border_cli.agent.descent import Found, index_of, of_action
-from border_cli.agent.formula_agent import FormulaAgent
-from border_cli.agent.quantile import distance, quantile_target, regression
-from border_cli.agent.quantile_policy import QrdqnPolicy
+from border_cli.agent.dqn import ValueAgent
+from border_cli.agent.policies import QPolicy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.network import Network, weighted_means
+from border_cli.nn.numpy_network import NumpyNetwork
+from border_cli.nn.tensor_batch import TDResult, TensorBatch, action_index, of_action
 
 
-def learned(
+class Regression(NamedTuple):
+    """The quantile Huber loss of one batch, and its derivative by the quantiles of Q(s, a)."""
+
+    grad_output: Tensor  # [B, N]
+    loss: Tensor  # []
+    q_mean: Tensor  # []  mean of all quantiles
+    target: Tensor  # [B, N']
+
+
+def quantile_target(batch: TensorBatch, next_quantiles: Tensor) -> Tensor:
+    """r + d Z(s', a'), where d is already 0 at the end of an episode. [B, N'] -> [B, N']"""
+    return torch.addcmul(batch.reward, batch.discount, next_quantiles)
+
+
+def quantile_regression(
+    quantiles: Tensor, fractions: Tensor, target: Tensor, weight: Tensor, kappa: float
+) -> Regression:
+    """The quantile Huber loss: the sum over quantiles, the mean over targets and over rows.
+
+    quantiles [B, N] at `fractions` [B, N] or [N]; target [B, N']; weight [B, 1] of each row.
+    """
+    error = target[:, None, :] - quantiles[:, :, None]  # [B, N, N']
+    # The derivative of the Huber loss, which with kappa 0 is that of the absolute value.
+    bounded = (error / kappa).clamp(-1, 1) if kappa else error.sign()
+    tau = fractions[..., None]  # [B, N, 1] or [N, 1]
+    asymmetric = torch.where(error < 0, 1 - tau, tau) * bounded  # [B, N, N']
+    row_weight = weight / target.numel()  # [B, 1]
+    loss = (asymmetric * torch.sub(error, bounded, alpha=kappa / 2)).sum((1, 2))  # [B]
+    return Regression(
+        grad_output=asymmetric.sum(2) * -row_weight,
+        loss=(loss * row_weight.squeeze(1)).sum(),
+        q_mean=quantiles.mean(),
+        target=target,
+    )
+
+
+def distance(quantiles: Tensor, target: Tensor) -> Tensor:
+    """Mean distance of the targets of a row from its quantiles, over all pairs.
+
+    The priority of a row: an error of the mean alone would be 0 where only the spread is wrong.
+    Of one quantile and one target it is |error|. [..., B, N], [B, N'] -> [..., B]
+    """
+    return (target[:, None, :] - quantiles[..., None]).abs().mean((-2, -1))
+
+
+def td_loss(
     outputs: Tensor,
     next_outputs: Tensor,
-    chooser: Tensor | None,
+    next_outputs_online: Tensor | None,
     batch: TensorBatch,
     *,
     fractions: Tensor,
     shares: Tensor,
     kappa: float,
-) -> Found:
-    """What a batch says about quantiles. outputs, next_outputs, chooser [B, num_actions * N]
+) -> TDResult:
+    """The loss of quantiles for s, given those of s'; all [B, num_actions * N].
 
     Learned are those at `fractions`; actions are chosen by their sum times `shares`. [N]
     """
     shape = len(outputs), -1, len(fractions)  # [B, num_actions, N]
-    chosen_by = (next_outputs if chooser is None else chooser).view(shape)
+    chosen_by = (next_outputs if next_outputs_online is None else next_outputs_online).view(shape)
     best = (chosen_by @ shares).argmax(dim=1, keepdim=True)  # [B, 1]
     y = quantile_target(batch, of_action(next_outputs.view(shape), best))  # [B, N]
     quantiles = outputs.view(shape)
-    given = of_action(quantiles, batch.action)  # [B, N]
-    found = regression(given, fractions, y, batch.weight, kappa)
-    index = index_of(batch.action, len(fractions))
-    slope = torch.zeros_like(quantiles).scatter_(1, index, found.slope[:, None])
-    apart = distance(given, found.target)[:, None]  # [B, 1]
-    return Found(slope.flatten(1), found.loss, found.q_mean, apart)
+    of_a = of_action(quantiles, batch.action)  # [B, N]
+    found = quantile_regression(of_a, fractions, y, batch.weight, kappa)
+    index = action_index(batch.action, len(fractions))
+    grad = torch.zeros_like(quantiles).scatter_(1, index, found.grad_output[:, None])
+    td_error = distance(of_a, found.target)[:, None]  # [B, 1]
+    return TDResult(grad.flatten(1), found.loss, found.q_mean, td_error)
 
 
-class Qrdqn(FormulaAgent):
+class Qrdqn(ValueAgent):
     """Learns quantiles of the return at fixed fractions."""
 
     name: ClassVar[str] = "qrdqn"
+    config: QrdqnConfig
 
     def __init__(self, config: QrdqnConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.config = config
-        architecture = config.architecture(spec.observation)
+        self.num_actions = num_discrete_actions(spec, self.name)
         super().__init__(
             config,
             spec=spec,
             device=device,
             seed=seed,
-            make=lambda num_actions, generator: Network(
-                architecture, num_actions * config.num_quantiles, generator
+            make_network=partial(
+                Network,
+                config.architecture(spec.observation),
+                self.num_actions * config.num_quantiles,
             ),
         )
-        self.formula = partial(
-            learned,
+        self.td_loss = partial(
+            td_loss,
             fractions=torch.tensor(config.fractions, device=self.device),
             shares=torch.tensor(config.shares, device=self.device),
             kappa=config.kappa,
@@ -86,8 +134,12 @@ class Qrdqn(FormulaAgent):
     @property
     def policy_factory(self) -> PolicyFactory:
         return partial(
-            QrdqnPolicy,
+            QPolicy,
             self.config,
-            observation=self._spec.observation,
+            network=self.acting_network(
+                self.make_network,
+                partial(NumpyNetwork, self.architecture, shares=self.config.shares),
+                partial(weighted_means, self.config.shares),
+            ),
             num_actions=self.num_actions,
         )

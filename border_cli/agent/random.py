@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from border_cli.agent.config import RandomConfig
-from border_cli.agent.random_policy import RandomPolicy
+from border_cli.agent.policies import RandomPolicy
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent, PolicyFactory
 from border_cli.core.spaces import EnvSpec
@@ -17,6 +17,8 @@ from border_cli.nn.device import resolve_device
 
 class RandomAgent(Agent):
     """Counts its updates and acts at random; everything around it runs as with any agent."""
+
+    observes = False
 
     def __init__(
         self,

@@ -10,24 +10,36 @@ Deviations of REDQ and DroQ: the target entropy is minus the number of action di
 where the authors of both set it by environment (`target_entropy`: Hopper -1, Walker2d and
 HalfCheetah -3, Ant -4, Humanoid -2). Weights begin as those of torch.nn.Linear, the authors' as
 Xavier's uniform ones with biases of 0. The squared error is halved, as in SAC, which leaves Adam's
-steps as they are. The actor climbs the critics after their step, as in Algorithm 1 of SAC; in the
+steps as they are. The actor is updated after the critics, as in Algorithm 1 of SAC; in the
 authors' code of REDQ before it. DroQ's `dropout` is 0.01 everywhere, as in one of the authors' two
 codes; the other has 0.0001 for Hopper, 0.005 for Walker2d and 0.1 for Humanoid.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from border_cli.agent.actor_critic import weighted_square
-from border_cli.agent.actor_critic_config import ActorCritics
-from border_cli.agent.config import SacConfig
-from border_cli.agent.soft_agent import ActorLoss, CriticLoss, SoftAgent, regret
+from border_cli.agent.action_space import bounded_actions
+from border_cli.agent.actor_critic import ActorCritic, CriticLoss, mean_abs_error, squared_loss
+from border_cli.agent.config import ActorCritics, SacConfig, SoftConfig
+from border_cli.agent.continuous_policies import GaussianPolicy
+from border_cli.agent.saved_state import OptionalPart
+from border_cli.agent.torch_agent import TorchAgent
+from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Update
+from border_cli.nn.distributions import sample, split
 from border_cli.nn.features import FeatureTensors
+from border_cli.nn.network import Network
+from border_cli.nn.optimizer import Adam
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -40,67 +52,237 @@ def soft_target(batch: TensorBatch, q_next: Tensor, log_prob: Tensor, ent_coef: 
     return torch.addcmul(batch.reward, batch.discount, value)
 
 
-class Draws(NamedTuple):
+class ActorLoss(NamedTuple):
+    """The loss of the actor on one batch."""
+
+    loss: Tensor  # []
+    log_prob: Tensor  # [B, 1]  of the actions that it would take
+
+
+def policy_loss(value: Tensor, log_prob: Tensor, ent_coef: Tensor, weight: Tensor) -> ActorLoss:
+    """alpha log pi(a|s) - Q(s, a), at actions of the actor's own. [B, 1], [B, 1], [], [B, 1]
+
+    Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", equation 9.
+    """
+    loss = (weight * (ent_coef * log_prob - value)).mean()
+    return ActorLoss(loss, log_prob.detach())
+
+
+class Coefficient(OptionalPart):
+    """The logarithm of a number that is not negative, fixed or learned, of the learner's thread.
+
+    The gradient of a learned one is that of its logarithm times an excess, and not that of the
+    number times it, so that a small one is no slower to grow. A checkpoint holds a learned one.
+    """
+
+    log: Tensor  # []
+
+    def __init__(
+        self, first: float, *, learned: bool, learning_rate: float, device: torch.device
+    ) -> None:
+        super().__init__()
+        self.learned = learned
+        log = math.log(first) if first > 0 else -math.inf
+        self.register_buffer("log", torch.tensor(log), persistent=learned)
+        self.to(device)
+        self.optimizer = Adam([self.log], learning_rate=learning_rate)
+
+    def forward(self) -> Tensor:
+        """Above 0, or 0 where the settings say so. []"""
+        return self.log.exp()
+
+
+class EntropyCoefficient(Coefficient):
+    """The coefficient alpha, learned so that the entropy keeps its target.
+
+    Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", Section 5. Deviation:
+    the gradient is that of log alpha times the shortfall, as in the authors' code, and not of alpha
+    times it, so that a small alpha is no slower to grow.
+    """
+
+    setting: ClassVar[str] = "agent.ent_coef"
+
+    def __init__(self, config: SoftConfig, action_size: int, device: torch.device) -> None:
+        super().__init__(
+            config.ent_coef_init if config.ent_coef is None else config.ent_coef,
+            learned=config.ent_coef is None,
+            learning_rate=config.ent_coef_learning_rate or config.learning_rate,
+            device=device,
+        )
+        target = config.target_entropy
+        self.target = -float(action_size) if target is None else target
+
+    def step(self, log_prob: Tensor, weight: Tensor) -> None:
+        """One gradient step: alpha grows where entropy falls short. [B, 1], [B, 1]"""
+        if self.learned:
+            shortfall = (weight * (log_prob + self.target)).mean()
+            self.optimizer.step((-shortfall,))
+
+
+class SoftActorCritic(TorchAgent):
+    """A Gaussian actor, critics and the entropy coefficient; the learner's thread calls it.
+
+    A subclass says what the critics learn and what the actor maximises.
+    """
+
+    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
+    config: SoftConfig
+
+    def __init__(
+        self,
+        config: SoftConfig,
+        *,
+        spec: EnvSpec,
+        device: str,
+        seed: int,
+        critic_outputs: int = 1,
+        dropout: float = 0.0,
+    ) -> None:
+        self._action_bounds = bounded_actions(spec, self.name)
+        super().__init__(config, spec=spec, device=device, seed=seed)
+        size = self._action_bounds.size
+        self.networks = ActorCritic(
+            self,
+            config,
+            actor_network=Network,
+            actor_outputs=2 * size,
+            critic_outputs=critic_outputs,
+            dropout=dropout,
+        )
+        self.actor, self.critic = self.networks.actor, self.networks.critic
+        self.critic_target = self.networks.critic_target
+        self.frozen_critic = self.networks.frozen_critic
+        self.ent_coef = EntropyCoefficient(config, size, self.device)
+        self.register_state(ent_coef=self.ent_coef, ent_coef_optimizer=self.ent_coef.optimizer)
+        self._critic_loss = self.compiled(self.critic_loss)
+        self._actor_loss = self.compiled(self.actor_loss)
+
+    def learn(self, batch: TensorBatch) -> Update:
+        """Algorithm 1: the critics, every `policy_delay` updates actor and coefficient, targets."""
+        config = self.config
+        if config.reward_scale != 1:
+            batch = batch._replace(reward=config.reward_scale * batch.reward)
+        with torch.no_grad():
+            ent_coef = self.ent_coef()
+        found = self._critic_loss(batch, self.critic_noise(batch), ent_coef)
+        metrics = {**found.metrics, "ent_coef": ent_coef}
+        metrics |= self.networks.update_critic(found.loss)
+        if self.opt_steps % config.policy_delay == 0:
+            actor = self._actor_loss(batch, self.actor_noise(batch), ent_coef)
+            metrics["entropy"] = -actor.log_prob.mean()
+            metrics |= self.networks.update_actor(actor.loss)
+            self.ent_coef.step(actor.log_prob, batch.weight)
+        self.networks.update_target()
+        return Update(metrics=metrics, td_error=self.td_error(found))
+
+    @abstractmethod
+    def critic_loss(self, batch: TensorBatch, noise: Any, ent_coef: Tensor) -> CriticLoss:
+        """The loss of the critics; draws nothing itself, so that it can be compiled."""
+
+    def critic_noise(self, batch: TensorBatch) -> Any:
+        """The random numbers of one `critic_loss`: noise of the next actions. [B, A]"""
+        return self.normal(*batch.action.shape)
+
+    def td_error(self, found: CriticLoss) -> Callable[[], NDArray[Any]]:
+        """How far the critics are from the targets, by which prioritized replay samples. [B]"""
+        return mean_abs_error(found.q, found.target)
+
+    def actor_loss(self, batch: TensorBatch, noise: Any, ent_coef: Tensor) -> ActorLoss:
+        """The loss of the actor."""
+        action, log_prob = self.sampled(batch.obs, noise)
+        return policy_loss(self.actor_value(batch.obs, action), log_prob, ent_coef, batch.weight)
+
+    def actor_noise(self, batch: TensorBatch) -> Any:
+        """The random numbers of one `actor_loss`: noise of the actions. [B, A]"""
+        return self.normal(*batch.action.shape)
+
+    @abstractmethod
+    def actor_value(self, features: FeatureTensors, action: Tensor) -> Tensor:
+        """The value of actions that the actor maximises, by `frozen_critic`. [B, 1]"""
+
+    def sampled(self, features: FeatureTensors, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions between -1 and 1 and their log-density. [B, A], [B, 1]"""
+        return sample(*split(self.actor(features)), noise)
+
+    @property
+    def policy_factory(self) -> PolicyFactory:
+        return partial(
+            GaussianPolicy,
+            network=self.acting_network(
+                partial(Network, self.architecture, 2 * self._action_bounds.size)
+            ),
+            bounds=self._action_bounds,
+            agent=self.name,
+        )
+
+    @property
+    def update_period(self) -> int:
+        return self.config.policy_delay
+
+
+class CriticNoise(NamedTuple):
     """The random numbers of one `critic_loss`."""
 
-    noise: Tensor  # [B, A] normal, of the next actions
-    chosen: Tensor | None  # [K] the critics that a target asks; None: all
-    target_kept: list[Tensor] | None  # what dropout leaves of the target critics
-    kept: list[Tensor] | None  # … of the critics
+    normal: Tensor  # [B, A] of the next actions
+    members: Tensor | None  # [K] the critics whose minimum is the target; None: all
+    target_dropout: list[Tensor] | None  # masks of the target critics
+    dropout: list[Tensor] | None  # … of the critics
 
 
-class ActorDraws(NamedTuple):
+class ActorNoise(NamedTuple):
     """The random numbers of one `actor_loss`."""
 
-    noise: Tensor  # [B, A] normal
-    kept: list[Tensor] | None  # what dropout leaves of the critics
+    normal: Tensor  # [B, A]
+    dropout: list[Tensor] | None  # masks of the critics
 
 
-class Sac(SoftAgent):
-    """Owns, beside what soft agents do, the choice of critics; the learner's thread calls it."""
+class Sac(SoftActorCritic):
+    """Soft actor-critic with any number of critics; the learner's thread calls it."""
 
     name: ClassVar[str] = "sac"
+    config: SacConfig
 
     def __init__(self, config: SacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.config = config
         super().__init__(config, spec=spec, device=device, seed=seed, dropout=config.dropout)
 
-    def draws(self, batch: TensorBatch) -> Draws:
-        kept = self._dropout(len(batch.action)), self._dropout(len(batch.action))
-        return Draws(self.normal(*batch.action.shape), self._subset(), *kept)
-
-    def actor_draws(self, batch: TensorBatch) -> ActorDraws:
-        return ActorDraws(self.normal(*batch.action.shape), self._dropout(len(batch.action)))
-
-    def critic_loss(self, batch: TensorBatch, draws: Draws, ent_coef: Tensor) -> CriticLoss:
+    def critic_loss(self, batch: TensorBatch, noise: CriticNoise, ent_coef: Tensor) -> CriticLoss:
         with torch.no_grad():
-            action, log_prob = self.sampled(batch.next_obs, draws.noise)
+            action, log_prob = self.sampled(batch.next_obs, noise.normal)
             q_next = self.critic_target(
-                batch.next_obs, action, draws.target_kept, draws.chosen
+                batch.next_obs, action, noise.target_dropout, noise.members
             )  # [K, B, 1]
             y = soft_target(batch, q_next, log_prob, ent_coef)  # [B, 1]
-        q = self.critic(batch.obs, batch.action, draws.kept)  # [E, B, 1]
-        loss = weighted_square(q - y, batch.weight)
+        q = self.critic(batch.obs, batch.action, noise.dropout)  # [E, B, 1]
+        loss = squared_loss(q - y, batch.weight)
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
-    def actor_loss(self, batch: TensorBatch, draws: ActorDraws, ent_coef: Tensor) -> ActorLoss:
-        action, log_prob = self.sampled(batch.obs, draws.noise)
-        value = self.climbed(batch.obs, action, draws.kept)
-        return regret(value, log_prob, ent_coef, batch.weight)
+    def critic_noise(self, batch: TensorBatch) -> CriticNoise:
+        dropout = self._dropout_masks(batch), self._dropout_masks(batch)
+        return CriticNoise(self.normal(*batch.action.shape), self._subset(), *dropout)
 
-    def climbed(
-        self, features: FeatureTensors, action: Tensor, kept: list[Tensor] | None = None
+    def actor_loss(self, batch: TensorBatch, noise: ActorNoise, ent_coef: Tensor) -> ActorLoss:
+        action, log_prob = self.sampled(batch.obs, noise.normal)
+        value = self.actor_value(batch.obs, action, noise.dropout)
+        return policy_loss(value, log_prob, ent_coef, batch.weight)
+
+    def actor_noise(self, batch: TensorBatch) -> ActorNoise:
+        return ActorNoise(self.normal(*batch.action.shape), self._dropout_masks(batch))
+
+    def actor_value(
+        self, features: FeatureTensors, action: Tensor, dropout: list[Tensor] | None = None
     ) -> Tensor:
-        q: Tensor = self.critic_fixed(features, action, kept)  # [E, B, 1]
+        q: Tensor = self.frozen_critic(features, action, dropout)  # [E, B, 1]
         return q.amin(dim=0) if self.config.actor_critics == ActorCritics.min else q.mean(dim=0)
 
     def _subset(self) -> Tensor | None:
         """So many critics, none of them twice. [K]"""
         if self.config.subset in (None, self.config.num_critics):
             return None
-        order = torch.randperm(self.config.num_critics, generator=self.noise)
+        order = torch.randperm(self.config.num_critics, generator=self.noise_generator)
         return order[: self.config.subset].to(self.device)
 
-    def _dropout(self, rows: int) -> list[Tensor] | None:
-        found = self.critic.mlp.dropout(rows, self.noise)
-        return None if found is None else [each.to(self.device) for each in found]
+    def _dropout_masks(self, batch: TensorBatch) -> list[Tensor] | None:
+        if not self.config.dropout:
+            return None
+        masks = self.critic.mlp.dropout_masks(len(batch.action), self.noise_generator)
+        return [each.to(self.device) for each in masks]

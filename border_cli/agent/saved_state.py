@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from border_cli.agent.coefficient import Coefficient
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.core.spaces import BoxSpace, DictSpace, Space, not_by_bounds
@@ -120,13 +119,20 @@ def _members(shapes: Mapping[str, tuple[int, ...]]) -> int:
 
 
 class Part(Protocol):
-    """What a checkpoint holds of an agent: a module or an optimiser."""
+    """What a checkpoint holds of an agent: a module or an optimizer."""
 
     def state_dict(self) -> Mapping[str, Any]:
         """Itself and not copies."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> object:
         """Restores what `state_dict` gave."""
+
+
+class OptionalPart(nn.Module):
+    """A part that only some settings learn; fixed, it has nothing to save."""
+
+    setting: ClassVar[str]  # that says whether it is learned
+    learned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +148,8 @@ class SavedState:
     def refuse_other_form(self, normalised: Set[str]) -> None:
         """Refuses what fits in size and means something else.
 
-        `normalised` names what this agent has statistics of. States of earlier versions do not tell
-        all that no weight tells.
+        `normalised` names what this agent has statistics of. States of earlier versions lack some
+        of the semantic settings.
         """
         self._refuse_other_encoding()
         for name, mine in self.settings.semantic_settings.items():
@@ -186,9 +192,9 @@ class SavedState:
     def load(self, part: Part, name: str) -> None:
         """Gives a part what the state has under this name."""
         entry = self.entry(name)
-        coefficient = part if isinstance(part, Coefficient) else None
-        with self.fitting(coefficient.setting if coefficient else name):
-            if coefficient is None and isinstance(part, nn.Module) and _is_of_tensors(entry):
+        optional = part if isinstance(part, OptionalPart) else None
+        with self.fitting(optional.setting if optional else name):
+            if optional is None and isinstance(part, nn.Module) and _is_of_tensors(entry):
                 self._refuse_other_sizes(name, entry, part.state_dict())
             part.load_state_dict(entry)
 
@@ -200,9 +206,9 @@ class SavedState:
             raise CheckpointError(f"{self._unfit}: its network {name!r} differs: {found}")
 
     def load_weights(self, part: nn.Module, name: str) -> None:
-        """The same for a new training: a coefficient that only one of the two agents learned stays
-        as the settings say."""
-        if not isinstance(part, Coefficient):
+        """The same for a new training: an optional part that only one of the two agents learned
+        stays as the settings say."""
+        if not isinstance(part, OptionalPart):
             self.load(part, name)
             return
         with self.fitting(part.setting):

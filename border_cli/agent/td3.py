@@ -13,33 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from border_cli.agent.action_space import bounded_actions
-from border_cli.agent.actor_critic import ActorCriticAgent, priority_of, weighted_square
+from border_cli.agent.actor_critic import ActorCritic, CriticLoss, mean_abs_error, squared_loss
 from border_cli.agent.config import Td3Config
-from border_cli.agent.deterministic_policy import DeterministicPolicy
+from border_cli.agent.continuous_policies import DeterministicPolicy
+from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.network import Network, follow, target_of
+from border_cli.nn.network import Network, polyak_update, target_of
 from border_cli.nn.tensor_batch import TensorBatch
 
 
-class CriticLoss(NamedTuple):
-    """What one batch says about the critics."""
-
-    loss: Tensor  # []
-    q_mean: Tensor  # []  mean of Q_i(s, a)
-    error: Tensor  # [E, B, 1]  Q_i(s, a) - y
-
-
 def smoothed(action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:
-    """clip(a + clip(std * noise, -c, c), -1, 1): close actions shall have close values. [B, A]"""
+    """clip(a + clip(std * noise, -c, c), -1, 1): smooths Q over similar actions. [B, A]"""
     return (action + (std * noise).clamp(-clip, clip)).clamp(-1, 1)
 
 
@@ -53,51 +46,43 @@ def chosen(actor: Network, features: FeatureTensors) -> Tensor:
     return torch.tanh(actor(features))
 
 
-class Td3(ActorCriticAgent):
-    """Owns, beside what every actor-critic does, a target actor; the learner's thread calls it."""
+class Td3(TorchAgent):
+    """An actor of one action, critics, and targets of both; the learner's thread calls it."""
 
     name: ClassVar[str] = "td3"
     targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic", "actor_target": "actor"}
+    config: Td3Config
 
     def __init__(self, config: Td3Config, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.config = config
         self._action_bounds = bounded_actions(spec, self.name)
-        super().__init__(
+        super().__init__(config, spec=spec, device=device, seed=seed)
+        self.networks = ActorCritic(
+            self,
             config,
-            spec=spec,
-            device=device,
-            seed=seed,
+            actor_network=Network,
             actor_outputs=self._action_bounds.size,
             final_bound=config.final_bound,
         )
+        self.actor, self.critic = self.networks.actor, self.networks.critic
+        self.critic_target = self.networks.critic_target
         self.actor_target = target_of(self.actor)
-        self.first_critic = self.critic.first()
-        self.keeps(actor_target=self.actor_target)
-        self._actor_follows = list(self.actor_target.parameters()), list(self.actor.parameters())
+        self.first_critic = self.critic.first_critic()
+        self.register_state(actor_target=self.actor_target)
+        self._actor_pair = list(self.actor_target.parameters()), list(self.actor.parameters())
         self._critic_loss = self.compiled(self.critic_loss)
         self._actor_loss = self.compiled(self.actor_loss)
 
-    @property
-    def policy_factory(self) -> PolicyFactory:
-        return partial(
-            DeterministicPolicy,
-            architecture=self.architecture,
-            bounds=self._action_bounds,
-            noise=self.config.noise,
-            noise_std=self.config.noise_std,
-        )
-
-    @property
-    def different_updates(self) -> int:
-        return self.config.policy_delay
-
     def learn(self, batch: TensorBatch) -> Update:
+        """Algorithm 1: the critics, and every `policy_delay` updates the actor and all targets."""
         noise = self.normal(*batch.action.shape) if self.config.target_noise else None
         found = self._critic_loss(batch, noise)
-        metrics = {"q_mean": found.q_mean, **self.descend_critics(found.loss)}
+        metrics = {**found.metrics, **self.networks.update_critic(found.loss)}
         if self.opt_steps % self.config.policy_delay == 0:
-            metrics |= self._improve(batch)
-        return Update(metrics=metrics, td_error=priority_of(found.error))
+            metrics |= self.networks.update_actor(self._actor_loss(batch))
+            self.networks.update_target()
+            with torch.no_grad():
+                polyak_update(*self._actor_pair, self.config.tau)
+        return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor | None) -> CriticLoss:
         """The squared TD errors of all critics; `noise` is standard normal. [B, A]"""
@@ -110,18 +95,26 @@ class Td3(ActorCriticAgent):
                 )
             y = td_target(batch, self.critic_target(batch.next_obs, next_action))  # [B, 1]
         q = self.critic(batch.obs, batch.action)  # [E, B, 1]
-        error = q - y
-        return CriticLoss(weighted_square(error, batch.weight), q.detach().mean(), error.detach())
+        loss = squared_loss(q - y, batch.weight)
+        return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch) -> Tensor:
         """-Q_1(s, pi(s)), whose gradient is the deterministic policy gradient. []"""
         q: Tensor = self.first_critic(batch.obs, chosen(self.actor, batch.obs))  # [1, B, 1]
         return -(batch.weight * q).mean()
 
-    def _improve(self, batch: TensorBatch) -> dict[str, Tensor]:
-        """The delayed half of an update: the actor climbs, and all targets follow."""
-        metrics = self.descend_actor(self._actor_loss(batch))
-        self.follow_critic()
-        with torch.no_grad():
-            follow(*self._actor_follows, self.config.tau)
-        return metrics
+    @property
+    def policy_factory(self) -> PolicyFactory:
+        return partial(
+            DeterministicPolicy,
+            network=self.acting_network(
+                partial(Network, self.architecture, self._action_bounds.size)
+            ),
+            bounds=self._action_bounds,
+            noise=self.config.noise,
+            noise_std=self.config.noise_std,
+        )
+
+    @property
+    def update_period(self) -> int:
+        return self.config.policy_delay

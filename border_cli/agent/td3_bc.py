@@ -19,7 +19,6 @@ from torch import Tensor
 
 from border_cli.agent.config import Td3BcConfig
 from border_cli.agent.td3 import Td3, chosen
-from border_cli.core.spaces import EnvSpec
 from border_cli.nn.tensor_batch import TensorBatch
 
 SMALLEST_SIZE = 1e-8  # of Q, where it is 0 everywhere
@@ -39,12 +38,9 @@ class Td3Bc(Td3):
     """TD3 whose actor also imitates the data."""
 
     name: ClassVar[str] = "td3_bc"
-
-    def __init__(self, config: Td3BcConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self._alpha = config.alpha
-        super().__init__(config, spec=spec, device=device, seed=seed)
+    config: Td3BcConfig
 
     def actor_loss(self, batch: TensorBatch) -> Tensor:
         action = chosen(self.actor, batch.obs)
         q = self.first_critic(batch.obs, action).squeeze(0)  # [B, 1]
-        return imitating_loss(q, action, batch, self._alpha)
+        return imitating_loss(q, action, batch, self.config.alpha)

@@ -1,10 +1,11 @@
-"""What every agent that learns with torch has, so that its own file holds its algorithm alone."""
+"""What every agent that learns with torch has: state, snapshots, statistics, generators."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from border_cli.agent.action_space import action_bounds
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.agent.normalising import Normalising
+from border_cli.agent.normalization import Normalization
 from border_cli.agent.saved_state import ENCODING, Part, SavedState, encoding_of
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
@@ -21,12 +22,22 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
 from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
-from border_cli.nn.optimizer import Adam
+from border_cli.nn.numpy_network import MakeActing, NumpyNetwork
+from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
+from border_cli.nn.torch_acting import Call, MakeModule, acting_network, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def gradient_step(
+    optimizer: Optimizer, loss: Tensor, loss_name: str, norm_name: str
+) -> dict[str, Tensor]:
+    """One step; the loss and, where it is clipped, the gradient's norm, under these names."""
+    norm = optimizer.minimize(loss)
+    return {loss_name: loss.detach(), **norm_metric(norm, norm_name)}
 
 
 def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:
@@ -35,68 +46,88 @@ def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:
 
 
 class TorchAgent(Agent):
-    """Owns the weights, what follows from them, and the generators that draw for them.
+    """Owns the weights, the optimizers, the statistics, and the generators that draw for them.
 
-    A subclass names in its constructor what a checkpoint holds (`keeps`) and what acting needs
-    (`acts_with`), and learns in `learn`. The learner's thread calls everything.
+    A subclass names in its constructor what a checkpoint holds (`register_state`) and what acting
+    needs (`register_acting`), and learns in `learn`. The learner's thread calls everything.
     """
 
     name: ClassVar[str]  # as `agent=…` has it
-    targets: ClassVar[Mapping[str, str]] = {}  # part: the part that it follows
+    targets: ClassVar[Mapping[str, str]] = {}  # target part: the part that it is a copy of
+    config: LearnerConfig
 
     def __init__(self, config: LearnerConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self._settings = config
-        self._spec = spec
+        self.config = config
+        self.spec = spec
         self._device = resolve_device(device)
         self.architecture = config.architecture(spec.observation)
-        self._normalising = Normalising(config, self.architecture, self._device, env=spec.id)
-        self.features = self._normalising.features
+        self._normalization = Normalization(config, self.architecture, self._device, env=spec.id)
+        self.features = self._normalization.features
         # Both draw on the CPU, so that a seed means the same on every device.
-        self.first_weights = torch.Generator().manual_seed(seed)
-        self.noise = torch.Generator().manual_seed(derived_seed(seed, 1))
+        self.init_generator = torch.Generator().manual_seed(seed)
+        self.noise_generator = torch.Generator().manual_seed(derived_seed(seed, 1))
         self._bounds = self._tensor_bounds()
         self._opt_steps = 0
         self._parts: dict[str, Part] = {}
-        self._keep_statistics()
+        self._register_statistics()
         self._acting = nn.ModuleDict({"features": self.features})
-        self._batches = TensorBatches(self._device, apart=config.compile)
+        self._batches = TensorBatches(self._device, own_memory=config.compile)
 
-    def keeps(self, **parts: Part) -> None:
-        """Names what a checkpoint holds: modules and optimisers."""
+    def register_state(self, **parts: Part) -> None:
+        """Names what a checkpoint holds: modules and optimizers."""
         self._parts |= parts
 
-    def _keep_statistics(self) -> None:
-        statistics = self._normalising.part
-        if statistics is not None:
-            self.keeps(statistics=statistics)
-
-    def acts_with(self, **modules: nn.Module) -> None:
-        """Names what snapshots hold, beside how observations are normalised."""
+    def register_acting(self, **modules: nn.Module) -> None:
+        """Names what snapshots hold, apart from how observations are normalised."""
         self._acting.update(modules)
+
+    def make_optimizer(
+        self,
+        network: nn.Module,
+        learning_rate: float,
+        max_grad_norm: float | None,
+        *,
+        epsilon: float = EPSILON,
+    ) -> Optimizer:
+        """An optimizer of all weights of a network, which clips the norm of its gradient."""
+        return make_optimizer(
+            self.config.optimizer,
+            self.config.optimizer_kwargs,
+            network.parameters(),
+            learning_rate=learning_rate,
+            max_grad_norm=max_grad_norm,
+            epsilon=epsilon,
+        )
+
+    def acting_network(
+        self, module: MakeModule, twin: MakeActing | None = None, call: Call = plain
+    ) -> MakeActing:
+        """How actors compute what `module` makes: dense layers by a twin in numpy, which is that of
+        `Network` unless it is given, everything else by the module itself."""
+        return acting_network(
+            self.architecture,
+            twin=twin or partial(NumpyNetwork, self.architecture),
+            module=module,
+            normalize=self.config.normalize_obs,
+            call=call,
+        )
 
     def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, by torch.compile where `agent.compile` asks for it."""
-        return Compiled(function, self._device) if self._settings.compile else function
-
-    def descend(
-        self, optimizer: Adam, loss: Tensor, loss_name: str, norm_name: str
-    ) -> dict[str, Tensor]:
-        """One step; the loss and, where it is clipped, the gradient's norm, under these names."""
-        norm = optimizer.descend(loss)
-        return {loss_name: loss.detach(), **norm_metric(norm, norm_name)}
+        return Compiled(function, self._device) if self.config.compile else function
 
     @property
-    def different_updates(self) -> int:
+    def update_period(self) -> int:
         """After how many updates all that an update may do was done once."""
         return 1
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal noise, from the generator that a checkpoint holds."""
-        return torch.randn(shape, generator=self.noise).to(self._device)
+        return torch.randn(shape, generator=self.noise_generator).to(self._device)
 
     def uniform(self, *shape: int) -> Tensor:
         """Uniform noise between 0 and 1, from the generator that a checkpoint holds."""
-        return torch.rand(shape, generator=self.noise).to(self._device)
+        return torch.rand(shape, generator=self.noise_generator).to(self._device)
 
     @abstractmethod
     def learn(self, batch: TensorBatch) -> Update:
@@ -108,27 +139,37 @@ class TorchAgent(Agent):
 
     def update(self, batch: Batch) -> Update:
         self._opt_steps += 1
-        return self.learn(self._prepared(self._batches.of(batch)))
+        tensors = self._batches.of(batch)
+        return self.learn(self._prepared(tensors) if self._prepares else tensors)
 
     def _prepared(self, batch: TensorBatch) -> TensorBatch:
-        batch = self._normalising(batch)
+        if self._normalization.changes_batches:
+            batch = self._normalization(batch)
         if self._bounds is not None:
             middle, half = self._bounds
             batch = batch._replace(action=(batch.action.flatten(1) - middle) / half)
         return batch
 
     def _tensor_bounds(self) -> tuple[Tensor, Tensor] | None:
-        bounds = action_bounds(self._spec.action)
+        bounds = action_bounds(self.spec.action)
         if bounds is None:
             return None
         middle, half = torch.from_numpy(bounds.middle), torch.from_numpy(bounds.half)
         return middle.to(self._device), half.to(self._device)
 
+    def _register_statistics(self) -> None:
+        """Again after loading, because a state of an earlier version has another kind of them."""
+        statistics = self._normalization.part
+        if statistics is not None:
+            self.register_state(statistics=statistics)
+        self.observes = self._normalization.observes
+        self._prepares = self._bounds is not None or self._normalization.changes_batches
+
     def observe(self, transitions: Transitions) -> None:
-        self._normalising.see(transitions)
+        self._normalization.see(transitions)
 
     def observe_returns(self, returns: Moments) -> None:
-        self._normalising.see_returns(returns)
+        self._normalization.see_returns(returns)
 
     @property
     def opt_steps(self) -> int:
@@ -146,16 +187,15 @@ class TorchAgent(Agent):
 
     @property
     def num_threads(self) -> int:
-        return self._settings.num_threads or 1
+        return self.config.num_threads or 1
 
     @contextmanager
     def learner_thread(self) -> Iterator[None]:
-        settings = self._settings
-        with learner_thread(self.num_threads, settings.matmul_precision):
-            if settings.compile:  # now, not within the first update
+        with learner_thread(self.num_threads, self.config.matmul_precision):
+            if self.config.compile:  # now, not within the first update
                 before = self.state_dict()
-                for _ in range(self.different_updates):
-                    self.update(empty_batch(self._spec, settings.batch_size))
+                for _ in range(self.update_period):
+                    self.update(empty_batch(self.spec, self.config.batch_size))
                 self.load_state_dict(before)
             yield
 
@@ -176,9 +216,9 @@ class TorchAgent(Agent):
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = copied_state(self._tensors())
-        state |= {"noise": self.noise.get_state(), "opt_steps": self._opt_steps}
-        state[ENCODING] = encoding_of(self._spec.observation)
-        return {**state, **self._settings.semantic_settings}
+        state |= {"noise": self.noise_generator.get_state(), "opt_steps": self._opt_steps}
+        state[ENCODING] = encoding_of(self.spec.observation)
+        return {**state, **self.config.semantic_settings}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved = self._saved(state, "the saved state")
@@ -186,22 +226,22 @@ class TorchAgent(Agent):
             saved.load(part, name)
         noise, opt_steps = saved.entry("noise"), saved.entry("opt_steps")
         with saved.fitting("the random generator and the number of updates"):
-            self.noise.set_state(noise)
+            self.noise_generator.set_state(noise)
             self._opt_steps = int(opt_steps)
-        self._normalising.follow()
+        self._normalization.refresh()
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
         saved = self._saved(state, "the saved agent")
         for name, part in self._parts.items():
             if isinstance(part, nn.Module):
-                # As in the constructor, targets begin equal to what they follow: a saved one
-                # lags behind, and the new run counts its intervals from 0.
+                # As in the constructor, targets begin as copies: a saved target lags behind, and
+                # the new run counts its intervals from 0.
                 saved.load_weights(part, self.targets.get(name, name))
-        self._normalising.follow()
+        self._normalization.refresh()
 
     def _saved(self, state: Mapping[str, Any], title: str) -> SavedState:
-        saved = SavedState(state, title, self.name, self._settings, self._spec.observation)
-        saved.refuse_other_form(self._normalising.statistics.keys())
-        self._normalising.divide_as(saved.statistics, title)
-        self._keep_statistics()
+        saved = SavedState(state, title, self.name, self.config, self.spec.observation)
+        saved.refuse_other_form(self._normalization.statistics.keys())
+        self._normalization.divide_as(saved.statistics, title)
+        self._register_statistics()
         return saved

@@ -8,19 +8,22 @@ the critics, the mean over all pairs and all critics, as for the other agents th
 Deviations: critics have two layers of 256, the authors' three of 512 beside an actor of two of 256;
 `hidden` is that of both. `dropped_quantiles` is 2 everywhere, the paper's 5 for Hopper and 0 for
 HalfCheetah. The loss is a sum over critics, in the authors' code a mean, which leaves Adam's steps
-as they are; and there the actor climbs the critics as they were before their step, here after it.
+as they are; and there the actor is updated before the critics, here after them.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from border_cli.agent.actor_critic import CriticLoss
 from border_cli.agent.config import TqcConfig
-from border_cli.agent.quantile import regression
-from border_cli.agent.soft_agent import CriticLoss, SoftAgent
+from border_cli.agent.qrdqn import distance, quantile_regression
+from border_cli.agent.sac import SoftActorCritic
 from border_cli.core.spaces import EnvSpec
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.tensor_batch import TensorBatch
@@ -53,27 +56,29 @@ def quantile_loss(quantiles: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     """
     count = quantiles.shape[2]
     fractions = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
-    with torch.no_grad():  # its slope is written out: autograd would keep several [B, M, K] each
-        found = [regression(each, fractions, target, weight, kappa=1.0) for each in quantiles]
-        slope = torch.stack([each.slope for each in found])  # [E, B, M]
+    with torch.no_grad():  # its gradient is written out: autograd would keep several [B, M, K] each
+        found = [
+            quantile_regression(each, fractions, target, weight, kappa=1.0) for each in quantiles
+        ]
+        grad_output = torch.stack([each.grad_output for each in found])  # [E, B, M]
         loss = torch.stack([each.loss for each in found]).sum()
-    return (loss + (slope * (quantiles - quantiles.detach())).sum()) / count
+    return (loss + (grad_output * (quantiles - quantiles.detach())).sum()) / count
 
 
-class Tqc(SoftAgent):
+class Tqc(SoftActorCritic):
     """Soft actor-critic on quantiles; the learner's thread calls it."""
 
     name: ClassVar[str] = "tqc"
+    config: TqcConfig
 
     def __init__(self, config: TqcConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.config = config
         super().__init__(
             config, spec=spec, device=device, seed=seed, critic_outputs=config.num_quantiles
         )
 
-    def critic_loss(self, batch: TensorBatch, draws: Tensor, ent_coef: Tensor) -> CriticLoss:
+    def critic_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> CriticLoss:
         with torch.no_grad():
-            action, log_prob = self.sampled(batch.next_obs, draws)
+            action, log_prob = self.sampled(batch.next_obs, noise)
             q_next = self.critic_target(batch.next_obs, action)  # [E, B, M]
             kept = truncated(q_next, self.config.dropped_quantiles)  # [B, K]
             y = soft_quantiles(batch, kept, log_prob, ent_coef)  # [B, K]
@@ -81,7 +86,11 @@ class Tqc(SoftAgent):
         loss = quantile_loss(q, y, batch.weight)
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
-    def climbed(self, features: FeatureTensors, action: Tensor) -> Tensor:
+    def td_error(self, found: CriticLoss) -> Callable[[], NDArray[Any]]:
+        q, target = found.q, found.target  # the loss need not live as long
+        return lambda: distance(q, target).mean(dim=0).cpu().numpy()
+
+    def actor_value(self, features: FeatureTensors, action: Tensor) -> Tensor:
         """The mean of all quantiles of all critics, none left out (equation 14)."""
-        q: Tensor = self.critic_fixed(features, action)  # [E, B, M]
+        q: Tensor = self.frozen_critic(features, action)  # [E, B, M]
         return q.mean(dim=(0, 2)).unsqueeze(1)

@@ -145,14 +145,14 @@ def matches(composer: Composer, overrides: Sequence[str], word: str) -> list[str
             return []
 
 
-def _starting(known: Sequence[str], begun: str) -> list[str]:
+def _starting(known: Sequence[str], typed: str) -> list[str]:
     """Those that begin with what was typed."""
-    return [each for each in known if each.startswith(begun)]
+    return [each for each in known if each.startswith(typed)]
 
 
-def _directories(begun: str) -> list[str]:
-    """Directories that a path may go on to; a run directory is complete, others end in a slash."""
-    parent, slash, name = begun.rpartition("/")
+def _directories(typed: str) -> list[str]:
+    """Directories that continue a path; a run directory is complete, others end in a slash."""
+    parent, slash, name = typed.rpartition("/")
     folder = Path(f"{parent}{slash}").expanduser()
     try:
         found = sorted(each for each in folder.iterdir() if each.is_dir())
@@ -190,7 +190,7 @@ def _of_setting(loader: Loader, config_name: str, overrides: Sequence[str], path
     if not OmegaConf.is_dict(node):
         return []
     kind = OmegaConf.get_type(node)
-    known = _known_values(kind, name) if kind is not dict else []
+    known = _known_values(kind, name) if kind is not None and kind is not dict else []
     values: Any = OmegaConf.to_container(node, resolve=False)
     current = values.get(name)
     if known or current is None or isinstance(current, dict | list):

@@ -1,4 +1,4 @@
-"""`border-eval`: plays the episodes of a saved model, also while its run goes on."""
+"""`border-eval`: plays the episodes of a saved model, also while its run is still running."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
         refuse_no_room("the evaluation", needed)
     policy = evaluation_policy(config, agent)
     policy.load_snapshot(agent.snapshot())
-    with signals.looked_at() as stop:
+    with signals.polled() as stop:
         returns, lengths = play(
             config, policy, stop, seed=request.seed, rounds=rounds, render=request.render
         )

@@ -16,8 +16,8 @@ from border_cli.recorder.terminal import log_handler
 
 
 class LogFile(logging.handlers.WatchedFileHandler):
-    """Writes to the file of another handler, never through a link, and begins it again where it was
-    deleted. What cannot be written is only missing there."""
+    """Writes to the file of another handler, never through a link, and starts it again where it was
+    deleted. A line that cannot be written is only missing there."""
 
     def __init__(self, instead_of: logging.FileHandler) -> None:
         super().__init__(instead_of.baseFilename, encoding="utf-8", delay=True)
@@ -37,7 +37,7 @@ class LogFile(logging.handlers.WatchedFileHandler):
 
 
 class _Visible(logging.Formatter):
-    """Escapes what would steer the terminal on which the file is read one day."""
+    """Escapes what would control the terminal on which the file is read later."""
 
     def __init__(self, formatter: logging.Formatter) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class _Visible(logging.Formatter):
 def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
     """Within the block the log goes to `console` and to the file that Hydra opened for the job.
 
-    Hydra's own handlers would write through the panel, and into whatever stands in the place of the
-    file. Every handler and level comes back.
+    Hydra's own handlers would write through the panel, and into whatever replaced the file. All
+    handlers and levels are restored afterwards.
     """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level

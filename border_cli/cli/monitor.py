@@ -1,16 +1,16 @@
-"""A process beside a command that ends it where nothing inside it can.
+"""A monitor process that ends a command where nothing inside the command can.
 
-A call that never gives back the interpreter lock (GIL) stops signal handlers, the watchdog and
+A call that never releases the interpreter lock (GIL) stops signal handlers, the watchdog and
 every other thread. So a fork of the command, made before anything large is imported, watches it
 from outside. A thread of the command sends it signs of life; the numbers of signals reach it
 straight from Python's C handler (`signal.set_wakeup_fd`), which needs no lock. The monitor
 
-- ends a command that gave no sign for `trainer.stall_timeout_s`, and shows its stacks,
-- ends one that is still there 3 s after its second SIGINT, SIGTERM or SIGHUP,
-- reports one that ended without a word: killed, crashed, or left by `os._exit`,
+- ends a command that gave no sign of life for `trainer.stall_timeout_s`, and shows its stacks,
+- ends one that still runs 3 s after its second SIGINT, SIGTERM or SIGHUP,
+- reports one that ended without a report: killed, crashed, or left by `os._exit`,
 
-and then notes that in the `run.json` of the run that was going on. A command that is stopped
-(Ctrl-Z, SIGSTOP, a sleeping laptop) gives no signs either, and is left alone.
+and then writes that into the `run.json` of the current run. A command that is stopped (Ctrl-Z,
+SIGSTOP, a sleeping laptop) gives no signs either, and is left alone.
 
 It is a child and not a parent, so that process ids, exit statuses, job control and signals are
 those of the command itself. The price: it cannot change the status 0 of an `os._exit(0)`.
@@ -37,16 +37,16 @@ from border_cli.core.stacks import ask_for_stacks, show_stacks_on
 
 log = logging.getLogger(__name__)
 
-STALL_TIMEOUT_S = 60.0  # until a run has said its own
+STALL_TIMEOUT_S = 60.0  # until a run has sent its own
 STOP_GRACE_S = 3.0  # from the second signal on
-TICK_S = 1.0  # between two looks, and between two signs of life, at most
+TICK_S = 1.0  # between two checks, and between two signs of life, at most
 STACK_NBYTES = 256 * 1024  # of the thread that gives signs of life; 8 MiB else count as its data
 GONE_S = 5.0  # within which a killed process is gone
 
 # Neither submitit's (SIGUSR2) nor the C library's own. None: this system has no such signals.
 STACKS_SIGNAL = signal.SIGRTMIN + 10 if hasattr(signal, "SIGRTMIN") else None
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
-# What terminals, shells and schedulers send to a whole process group is meant for the command.
+# What terminals, shells and schedulers send to a whole process group is for the command.
 NOT_FOR_THE_MONITOR = (
     *STOPPING,
     *("SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGTSTP", "SIGTTIN", "SIGTTOU"),
@@ -54,8 +54,8 @@ NOT_FOR_THE_MONITOR = (
 # Messages to the monitor: each a word, `=`, a value and a zero byte, which no path has.
 ALIVE: Final = "alive"
 TIMEOUT: Final = "timeout"  # seconds
-RUN_DIR: Final = "run_dir"  # empty: no run goes on
-FAREWELL: Final = "farewell"  # whatever follows, the end of the command is meant
+RUN_DIR: Final = "run_dir"  # empty: no run is running
+FAREWELL: Final = "farewell"  # the end of the command is intended, whatever follows
 
 SHOW_CURSOR = b"\x1b[?25h"  # a live panel hides it
 
@@ -64,9 +64,9 @@ SHOW_CURSOR = b"\x1b[?25h"  # a live panel hides it
 
 
 class Monitor:
-    """The command's end of the line; one per process, made by its main thread.
+    """The command's end of the pipe; one per process, made by its main thread.
 
-    `tell` may be called by any thread and by a signal handler.
+    `send` may be called by any thread and by a signal handler.
     """
 
     def __init__(self, signs: int, signals: int) -> None:
@@ -82,8 +82,8 @@ class Monitor:
         """Has every signal reported to the monitor; only the main thread can."""
         signal.set_wakeup_fd(self._signals, warn_on_full_buffer=False)
 
-    def tell(self, word: str, value: object = "") -> None:
-        """Says something, a sign of life in itself. BrokenPipeError: the monitor is gone."""
+    def send(self, word: str, value: object = "") -> None:
+        """Any message is a sign of life. BrokenPipeError: the monitor has exited."""
         with suppress(BlockingIOError):  # the monitor is stopped, and its pipe full
             os.write(self._signs, os.fsencode(f"{word}={value}\0"))
 
@@ -97,7 +97,7 @@ class Monitor:
             while True:
                 self._changed.wait(self._every_s)
                 self._changed.clear()
-                self.tell(ALIVE)
+                self.send(ALIVE)
         except BrokenPipeError:
             log.warning(
                 "the monitor process exited: a call that never releases the interpreter lock "
@@ -110,7 +110,7 @@ _monitor: Monitor | None = None  # of this process, like its signal handlers
 
 @contextmanager
 def monitored(command: str) -> Iterator[None]:
-    """Runs the block, the whole of a command, under a monitor. Called first, by the main thread.
+    """Runs the block, the whole command, under a monitor. The main thread calls this first.
 
     Where no process can be forked, the command runs without one.
     """
@@ -120,7 +120,7 @@ def monitored(command: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _tell(FAREWELL)
+        _send(FAREWELL)
 
 
 @contextmanager
@@ -130,43 +130,43 @@ def watching(run_dir: Path, timeout_s: float) -> Iterator[None]:
     Here and below nothing happens where there is no monitor, as for callers of `border_cli.train`.
     """
     expect(timeout_s)
-    _tell(RUN_DIR, run_dir.absolute())
+    _send(RUN_DIR, run_dir.absolute())
     try:
         yield
     finally:
-        _tell(RUN_DIR)
+        _send(RUN_DIR)
 
 
 def expect(timeout_s: float) -> None:
-    """Whoever gives no sign of life for so long is ended."""
+    """From now on a command that gives no sign of life for `timeout_s` is ended."""
     if _monitor is not None:
         _monitor.expect(timeout_s)
-        _tell(TIMEOUT, timeout_s)
+        _send(TIMEOUT, timeout_s)
 
 
 def hear_signals() -> None:
-    """Has signals reported to the monitor again, whoever had them meanwhile (asyncio does)."""
+    """Reports signals to the monitor again, after another library (asyncio) took them over."""
     if _monitor is not None:
         _monitor.hear_signals()
 
 
 def leave(status: int) -> NoReturn:
-    """Ends this process at once, whatever its threads do."""
-    _tell(FAREWELL)
+    """Ends this process immediately, whatever its threads do."""
+    _send(FAREWELL)
     os._exit(status)
 
 
-def _tell(word: str, value: object = "") -> None:
+def _send(word: str, value: object = "") -> None:
     if _monitor is not None:
         with suppress(OSError):
-            _monitor.tell(word, value)
+            _monitor.send(word, value)
 
 
 def _start(command: str) -> Monitor | None:
     if not hasattr(os, "fork"):
         return None
     signs, tells = os.pipe()
-    # This process keeps the end that is read, too: C complains of a pipe that nobody reads.
+    # This process keeps the reading end, too: C complains of a pipe without a reader.
     numbers, signals = os.pipe()
     stacks = os.memfd_create("border_cli") if hasattr(os, "memfd_create") else None
     watched = os.getpid()
@@ -210,7 +210,7 @@ class Vigil:
 
     def __init__(self) -> None:
         self.timeout_s = STALL_TIMEOUT_S
-        self.run_dir = ""  # of the run that goes on, if any
+        self.run_dir = ""  # of the current run, if any
         self.farewell = False
         self.silent_s = 0.0
         self.stops: list[str] = []  # signals that asked it to end
@@ -234,7 +234,7 @@ class Vigil:
             self.stops.append(name)
 
     def wait(self, seconds: float, *, stopped: bool) -> None:
-        """So much time has passed.
+        """Counts `seconds` without a message.
 
         A command that is `stopped` owes no sign. Nor does one that slept together with this
         process, as on a suspended machine: more than two ticks at a time do not count.
@@ -260,7 +260,7 @@ class Vigil:
 
 
 class Watcher:
-    """The process itself: looks, and ends the command where it must. Never returns to its code."""
+    """The monitor process: checks the command, and ends it where it must. It never returns."""
 
     def __init__(
         self, command: str, pid: int, *, signs: int, numbers: int, stacks: int | None
@@ -288,15 +288,15 @@ class Watcher:
                 return self._end_stuck()
             if vigil.is_deaf:
                 return self._end_deaf()
-            self._look()
-        self._hear()  # its last words
+            self._check()
+        self._hear()  # the last messages
         if not vigil.farewell:
             reason = "ended without a report: killed, crashed, or ended by os._exit"
             self._say(f"{reason}\n")
             self._record("killed", reason)
         return None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         began_s = time.monotonic()
         self._poll.poll(self._vigil.tick_s * 1000)
         stopped = self._vigil.silent_s > 0 and is_stopped(self._pid)
@@ -304,7 +304,7 @@ class Watcher:
         self._hear()
 
     def _hear(self) -> None:
-        """Takes in what has arrived."""
+        """Reads what has arrived."""
         for file, event in self._poll.poll(0):
             if file == self._signs and event & select.POLLIN:
                 *messages, self._rest = (self._rest + os.read(file, 65536)).split(b"\0")
@@ -350,17 +350,17 @@ class Watcher:
 
     def _say(self, text: str) -> None:
         """On the terminal and in the log of the run."""
-        said = f"{self._command}: {text}".encode()
+        message = f"{self._command}: {text}".encode()
         if os.isatty(1):
             _write(1, SHOW_CURSOR)
-        _write(2, b"\n" + said)
+        _write(2, b"\n" + message)
         if self._vigil.run_dir:
             with suppress(OSError):
                 log_file = Path(self._vigil.run_dir) / "border-train.log"
-                _write(os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), said)
+                _write(os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), message)
 
     def _record(self, status: str, reason: str, stacks: str = "") -> None:
-        """In the `run.json` of the run; nobody is left to hear where that cannot be written."""
+        """In the `run.json` of the run; a failure to write is ignored."""
         if not self._vigil.run_dir:
             return
         from border_cli.run.status import end_from_outside

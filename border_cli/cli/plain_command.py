@@ -35,7 +35,7 @@ def plain_command(
     interrupted: str = "",
 ) -> None:
     """Runs the command; status 2 for what was refused, 1 for what failed, 130 for Ctrl-C and 143
-    for SIGTERM and SIGHUP. `interrupted` is said after the last three.
+    for SIGTERM and SIGHUP. `interrupted` is printed after an interruption.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
     if not typed or {"-h", "--help"} & set(typed):
@@ -127,7 +127,7 @@ def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | Non
 
 
 def best_or_latest(command: str, run_dir: Path) -> str:
-    """The best model, or the latest where there is no best one yet, which is said."""
+    """The best model, or the latest, with a message, where there is no best one yet."""
     from border_cli.run.finding import find_checkpoint
 
     try:

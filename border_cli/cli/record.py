@@ -149,14 +149,14 @@ def _weight(text: str, weight: str) -> float:
 
 def _record(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import read_config
-    from border_cli.dataset.writing import refuse_name
+    from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.play import RecordingRequest, record
 
     dataset = refuse_name(request.dataset, overwrite=request.overwrite)
     players = _players(request)
     with reachable(CheckpointError):
         env_words = typed_env(request.run_dir)  # before anything is played: it may be refused
-    with signals.looked_at() as stop:
+    with signals.polled() as stop:
         config = read_config(request.run_dir, trust=request.trust)
         expect(config.trainer.stall_timeout_s)
         loaded = [_load(request, config, each.name) for each in players]
@@ -294,7 +294,7 @@ def typed_env(run_dir: Path) -> list[str]:
 
 def _env_words(config: RunConfig, typed: Sequence[str]) -> list[str]:
     """How the environment was typed; by its id where that is not known. What can name a module is
-    taken from the settings, which were looked at."""
+    taken from the settings, which were checked."""
     words = [each for each in typed if not each.lstrip("+").startswith("env.id=")]
     if not any(each.lstrip("+").startswith("env=") for each in words):
         words.insert(0, setting("env.id", str(config.env.id)))

@@ -27,39 +27,39 @@ class EarlySignals:
     """What signals do while no job listens. Owned by the main thread, which runs the handlers."""
 
     def __init__(self) -> None:
-        self.save = SaveFlag()  # asked for before there was a job, which takes the wish over
+        self.save = SaveFlag()  # requested before there was a job, which takes the request over
         self.stop = StopFlag()
         self.signum: int = signal.SIGINT
-        self._looked_at = False  # the flag is
+        self._polled = False  # the command polls the flag
 
     @property
     def exit_status(self) -> int:
         return 128 + self.signum
 
     def leave(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
-        """Leaves by way of all `finally`s; the second time at once."""
+        """Leaves by way of all `finally`s; the second time immediately."""
         self.signum = _counted(signum)
         if self.stop.requested:
             leave(self.exit_status)
         self.stop.request(Interrupted(self.signum))
-        if not self._looked_at:
+        if not self._polled:
             raise KeyboardInterrupt
 
     @contextmanager
-    def looked_at(self) -> Iterator[StopFlag]:
-        """Within the block signals set the flag and raise nothing: for loops that look at it.
+    def polled(self) -> Iterator[StopFlag]:
+        """Within the block signals set the flag and raise nothing: for loops that poll it.
 
         Python drops what a handler raises while a `__del__` or the callback of a weak reference
         runs. h5py has one for every object: they swallowed 13 of 100 Ctrl-Cs to `border-record`.
         """
-        self._looked_at = True
+        self._polled = True
         try:
             yield self.stop
         finally:
-            self._looked_at = False
+            self._polled = False
 
     def remember(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as above
-        """Keeps the wish for the job."""
+        """Keeps the request for the job."""
         self.save.request()
         _say("\nSIGUSR1: the run has not started; its first checkpoint will be early\n")
 
@@ -70,7 +70,7 @@ def leaving_on_signals() -> Iterator[EarlySignals]:
     no `finally`.
 
     SIGINT is heard even where it was ignored, as it is by a command that a script starts with `&`;
-    SIGHUP is not, because that is what `nohup` asks for. The handlers of before come back.
+    SIGHUP is not, because that is what `nohup` asks for. The previous handlers come back.
     """
     early = EarlySignals()
     with _handling(STOPPING, early.leave):
@@ -82,7 +82,7 @@ def early_signals() -> Iterator[EarlySignals]:
     """Leaves on signals where no job listens, and remembers SIGUSR1, which otherwise kills.
 
     For the whole command, from before the first slow import. SIGUSR1 stays ignored after the block:
-    a run that has ended shall not look killed.
+    a run that has ended must not look killed.
     """
     if SAVE is not None and signal.getsignal(SAVE) == signal.SIG_DFL:
         signal.signal(SAVE, signal.SIG_IGN)  # what comes back after the block
@@ -99,7 +99,7 @@ def stopping_on_signals(
     The handlers are installed whatever was inherited: a command that a script starts with `&`
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM, but stays ignored where it was: with
     `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. What
-    came before the block and met no listener counts here. The handlers of before come back.
+    came before the block and found no listener counts here. The previous handlers come back.
     """
     received: list[int] = []
 
@@ -131,7 +131,7 @@ def stopping_on_signals(
 def _handling(
     signums: Iterable[signal.Signals | None], handler: Handler
 ) -> Iterator[dict[signal.Signals, object]]:
-    """Installs the handler for the signals that this system has; gives those of before."""
+    """Installs the handler for the signals that this system has; gives the previous ones."""
     before = {
         signum: signal.signal(signum, handler)
         for signum in signums
@@ -148,7 +148,7 @@ def _handling(
 
 
 def _take_over(early: EarlySignals, handle: Handler, save: SaveFlag) -> None:
-    """What came before anyone could fulfil it."""
+    """Fulfils what was requested before the job listened."""
     if early.stop.requested:  # its KeyboardInterrupt got lost
         handle(early.signum, None)
     if early.save.requested:

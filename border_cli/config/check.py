@@ -84,7 +84,7 @@ def _empty(node: DictConfig) -> bool:
 
 
 def unknown_setting(kind: type[Any], path: str, key: str) -> str:
-    """What is said of an unknown key: the nearest setting, and all that exist there."""
+    """The refusal of an unknown key: the nearest setting, and all that exist there."""
     if key == TRUST and not path:
         return f"{TRUST}=true is not a setting: give it on the command line with resume=RUN_DIR"
     if key in OPTIONAL_GROUPS and not path:  # a file of theirs was not merged at the top
@@ -95,8 +95,8 @@ def unknown_setting(kind: type[Any], path: str, key: str) -> str:
     known = [each.name for each in fields(kind)]
     initials = {"".join(word[0] for word in name.split("_")): name for name in known}
     near = nearest(key, known) or initials.get(key)  # learning_rate for lr
-    meant = [_joined(path, near)] if near else _elsewhere(key)
-    hint = f", did you mean {' or '.join(meant)}?" if meant else ""
+    similar = [_joined(path, near)] if near else _elsewhere(key)
+    hint = f", did you mean {' or '.join(similar)}?" if similar else ""
     return (
         f"unknown setting {_joined(path, key)!r}{hint} ({path or 'a run'} has {', '.join(known)})"
     )
@@ -291,7 +291,7 @@ def _brief(value: object) -> str:
 def checked_jobs(composer: Composer, overrides: list[str], *, multirun: bool) -> list[Job]:
     """Composes and checks every job of the command; raises ConfigError for the first bad one.
 
-    Of a sweep whose sweeper invents the jobs as it goes there is nothing to check yet.
+    A sweeper that invents its jobs as it goes has none to check yet.
     """
     swept = any(is_sweep(each) for each in overrides)
     if not multirun and swept:

@@ -65,7 +65,7 @@ VERSION_BASE = "1.3"
 HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
 BASIC_SWEEPER = f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}"
 
-# What a look at files that do not compose may raise.
+# What files that do not compose may raise when they are read for their `imports`.
 _UNREADABLE = (ConfigError, HydraException, OmegaConfBaseException, YAMLError, ValueError)
 
 # Hydra keeps its version base and its stores per process; compositions take turns.
@@ -387,7 +387,7 @@ class Loader(ConfigLoaderImpl):
     def compute_defaults_list(
         self, config_name: str | None, overrides: list[str], run_mode: RunMode
     ) -> DefaultsList:
-        """What `--info defaults` shows, and the first look for `imports` reads."""
+        """What `--info defaults` shows, and `imports` reads."""
         found = super().compute_defaults_list(config_name, overrides, run_mode)
         found.defaults = with_agent_files(found.defaults, self.read(config_name, overrides)[1])
         return found
@@ -395,7 +395,7 @@ class Loader(ConfigLoaderImpl):
     def _compose_config_from_defaults_list(
         self, defaults: list[ResultDefault], repo: IConfigRepository
     ) -> DictConfig:
-        """Notes the files before they are merged, so that a refusal can name one."""
+        """Keeps the files before they are merged, so that a refusal can name one."""
         assert self._read is not None  # the command line, as it was read for this composition
         defaults = with_agent_files(defaults, repo)
         self.parts = [part_of(each, repo) for each in defaults]

@@ -56,7 +56,7 @@ def _place(error: BaseException) -> str:
 
 
 def add_to_path(folders: Sequence[str]) -> None:
-    """Puts folders at the end of sys.path: a console script does not look where it is started."""
+    """Puts folders at the end of sys.path: console scripts do not search the current directory."""
     sys.path.extend(folder for folder in folders if folder not in sys.path)
 
 
@@ -64,13 +64,13 @@ def add_to_path(folders: Sequence[str]) -> None:
 def modules_of_a_run(run_dir: Path, recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
     """Within the block the modules of a saved run are found where the user's own Python finds any:
     in the current directory, on $PYTHONPATH, among the installed packages. None comes out of the
-    run directory, whoever imports it.
+    run directory.
 
-    With `trust` they are found there, too, and in `recorded`, where the run says that it had found
-    them. What the block adds to sys.path goes with it.
+    With `trust` they are found there, too, and in `recorded`, the folders in which the run found
+    them. What the block adds to sys.path is removed after it.
     """
     with nullcontext() if trust else nothing_imported_from(run_dir):
-        # The folder of today comes last: a module of the same name there is another one.
+        # The current directory comes last: a module of the same name there is another one.
         wanted = [*(recorded if trust else ()), str(Path.cwd())]
         added = [each for each in wanted if each not in sys.path and not is_closed(each)]
         add_to_path(added)
@@ -83,10 +83,10 @@ def modules_of_a_run(run_dir: Path, recorded: Sequence[str], *, trust: bool) -> 
 
 
 def refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[str]) -> None:
-    """Refuses modules that are not found as they stand; imports none, not to find them either.
+    """Refuses modules that the user's own Python does not find; imports nothing to find them.
 
-    `named`: each module with the setting of `file` that names it. `recorded`: where the run says
-    that it had found its modules.
+    `named`: each module with the setting of `file` that names it. `recorded`: the folders in which
+    the run found its modules.
     """
     for module, setting in named.items():
         if not _is_found(module):
@@ -99,7 +99,7 @@ def refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[st
 
 
 def _is_found(module: str) -> bool:
-    """Whether an import would find it, as far as that can be told without importing anything."""
+    """Whether an import would find it, as far as that is known without importing anything."""
     path: Any = None
     for name in accumulate(module.split("."), "{}.{}".format):
         if name in sys.modules:
@@ -126,17 +126,17 @@ def _remedies(module: str, run_dir: Path, recorded: Sequence[str]) -> str:
     if there:
         cd = f"cd {shlex.quote(str(home))}"
         return f"The run had found it in {home}. Where you trust that code: {cd}, or {trust}"
-    said = ", ".join(recorded) or "it does not say where"
+    where = ", ".join(recorded) or "it does not say where"
     return (
-        f"The run had found its modules elsewhere ({said}). Where you have its code and trust it: "
+        f"The run had found its modules elsewhere ({where}). Where you have its code and trust it: "
         "cd to the folder that holds it; trust=true, typed (from Python: trust=True), also looks "
         "where the run says and in the current directory, whatever that is"
     )
 
 
 def homes(modules: Iterable[str]) -> list[str]:
-    """The folders in which those of the modules were found that are imported by now and are no
-    installed packages, for a later process."""
+    """The folders of those modules that are imported by now and are no installed packages, for a
+    later process."""
     tops = {module: sys.modules.get(module.partition(".")[0]) for module in modules}
     places = [
         next(iter(getattr(top, "__path__", [])), getattr(top, "__file__", None))

@@ -53,7 +53,7 @@ def env_name(choice: str, *, _root_: DictConfig) -> str:
 
 def record_folder(run_dir: str) -> str | None:
     """Where Hydra saves how a run was asked for: `.hydra`, or null where another attempt's settings
-    are saved. Then the job itself saves it, once it has really begun: see `saved.begin_attempt`."""
+    are saved. Then the job itself saves it, once it has started: see `saved.begin_attempt`."""
     return None if (Path(run_dir) / SETTINGS).exists() else str(SETTINGS.parent)
 
 

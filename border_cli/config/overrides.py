@@ -1,4 +1,4 @@
-"""Overrides as typed: what cannot be meant is refused before anything is composed."""
+"""Overrides as typed: read, and refused before anything is composed where they cannot apply."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ class Continuation:
 
 
 def refuse_running(run_dir: Path) -> None:
-    """Raises RunInUse where a process runs in the folder; where that cannot be told, the lock
+    """Raises RunInUse where a process runs in the folder; where that is not known, the lock
     decides later."""
     with running(run_dir) as runs:
         facts = read_run(run_dir) if runs else {}

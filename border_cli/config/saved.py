@@ -31,7 +31,7 @@ from border_cli.registry import GROUPS
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
 BEFORE = "resolved-before.yaml"
 MOST_BYTES = 2**20  # that are read as saved settings, and hence written
-RESUMED = "run_dir"  # of a query: the composition goes on in the folder of the settings
+RESUMED = "run_dir"  # of a query: the composition resumes in the folder of the settings
 MOST_LEVELS = 50  # of nesting
 # What our own files hold beside plain values, where a setting was given from Python.
 _TAGS = tuple(
@@ -73,7 +73,7 @@ def _typed_entries(config: RunConfig) -> list[str]:
 
 
 def write_resolved(run_dir: Path, text: str) -> Path:
-    """Saves `resolved_yaml` in a run directory, at once."""
+    """Saves the text of `resolved_yaml` in a run directory."""
     path = run_dir / SETTINGS
     run_dir.mkdir(parents=True, exist_ok=True)
     own_folder(path.parent)
@@ -204,9 +204,9 @@ def modules_of(config: RunConfig) -> list[str]:
 class SavedSettings(ConfigSource):
     """The folder `.hydra` of a run: `border-saved://FOLDER?run_dir,group,group`.
 
-    In it `resolved` chooses the groups named behind the question mark anew, by whatever the command
-    line says, and knows nothing of their saved values; with `run_dir` it goes on where it was
-    saved. Everything else is as it was saved. No other file is served.
+    In it `resolved` chooses the groups named behind the question mark anew, as the command line
+    says, without their saved values; with `run_dir` it resumes where it was saved. Everything else
+    is as it was saved. No other file is served.
     """
 
     def __init__(self, provider: str, path: str) -> None:
@@ -238,7 +238,7 @@ class SavedSettings(ConfigSource):
         return Path(self.path).is_dir()
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: ARG002
-        return []  # nobody chooses it by name
+        return []  # it is never chosen by name
 
 
 def _choose_anew(content: DictConfig, group: str) -> None:
@@ -263,7 +263,7 @@ def refuse_strange_modules(
     file: Path, recorded: Sequence[str], known: Collection[str] = ()
 ) -> None:
     """Raises ConfigError where saved settings name a module that the user's own Python would not
-    find; nothing is imported. `recorded`: where the run says that it found its modules; `known`:
+    find; nothing is imported. `recorded`: the folders in which the run found its modules; `known`:
     modules that the user has named as well."""
     named = named_modules(read_saved(file))
     for module in known:
@@ -295,7 +295,7 @@ def load_resolved(
     """The RunConfig of a saved file, or of the run directory that holds one; typed and checked.
 
     Imports the modules that it names where the user's own Python finds them, and with `trust` in
-    `import_paths`, where the run says that it had found them. See `refuse_strange_modules`.
+    `import_paths`, the folders in which the run found them. See `refuse_strange_modules`.
     """
     file = path / SETTINGS if path.is_dir() else path
     if not file.is_file():

@@ -148,7 +148,7 @@ class Repository(ConfigRepository):
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """A pair without a tuned file has an empty one, so that its place among the defaults is
-        known: files that go with the agent's name stand there, too."""
+        known: files of the agent stand there, too."""
         found = super().load_config(config_path)
         if found is None and config_path.startswith(f"{TUNED}/"):
             header: dict[str, str | None] = {"package": "_global_"}

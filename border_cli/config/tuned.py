@@ -20,9 +20,9 @@ from border_cli.registry import ENVS, GROUPS
 if TYPE_CHECKING:
     from border_cli.config.compose import Source
 
-# Each of them ends a run for certain, as `trainer.stop_at_score` does not.
+# Each of them is sure to end a run; `trainer.stop_at_score` is not.
 LIMITS = ("trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s")
-PACE = "samples_per_opt_step"
+SAMPLES_PER_OPT_STEP = "samples_per_opt_step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,12 @@ def _applicable(part: Part, kinds: Mapping[str, type[Any]], *, limited: bool) ->
             values[group] = {key: each for key, each in values[group].items() if key not in absent}
     trainer = values.get("trainer")
     if isinstance(trainer, dict):
-        if part.of_agent and PACE in trainer and kinds.get("trainer", TrainerConfig).offline:
-            del values["trainer"]  # limits and intervals were for that pace
+        if (
+            part.of_agent
+            and SAMPLES_PER_OPT_STEP in trainer
+            and kinds.get("trainer", TrainerConfig).offline
+        ):
+            del values["trainer"]  # limits and intervals were for that replay ratio
         elif limited:
             off = {key: None for key in trainer if f"trainer.{key}" in LIMITS}
             values["trainer"] = trainer | off

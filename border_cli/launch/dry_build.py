@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Self
 
-from border_cli.agent.random_policy import RandomPolicy
+from border_cli.agent.policies import RandomPolicy
 from border_cli.core.config import EnvConfig, RunConfig
 from border_cli.core.errors import BorderError, ConfigError, MissingPackage, ProbeFailed
 from border_cli.core.interfaces import Agent, Env, EnvFactory

@@ -14,6 +14,7 @@ from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.process import MESSAGES_PER_RING
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
@@ -37,7 +38,7 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.threads import available_cores
 from border_cli.core.words import counted, size
-from border_cli.dataset.episodes import GROUP, GROUP_NBYTES
+from border_cli.dataset.recorded_episodes import GROUP, GROUP_NBYTES
 from border_cli.launch.build import (
     actor_manager_config,
     evaluates_in_background,
@@ -211,11 +212,10 @@ def disk_needs(config: RunConfig, *, agent: AgentSizes, replay: ReplaySizes) -> 
     state = agent.state + STATE_NBYTES
     interval = config.checkpoint.milestone_interval
     milestones = {"checkpoint.milestone_interval": interval} if interval else {}
-    judged = agent.state if evaluates_in_background(config) else 0
     needs.append(
         Need(
             what="the agent",
-            nbytes=checkpoints * (state + judged) + (MOST_BEST + _milestones(config)) * state,
+            nbytes=(checkpoints + MOST_BEST + _milestones(config)) * state,
             settings={"checkpoint.keep": config.checkpoint.keep} | milestones,
         )
     )
@@ -572,7 +572,12 @@ def sizes_of(config: RunConfig, agent: Agent) -> AgentSizes:
     """Raises ConfigError where not even a copy of its weights fits into memory."""
     what = "the agent's weights and a copy of them do not fit in memory"
     with memory_for(what, config.agent.taking_memory(), ConfigError):
-        return agent_sizes(agent)
+        sizes = agent_sizes(agent)
+    if isinstance(config.agent, LearnerConfig) and config.agent.optimizer != "adam":
+        # Its averages exist from the first step on: two of each weight, most of which are in the
+        # state once for themselves and once for a target.
+        sizes = replace(sizes, state=2 * sizes.state + sizes.weights)
+    return sizes
 
 
 def refuse_unmet(

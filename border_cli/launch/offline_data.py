@@ -14,10 +14,16 @@ from border_cli.core.interfaces import Agent, ReplayBuffer, StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
 from border_cli.core.types import Step, Transitions
-from border_cli.dataset.checks import refuse_damaged, refuse_other_spaces
-from border_cli.dataset.episodes import Checksum, RecordedEpisode, grouped, side_by_side
-from border_cli.dataset.local import counts_of, reference_scores, refuse_unknown
-from border_cli.dataset.reading import Recording
+from border_cli.dataset.minari_files import Recording
+from border_cli.dataset.recorded_episodes import (
+    Checksum,
+    RecordedEpisode,
+    grouped,
+    parallel_steps,
+    refuse_damaged,
+    refuse_other_spaces,
+)
+from border_cli.dataset.store import counts_of, reference_scores, refuse_unknown
 from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS
 from border_cli.replay_buffer.config import DatasetConfig
 
@@ -73,7 +79,9 @@ def check_dataset(config: RunConfig, spec: EnvSpec) -> None:
 
 
 def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
-    """Shows the agent the rows that are there from the start, for its statistics."""
+    """Shows the agent the rows that are there from the start, if it has statistics of them."""
+    if not agent.observes:
+        return
     for first in range(0, len(replay_buffer), OBSERVED):
         index = np.arange(first, min(first + OBSERVED, len(replay_buffer)))
         agent.observe(replay_buffer.rows(index))
@@ -93,7 +101,7 @@ def dataset_transitions(
         processor: StepProcessor = make(
             config.step_processor, gamma=config.agent.gamma, num_envs=len(group)
         )
-        steps = side_by_side(group, spec)
+        steps = parallel_steps(group, spec)
         if see_returns is not None and config.agent.needs_returns:
             returns = DiscountedReturns(config.agent.gamma, len(group))
             steps = _with_returns(steps, returns, see_returns)

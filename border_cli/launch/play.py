@@ -19,9 +19,8 @@ from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec, row_nbytes
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot, Step
-from border_cli.dataset.episodes import RecordedEpisode
-from border_cli.dataset.reading import RawEpisode
-from border_cli.dataset.writing import DatasetWriter, EnvParts
+from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
+from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
 from border_cli.env.translate import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT

@@ -84,7 +84,7 @@ class StochasticNetwork(Network, ABC):
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         """Actions as critics take them, one for each row. [B, outputs], [B, A] -> [B, A]"""
 
-    def confine(self) -> None:
+    def clamp_parameters(self) -> None:
         """Called after every step of the optimiser: leaves no parameter out of its range."""
 
 
@@ -116,7 +116,7 @@ class GaussianNetwork(StochasticNetwork):
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         return torch.addcmul(outputs, self.log_std.exp(), noise).clamp(-1, 1)
 
-    def confine(self) -> None:
+    def clamp_parameters(self) -> None:
         # Clamped here and not where it is used: beyond a clamp there is no gradient to come back.
         self.log_std.detach().clamp_(CUT_LOG_STD_MIN, CUT_LOG_STD_MAX)
 

@@ -57,52 +57,50 @@ class EnsembleMlp(nn.Module):
     def forward(
         self,
         rows: Tensor,
-        kept: Sequence[Tensor] | None = None,
-        chosen: Tensor | None = None,
+        dropout_masks: Sequence[Tensor] | None = None,
+        members: Tensor | None = None,
     ) -> Tensor:
         """[B, inputs], or [E, B, inputs] where each has its own -> [E, B, outputs].
 
-        `kept` is what dropout multiplies hidden layers by (`dropout`), without it nothing is left
-        out; `chosen` [K] are the members that answer, without it all.
+        `dropout_masks` multiply the hidden layers; None: no dropout. `members` [K] are those that
+        answer; None: all.
         """
-        members = self.members if chosen is None else len(chosen)
-        hidden = rows if rows.dim() == 3 else rows.expand(members, *rows.shape)
+        count = self.members if members is None else len(members)
+        hidden = rows if rows.dim() == 3 else rows.expand(count, *rows.shape)
         last = len(self.weights) - 1
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             # Added in place: torch.baddbmm copies the bias to every row first, 5 % of its time.
-            hidden = torch.bmm(hidden, _of(weight, chosen)).add_(_of(bias, chosen))
+            hidden = torch.bmm(hidden, _of(weight, members)).add_(_of(bias, members))
             if i == last:
                 break
-            if kept is not None:
-                hidden = hidden * _of(kept[i], chosen)
+            if dropout_masks is not None:
+                hidden = hidden * _of(dropout_masks[i], members)
             if self.scales:
                 hidden = F.layer_norm(hidden, hidden.shape[-1:], eps=LAYER_NORM_EPSILON)
-                scale, shift = _of(self.scales[i], chosen), _of(self.shifts[i], chosen)
+                scale, shift = _of(self.scales[i], members), _of(self.shifts[i], members)
                 hidden = torch.addcmul(shift, hidden, scale)
             hidden = self._activate(hidden)
         return hidden
 
-    def dropout(self, rows: int, noise: torch.Generator) -> list[Tensor] | None:
-        """What one pass of `rows` multiplies its hidden layers by: 0, or 1 / (1 - dropout).
+    def dropout_masks(self, rows: int, generator: torch.Generator) -> list[Tensor]:
+        """The dropout masks of one pass of `rows`: entries are 0, or 1 / (1 - dropout).
 
-        None where there is no dropout. [E, B, hidden] each, on the CPU.
+        [E, B, hidden] for each hidden layer, on the CPU.
         """
-        if not self._dropout:
-            return None
         return [
-            _mask((self.members, rows, weight.shape[2]), self._dropout, noise)
+            _mask((self.members, rows, weight.shape[2]), self._dropout, generator)
             for weight in self.weights[:-1]
         ]
 
 
-def _of(parameter: Tensor, chosen: Tensor | None) -> Tensor:
-    """Of all members, or of those that are chosen."""
-    return parameter if chosen is None else parameter.index_select(0, chosen)
+def _of(parameter: Tensor, members: Tensor | None) -> Tensor:
+    """Of all members, or of these."""
+    return parameter if members is None else parameter.index_select(0, members)
 
 
-def _mask(shape: tuple[int, ...], share: float, noise: torch.Generator) -> Tensor:
+def _mask(shape: tuple[int, ...], share: float, generator: torch.Generator) -> Tensor:
     """Zeros for this share of the entries; `bernoulli_` would take half as long again."""
-    return (torch.rand(shape, generator=noise) >= share).float().div_(1 - share)
+    return (torch.rand(shape, generator=generator) >= share).float().div_(1 - share)
 
 
 class Critics(nn.Module):
@@ -134,7 +132,7 @@ class Critics(nn.Module):
             final_bound=final_bound,
         )
 
-    def first(self) -> Critics:
+    def first_critic(self) -> Critics:
         """The first critic alone, in the same memory and as a constant, as `without_gradient`.
 
         Make it after the critics are on their device.
@@ -151,13 +149,13 @@ class Critics(nn.Module):
         self,
         features: FeatureTensors,
         action: Tensor,
-        kept: Sequence[Tensor] | None = None,
-        chosen: Tensor | None = None,
+        dropout_masks: Sequence[Tensor] | None = None,
+        members: Tensor | None = None,
     ) -> Tensor:
-        """features, action [B, A] -> [E, B, outputs]; `kept` and `chosen` as of `EnsembleMlp`."""
+        """features, action [B, A] -> [E, B, outputs]; the rest as of `EnsembleMlp`."""
         if not self.torsos:
             assert isinstance(features, Tensor)
-            return self.mlp(torch.cat((features, action), dim=1), kept, chosen)  # type: ignore[no-any-return]
-        rows = _of(torch.stack([torso(features) for torso in self.torsos]), chosen)  # [E, B, size]
+            return self.mlp(torch.cat((features, action), dim=1), dropout_masks, members)  # type: ignore[no-any-return]
+        rows = _of(torch.stack([torso(features) for torso in self.torsos]), members)  # [E, B, size]
         actions = action.expand(len(rows), *action.shape)
-        return self.mlp(torch.cat((rows, actions), dim=2), kept, chosen)  # type: ignore[no-any-return]
+        return self.mlp(torch.cat((rows, actions), dim=2), dropout_masks, members)  # type: ignore[no-any-return]

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.encoding import LIMIT, Scaling, encoded_size, measured_columns, row_scaling
-from border_cli.nn.statistics import RunningStatistics
 
 TensorObs: TypeAlias = Tensor | dict[str, Tensor]
 FeatureTensors: TypeAlias = Tensor | dict[str, Tensor]
@@ -74,7 +73,8 @@ class Features(nn.Module):
         rows = self.rows(obs)
         if isinstance(obs, Tensor):
             return rows.view_as(obs)
-        columns = zip(self._sizes, rows.split(list(self._sizes.values()), dim=1), strict=True)
+        parts = rows.split_with_sizes(list(self._sizes.values()), dim=1)
+        columns = zip(self._sizes, parts, strict=True)
         return {**obs, **{key: part.reshape(obs[key].shape) for key, part in columns}}
 
     def rows(self, obs: TensorObs) -> Tensor:
@@ -85,10 +85,10 @@ class Features(nn.Module):
             return rows
         return ((rows - self.mean) * self.inverse_std).clamp_(-LIMIT, LIMIT)
 
-    def follow(self, statistics: RunningStatistics) -> None:
-        """Normalises by what was seen so far."""
-        self.mean.copy_(statistics.mean.masked_fill(self._stay, 0.0))
-        self.inverse_std.copy_((1 / statistics.std).masked_fill(self._stay, 1.0))
+    def refresh(self, mean: Tensor, std: Tensor) -> None:
+        """Normalises by this mean and deviation from now on. [row_size]"""
+        self.mean.copy_(mean.masked_fill(self._stay, 0.0))
+        self.inverse_std.copy_((1 / std).masked_fill(self._stay, 1.0))
 
 
 def _channels_first(images: Tensor, first: bool) -> Tensor:

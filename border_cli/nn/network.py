@@ -50,27 +50,27 @@ class Layer(NamedTuple):
 
 
 def forward(layers: Sequence[Layer], rows: Tensor) -> list[Tensor]:
-    """What each layer is given, and last what the network gives. [B, inputs] …, [B, outputs]"""
-    given = [rows]
+    """The inputs of each layer, and last the outputs of the network. [B, inputs] …, [B, outputs]"""
+    inputs = [rows]
     for layer in layers[:-1]:
         # One call for product, bias and ReLU; autograd does not know it.
-        given.append(torch._addmm_activation(layer.bias, given[-1], layer.weight.t()))
-    given.append(torch.addmm(layers[-1].bias, given[-1], layers[-1].weight.t()))
-    return given
+        inputs.append(torch._addmm_activation(layer.bias, inputs[-1], layer.weight.t()))
+    inputs.append(torch.addmm(layers[-1].bias, inputs[-1], layers[-1].weight.t()))
+    return inputs
 
 
-def backward(layers: Sequence[Layer], given: Sequence[Tensor], slope: Tensor) -> Gradient:
-    """The gradient by all weights, from `given` of the forward pass and the loss's `slope`.
+def backward(layers: Sequence[Layer], inputs: Sequence[Tensor], grad_output: Tensor) -> Gradient:
+    """The gradient by all weights, from the layers' inputs of the forward pass.
 
-    `slope` is the derivative of the loss by what the network gave. [B, outputs]
+    `grad_output` is the derivative of the loss by the outputs. [B, outputs]
     """
     gradient: list[Tensor] = []  # from the last layer to the first, bias before weight
     for depth in reversed(range(len(layers))):
-        gradient += (slope.sum(0), slope.t().mm(given[depth]))
+        gradient += (grad_output.sum(0), grad_output.t().mm(inputs[depth]))
         if depth > 0:
-            by_given = slope.mm(layers[depth].weight)  # [B, inputs]
+            grad_input = grad_output.mm(layers[depth].weight)  # [B, inputs]
             # 0 where the ReLU was closed
-            slope = torch.ops.aten.threshold_backward(by_given, given[depth], 0)
+            grad_output = torch.ops.aten.threshold_backward(grad_input, inputs[depth], 0)
     return tuple(reversed(gradient))
 
 
@@ -135,7 +135,7 @@ class Mlp(nn.Module):
             rows = self._activate(rows)
         return rows
 
-    def memory(self) -> tuple[Layer, ...]:
+    def layers_in_memory(self) -> tuple[Layer, ...]:
         """The weights where they lie now, shared and without autograd, for `forward`."""
         return tuple(Layer(each.weight.detach(), each.bias.detach()) for each in self._dense())
 
@@ -223,14 +223,14 @@ def weighted_means(
 
 
 def target_of(network: M) -> M:
-    """A copy that no gradient changes, for targets that follow by `follow`."""
+    """A copy that no gradient changes: a target network, moved by `polyak_update`."""
     return copy.deepcopy(network).requires_grad_(False)
 
 
 def without_gradient(network: M) -> M:
     """The same network in the same memory, through which gradients flow to its inputs only.
 
-    What an actor climbs: the critic's weights are constants there, and no product is spent on
+    What the actor maximises: the critic's weights are constants there, and no product is spent on
     their gradient. Make it after the network is on its device.
     """
     twin = copy.deepcopy(network).requires_grad_(False)
@@ -241,7 +241,7 @@ def without_gradient(network: M) -> M:
     return twin
 
 
-def follow(target: Iterable[Tensor], online: Iterable[Tensor], tau: float) -> None:
+def polyak_update(target: Iterable[Tensor], online: Iterable[Tensor], tau: float) -> None:
     """target := tau online + (1 - tau) target. At 1 it copies.
 
     Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", Algorithm 1.

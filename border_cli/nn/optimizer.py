@@ -1,21 +1,108 @@
-"""Adam, with clipping of the gradient's norm.
+"""Optimizers that clip the gradient's norm: our Adam, and those of torch.optim by their names.
 
 Kingma and Ba 2015, "Adam: a method for stochastic optimization", Algorithm 1.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import unknown
 
 BETA_1 = 0.9
 BETA_2 = 0.999
 EPSILON = 1e-8
 
+_OURS = ("params", "lr")  # arguments that are no settings of their own
 _NO_MAXIMA: list[Tensor] = []  # only the AMSGrad variant keeps them
+
+# Optimizers of torch.optim that need what no agent has.
+UNFIT = {"LBFGS": "a closure that computes the loss anew", "SparseAdam": "sparse gradients"}
+
+
+class Optimizer(Protocol):
+    """Moves parameters; the learner's thread owns it."""
+
+    def minimize(self, loss: Tensor, grad_output: Tensor | None = None) -> Tensor | None:
+        """One step along the gradient of `loss`, which is asked for by these parameters alone.
+
+        Where that is no single number, `grad_output` is the derivative of the loss by it.
+        Returns what `step` does.
+        """
+
+    def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
+        """One step along `gradient`, one tensor per parameter, overwritten where it is clipped.
+
+        Returns the norm before clipping, or None where nothing is clipped.
+        """
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Itself and not copies."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave, from any device."""
+
+
+def make_optimizer(
+    name: str,
+    kwargs: Mapping[str, Any],
+    parameters: Iterable[Tensor],
+    *,
+    learning_rate: float,
+    max_grad_norm: float | None = None,
+    epsilon: float = EPSILON,
+) -> Optimizer:
+    """The optimizer that `agent.optimizer` names, of the parameters that have a gradient.
+
+    An `epsilon` other than Adam's goes to all that take one. Raises ConfigError for a name or
+    arguments that torch does not know.
+    """
+    leaves = [each for each in parameters if each.requires_grad]
+    if name == "adam":
+        return Adam(
+            leaves, learning_rate=learning_rate, max_grad_norm=max_grad_norm, epsilon=epsilon
+        )
+    kind = _of_torch(name)
+    arguments = {"lr": learning_rate, **kwargs}
+    if epsilon != EPSILON:
+        if "eps" not in inspect.signature(kind).parameters:
+            raise ConfigError(
+                f"agent.adam_epsilon must be {EPSILON:g} with agent.optimizer={name}, which has no "
+                f"epsilon, got {epsilon!r}"
+            )
+        arguments.setdefault("eps", epsilon)
+    try:
+        made = kind(leaves, **arguments)
+    except (TypeError, ValueError) as error:
+        accepted = [each for each in inspect.signature(kind).parameters if each not in _OURS]
+        raise ConfigError(
+            f"agent.optimizer={name} with agent.optimizer_kwargs {dict(kwargs)} is not accepted by "
+            f"torch.optim.{name}: {error} (accepted: {', '.join(accepted)})"
+        ) from error
+    return TorchOptimizer(made, leaves, max_grad_norm=max_grad_norm)
+
+
+def _of_torch(name: str) -> Any:
+    known = {
+        each: kind
+        for each, kind in vars(torch.optim).items()
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+    }
+    usable = sorted(known.keys() - UNFIT.keys() - {"Optimizer"}, key=str.lower)
+    if name in UNFIT and name in known:
+        raise ConfigError(
+            f"agent.optimizer={name} needs {UNFIT[name]}, which no agent has (choose from adam, "
+            f"{', '.join(usable)})"
+        )
+    if name not in usable:
+        raise ConfigError(unknown("agent.optimizer", name, ["adam", *usable]))
+    return known[name]
 
 
 def total_norm(gradient: tuple[Tensor, ...]) -> Tensor:
@@ -52,13 +139,13 @@ class Adam:
         self._count = torch.zeros((), device=self._parameters[0].device)
         self._steps = [self._count] * len(self._parameters)
 
-    def descend(self, loss: Tensor, slope: Tensor | None = None) -> Tensor | None:
+    def minimize(self, loss: Tensor, grad_output: Tensor | None = None) -> Tensor | None:
         """One step along the gradient of `loss`, which is asked for by these parameters alone.
 
-        Where that is no single number, `slope` is the derivative of what is minimised by it.
+        Where that is no single number, `grad_output` is the derivative of the loss by it.
         Returns what `step` does.
         """
-        gradient = torch.autograd.grad(loss, self._leaves, slope)
+        gradient = torch.autograd.grad(loss, self._leaves, grad_output)
         # The kernel walks through gradients as its parameters lie, whatever their strides say.
         return self.step(tuple(each.contiguous() for each in gradient))
 
@@ -99,3 +186,43 @@ class Adam:
         for name, mine in self.state_dict().items():
             for target, source in zip(mine, state[name], strict=True):
                 target.copy_(source)
+
+
+class TorchOptimizer:
+    """An optimizer of torch.optim, which clips the norm as `Adam` does."""
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        parameters: list[Tensor],
+        *,
+        max_grad_norm: float | None,
+    ) -> None:
+        self._optimizer = optimizer
+        self._parameters = parameters
+        self._max_grad_norm = max_grad_norm
+
+    def minimize(self, loss: Tensor, grad_output: Tensor | None = None) -> Tensor | None:
+        """As `Optimizer` has it."""
+        return self.step(torch.autograd.grad(loss, self._parameters, grad_output))
+
+    def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
+        """As `Optimizer` has it; leaves `gradient` as it is."""
+        norm = None
+        if self._max_grad_norm is not None:
+            norm = total_norm(gradient)
+            divisor = (norm / self._max_grad_norm).clamp(min=1.0)
+            gradient = tuple(torch._foreach_div(gradient, divisor))
+        for parameter, each in zip(self._parameters, gradient, strict=True):
+            parameter.grad = each
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return norm
+
+    def state_dict(self) -> dict[str, Any]:
+        """Torch's own: itself and not copies."""
+        return self._optimizer.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave, from any device."""
+        self._optimizer.load_state_dict(dict(state))

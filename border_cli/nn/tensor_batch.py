@@ -1,4 +1,4 @@
-"""A sampled batch as tensors."""
+"""A sampled batch as tensors, and the result of a TD loss on it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,35 @@ class TensorBatch(NamedTuple):
     weight: Tensor  # [B, 1]
 
 
+class TargetDistribution(NamedTuple):
+    """A distribution of the return for each row, wherever its mass stands."""
+
+    positions: Tensor  # [B, N]
+    probabilities: Tensor  # [B, N]
+
+
+class TDResult(NamedTuple):
+    """The TD loss of one batch, and its derivative by the outputs of the online network."""
+
+    grad_output: Tensor  # [B, outputs]
+    loss: Tensor  # []  without the conservative part
+    q_mean: Tensor  # []  mean of Q(s, a)
+    td_error: Tensor  # [B, 1]  y - Q(s, a); of distributions how far they are apart
+    conservative_gap: Tensor | None = None  # []  mean of logsumexp Q(s, ·) - Q(s, a), if weighted
+    target: TargetDistribution | None = None  # of atoms, before it was projected
+
+
 class TensorBatches:
     """Batches on a device; the learner's thread owns it. What it gives is valid until the next.
 
     A replay buffer writes all batches of one size to the same arrays, so their tensors are made
-    once. On the CPU they are these arrays, unless they shall be `apart`: contiguous memory of
-    their own, always the same, as a compiled update wants it.
+    once. On the CPU they are these arrays, unless they have their `own_memory`: contiguous and
+    always the same, as a compiled update wants it.
     """
 
-    def __init__(self, device: torch.device, *, apart: bool) -> None:
+    def __init__(self, device: torch.device, *, own_memory: bool) -> None:
         self._device = device
-        self._apart = apart or device.type != "cpu"
+        self._own_memory = own_memory or device.type != "cpu"
         self._batch: Batch | None = None  # whose arrays the tensors are
 
     def of(self, batch: Batch) -> TensorBatch:
@@ -43,8 +61,8 @@ class TensorBatches:
         if batch is not self._batch:
             self._batch = batch
             self._shared = _shared(batch)
-            self._own = self._like(self._shared) if self._apart else self._shared
-        if self._apart:
+            self._own = self._like(self._shared) if self._own_memory else self._shared
+        if self._own_memory:
             torch._foreach_copy_(_leaves(self._own), _leaves(self._shared), non_blocking=True)
         return self._own
 
@@ -65,6 +83,16 @@ def tensor_obs(obs: Array) -> TensorObs:
     if isinstance(obs, dict):
         return {key: torch.from_numpy(part) for key, part in obs.items()}
     return torch.from_numpy(obs)
+
+
+def of_action(values: Tensor, action: Tensor) -> Tensor:
+    """[B, num_actions, N], [B, 1] -> [B, N]"""
+    return values.gather(1, action_index(action, values.shape[2])).squeeze(1)
+
+
+def action_index(action: Tensor, count: int) -> Tensor:
+    """The index of the `count` numbers of an action. [B, 1] -> [B, 1, N]"""
+    return action[:, :, None].expand(-1, 1, count)
 
 
 def empty_batch(spec: EnvSpec, rows: int) -> Batch:

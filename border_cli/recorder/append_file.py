@@ -6,9 +6,11 @@ import errno
 import logging
 import os
 from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +26,8 @@ class AppendFile:
     """Each record reaches the file whole and in order, or waits in memory for its turn.
 
     Unbuffered, so another process can read whatever `append` has returned from. Where the file was
-    deleted, a new one begins with `head`; the run directory itself is for others to make again, who
-    know whether it is still ours. Owned by one thread.
+    deleted, a new one begins with `head`; the run directory itself is created again by the
+    checkpoints, which know whether it is still ours. Owned by one thread.
     """
 
     def __init__(self, path: Path, *, run_dir: Path | None = None, head: bytes = b"") -> None:
@@ -36,14 +38,14 @@ class AppendFile:
         self._file = self._opened("ab")
         self._identity = os.fstat(self._file.fileno())
         self._waiting: deque[bytes] = deque()
-        self._torn = 0  # bytes of the first waiting record that stand in the file already
+        self._torn = 0  # bytes of the first waiting record that are in the file already
         self._lost = 0
 
     def enqueue(self, record: bytes) -> None:
         """Keeps a record for the next `append` or `flush`."""
         self._waiting.append(record)
         if len(self._waiting) > MAX_WAITING:
-            del self._waiting[1]  # not the first: a part of it may stand in the file
+            del self._waiting[1]  # not the first: a part of it may be in the file
             self._lost += 1
 
     def append(self, record: bytes) -> None:
@@ -74,7 +76,7 @@ class AppendFile:
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:
-            return False  # nobody can tell; the next write says why
+            return False  # unknown; the next write reports why
 
     def _begin_again_where_gone(self) -> None:
         """Raises `OSError` while there is no place for a new file."""
@@ -101,7 +103,7 @@ class AppendFile:
         They would be lost otherwise where the file is cut there, or where this process is killed
         before there is room.
         """
-        with suppress(OSError):  # the next record says so
+        with suppress(OSError):  # the next record reports it
             self._begin_again_where_gone()
         size, waiting = os.fstat(self._file.fileno()).st_size - self._torn, b"".join(self._waiting)
         if self._is_gone():  # and a new file will hold nothing but what waits
@@ -122,3 +124,36 @@ class AppendFile:
         if self._lost:
             message = f"{self._lost} rows were lost for lack of space"
             raise OSError(errno.ENOSPC, message, str(self._path))
+
+
+def cut(
+    path: Path, position: Mapping[str, Any], keep: Callable[[bytes], None] = lambda _: None
+) -> bytes:
+    """Cuts a file back to an `AppendFile.position`; `keep` is given what is cut off, before.
+
+    Returns the records that waited for room when the position was taken and have not reached the
+    file since. A file that is missing or too short is named and left as it is.
+    """
+    size = int(position["size"])
+    waiting = position["waiting"].tobytes() if "waiting" in position else b""
+    try:
+        file = open(path, "rb+", opener=not_through_links)  # noqa: SIM115 - its opener
+    except FileNotFoundError:
+        log.warning("%s is missing; its earlier records are lost", path)
+        return waiting
+    with file:
+        end = file.seek(0, os.SEEK_END)
+        if end < size:
+            log.warning(
+                "%s has %d bytes, %d fewer than at the checkpoint: rows are missing",
+                path, end, size - end,
+            )  # fmt: skip
+            return waiting
+        file.seek(size)
+        beyond = file.read()
+        if beyond.startswith(waiting):  # there was room soon after
+            size, beyond, waiting = size + len(waiting), beyond[len(waiting) :], b""
+        if not waiting.startswith(beyond):  # else nothing but a part of what waited
+            keep(beyond)
+        file.truncate(size)
+    return waiting

@@ -14,9 +14,8 @@ from border_cli.core.stop import panel_line
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 from border_cli.recorder.config import ConsoleConfig
-from border_cli.recorder.panel import ENDED, HINT, MIN_HEIGHT, MIN_WIDTH, line, panel
+from border_cli.recorder.panel import ENDED, HINT, MIN_HEIGHT, MIN_WIDTH, RunView, line, panel
 from border_cli.recorder.terminal import make_console, make_recording_console, say
-from border_cli.recorder.view import RunView
 
 DRAW_INTERVAL_S = 0.5  # of run time; one drawing costs the learner some milliseconds
 FIRST_LINE_S = 2.0  # soon enough to see that it runs, late enough for some numbers

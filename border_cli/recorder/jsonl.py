@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 from border_cli.core.files import not_through_links
 from border_cli.core.output import Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics, State
-from border_cli.recorder.append_file import AppendFile
-from border_cli.recorder.archive import Archive
+from border_cli.recorder.append_file import AppendFile, cut
 from border_cli.recorder.config import JsonlConfig
 
+log = logging.getLogger(__name__)
+
 FILE_NAME = "metrics.jsonl"
-SUPERSEDED_NAME = "superseded.jsonl"  # rows that a resumed run has recorded again
+SUPERSEDED_NAME = "superseded.jsonl"
 
 
 class JsonlRecorder(Recorder):
@@ -27,7 +29,7 @@ class JsonlRecorder(Recorder):
         self._path = info.run_dir / FILE_NAME
         _cut_torn_line(self._path)
         self._file = AppendFile(self._path)
-        self._archive = Archive()
+        self._superseded: AppendFile | None = None  # rows that a resumed run records again
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         self._file.append(_line(step, metrics, final=final))
@@ -38,20 +40,34 @@ class JsonlRecorder(Recorder):
     def rewind(self, position: Mapping[str, Any]) -> None:
         """Moves the rows after `position` to <run>/superseded.jsonl."""
         size = _line_start(self._path, int(position["size"]))
-        into = self._path.with_name(SUPERSEDED_NAME)
-        missing = self._archive.cut(self._path, {**position, "size": size}, into)
+        missing = cut(self._path, {**position, "size": size}, keep=self._supersede)
         if missing:
             self._file.enqueue(missing)
 
+    def _supersede(self, rows: bytes) -> None:
+        """Keeps rows in a file of their own; where the disk is full they wait for room in memory.
+
+        A crash before the cut leaves them in both files; they are never in neither.
+        """
+        path = self._path.with_name(SUPERSEDED_NAME)
+        self._superseded = AppendFile(path)
+        try:
+            self._superseded.append(rows)
+            self._superseded.sync()
+        except OSError as error:
+            log.warning("could not write superseded rows to %s yet (%s)", path, error)
+
     def flush(self) -> None:
         self._file.flush()
-        self._archive.flush()
+        if self._superseded is not None:
+            self._superseded.flush()
 
     def close(self) -> None:
         try:
             self._file.close()
         finally:
-            self._archive.close()
+            if self._superseded is not None:
+                self._superseded.close()
 
 
 def _line(step: RecordStep, metrics: Metrics, *, final: bool) -> bytes:
@@ -81,7 +97,7 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def _line_start(path: Path, offset: int) -> int:
-    """Where the line begins that `offset` lies in; only an edited file has one across it."""
+    """The start of the line that contains `offset`; only in an edited file is that another byte."""
     with path.open("rb") as file:
         before = file.read(offset)
     return before.rfind(b"\n") + 1 if len(before) == offset else offset

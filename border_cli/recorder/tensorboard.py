@@ -5,11 +5,16 @@ TensorBoard's own writer has a thread that dies of a full disk; its record forma
 
 from __future__ import annotations
 
+import io
+import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import metadata as hparams
@@ -19,17 +24,22 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import (
     SessionEndInfo,
     SessionStartInfo,
 )
+from tensorboard.summary.writer.record_writer import RecordWriter
 
+from border_cli.core.errors import CheckpointError
+from border_cli.core.files import not_through_links
 from border_cli.core.output import Recorder, RecordStep, RunEnd, RunInfo
 from border_cli.core.types import Metrics, State
-from border_cli.recorder.append_file import AppendFile
-from border_cli.recorder.archive import Archive
+from border_cli.recorder.append_file import AppendFile, cut
 from border_cli.recorder.config import StepAxis, TensorboardConfig
-from border_cli.recorder.event_files import EventFiles, aside, put_aside, record, rows
 
 # TensorBoard sorts the groups of a page by name and opens the first two. With the groups that would
 # sort before them under another name, these are episode/ and eval/.
 SYSTEM, OF_SYSTEM = "system/", ("actor/", "async/")
+PREFIX = "events.out.tfevents."  # TensorBoard reads every file with `tfevents` in its name
+SUFFIX = ".border"  # of ours, in a directory where users may put event files of their own
+MAX_LAST_ROWS = 2**16  # bytes; more rows have one step only where no step is taken
+FOLDER = "tensorboard"  # in the run directory, of runs that earlier versions began
 STATUSES = {"done": STATUS_SUCCESS, "failed": STATUS_FAILURE}  # else unknown
 
 
@@ -58,24 +68,29 @@ class TensorboardRecorder(Recorder):
         version = record(Event(wall_time=now_s, file_version="brain.Event:2"))
         head = version + _session_start(info, now_s)
         self._file = AppendFile(self._path, run_dir=info.run_dir, head=head)
-        self._archive = Archive()
         self._last_step = -1  # the highest that was recorded, earlier attempts included
+        self._last_rows: bytes | None = b""  # those at that step; None: not kept
         # Kept, not written: a full disk must not raise before anyone is there to count it.
         self._file.enqueue(head)
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
         at = step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
-        self._last_step = max(self._last_step, at)
-        self._write(at, metrics)
+        row = self._row(at, metrics)
+        if at > self._last_step:
+            self._last_step, self._last_rows = at, row
+        elif at == self._last_step and self._last_rows is not None:
+            rows = self._last_rows + row
+            self._last_rows = rows if len(rows) <= MAX_LAST_ROWS else None
+        self._file.append(row)
 
-    def _write(self, at: int, metrics: Metrics) -> None:
+    def _row(self, at: int, metrics: Metrics) -> bytes:
         values = [
             Summary.Value(tag=self._tag(name), simple_value=float(value))
             for name, value in metrics.items()
         ]
         event = Event(wall_time=self._wall_time_s(), step=at, summary=Summary(value=values))
-        self._file.append(record(event))
+        return record(event)
 
     def _tag(self, name: str) -> str:
         """A run of an earlier version keeps the names under which its curves began."""
@@ -83,40 +98,41 @@ class TensorboardRecorder(Recorder):
         return SYSTEM + name if moved else name
 
     def position(self) -> State:
-        return {"file": self._name, "step": self._last_step, **self._file.position()}
+        position: State = {"file": self._name, "step": self._last_step, **self._file.position()}
+        if self._last_rows:
+            position["rows"] = np.frombuffer(self._last_rows, dtype=np.uint8)  # [bytes]
+        return position
 
     def rewind(self, position: Mapping[str, Any]) -> None:
-        """Hides the rows after `position`, also from a TensorBoard that has shown them.
+        """Drops the rows after `position`, also from a TensorBoard that has shown them.
 
         That one drops all from a step on where a file begins with the start of a session, and it
-        drops it from every file. Rows that stay although they lie beyond that step (the last
-        window of a run that ended has the step of the row before) are therefore written again.
+        drops it from every file. Rows after the position may have the step of the last that stays
+        (the last window of a run that ended has the step of the row before); so that step is
+        dropped as a whole, and what stays of it is written again, where the checkpoint has it.
         """
         path = self._files.named(position["file"])
         self._last_step = int(position["step"])
-        later = [each for each in self._files.all() if path.name < each.name and each != self._path]
-        first = self._last_step + 1
-        for file, start in [(path, int(position["size"])), *((each, 0) for each in later)]:
-            first = min([first, *(step for step, _ in rows(file, start))])
-        missing = self._archive.cut(path, position, into=aside(path))
-        for file in later:
-            put_aside(file)
-        self._begin_session(first)
-        if missing:
-            self._file.enqueue(missing)
-        with suppress(OSError):  # it waits, and the next `write` says so
-            self._file.flush()
-
-    def _begin_session(self, first: int) -> None:
+        self._last_rows = position["rows"].tobytes() if "rows" in position else None
+        rows, waiting = self._last_rows or b"", cut(path, position)
+        for later in self._files.all():
+            if path.name < later.name and later != self._path:
+                # Empty, it stays: a TensorBoard without its data server waits forever for a file
+                # that was there before.
+                os.close(not_through_links(later, os.O_WRONLY | os.O_TRUNC))
         start = SessionLog(status=SessionLog.START)
+        first = max(0, self._last_step if rows else self._last_step + 1)
         begin = record(Event(wall_time=self._wall_time_s(), step=first, session_log=start))
         self._file.enqueue(begin + begin)  # TensorBoard ignores the first that it ever sees
-        if first > self._last_step:
-            return
-        for file in self._files.all():
-            for step, row in rows(file):
-                if step >= first:
-                    self._file.enqueue(row)
+        if waiting.endswith(rows):
+            rows = b""
+        elif rows.endswith(waiting):
+            waiting = b""
+        for each in (rows, waiting):
+            if each:
+                self._file.enqueue(each)
+        with suppress(OSError):  # it waits, and the next `write` reports it
+            self._file.flush()
 
     def end(self, ended: RunEnd) -> None:
         """Writes the result for the HParams page.
@@ -124,7 +140,8 @@ class TensorboardRecorder(Recorder):
         A resume drops it again: it lies after the position of every checkpoint.
         """
         if ended.best_score is not None:
-            self._write(max(self._last_step, 0), {"eval/best_score": ended.best_score})
+            row = self._row(max(self._last_step, 0), {"eval/best_score": ended.best_score})
+            self._file.append(row)
         if ended.status in STATUSES:
             now_s = self._wall_time_s()
             session = SessionEndInfo(status=STATUSES[ended.status], end_time_secs=now_s)
@@ -133,13 +150,55 @@ class TensorboardRecorder(Recorder):
 
     def flush(self) -> None:
         self._file.flush()
-        self._archive.flush()
 
     def close(self) -> None:
-        try:
-            self._file.close()
-        finally:
-            self._archive.close()
+        self._file.close()
+
+
+class EventFiles:
+    """The event files of one run, directly in its directory.
+
+    TensorBoard names a run by the directory of its event files. Runs that earlier versions began
+    have them in `tensorboard/`, and a resume keeps them together there.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        before = run_dir / FOLDER
+        self.in_folder = any(before.glob(f"{PREFIX}*"))
+        self.directory = before if self.in_folder else run_dir
+        self._pattern = f"{PREFIX}*" if self.in_folder else f"{PREFIX}*{SUFFIX}"
+
+    def all(self) -> list[Path]:
+        """In the order in which TensorBoard reads them."""
+        return sorted(each for each in self.directory.glob(self._pattern) if each.is_file())
+
+    def named(self, name: str) -> Path:
+        """The file of a checkpoint's position, which need not exist any more."""
+        path = self.directory / Path(name).name
+        if not path.name.startswith(PREFIX):
+            raise CheckpointError(f"{name!r} is not an event file of the run in {self.directory}")
+        return path
+
+    def new(self, wall_time_s: float) -> Path:
+        """A name that sorts after all others: TensorBoard never returns to an earlier file.
+
+        The clock alone is not enough. A run may be resumed within the same second, or on a machine
+        whose clock is behind.
+        """
+        begun = int(wall_time_s)
+        for each in self.all():
+            digits = each.name.removeprefix(PREFIX).partition(".")[0]
+            if digits.isdecimal():
+                begun = max(begun, int(digits) + 1)
+        origin = f"{socket.gethostname()}.{os.getpid()}.0"
+        return self.directory / f"{PREFIX}{begun:010d}.{origin}{SUFFIX}"
+
+
+def record(event: Event) -> bytes:
+    """One event with the length and the checksums of TensorBoard's file format."""
+    framed = io.BytesIO()
+    RecordWriter(framed).write(event.SerializeToString())
+    return framed.getvalue()
 
 
 def _session_start(info: RunInfo, wall_time_s: float) -> bytes:

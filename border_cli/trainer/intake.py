@@ -67,8 +67,9 @@ def _real_part(key: str | None, space: BoxSpace) -> _RealPart:
 
 
 class Intake:
-    """Pushes rows, shows them to the agent, counts them, and refuses a NaN or an infinity with its
-    name and step. Observations beyond the bounds of their space are counted, and the first is said.
+    """Pushes transitions, has the agent observe them, counts them, and refuses a NaN or an infinity
+    with its name and step. Observations outside the bounds of their space are counted; the first
+    is reported.
 
     Owned by the learner's thread.
     """
@@ -90,7 +91,7 @@ class Intake:
         self._samples_of: dict[int, int] = {}  # actor id -> samples taken in
 
     def state_dict(self) -> State:
-        """How far each actor is."""
+        """The samples of each actor."""
         return {str(actor): samples for actor, samples in self._samples_of.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -98,13 +99,14 @@ class Intake:
         self._samples_of = {int(actor): int(samples) for actor, samples in state.items()}
 
     def take(self, messages: list[Experience]) -> None:
-        """Takes in what arrived, in the order of its arrival."""
+        """Takes in messages in the order of their arrival."""
         for message in messages:
             rows = message.transitions
             if len(rows):
                 self._check(message)
                 self._replay_buffer.push(rows)
-                self._agent.observe(rows)
+                if self._agent.observes:
+                    self._agent.observe(rows)
             if message.returns:
                 self._observe_returns(message)
             before = self._samples_of.get(message.actor_id, 0)
@@ -114,7 +116,7 @@ class Intake:
             self._window.arrived(message)
 
     def _observe_returns(self, message: Experience) -> None:
-        """A reward is in them before the row of its step comes, which may wait in a window."""
+        """A reward may arrive here before its transition, which may wait in an n-step window."""
         for each in message.returns:
             if not math.isfinite(each.squares):
                 rows = len(message.transitions)
@@ -161,7 +163,7 @@ class Intake:
     def _count_beyond(
         self, message: Experience, unsound: Sequence[tuple[str, _RealPart, NDArray[Any]]]
     ) -> None:
-        """Counts samples, because most observations are in two of them."""
+        """Counts samples and not observations, because most observations are in two samples."""
         samples = np.zeros(len(message.transitions), np.bool_)  # [M]
         for name, part, values in unsound:
             beyond = part.beyond(values)  # [M, …]
@@ -188,7 +190,7 @@ def _is_finite(values: NDArray[Any]) -> bool:
 
 
 def _all(flags: NDArray[np.bool_]) -> bool:
-    """In a third of the time of `all`: every message asks four times."""
+    """Takes a third of the time of `all`, and is called four times per message."""
     return bool(np.count_nonzero(flags) == flags.size)
 
 

@@ -13,10 +13,9 @@ from oracle import by_row, rlax
 from slopes import assert_slopes
 
 from border_cli.agent.bc import Bc, choice_loss, likelihood_loss, square_loss
-from border_cli.agent.categorical_policy import CategoricalPolicy
 from border_cli.agent.config import BcConfig
-from border_cli.agent.deterministic_policy import DeterministicPolicy
-from border_cli.agent.gaussian_policy import GaussianPolicy
+from border_cli.agent.continuous_policies import DeterministicPolicy, GaussianPolicy
+from border_cli.agent.policies import CategoricalPolicy
 from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError, RunFailed
 from border_cli.core.interfaces import Policy

@@ -9,9 +9,8 @@ import pytest
 import torch
 from oracle import by_row, rlax
 
-from border_cli.agent.categorical import LOOKS, Support, learned, mass_beyond, project
-from border_cli.agent.descent import Spread
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.agent.c51 import CHECKS, SupportCheck, mass_beyond, project, td_loss
+from border_cli.nn.tensor_batch import TargetDistribution, TensorBatch
 
 ROWS, ACTIONS, N = 12, 3, 7
 ATOMS = torch.linspace(-2, 4, N, dtype=torch.float64)
@@ -24,7 +23,7 @@ def normal(rng: torch.Generator, *shape: int) -> torch.Tensor:
 def draw(seed: int) -> tuple[dict[str, torch.Tensor], TensorBatch]:
     """Logits of three networks, and rows to go with them, some at the end of an episode."""
     rng = torch.Generator().manual_seed(seed)
-    names = ("outputs", "next_outputs", "chooser")
+    names = ("outputs", "next_outputs", "next_outputs_online")
     logits = {name: normal(rng, ROWS, ACTIONS * N) for name in names}
     batch = TensorBatch(
         obs=torch.zeros(0),
@@ -69,12 +68,12 @@ def test_the_loss_is_that_of_rlax(double: bool):
     given = atoms, logits["outputs"].view(shape), action, reward, discount, atoms
     next_logits = logits["next_outputs"].view(shape)
     if double:
-        q = logits["chooser"].view(shape).softmax(2) @ ATOMS
+        q = logits["next_outputs_online"].view(shape).softmax(2) @ ATOMS
         rows = by_row(rlax.categorical_double_q_learning, *given, next_logits, q)
     else:
         rows = by_row(rlax.categorical_q_learning, *given, next_logits)
-    chooser = logits["chooser"] if double else None
-    found = learned(logits["outputs"], logits["next_outputs"], chooser, batch, atoms=ATOMS)
+    online = logits["next_outputs_online"] if double else None
+    found = td_loss(logits["outputs"], logits["next_outputs"], online, batch, atoms=ATOMS)
     expected = (batch.weight.squeeze(1).numpy() * rows).mean()
     assert float(found.loss) == pytest.approx(expected, rel=1e-6)
 
@@ -86,22 +85,22 @@ def test_the_slope_is_the_derivative_of_the_loss(alpha: float):
     step = 1e-6
 
     def at(outputs: torch.Tensor) -> Any:
-        return learned(
+        return td_loss(
             outputs, logits["next_outputs"], None, batch, atoms=ATOMS, conservative_weight=alpha
         )
 
     def total(outputs: torch.Tensor) -> float:
         found = at(outputs)
-        return float(found.loss + (alpha * found.gap if alpha else 0))
+        return float(found.loss + (alpha * found.conservative_gap if alpha else 0))
 
-    slope = at(logits["outputs"]).slope
+    grad_output = at(logits["outputs"]).grad_output
     for row in range(3):
         for column in range(ACTIONS * N):
             up, down = logits["outputs"].clone(), logits["outputs"].clone()
             up[row, column] += step
             down[row, column] -= step
             expected = (total(up) - total(down)) / (2 * step)
-            assert float(slope[row, column]) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+            assert float(grad_output[row, column]) == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 def test_the_error_is_the_divergence_from_the_target():
@@ -113,24 +112,24 @@ def test_the_error_is_the_divergence_from_the_target():
         obs=even, action=torch.zeros(1, 1, dtype=torch.int64), reward=column / 4,
         discount=column * 0, next_obs=even, weight=column / 2,
     )  # fmt: skip
-    found = learned(torch.log(torch.tensor([[0.75, 0.25]])), even, None, batch, atoms=atoms)
-    assert found.error.item() == pytest.approx(0, abs=1e-7)
+    found = td_loss(torch.log(torch.tensor([[0.75, 0.25]])), even, None, batch, atoms=atoms)
+    assert found.td_error.item() == pytest.approx(0, abs=1e-7)
     assert found.q_mean.item() == pytest.approx(0.25)
-    np.testing.assert_allclose(found.slope, np.zeros((1, 2)), atol=1e-7)
-    found = learned(even, sure, None, batch._replace(discount=column), atoms=atoms)
+    np.testing.assert_allclose(found.grad_output, np.zeros((1, 2)), atol=1e-7)
+    found = td_loss(even, sure, None, batch._replace(discount=column), atoms=atoms)
     # 1.25 is beyond the last atom, so that m = (0, 1), where p = (1/2, 1/2)
-    assert found.error.item() == pytest.approx(np.log(2))
+    assert found.td_error.item() == pytest.approx(np.log(2))
     assert found.loss.item() == pytest.approx(np.log(2) / 2)
-    np.testing.assert_allclose(found.slope, [[0.25, -0.25]], rtol=1e-6)
+    np.testing.assert_allclose(found.grad_output, [[0.25, -0.25]], rtol=1e-6)
 
 
-def spread_of(reward: Any, discount: Any, probabilities: Any, atoms: Any) -> tuple[Any, Any]:
+def target_of(reward: Any, discount: Any, probabilities: Any, atoms: Any) -> tuple[Any, Any]:
     """Targets of these rows, and their discounts. [B], [B], [B, N], [N]"""
     reward, discount, mass, atoms = (
         torch.as_tensor(each, dtype=torch.float64)
         for each in (reward, discount, probabilities, atoms)
     )
-    return Spread(reward[:, None] + discount[:, None] * atoms, mass), discount[:, None]
+    return TargetDistribution(reward[:, None] + discount[:, None] * atoms, mass), discount[:, None]
 
 
 def test_mass_counts_as_beyond_where_it_would_come_to_rest_well_beyond():
@@ -139,10 +138,10 @@ def test_mass_counts_as_beyond_where_it_would_come_to_rest_well_beyond():
     Row 1 moves them to 0.5, 1.4 and 2.3, the last one by 0.3 with 0.1 left of it each time: it
     would come to rest at 5. Row 2 ends at 2.05, and row 3 at 3, whatever the distribution was.
     """
-    spread, discount = spread_of(
+    target, discount = target_of(
         [0.5, 2.05, 3.0], [0.9, 0.0, 0.0], [[0.2, 0.3, 0.5]] * 3, [0.0, 1.0, 2.0]
     )
-    share, way, left = (3 * mass_beyond(spread, discount, 2.0, 0.1)).tolist()
+    share, way, left = (3 * mass_beyond(target, discount, 2.0, 0.1)).tolist()
     assert share == pytest.approx(0.5 + 0 + 1)
     assert way == pytest.approx(0.5 * 0.3 + 0 + 1 * 1)
     assert left == pytest.approx(0.5 * 0.1 + 0 + 1 * 1)
@@ -157,8 +156,8 @@ def test_mass_beyond_is_that_of_brute_force():
     for r, d, p in zip(reward, discount, mass, strict=True):
         at_rest = r / (1 - d)
         expected += sum(p[k] for k in range(N) if r + d * atoms[k] > 4 and at_rest > 4 + 0.3)
-    spread, left = spread_of(reward, discount, mass, atoms)
-    assert float(mass_beyond(spread, left, 4.0, 0.3)[0]) == pytest.approx(expected / rows)
+    target, left = target_of(reward, discount, mass, atoms)
+    assert float(mass_beyond(target, left, 4.0, 0.3)[0]) == pytest.approx(expected / rows)
     assert 0.05 < expected / rows < 0.95
 
 
@@ -172,9 +171,11 @@ def test_values_at_the_bound_of_all_returns_are_within(low, high, reward, steps,
     discount = torch.full((8, 1), 0.99**steps)
     mass = torch.zeros(8, 51)
     mass[:, -1 if reward > 0 else 0] = 1
-    support = Support(low, high)
+    support = SupportCheck(low, high)
     for _ in range(9):
-        told = support.look(Spread(torch.addcmul(rewards, discount, atoms), mass), discount)
+        told = support.check(
+            TargetDistribution(torch.addcmul(rewards, discount, atoms), mass), discount
+        )
         assert {name: float(each) for name, each in told.items()} == {
             "beyond_v_min": 0, "beyond_v_max": 0,
         }  # fmt: skip
@@ -185,11 +186,11 @@ def test_a_bound_that_is_too_near_is_said_once_with_a_value_that_is_not(caplog):
     """1.5 in each step and a gamma of 0.9 come to 15; all mass lies on 10."""
     column, mass = torch.ones(4, 1), torch.tensor([[0.0, 0.0, 1.0]]).expand(4, 3)
     atoms = torch.tensor([0.0, 5.0, 10.0])
-    support = Support(0.0, 10.0)
-    for look in range(1, 20):
-        told = support.look(Spread(1.5 * column + 0.9 * atoms, mass), 0.9 * column)
+    support = SupportCheck(0.0, 10.0)
+    for count in range(1, 20):
+        told = support.check(TargetDistribution(1.5 * column + 0.9 * atoms, mass), 0.9 * column)
         assert (float(told["beyond_v_min"]), float(told["beyond_v_max"])) == (0, 1)
-        assert len(caplog.records) == (look >= LOOKS)
+        assert len(caplog.records) == (count >= CHECKS)
     assert caplog.messages == [
         "agent.v_max=10 is too low: 100 % of the target probability was above it and was "
         "clipped to it, so those values cannot be distinguished. In a new run, try agent.v_max=15"
@@ -198,9 +199,9 @@ def test_a_bound_that_is_too_near_is_said_once_with_a_value_that_is_not(caplog):
 
 def test_without_a_discount_the_range_is_doubled(caplog):
     column, mass = torch.ones(4, 1), torch.tensor([[1.0, 0.0]]).expand(4, 2)
-    support = Support(-5.0, 5.0)
-    for _ in range(LOOKS):
-        support.look(Spread(torch.tensor([-5.0, 5.0]) - column, mass), column)
+    support = SupportCheck(-5.0, 5.0)
+    for _ in range(CHECKS):
+        support.check(TargetDistribution(torch.tensor([-5.0, 5.0]) - column, mass), column)
     assert caplog.messages == [
         "agent.v_min=-5 is too high: 100 % of the target probability was below it and was "
         "clipped to it, so those values cannot be distinguished. In a new run, try agent.v_min=-15"
@@ -213,9 +214,13 @@ def test_a_guess_that_passes_is_not_said(caplog):
     rewards = 0.9 * torch.tensor([[1.0], [-1.0]] * 4)
     high, learned_by_now = torch.zeros(8, 51), torch.zeros(8, 51)
     high[:, 50] = learned_by_now[:, 25] = 1
-    support = Support(-1.0, 1.0)
+    support = SupportCheck(-1.0, 1.0)
     shares = [
-        float(support.look(Spread(rewards + 0.99 * atoms, mass), 0.99 * column)["beyond_v_max"])
+        float(
+            support.check(TargetDistribution(rewards + 0.99 * atoms, mass), 0.99 * column)[
+                "beyond_v_max"
+            ]
+        )
         for mass in [high] * 2 + [learned_by_now] * 20
     ]
     assert shares == [0.5] * 2 + [0.0] * 20

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from states import reread, same
 
-from border_cli.agent.categorical_policy import CategoricalPolicy
+from border_cli.agent.policies import CategoricalPolicy
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.numpy_network import NumpyNetwork
 
 ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
 OBS = np.ones((20_000, 1), np.float32)
@@ -21,7 +24,7 @@ def policy(exploration: float | None = None, seed: int = 0) -> CategoricalPolicy
     acting = CategoricalPolicy(
         np.random.default_rng(seed),
         exploration,
-        architecture=Architecture(ONE_NUMBER, hidden=()),
+        network=partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=())),
         num_actions=3,
         agent="bc",
     )

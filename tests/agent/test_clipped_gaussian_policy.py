@@ -12,8 +12,8 @@ from continuous import HALF, LOW, MIDDLE, batch, spec
 from states import reread, same
 
 from border_cli.agent.awac import Awac
-from border_cli.agent.clipped_gaussian_policy import ClippedGaussianPolicy
 from border_cli.agent.config import AwacConfig
+from border_cli.agent.continuous_policies import ClippedGaussianPolicy
 from border_cli.core.errors import ConfigError
 from border_cli.core.types import Snapshot
 

@@ -12,7 +12,7 @@ from offline_agents import cql, critic, dense, double, in_double, smallest
 from slopes import assert_slopes
 from soft_agents import sac
 
-from border_cli.agent.cql import Cql, Draws, conservative_gaps, soft_maximum
+from border_cli.agent.cql import Cql, CriticNoise, conservative_gaps, soft_maximum
 from border_cli.core.errors import CheckpointError
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Batch
@@ -43,10 +43,10 @@ def normal(*shape: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def draws() -> Draws:
+def drawn() -> CriticNoise:
     uniform = np.random.default_rng(4).random((3, 8, 2))
     parts = normal(8, 2, seed=1), uniform, normal(24, 2, seed=2), normal(24, 2, seed=3)
-    return Draws(*map(double, parts))
+    return CriticNoise(*map(double, parts))
 
 
 def sampled(agent: Cql, obs: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -60,11 +60,11 @@ def sampled(agent: Cql, obs: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray,
 @pytest.mark.parametrize("backup", [False, True])
 def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
     agent, rows = in_double(cql(conservative_weight=0.7, backup_entropy=backup))
-    given, alpha = draws(), 0.3
+    given, alpha = drawn(), 0.3
     found = agent.critic_loss(rows, given, torch.tensor(alpha, dtype=torch.float64))
     obs, next_obs, action = (each.numpy() for each in (rows.obs, rows.next_obs, rows.action))
     weight = rows.weight.numpy()[:, 0]
-    next_action, log = sampled(agent, next_obs, given.target.numpy())
+    next_action, log = sampled(agent, next_obs, given.next_action.numpy())
     value = smallest(agent.critic_target, next_obs, next_action) - backup * alpha * log
     y = rows.reward.numpy()[:, 0] + rows.discount.numpy()[:, 0] * value
     expected, gaps = 0.0, []
@@ -75,7 +75,7 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
             part = slice(8 * n, 8 * n + 8)
             here, log_here = sampled(agent, obs, given.here.numpy()[part])
             there, log_there = sampled(agent, next_obs, given.there.numpy()[part])
-            anywhere = 2 * given.any_action.numpy()[n] - 1
+            anywhere = 2 * given.uniform.numpy()[n] - 1
             total += np.exp(critic(agent.critic, member, obs, anywhere)) / 0.25
             total += np.exp(critic(agent.critic, member, obs, here) - log_here)
             total += np.exp(critic(agent.critic, member, obs, there) - log_there)
@@ -88,7 +88,7 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
 
 def test_gradients_are_slopes():
     agent, rows = in_double(cql(activation="tanh", hidden=[5]))
-    given, alpha = draws(), torch.tensor(0.3, dtype=torch.float64)
+    given, alpha = drawn(), torch.tensor(0.3, dtype=torch.float64)
     parameters = list(agent.critic.parameters())
     assert_slopes(lambda: agent.critic_loss(rows, given, alpha).loss, parameters)
     noise = double(normal(8, 2, seed=5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 from states import reread, same
 
 from border_cli.agent.action_space import ActionBounds, action_bounds
-from border_cli.agent.actor_critic_config import Noise
-from border_cli.agent.deterministic_policy import DeterministicPolicy
+from border_cli.agent.config import Noise
+from border_cli.agent.continuous_policies import DeterministicPolicy
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.numpy_network import NumpyNetwork
 
 ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
 # Numbers from -1 to 1 are 1 to 5 and -3 to 3 of the environment.
@@ -36,7 +38,7 @@ def policy(constant: float | None = None, seed: int = 0, **settings: Any) -> Det
     acting = DeterministicPolicy(
         np.random.default_rng(seed),
         constant,
-        architecture=Architecture(ONE_NUMBER, hidden=()),
+        network=partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=())),
         bounds=bounds(),
         **settings,
     )

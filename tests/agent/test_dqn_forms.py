@@ -10,10 +10,10 @@ import torch
 from compilers import needs_compiler
 
 from border_cli.agent.config import DqnConfig, Exploration, Loss
-from border_cli.agent.descent import Found
 from border_cli.agent.dqn import Dqn
 from border_cli.core.errors import ConfigError
 from border_cli.core.types import Batch
+from border_cli.nn.tensor_batch import TDResult
 
 RAINBOW: dict[str, Any] = {
     **{"double": True, "dueling": True, "noisy": True, "exploration": Exploration.greedy},
@@ -76,7 +76,7 @@ def test_each_update_draws_noise_for_each_of_its_passes(spec, make_batch):
     assert float(agent.update(batch).metrics["loss"]) != first
     agent.load_state_dict(state)
     assert float(agent.update(batch).metrics["loss"]) == first
-    noise = agent.draw()
+    noise = agent.pass_noise()
     assert noise is not None
     assert noise.shape == (3, agent.online.draws)  # type: ignore[union-attr]
     assert len({each.tobytes() for each in noise.numpy()}) == 3
@@ -90,17 +90,19 @@ def test_three_draws_serve_three_passes(spec, make_batch, monkeypatch):
     monkeypatch.setattr(agent, "normal", lambda *_: fixed)
     seen = {}
 
-    def formula(outputs: Any, next_outputs: Any, chooser: Any, _: Any) -> Found:
-        seen.update(outputs=outputs, next_outputs=next_outputs, chooser=chooser)
+    def td_loss(outputs: Any, next_outputs: Any, next_outputs_online: Any, _: Any) -> TDResult:
+        seen.update(
+            outputs=outputs, next_outputs=next_outputs, next_outputs_online=next_outputs_online
+        )
         zero = torch.zeros(())
-        return Found(torch.zeros_like(outputs), zero, zero, torch.zeros(8, 1))
+        return TDResult(torch.zeros_like(outputs), zero, zero, torch.zeros(8, 1))
 
-    agent.formula = formula
+    agent.td_loss = td_loss  # type: ignore[assignment]
     obs, next_obs = (torch.from_numpy(each) for each in (batch.obs, batch.next_obs))
     expected = {
         "outputs": agent.online(obs, fixed[0]).detach(),
         "next_outputs": agent.target(next_obs, fixed[1]).detach(),
-        "chooser": agent.online(next_obs, fixed[2]).detach(),
+        "next_outputs_online": agent.online(next_obs, fixed[2]).detach(),
     }
     agent.update(batch)
     for name, each in expected.items():

@@ -16,7 +16,7 @@ import pytest
 
 from border_cli.agent.config import DqnConfig, Loss
 from border_cli.agent.dqn import Dqn
-from border_cli.agent.dqn_policy import DqnPolicy
+from border_cli.agent.policies import QPolicy
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 
@@ -77,9 +77,9 @@ FORMS: dict[str, dict[str, Any]] = {
 def values(agent: Dqn, states: int) -> np.ndarray:
     """What a policy acts on where it does not explore."""
     policy = agent.policy_factory(np.random.default_rng(0))
-    assert isinstance(policy, DqnPolicy)
-    arrays = agent.snapshot().arrays
-    return policy.values(policy.make_network(arrays)(np.arange(states)))
+    assert isinstance(policy, QPolicy)
+    policy.load_snapshot(agent.snapshot())
+    return policy.values(policy.network(np.arange(states)))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -14,9 +14,8 @@ from states import reread, same
 
 from border_cli.agent.config import DqnConfig, Exploration
 from border_cli.agent.dqn import Dqn
-from border_cli.agent.dqn_policy import DqnPolicy
 from border_cli.core.errors import ConfigError
-from border_cli.core.spaces import DiscreteSpace
+from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Snapshot
 
 OBS = np.random.default_rng(7).standard_normal((300, 3)).astype(np.float32)
@@ -59,9 +58,11 @@ def test_a_policy_takes_the_actions_of_the_torch_network(spec, form: dict[str, A
 def test_the_value_of_atoms_is_their_mean_however_large_the_logits():
     """Atoms -1, 0 and 1: half at each end is worth 0, and halves at 0 and 1 are worth 0.5."""
     config = DqnConfig(num_atoms=3, v_min=-1.0, v_max=1.0)
-    policy = DqnPolicy(
-        config, np.random.default_rng(0), observation=DiscreteSpace(1), num_actions=2
+    one = EnvSpec(
+        id="One", observation=DiscreteSpace(1), action=DiscreteSpace(2), max_episode_steps=None
     )
+    agent = Dqn(config, spec=one, device="cpu", seed=0)
+    policy: Any = agent.policy_factory(np.random.default_rng(0))
     logits = np.array([[0, -500, 0, -500, 200, 200]], np.float32)
     np.testing.assert_allclose(policy.values(logits), [[0, 0.5]], atol=1e-7)
 
@@ -126,5 +127,5 @@ def test_the_factory_can_be_sent_to_another_process(spec):
 
 
 def test_acting_needs_no_torch():
-    code = "import sys, border_cli.agent.dqn_policy; assert 'torch' not in sys.modules"
+    code = "import sys, border_cli.nn.numpy_network; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

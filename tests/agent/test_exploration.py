@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from border_cli.agent.exploration import EpsilonGreedy, greedy, linear, softmax, uniform
+from border_cli.agent.policies import EpsilonGreedy, greedy, linear, softmax, uniform
 
 DRAWS = 30_000  # a share of p is then off by more than 0.015 in one of a million runs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from soft_agents import KINDS, agent_of
 from states import reread, same
 
 from border_cli.agent.action_space import action_bounds
-from border_cli.agent.gaussian_policy import GaussianPolicy
+from border_cli.agent.continuous_policies import GaussianPolicy
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.distributions import split
+from border_cli.nn.numpy_network import NumpyNetwork
 
 ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
 OBS = np.ones((20_000, 1), np.float32)
@@ -29,7 +31,9 @@ def policy(seed: int = 0, exploration: float | None = None) -> GaussianPolicy:
     assert bounds is not None
     look = Architecture(ONE_NUMBER, hidden=())
     rng = np.random.default_rng(seed)
-    return GaussianPolicy(rng, exploration, architecture=look, bounds=bounds, agent="sac")
+    return GaussianPolicy(
+        rng, exploration, network=partial(NumpyNetwork, look), bounds=bounds, agent="sac"
+    )
 
 
 def snapshot(outputs: list[float], warm_up: bool = False) -> Snapshot:

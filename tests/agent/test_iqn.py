@@ -22,7 +22,7 @@ from quantiles import (
 )
 
 from border_cli.agent.config import IqnConfig
-from border_cli.agent.iqn import Iqn, descent
+from border_cli.agent.iqn import Iqn, iqn_loss
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.network import target_of
@@ -57,7 +57,7 @@ def iqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Iqn:
 def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
     batch, (drawn, for_target) = drawn_rows(0, ROWS, INPUTS, ACTIONS), drawn_fractions()
     online, target = network(0), target_of(network(1))
-    given, found = descent(
+    given, found = iqn_loss(
         online, target, batch, drawn, for_target, ACTING, double=double, kappa=kappa
     )
     chooser = (online if double else target)(batch.next_obs, ACTING)
@@ -78,9 +78,9 @@ def test_the_priority_of_a_row_is_how_far_its_quantiles_are_from_those_of_its_ta
     """Pair by pair; here of rows that end, whose target is the reward."""
     agent, rows = iqn(spec, num_quantiles_online=5), make_batch(0)
     rows.discount[:] = 0
-    noise = agent.noise.get_state()
+    noise = agent.noise_generator.get_state()
     drawn = agent.uniform(8, 5)
-    agent.noise.set_state(noise)
+    agent.noise_generator.set_state(noise)
     with torch.no_grad():
         quantiles = agent.online(torch.from_numpy(rows.obs), drawn)[range(8), :, rows.action]
     expected = np.abs(rows.reward[:, None] - quantiles.numpy()).mean(1)
@@ -92,11 +92,11 @@ def test_the_gradient_is_that_of_finite_differences():
     online, target = network(2), target_of(network(3))
 
     def found() -> Any:
-        return descent(online, target, batch, drawn, for_target, ACTING, double=False, kappa=0.7)
+        return iqn_loss(online, target, batch, drawn, for_target, ACTING, double=False, kappa=0.7)
 
     given, regression = found()
     weights = list(online.parameters())
-    gradient = torch.autograd.grad(given, weights, regression.slope)
+    gradient = torch.autograd.grad(given, weights, regression.grad_output)
     flat = torch.cat([each.reshape(-1) for each in gradient])
     numeric = numeric_gradient(lambda: found()[1].loss, weights)
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
@@ -147,7 +147,7 @@ def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec,
     fractions = low + (high - low) * torch.tensor([[0.1, 0.3, 0.5, 0.7, 0.9]])
     with torch.no_grad():
         q = agent.online(torch.from_numpy(obs), fractions).mean(1).numpy()  # [300, 2]
-    np.testing.assert_allclose(policy.make_network(snapshot.arrays)(obs), q, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(policy.network(obs), q, rtol=1e-4, atol=1e-5)
     assert (policy.act(obs, explore=False) == q.argmax(1)).mean() > 0.98
 
 

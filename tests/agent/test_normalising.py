@@ -16,7 +16,7 @@ from gymnasium.wrappers.utils import RunningMeanStd
 
 from border_cli.agent.config import DqnConfig
 from border_cli.agent.dqn import Dqn
-from border_cli.agent.normalising import reward_divisor
+from border_cli.agent.normalization import RunningStatistics, reward_divisor
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import (
@@ -29,7 +29,6 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.types import Batch, Transitions, map_array
 from border_cli.nn.saving import load_state, save_state
-from border_cli.nn.statistics import RunningStatistics
 
 MIDDLE, SPREAD = np.array([100.0, -3.0, 0.0]), np.array([50.0, 0.1, 1.0])
 REWARD_SPREAD = 20.0
@@ -341,7 +340,7 @@ def test_a_model_of_an_earlier_version_goes_on_in_the_unit_of_its_values(
     agent, plain = (dqn(spec, 2, **settings | {"normalize_reward": each}) for each in (True, False))
     without = {k: v for k, v in old["statistics"].items() if not k.startswith("reward.")}
     getattr(plain, load)({**old, "statistics": without})
-    with caplog.at_level("INFO", "border_cli.agent.normalising"):
+    with caplog.at_level("INFO", "border_cli.agent.normalization"):
         getattr(agent, load)(old)
         getattr(agent, load)(agent.state_dict())
     assert len(caplog.messages) == 1  # once, though it was loaded twice

@@ -19,7 +19,7 @@ from offline_agents import (
 from oracle import by_row, rlax
 from slopes import assert_slopes
 
-from border_cli.agent.advantage_weighted import advantage_weights, cloning_loss
+from border_cli.agent.awac import advantage_weights, cloning_loss, weighted_cloning
 from border_cli.agent.iql import expectile_loss
 
 
@@ -130,8 +130,8 @@ def test_counted_actions_are_one_number_each_to_the_critics():
 
 def assert_critics(agent, batch, found, y, action) -> None:
     q = np.stack([critic(agent.critic, i, batch.obs.numpy(), action) for i in range(2)])
-    np.testing.assert_allclose(found.error[..., 0], q - y, rtol=1e-9)
-    np.testing.assert_allclose(found.q[:, 0], q.min(0), rtol=1e-9)
+    np.testing.assert_allclose((found.q - found.target)[..., 0], q - y, rtol=1e-9)
+    np.testing.assert_allclose(found.q[..., 0], q, rtol=1e-9)
     by_hand = 0.5 * (batch.weight.numpy()[:, 0] * (q - y) ** 2).mean(1).sum()
     assert found.loss.item() == pytest.approx(by_hand, rel=1e-9)
 
@@ -142,7 +142,7 @@ def test_gradients_are_slopes():
     assert_slopes(lambda: agent.critic_loss(batch, noise).loss, list(agent.critic.parameters()))
     fixed = double(numbers(8, 1, seed=4))
     assert_slopes(
-        lambda: agent.weighted_cloning(agent.actor(batch.obs), batch, fixed),
+        lambda: weighted_cloning(agent.actor, agent.actor(batch.obs), batch, fixed, agent.config),
         list(agent.actor.parameters()),
     )
     assert agent.actor_loss(batch, q, noise)[0].requires_grad
@@ -156,6 +156,6 @@ def test_gradients_of_choices_are_slopes():
     agent, batch = in_double(counted_awac(), 3)
     fixed = double(numbers(8, 1))
     assert_slopes(
-        lambda: agent.weighted_cloning(agent.actor(batch.obs), batch, fixed),
+        lambda: weighted_cloning(agent.actor, agent.actor(batch.obs), batch, fixed, agent.config),
         list(agent.actor.parameters()),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 from states import reread, same
 
 from border_cli.agent.config import DqnConfig
-from border_cli.agent.q_policy import QPolicy
-from border_cli.agent.random_policy import RandomPolicy
+from border_cli.agent.policies import QPolicy, RandomPolicy
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Policy
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, LeafSpace, MultiDiscreteSpace
 from border_cli.core.types import Snapshot
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.numpy_network import NumpyNetwork
 
 BOX = BoxSpace(
     shape=(2,),
@@ -24,11 +26,13 @@ BOX = BoxSpace(
     high=np.array([2, np.inf], np.float32),
 )
 
+LINEAR = partial(NumpyNetwork, Architecture(BOX, hidden=()))
+
 
 def q_policy(exploration: str, seed: int, warm_up: bool) -> QPolicy:
     settings: dict[str, Any] = {"temperature": 2.0} if exploration == "softmax" else {}
     config = DqnConfig(exploration=exploration, **settings)  # type: ignore[arg-type]
-    policy = QPolicy(config, np.random.default_rng(seed), 0.6, observation=BOX, num_actions=3)
+    policy = QPolicy(config, np.random.default_rng(seed), 0.6, network=LINEAR, num_actions=3)
     rng = np.random.default_rng(9)
     arrays = {
         "network.mlp.layers.0.weight": rng.normal(size=(3, 2)).astype(np.float32),

@@ -12,13 +12,12 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from networks import q_network
 
 from border_cli.agent.config import Loss
-from border_cli.agent.descent import Found, descent, descent_by_autograd
-from border_cli.agent.q_learning import learned, td_target, weighted_loss
+from border_cli.agent.dqn import by_autograd, td_loss, td_target, weighted_loss, written_out
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import Features
 from border_cli.nn.network import Gradient, Network
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.tensor_batch import TDResult, TensorBatch
 
 
 def box(size: int) -> BoxSpace:
@@ -41,11 +40,11 @@ def column(*values: float) -> torch.Tensor:
     return torch.tensor(values)[:, None]
 
 
-def descend(
+def gradient_of(
     q: Network, q_target: Network, batch: TensorBatch, *, double: bool, **settings: Any
-) -> tuple[Gradient, Found]:
-    formula = partial(learned, **settings)
-    return descent(q.mlp.memory(), q_target.mlp.memory(), batch, formula=formula, double=double)
+) -> tuple[Gradient, TDResult]:
+    layers = q.mlp.layers_in_memory(), q_target.mlp.layers_in_memory()
+    return written_out(*layers, batch, td_loss=partial(td_loss, **settings), double=double)
 
 
 ONLINE = ([2.0, -1.0], [1.0, 3.0])  # Q(1) = (3, 2); Q(2) = (5, 1)
@@ -68,16 +67,16 @@ def test_the_target_network_chooses_and_values_the_next_action():
 
 def test_double_lets_the_online_network_choose_what_the_target_network_values():
     q_next = torch.tensor([[2.0, 5.0], [100.0, 299.0]])
-    chooser = torch.tensor([[5.0, 1.0], [201.0, -97.0]])
-    assert td_target(BATCH, q_next, chooser).tolist() == [[1 + 0.5 * 2], [-1]]
+    q_next_online = torch.tensor([[5.0, 1.0], [201.0, -97.0]])
+    assert td_target(BATCH, q_next, q_next_online).tolist() == [[1 + 0.5 * 2], [-1]]
 
 
 @pytest.mark.parametrize(("double", "first_error"), [(False, 3 - 3.5), (True, 3 - 2)])
 def test_the_gradient_is_that_of_the_taken_action_alone(double: bool, first_error: float):
-    gradient, found = descend(
+    gradient, found = gradient_of(
         network(*ONLINE), network(*TARGET), BATCH, double=double, loss=Loss.mse
     )
-    assert found.error.tolist() == [[-first_error], [-(1 + 1)]]
+    assert found.td_error.tolist() == [[-first_error], [-(1 + 1)]]
     assert float(found.q_mean) == (3 + 1) / 2
     assert float(found.loss) == (first_error**2 + 4) / 2
     weight, bias = gradient  # of the mean of two squares: the error, times what it came from
@@ -86,24 +85,24 @@ def test_the_gradient_is_that_of_the_taken_action_alone(double: bool, first_erro
 
 
 def test_a_huber_loss_is_square_up_to_one_and_straight_beyond():
-    loss, slope = weighted_loss(column(0.5, -3.0), column(1.0, 1.0), Loss.huber)
+    loss, grad_error = weighted_loss(column(0.5, -3.0), column(1.0, 1.0), Loss.huber)
     assert float(loss) == (0.5 * 0.25 + 2.5) / 2
-    assert slope.tolist() == [[0.5 / 2], [-1 / 2]]
+    assert grad_error.tolist() == [[0.5 / 2], [-1 / 2]]
 
 
 def test_mse_is_the_square_without_a_half():
-    loss, slope = weighted_loss(column(0.5, -3.0), column(1.0, 1.0), Loss.mse)
+    loss, grad_error = weighted_loss(column(0.5, -3.0), column(1.0, 1.0), Loss.mse)
     assert float(loss) == (0.25 + 9) / 2
-    assert slope.tolist() == [[2 * 0.5 / 2], [2 * -3 / 2]]
+    assert grad_error.tolist() == [[2 * 0.5 / 2], [2 * -3 / 2]]
 
 
 @pytest.mark.parametrize(
-    ("kind", "loss", "second_slope"), [(Loss.huber, 0.375, -1 / 8), (Loss.mse, 1.25, -6 / 8)]
+    ("kind", "loss", "second_grad"), [(Loss.huber, 0.375, -1 / 8), (Loss.mse, 1.25, -6 / 8)]
 )
-def test_weights_scale_the_loss_and_are_not_squared(kind: Loss, loss: float, second_slope: float):
-    mean, slope = weighted_loss(column(0.5, -3.0), column(1.0, 0.25), kind)
+def test_weights_scale_the_loss_and_are_not_squared(kind: Loss, loss: float, second_grad: float):
+    mean, grad_error = weighted_loss(column(0.5, -3.0), column(1.0, 0.25), kind)
     assert float(mean) == loss
-    assert float(slope[1]) == second_slope
+    assert float(grad_error[1]) == second_grad
 
 
 MIXED = DictSpace({"speed": box(3), "level": DiscreteSpace(4)})
@@ -130,7 +129,7 @@ def random_batch(space: Space, rows: int = 16) -> TensorBatch:
     )
 
 
-def by_autograd(
+def expected_of(
     q: Network, q_target: Network, batch: TensorBatch, double: bool, loss: Loss, alpha: float
 ):
     q_all = q(batch.obs)
@@ -155,22 +154,22 @@ def test_loss_and_gradient_are_those_of_autograd(space, hidden, double, loss, al
     batch = random_batch(space)
     features = Features(Architecture(space), normalize=False)
     batch = batch._replace(obs=features(batch.obs), next_obs=features(batch.next_obs))
-    expected_loss, expected = by_autograd(q, q_target, batch, double, loss, alpha)
+    expected_loss, expected = expected_of(q, q_target, batch, double, loss, alpha)
     settings = {"loss": loss, "conservative_weight": alpha}
-    gradient, found = descend(q, q_target, batch, double=double, **settings)
+    gradient, found = gradient_of(q, q_target, batch, double=double, **settings)
     assert len(gradient) == len(expected)
     assert not any(each is not None and each.requires_grad for each in (*gradient, *found))
-    outputs, again = descent_by_autograd(
-        q, q_target, batch, None, formula=partial(learned, **settings), double=double
+    outputs, again = by_autograd(
+        q, q_target, batch, None, td_loss=partial(td_loss, **settings), double=double
     )
-    by_slope = torch.autograd.grad(outputs, list(q.parameters()), again.slope)
+    from_outputs = torch.autograd.grad(outputs, list(q.parameters()), again.grad_output)
     for each in (found, again):
         torch.testing.assert_close(each.loss, expected_loss, rtol=1e-6, atol=1e-6)
-    for ours, ours_again, theirs in zip(gradient, by_slope, expected, strict=True):
+    for ours, ours_again, theirs in zip(gradient, from_outputs, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(ours_again, theirs, rtol=1e-6, atol=1e-6)
 
 
 def test_without_conservatism_there_is_no_gap():
-    _, found = descend(network(*ONLINE), network(*TARGET), BATCH, double=False, loss=Loss.mse)
-    assert found.gap is None
+    _, found = gradient_of(network(*ONLINE), network(*TARGET), BATCH, double=False, loss=Loss.mse)
+    assert found.conservative_gap is None

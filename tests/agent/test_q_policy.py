@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,15 @@ from networks import q_network
 
 from border_cli.agent.config import DqnConfig
 from border_cli.agent.dqn import Dqn
-from border_cli.agent.q_policy import QPolicy
+from border_cli.agent.policies import QPolicy
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.numpy_network import NumpyNetwork
 
 ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
+LINEAR = partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=()))
 OBS = np.ones((4_000, 1), np.float32)  # shares are then within 0.04
 
 
@@ -34,7 +38,7 @@ def snapshot(q: list[float], env_steps: int = 0, warm_up: bool = False) -> Snaps
 
 def policy(constant: float | None = None, seed: int = 0, **settings: Any) -> QPolicy:
     rng = np.random.default_rng(seed)
-    return QPolicy(DqnConfig(**settings), rng, constant, observation=ONE_NUMBER, num_actions=2)
+    return QPolicy(DqnConfig(**settings), rng, constant, network=LINEAR, num_actions=2)
 
 
 def share_of_1(acting: QPolicy, newest: Snapshot) -> float:
@@ -154,7 +158,7 @@ def test_the_factory_can_be_sent_to_another_process(spec):
 
 def test_acting_needs_no_torch():
     code = (
-        "import sys, border_cli.agent.q_policy, border_cli.agent.random_policy; "
+        "import sys, border_cli.agent.policies, border_cli.agent.continuous_policies; "
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

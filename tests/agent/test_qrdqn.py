@@ -23,8 +23,8 @@ from quantiles import (
 )
 
 from border_cli.agent.config import QrdqnConfig
-from border_cli.agent.descent import descent, descent_by_autograd
-from border_cli.agent.qrdqn import Qrdqn, learned
+from border_cli.agent.dqn import by_autograd, written_out
+from border_cli.agent.qrdqn import Qrdqn, td_loss
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.nn.architecture import Architecture
@@ -54,8 +54,10 @@ def qrdqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Qrdqn:
 def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
     online, target, batch = network(0), target_of(network(1)), drawn_rows(0, 6, INPUTS, ACTIONS)
     outputs, q_next = online(batch.obs), target(batch.next_obs)
-    chooser = online(batch.next_obs) if double else q_next
-    found = learned(outputs, q_next, chooser, batch, fractions=FRACTIONS, shares=EQUAL, kappa=kappa)
+    online_next = online(batch.next_obs) if double else q_next
+    found = td_loss(
+        outputs, q_next, online_next, batch, fractions=FRACTIONS, shares=EQUAL, kappa=kappa
+    )
 
     def laid_out(rows: torch.Tensor) -> torch.Tensor:  # [B, N, num_actions], as rlax wants it
         return rows.view(6, ACTIONS, QUANTILES).transpose(1, 2)
@@ -63,7 +65,7 @@ def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
     rows = by_row(
         rlax.quantile_q_learning,
         *(laid_out(outputs), FRACTIONS.expand(6, -1), batch.action[:, 0], batch.reward[:, 0]),
-        *(batch.discount[:, 0], laid_out(chooser), laid_out(q_next)),
+        *(batch.discount[:, 0], laid_out(online_next), laid_out(q_next)),
         huber_param=kappa,
     )  # [B]
     expected = np.mean(batch.weight[:, 0].numpy() * rows) / kappa
@@ -75,27 +77,27 @@ def test_the_priority_of_a_row_is_how_far_its_quantiles_are_from_those_of_its_ta
     batch = drawn_rows(0, 6, INPUTS, ACTIONS)
     batch.discount.zero_()
     outputs = network(0)(batch.obs)
-    found = learned(outputs, outputs, None, batch, fractions=FRACTIONS, shares=EQUAL, kappa=1.0)
+    found = td_loss(outputs, outputs, None, batch, fractions=FRACTIONS, shares=EQUAL, kappa=1.0)
     quantiles = outputs.view(6, ACTIONS, QUANTILES)[range(6), batch.action[:, 0]]  # [6, N]
-    torch.testing.assert_close(found.error[:, 0], (batch.reward - quantiles).abs().mean(1))
+    torch.testing.assert_close(found.td_error[:, 0], (batch.reward - quantiles).abs().mean(1))
 
 
 @pytest.mark.parametrize("double", [False, True])
 def test_both_ways_back_give_the_gradient_of_finite_differences(double: bool):
     online, target, batch = network(2), target_of(network(3)), drawn_rows(1, 6, INPUTS, ACTIONS)
-    formula = partial(learned, fractions=FRACTIONS, shares=EQUAL, kappa=0.7)
-    known: Any = {"double": double, "formula": formula}
-    memory = online.mlp.memory(), target.mlp.memory()
-    gradient, found = descent(*memory, batch, **known)
-    outputs, same = descent_by_autograd(online, target, batch, None, **known)
+    formula = partial(td_loss, fractions=FRACTIONS, shares=EQUAL, kappa=0.7)
+    known: Any = {"double": double, "td_loss": formula}
+    memory = online.mlp.layers_in_memory(), target.mlp.layers_in_memory()
+    gradient, found = written_out(*memory, batch, **known)
+    outputs, same = by_autograd(online, target, batch, None, **known)
     weights = list(online.parameters())
-    by_autograd = torch.autograd.grad(outputs, weights, same.slope)
+    by_outputs = torch.autograd.grad(outputs, weights, same.grad_output)
     assert same.loss.item() == pytest.approx(found.loss.item(), rel=1e-12)
-    for one, other in zip(gradient, by_autograd, strict=True):
+    for one, other in zip(gradient, by_outputs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
     # The target depends on no weight here: with `double` the choice would not move anyway.
-    numeric = numeric_gradient(lambda: descent(*memory, batch, **known)[1].loss, weights)
+    numeric = numeric_gradient(lambda: written_out(*memory, batch, **known)[1].loss, weights)
     flat = torch.cat([each.reshape(-1) for each in gradient])
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
 
@@ -106,9 +108,11 @@ def test_the_next_action_is_chosen_by_the_range():
     batch = TensorBatch(zero, zero.long(), reward=zero, discount=one, next_obs=zero, weight=one)
     q_next, fractions = torch.tensor([[0.0, 10, 4, 4]]), torch.tensor([0.25, 0.75])
     for shares, distance in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # of 0 from (0, 10) and (4, 4)
-        formula = partial(learned, fractions=fractions, shares=torch.tensor(shares), kappa=1.0)
-        for chooser in (q_next, None):
-            assert formula(torch.zeros(1, 4), q_next, chooser, batch).error.item() == distance
+        formula = partial(td_loss, fractions=fractions, shares=torch.tensor(shares), kappa=1.0)
+        for online_next in (q_next, None):
+            assert (
+                formula(torch.zeros(1, 4), q_next, online_next, batch).td_error.item() == distance
+            )
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -168,7 +172,7 @@ def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec,
     # Each quantile stands for a fifth: 10,000 points of the range say how much of it.
     points = low + (high - low) * (np.arange(10_000) + 0.5) / 10_000
     q = quantiles[:, :, (points * 5).astype(int)].mean(2)  # [300, 2]
-    np.testing.assert_allclose(policy.make_network(snapshot.arrays)(obs), q, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(policy.network(obs), q, rtol=1e-3, atol=1e-4)
     assert (policy.act(obs, explore=False) == q.argmax(1)).mean() > 0.98
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from border_cli.agent.config import IqnConfig, QrdqnConfig
+from border_cli.agent.dqn import ValueAgent
 from border_cli.agent.iqn import Iqn
 from border_cli.agent.qrdqn import Qrdqn
-from border_cli.agent.value_agent import ValueAgent
 from border_cli.core.spaces import EnvSpec
 
 each_agent = pytest.mark.parametrize("name", ["iqn", "qrdqn"])

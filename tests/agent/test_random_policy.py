@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from border_cli.agent.random_policy import RandomPolicy
+from border_cli.agent.policies import RandomPolicy
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, LeafSpace, MultiDiscreteSpace
 
 ROWS = 10_000

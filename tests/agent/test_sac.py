@@ -31,7 +31,7 @@ def weights(agent: Any, *parts: str) -> list[Any]:
 
 
 def tensors(seed: int) -> Any:
-    given = TensorBatches(torch.device("cpu"), apart=False).of(batch(seed))
+    given = TensorBatches(torch.device("cpu"), own_memory=False).of(batch(seed))
     return given._replace(action=torch.zeros_like(given.action))
 
 
@@ -66,9 +66,9 @@ def test_each_target_asks_two_critics_drawn_anew_and_no_critic_twice():
             each.zero_()
     given, seen = tensors(0), []
     for _ in range(300):
-        draws = agent.draws(given)
-        assert draws.chosen is not None
-        seen.append(tuple(sorted(draws.chosen.tolist())))
+        draws = agent.critic_noise(given)
+        assert draws.members is not None
+        seen.append(tuple(sorted(draws.members.tolist())))
         found = agent.critic_loss(given, draws, agent.ent_coef())
         expected = given.reward + given.discount * min(seen[-1])
         torch.testing.assert_close(found.q - found.target, -expected.expand(4, 8, 1))
@@ -84,25 +84,25 @@ def test_the_actor_climbs_the_smallest_or_the_mean(what: str, expected: float):
         for each in agent.critic.mlp.parameters():
             each.zero_()
         agent.critic.mlp.biases[-1].copy_(torch.arange(4.0)[:, None, None])
-    value: Tensor = agent.climbed(torch.zeros(5, 3), torch.zeros(5, 2))
+    value: Tensor = agent.actor_value(torch.zeros(5, 3), torch.zeros(5, 2))
     assert value.squeeze(1).tolist() == [expected] * 5
 
 
 def test_dropout_leaves_out_units_of_critics_and_of_targets_but_never_acts():
     agent = sac(dropout=0.5)
     given = tensors(0)
-    one, other = agent.draws(given), agent.draws(given)
-    for masks in (one.kept, one.target_kept, other.kept, agent.actor_draws(given).kept):
+    one, other = agent.critic_noise(given), agent.critic_noise(given)
+    for masks in (one.dropout, one.target_dropout, other.dropout, agent.actor_noise(given).dropout):
         assert masks is not None
         assert {0.0, 2.0} == {value for each in masks for value in each.unique().tolist()}
     ent_coef = agent.ent_coef()
     first = agent.critic_loss(given, one, ent_coef)
-    for name in ("kept", "target_kept"):
+    for name in ("dropout", "target_dropout"):
         changed = agent.critic_loss(given, one._replace(**{name: getattr(other, name)}), ent_coef)
         assert not torch.equal(changed.q - changed.target, first.q - first.target)
-    values = [agent.climbed(given.obs, given.action) for _ in range(2)]
+    values = [agent.actor_value(given.obs, given.action) for _ in range(2)]
     assert torch.equal(*values)
-    assert sac().draws(given).kept is None
+    assert sac().critic_noise(given).dropout is None
 
 
 def test_layer_norm_of_critics_leaves_the_actor_as_it_is():

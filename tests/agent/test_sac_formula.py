@@ -14,9 +14,13 @@ from soft_agents import KINDS, agent_of, sac
 from torch import Tensor, nn
 
 from border_cli.agent.config import SacConfig
-from border_cli.agent.entropy import EntropyCoefficient
-from border_cli.agent.sac import ActorDraws, Draws, soft_target
-from border_cli.agent.soft_agent import regret
+from border_cli.agent.sac import (
+    ActorNoise,
+    CriticNoise,
+    EntropyCoefficient,
+    policy_loss,
+    soft_target,
+)
 from border_cli.nn.tensor_batch import TensorBatch
 
 ENT_COEF = torch.tensor(0.3, dtype=torch.float64)
@@ -37,7 +41,7 @@ def test_a_target_is_the_smallest_value_and_the_entropy_discounted():
 
 def test_the_actor_weighs_entropy_against_value():
     value, log_prob, weight = double([[2.0], [-1.0]]), double([[1.0], [3.0]]), double([[1], [0.5]])
-    found = regret(value, log_prob, ENT_COEF, weight)
+    found = policy_loss(value, log_prob, ENT_COEF, weight)
     # (1 (0.3 - 2) + 0.5 (0.9 + 1)) / 2
     assert found.loss.item() == pytest.approx(-0.375, rel=1e-12)
     assert torch.equal(found.log_prob, log_prob)
@@ -63,7 +67,7 @@ def numbers(given: TensorBatch) -> dict[str, Any]:
 def test_the_loss_of_the_critics_is_that_of_the_paper(chosen: list[int] | None):
     agent, given = in_double(sac(num_critics=4))
     noise, subset = normal(1), None if chosen is None else torch.tensor(chosen)
-    found = agent.critic_loss(given, Draws(noise, subset, None, None), ENT_COEF)
+    found = agent.critic_loss(given, CriticNoise(noise, subset, None, None), ENT_COEF)
     b = numbers(given)
     action, log_prob = sampled(agent.actor, b["next_obs"], noise.numpy())
     asked = range(4) if chosen is None else chosen
@@ -79,7 +83,7 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(chosen: list[int] | None):
 def test_the_loss_of_the_actor_is_that_of_the_paper(what: str):
     agent, given = in_double(sac(num_critics=3, actor_critics=what))
     noise = normal(2)
-    found = agent.actor_loss(given, ActorDraws(noise, None), ENT_COEF)
+    found = agent.actor_loss(given, ActorNoise(noise, None), ENT_COEF)
     b = numbers(given)
     action, log_prob = sampled(agent.actor, b["obs"], noise.numpy())
     q = [critic(agent.critic, i, b["obs"], action) for i in range(3)]
@@ -92,10 +96,10 @@ def test_the_loss_of_the_actor_is_that_of_the_paper(what: str):
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_losses_have_the_gradients_of_finite_differences(kind: str):
     agent, given = in_double(agent_of(kind, activation="tanh"))
-    draws = in_float64(agent.draws(given)), in_float64(agent.actor_draws(given))
+    draws = in_float64(agent.critic_noise(given)), in_float64(agent.actor_noise(given))
     critics, actor = list(agent.critic.parameters()), list(agent.actor.parameters())
     assert_slopes(lambda: agent.critic_loss(given, draws[0], ENT_COEF).loss, critics)
-    # `critic_fixed` shares no memory any more, but its values are those of the critics.
+    # `frozen_critic` shares no memory any more, but its values are those of the critics.
     assert_slopes(lambda: agent.actor_loss(given, draws[1], ENT_COEF).loss, actor)
 
 
@@ -113,11 +117,11 @@ def test_the_weight_of_entropy_grows_where_entropy_falls_short():
     for log_prob, sign in ((2.0, 1), (1.0, -1)):
         weight = EntropyCoefficient(config, 2, torch.device("cpu"))
         assert weight().item() == pytest.approx(0.5)
-        weight.follow(torch.full((4, 1), log_prob), torch.ones(4, 1))
+        weight.step(torch.full((4, 1), log_prob), torch.ones(4, 1))
         assert weight().item() == pytest.approx(0.5 * math.exp(0.1 * sign), rel=1e-5)
     # A row that weighs more than all others together says where it goes.
     weight = EntropyCoefficient(config, 2, torch.device("cpu"))
-    weight.follow(torch.tensor([[1.0], [1.0], [2.0]]), torch.tensor([[0.1], [0.1], [0.9]]))
+    weight.step(torch.tensor([[1.0], [1.0], [2.0]]), torch.tensor([[0.1], [0.1], [0.9]]))
     assert weight().item() > 0.5
 
 
@@ -130,5 +134,5 @@ def test_entropy_is_asked_for_by_the_number_of_dimensions_unless_it_is_said():
 @pytest.mark.parametrize("ent_coef", [0.0, 0.2])
 def test_a_weight_of_entropy_that_is_set_stays(ent_coef: float):
     weight = EntropyCoefficient(SacConfig(ent_coef=ent_coef), 2, torch.device("cpu"))
-    weight.follow(torch.ones(4, 1), torch.ones(4, 1))
+    weight.step(torch.ones(4, 1), torch.ones(4, 1))
     assert weight().item() == pytest.approx(ent_coef)

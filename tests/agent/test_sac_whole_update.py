@@ -87,7 +87,7 @@ def test_ten_whole_updates_are_those_of_another_implementation():
     noise = torch.Generator()
     for seed in range(10):
         given = batch(seed)
-        noise.set_state(agent.noise.get_state())
+        noise.set_state(agent.noise_generator.get_state())
         update = agent.update(given)
         noises = [torch.randn(8, 2, generator=noise) for _ in range(2)]
         loss = plain.update(as_tensors(given), noises)

@@ -10,8 +10,7 @@ import pytest
 import torch
 from continuous import HALF, MIDDLE, batch, counted, spec
 
-from border_cli.agent.actor_critic_config import Noise
-from border_cli.agent.config import Td3BcConfig, Td3Config
+from border_cli.agent.config import Noise, Td3BcConfig, Td3Config
 from border_cli.agent.td3 import Td3
 from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError
@@ -119,11 +118,11 @@ def test_the_settings_of_noise_reach_the_policy():
 
 def test_the_noise_of_targets_is_drawn_only_where_it_is_used():
     quiet, loud = td3(target_noise=0.0), td3()
-    before = quiet.noise.get_state()
+    before = quiet.noise_generator.get_state()
     quiet.update(batch(0))
     loud.update(batch(0))
-    assert torch.equal(quiet.noise.get_state(), before)
-    assert not torch.equal(loud.noise.get_state(), before)
+    assert torch.equal(quiet.noise_generator.get_state(), before)
+    assert not torch.equal(loud.noise_generator.get_state(), before)
 
 
 def test_last_layers_begin_within_their_bound():

@@ -60,7 +60,7 @@ def test_gradients_are_finite_differences():
     agent = td3_bc(1, hidden=[4], activation="tanh")
     for module in (agent.actor, agent.critic):
         module.double()
-    agent.first_critic = agent.critic.first()
+    agent.first_critic = agent.critic.first_critic()
     with torch.no_grad():
         q = agent.first_critic(ROWS.obs, torch.tanh(agent.actor(ROWS.obs)))
     scale = 2.5 / float(q.abs().mean())

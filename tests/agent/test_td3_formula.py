@@ -43,7 +43,7 @@ def tensors(seed: int, rows: int = 5) -> TensorBatch:
 def in_double_precision(agent: Td3) -> Td3:
     for module in (agent.actor, agent.critic, agent.actor_target, agent.critic_target):
         module.double()
-    agent.first_critic = agent.critic.first()
+    agent.first_critic = agent.critic.first_critic()
     return agent
 
 
@@ -184,9 +184,9 @@ def test_six_updates_agree_with_another_implementation(settings: dict[str, Any])
     for seed in range(6):
         noise = torch.zeros(8, 2)
         if agent.config.target_noise:
-            state = agent.noise.get_state()
+            state = agent.noise_generator.get_state()
             noise = agent.normal(8, 2)
-            agent.noise.set_state(state)
+            agent.noise_generator.set_state(state)
         update = agent.update(batch(seed))
         loss, size = plain.update(batch(seed), noise.double())
         assert float(update.metrics["loss_critic"]) == pytest.approx(loss, rel=1e-4)

@@ -11,7 +11,7 @@ from slopes import assert_slopes
 from soft_agents import tqc
 from torch import Tensor
 
-from border_cli.agent.quantile import distance
+from border_cli.agent.qrdqn import distance
 from border_cli.agent.tqc import quantile_loss, soft_quantiles, truncated
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatch
@@ -73,7 +73,7 @@ def test_the_actor_climbs_the_mean_of_all_quantiles():
     agent = tqc()
     obs, action = torch.randn(4, 3), torch.rand(4, 2)
     expected = agent.critic(obs, action).mean(dim=(0, 2))
-    torch.testing.assert_close(agent.climbed(obs, action), expected[:, None])
+    torch.testing.assert_close(agent.actor_value(obs, action), expected[:, None])
 
 
 def test_the_priority_of_a_row_is_how_far_all_quantiles_are_from_those_of_its_target():

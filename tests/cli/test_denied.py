@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import QUICK, UNPRIVILEGED, Command, record_status, train_status
+from sampling import chosen
 
 from border_cli import compose, train
 from border_cli.core.errors import ConfigError
@@ -112,7 +113,18 @@ def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
         ("/".join(20 * [200 * "a"]), "it is longer than 3896 bytes"),
     ],
 )
-@pytest.mark.parametrize("how", [(), ("dry_run=true",), ("resume=auto",), ("-m", "seed=0,1")])
+@pytest.mark.parametrize(
+    "how",
+    chosen(
+        {
+            "typed": ((),),
+            "dry": (("dry_run=true",),),
+            "resumed": (("resume=auto",),),
+            "sweep": (("-m", "seed=0,1"),),
+        },
+        ["typed", "sweep"],
+    ),
+)
 def test_a_run_directory_that_cannot_be_is_refused_with_its_reason(
     folder: Path, capsys: Capture, how: tuple[str, ...], run_dir: str, reason: str
 ) -> None:

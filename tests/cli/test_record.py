@@ -21,7 +21,7 @@ from commands import QUICK, eval_status, facts_of, record_status, train_status
 from datasets import datasets_in
 
 from border_cli.api import load_agent
-from border_cli.dataset.writing import DatasetWriter
+from border_cli.dataset.minari_files import DatasetWriter
 from border_cli.launch.build import evaluation_policy
 
 Capture = pytest.CaptureFixture[str]

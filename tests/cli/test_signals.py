@@ -215,7 +215,7 @@ def test_where_no_job_listens_a_signal_interrupts(signum: int, status: int) -> N
 
 def test_a_loop_that_looks_at_the_flag_is_not_broken_off() -> None:
     with leaving_on_signals() as signals:
-        with signals.looked_at() as stop:
+        with signals.polled() as stop:
             signal.raise_signal(signal.SIGTERM)
             with pytest.raises(Interrupted, match="stopped by SIGTERM"):
                 stop.check()

@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
+from sampling import sampled
 
 from border_cli.cli.train import main
 from border_cli.config.compose import Composer, compose
@@ -81,7 +82,8 @@ KEYS = list(shipped_keys())
 
 
 @pytest.mark.parametrize(
-    ("file", "start", "key"), KEYS, ids=[f"{file}:{key}" for file, _, key in KEYS]
+    ("file", "start", "key"),
+    sampled(KEYS, every=16, ids=[f"{file}:{key}" for file, _, key in KEYS]),
 )
 def test_a_letter_changed_in_a_shipped_key_is_refused(
     file: str, start: int, key: str, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -107,7 +109,9 @@ def typed_settings() -> list[tuple[str, tuple[str, ...]]]:
 SETTINGS = typed_settings()
 
 
-@pytest.mark.parametrize(("path", "choices"), SETTINGS, ids=[path for path, _ in SETTINGS])
+@pytest.mark.parametrize(
+    ("path", "choices"), sampled(SETTINGS, every=8, ids=[path for path, _ in SETTINGS])
+)
 def test_a_letter_changed_on_the_command_line_is_refused(
     path: str, choices: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

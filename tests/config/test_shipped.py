@@ -65,12 +65,22 @@ OPTIONS = sorted(
 )
 
 
+def choices_beside(tuned: str, group: str, name: str) -> list[str]:
+    agent, env = pair_of(tuned)
+    job = Composer().job([f"agent={agent}", f"env={env}", f"{group}={name}"])
+    return [source.choice for source in job.sources if source.group == "tuned"]
+
+
+@pytest.mark.parametrize(("index", "tuned"), [*enumerate(TUNED)], ids=TUNED)
+def test_a_tuned_file_goes_with_an_option(index: int, tuned: str) -> None:
+    assert tuned in choices_beside(tuned, *OPTIONS[index % len(OPTIONS)])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("tuned", TUNED)
 def test_a_tuned_file_goes_with_every_option_of_every_group(tuned: str) -> None:
-    agent, env = pair_of(tuned)
     for group, name in OPTIONS:
-        job = Composer().job([f"agent={agent}", f"env={env}", f"{group}={name}"])
-        assert tuned in [source.choice for source in job.sources if source.group == "tuned"]
+        assert tuned in choices_beside(tuned, group, name)
 
 
 @pytest.mark.parametrize("tuned", TUNED)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from border_cli.core.errors import ConfigError
-from border_cli.registry import GROUPS, Registry, register_builtin
+from border_cli.registry import GROUPS, Networks, Registry, register_builtin
 
 
 @dataclass
@@ -99,3 +100,40 @@ def test_registering_what_ships_imports_neither_torch_nor_gymnasium() -> None:
         "sys.exit(bool({'torch', 'gymnasium'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+class Net:
+    class Inner:
+        pass
+
+
+def test_networks_are_ours_then_those_of_users_each_by_its_import_path() -> None:
+    networks = Networks("agent.network", ("auto", "mlp"))
+    networks.register("mine", Net)
+    networks.register("late", "not_imported:Yet")
+    networks.register("mine", Net)  # of a module that is imported twice
+    assert networks.names() == ["auto", "mlp", "mine", "late"]
+    assert [networks.target(name) for name in networks.names()] == [
+        *(None, None),
+        f"{__name__}:Net",
+        "not_imported:Yet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "said"),
+    [
+        ("mine", "elsewhere:Net", r"agent.network=mine is registered twice: .*:Net, elsewhere:Net"),
+        ("auto", Net, "agent.network=auto is registered twice: ours, "),
+        ("inner", Net.Inner, "agent.network=inner must be a class at the level of its module"),
+        ("called", len, "agent.network=called must be a class at the level of"),
+        ("bare", "Net", "agent.network=bare must be module:Class, got 'Net'"),
+    ],
+)
+def test_a_name_of_a_network_means_one_class_that_can_be_imported(
+    name: str, network: Any, said: str
+) -> None:
+    networks = Networks("agent.network", ("auto",))
+    networks.register("mine", Net)
+    with pytest.raises(ConfigError, match=said):
+        networks.register(name, network)

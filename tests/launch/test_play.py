@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from border_cli.agent.action_space import bounded_actions
-from border_cli.agent.actor_critic_config import Noise
-from border_cli.agent.deterministic_policy import DeterministicPolicy
+from border_cli.agent.config import Noise
+from border_cli.agent.continuous_policies import DeterministicPolicy
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.launch.play import play_round
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.numpy_network import NumpyNetwork
 
 
 def test_noise_that_lasts_begins_at_0_in_every_round():
@@ -20,7 +23,7 @@ def test_noise_that_lasts_begins_at_0_in_every_round():
     factory = GymEnvFactory(GymConfig(id="Pendulum-v1", num_envs=2, max_episode_steps=6))
     policy = DeterministicPolicy(
         np.random.default_rng(3),
-        architecture=Architecture(factory.spec.observation, hidden=()),
+        network=partial(NumpyNetwork, Architecture(factory.spec.observation, hidden=())),
         bounds=bounded_actions(factory.spec, "td3"),
         noise=Noise.ornstein_uhlenbeck,
         noise_std=0.1,

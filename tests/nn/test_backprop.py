@@ -17,12 +17,12 @@ def test_outputs_and_gradients_are_those_of_autograd(sizes: list[int], rows: int
     slope = torch.randn(rows, sizes[-1], generator=generator)
 
     expected = network(inputs)
-    given = forward(network.memory(), inputs)
+    given = forward(network.layers_in_memory(), inputs)
     assert [each.shape[1] for each in given] == sizes
     torch.testing.assert_close(given[-1], expected.detach(), rtol=1e-6, atol=1e-6)
 
     theirs = torch.autograd.grad(expected, list(network.parameters()), grad_outputs=slope)
-    ours = backward(network.memory(), given, slope)
+    ours = backward(network.layers_in_memory(), given, slope)
     for mine, their in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, their, rtol=1e-6, atol=1e-6)
 
@@ -47,7 +47,7 @@ def test_a_relu_at_zero_passes_nothing():
 
 def test_the_memory_of_a_network_is_its_own_and_needs_no_autograd():
     network = Mlp([2, 3, 1], torch.Generator())
-    layers = network.memory()
+    layers = network.layers_in_memory()
     with torch.no_grad():
         for each in network.parameters():
             each.fill_(0.5)

@@ -147,7 +147,7 @@ def test_samples_of_a_gaussian_stay_within_the_bounds():
 def test_deviations_are_led_back_into_their_range():
     network = gaussian()
     network.log_std.data = torch.tensor([-9.0, 0.3, 7.0])
-    network.confine()
+    network.clamp_parameters()
     assert network.log_std.tolist() == [CUT_LOG_STD_MIN, pytest.approx(0.3), CUT_LOG_STD_MAX]
     assert network.log_std.requires_grad
 
@@ -167,4 +167,4 @@ def test_the_density_of_a_choice_is_its_logit_over_all():
     logits = torch.log(torch.tensor([[1.0, 2.0, 5.0], [3.0, 1.0, 4.0]]))
     density = network.log_prob(logits, torch.tensor([[2], [0]]))
     torch.testing.assert_close(density.exp(), torch.tensor([[5 / 8], [3 / 8]]))
-    network.confine()
+    network.clamp_parameters()

@@ -85,7 +85,7 @@ def test_chosen_members_answer_as_they_do_among_all(layer_norm):
 def test_what_is_left_out_is_so_before_norm_and_activation():
     """Figure 1 of the paper: weights, dropout, layer norm, activation."""
     several, rows = ensemble(dropout=0.5, layer_norm=True), drawn(6, 3)
-    kept = several.dropout(6, torch.Generator().manual_seed(1))
+    kept = several.dropout_masks(6, torch.Generator().manual_seed(1))
     assert kept is not None
     assert [each.shape for each in kept] == [(3, 6, 7), (3, 6, 5)]
     outputs = several(rows, [each.double() for each in kept])
@@ -104,12 +104,10 @@ def test_what_is_left_out_is_so_before_norm_and_activation():
 def test_the_share_of_dropout_is_left_out_and_the_mean_stays():
     architecture = Architecture(box((3,)))
     several = EnsembleMlp(2, (3, 64, 1), torch.Generator(), architecture, dropout=0.3)
-    found = several.dropout(1_000, torch.Generator().manual_seed(0))
-    assert found is not None
+    found = several.dropout_masks(1_000, torch.Generator().manual_seed(0))
     (mask,) = found
     assert mask.unique().tolist() == pytest.approx([0, 1 / 0.7])
     assert (mask == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)  # 3.9 deviations
-    assert ensemble().dropout(6, torch.Generator()) is None
 
 
 def test_weights_begin_as_those_of_torchs_layers_and_follow_the_generator():
@@ -159,7 +157,7 @@ def test_each_critic_has_convolutions_of_its_own():
 
 def test_through_fixed_critics_gradients_reach_actions_alone():
     several = critics()
-    fixed, first = without_gradient(several), several.first()
+    fixed, first = without_gradient(several), several.first_critic()
     obs, action = torch.randn(5, 3), torch.randn(5, 2, requires_grad=True)
     assert torch.equal(fixed(obs, action), several(obs, action))
     assert torch.equal(first(obs, action), several(obs, action)[:1])

@@ -247,7 +247,7 @@ def test_gradients_lie_in_memory_as_the_weights_do(network: type[Network]):
 def test_a_step_of_our_adam_is_one_of_torchs(network: type[Network]):
     ours, theirs = (network((3, 36, 40), generator()) for _ in range(2))
     images = pixels(4, 3, 36, 40)
-    Adam(ours.parameters(), learning_rate=0.01).descend(ours(images).square().sum())
+    Adam(ours.parameters(), learning_rate=0.01).minimize(ours(images).square().sum())
     optimizer = torch.optim.Adam(theirs.parameters(), lr=0.01, foreach=False, fused=False)
     theirs(images).square().sum().backward()
     optimizer.step()

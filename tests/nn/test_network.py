@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from border_cli.agent.normalization import RunningStatistics
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space, not_by_bounds
 from border_cli.nn.architecture import (
@@ -19,10 +20,9 @@ from border_cli.nn.architecture import (
 )
 from border_cli.nn.encoding import encode, encoded_size
 from border_cli.nn.features import Features
-from border_cli.nn.network import Mlp, Network, follow, target_of, without_gradient
+from border_cli.nn.network import Mlp, Network, polyak_update, target_of, without_gradient
 from border_cli.nn.numpy_network import NumpyMlp, NumpyNetwork
 from border_cli.nn.saving import copied_arrays
-from border_cli.nn.statistics import RunningStatistics
 from border_cli.nn.tensor_batch import tensor_obs
 
 
@@ -238,7 +238,7 @@ def test_normalised_columns_have_mean_0_and_deviation_1_and_the_rest_stays():
     features, statistics = Features(architecture, normalize=True), RunningStatistics(5)
     obs = some(space, 400)
     statistics.see(torch.from_numpy(encode(space, obs)))
-    features.follow(statistics)
+    features.refresh(statistics.mean, statistics.std)
     rows = features(tensor_obs(obs)).numpy()
     np.testing.assert_allclose(rows[:, :2].mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(rows[:, :2].std(0), 1, atol=1e-5)
@@ -295,7 +295,7 @@ def test_a_target_follows_by_tau(tau: float, expected: float):
             each.fill_(0)
         for each in network.parameters():
             each.fill_(8)
-        follow(target.parameters(), network.parameters(), tau)
+        polyak_update(target.parameters(), network.parameters(), tau)
     assert {float(each) for each in target.parameters()} == {expected}
     assert {float(each.detach()) for each in network.parameters()} == {8}
 

@@ -75,6 +75,6 @@ def test_a_gradient_that_lies_otherwise_in_memory_moves_the_right_weights():
         return (weight.t() * slope.t().contiguous()).sum()
 
     assert not torch.autograd.grad(loss(), weight)[0].is_contiguous()
-    Adam([weight], learning_rate=0.5).descend(loss())
+    Adam([weight], learning_rate=0.5).minimize(loss())
     # The first step of Adam is the learning rate against the sign of each entry.
     torch.testing.assert_close(weight.detach(), -0.5 * slope)

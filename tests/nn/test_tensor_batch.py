@@ -30,7 +30,7 @@ def batch_of(rows: int) -> Batch:
 
 def test_on_the_cpu_tensors_share_the_memory_of_the_batch():
     batch = batch_of(2)
-    tensors = TensorBatches(CPU, apart=False).of(batch)
+    tensors = TensorBatches(CPU, own_memory=False).of(batch)
     batch.reward[:] = 7
     batch.obs["a"][:] = 8
     assert tensors.reward.tolist() == [[7], [7]]
@@ -42,7 +42,7 @@ def test_on_the_cpu_tensors_share_the_memory_of_the_batch():
 
 
 def test_the_same_arrays_stay_the_same_tensors_and_others_become_others():
-    batches, batch, other = TensorBatches(CPU, apart=False), batch_of(2), batch_of(3)
+    batches, batch, other = TensorBatches(CPU, own_memory=False), batch_of(2), batch_of(3)
     first = batches.of(batch)
     assert batches.of(batch) is first
     batch.reward[:] = 7
@@ -51,7 +51,7 @@ def test_the_same_arrays_stay_the_same_tensors_and_others_become_others():
 
 
 def test_apart_every_batch_is_copied_to_the_same_contiguous_memory():
-    batches, batch = TensorBatches(CPU, apart=True), batch_of(2)
+    batches, batch = TensorBatches(CPU, own_memory=True), batch_of(2)
     first = batches.of(batch)
     batch.reward[:] = 7
     batch.obs["a"][:] = 8
@@ -66,7 +66,7 @@ def test_apart_every_batch_is_copied_to_the_same_contiguous_memory():
 def test_actions_of_several_numbers_keep_their_shape():
     box = BoxSpace(shape=(2,), dtype="float32", low=np.zeros(2), high=np.ones(2))
     spec = EnvSpec(id="x", observation=DiscreteSpace(3), action=box, max_episode_steps=None)
-    tensors = TensorBatches(CPU, apart=False).of(empty_batch(spec, 4))
+    tensors = TensorBatches(CPU, own_memory=False).of(empty_batch(spec, 4))
     assert tensors.action.shape == (4, 2)
     assert tensors.action.dtype == torch.float32
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+import logging
 import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+from commands import full_disk
 
 from border_cli.recorder import append_file
-from border_cli.recorder.append_file import AppendFile
-from border_cli.recorder.archive import Archive
+from border_cli.recorder.append_file import AppendFile, cut
 
 
 @contextmanager
@@ -147,9 +149,10 @@ def test_the_position_in_a_file_that_is_gone_is_one_in_the_file_to_come(tmp_path
     for row in (b"two\n", b"three\n", b"four\n", b"five, which makes it longer than before\n"):
         file.append(row)
     file.close()
-    missing = Archive().cut(path, position, tmp_path / "dropped")
-    assert (path.read_bytes(), missing) == (b"head\none\n", b"")
-    assert (tmp_path / "dropped").read_bytes().startswith(b"two\nthree\n")
+    dropped: list[bytes] = []
+    assert cut(path, position, dropped.append) == b""
+    assert path.read_bytes() == b"head\none\n"
+    assert dropped[0].startswith(b"two\nthree\n")
 
 
 def test_a_torn_record_is_whole_in_the_file_that_is_begun_again(tmp_path: Path) -> None:
@@ -178,3 +181,77 @@ def test_a_file_or_link_that_somebody_put_in_its_place_is_not_written(tmp_path: 
     path.unlink()
     file.close()
     assert path.read_bytes() == b"one\ntwo\n"
+
+
+def test_what_lies_beyond_the_position_is_given_away_before_it_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(b"a\nb\nc\n")
+
+    def keep(rows: bytes) -> None:
+        assert (rows, path.read_bytes()) == (b"b\nc\n", b"a\nb\nc\n")
+
+    assert cut(path, {"size": 2}, keep) == b""
+    assert path.read_bytes() == b"a\n"
+    kept: list[bytes] = []
+    assert cut(path, {"size": 2}, kept.append) == b""
+    assert kept == []
+
+
+@pytest.mark.parametrize(
+    ("on_disk", "stays", "dropped", "missing"),
+    [
+        (b"a\n", b"a\n", [], b"w1\nw2\n"),  # killed before there was room
+        (b"a\nw1\nw", b"a\n", [], b"w1\nw2\n"),  # killed while there was some
+        (b"a\nw1\nw2\n", b"a\nw1\nw2\n", [], b""),
+        (b"a\nw1\nw2\nb\n", b"a\nw1\nw2\n", [b"b\n"], b""),
+        (b"a\nw1\nb\n", b"a\n", [b"w1\nb\n"], b"w1\nw2\n"),  # w2 was too old to wait on
+    ],
+)
+def test_rows_that_waited_for_room_at_the_position_are_in_it(
+    tmp_path: Path, on_disk: bytes, stays: bytes, dropped: list[bytes], missing: bytes
+) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(on_disk)
+    position = {"size": 2, "waiting": np.frombuffer(b"w1\nw2\n", dtype=np.uint8)}
+    kept: list[bytes] = []
+    assert cut(path, position, kept.append) == missing
+    assert path.read_bytes() == stays
+    assert kept == dropped
+
+
+def test_a_file_that_is_too_short_or_gone_is_named_and_left_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(b"a\n")
+    with caplog.at_level(logging.WARNING):
+        cut(path, {"size": 5})
+        cut(tmp_path / "gone", {"size": 5})
+    assert path.read_bytes() == b"a\n"
+    assert f"{path} has 2 bytes, 3 fewer than at the checkpoint" in caplog.text
+    assert f"{tmp_path / 'gone'} is missing" in caplog.text
+
+
+def test_nothing_behind_a_link_is_cut(tmp_path: Path) -> None:
+    path, target = tmp_path / "rows", tmp_path / "target"
+    target.write_bytes(b"a\nb\n")
+    path.symlink_to(target)
+    with pytest.raises(OSError, match="is a link, and links are not followed"):
+        cut(path, {"size": 2})
+    assert target.read_bytes() == b"a\nb\n"
+
+
+def test_a_position_counts_whole_records_only(tmp_path: Path) -> None:
+    file = AppendFile(tmp_path / "rows")
+    file.append(b"first\n")
+    assert file.position() == {"size": 6}
+    with full_disk(10):
+        for record in (b"second\n", b"third\n"):
+            with pytest.raises(OSError, match="File too large"):
+                file.append(record)
+    position = file.position()
+    assert position["size"] == 6  # "seco" stands in the file, and is no record yet
+    assert position["waiting"].tobytes() == b"second\nthird\n"
+    file.flush()
+    assert file.position() == {"size": 19}
+    file.close()

@@ -197,3 +197,41 @@ def test_a_torn_line_behind_a_link_stays(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="is a link, and links are not followed"):
         JsonlRecorder(JsonlConfig(), info=info(tmp_path))
     assert target.read_bytes() == b"a thesis without a last line end"
+
+
+def test_superseded_rows_wait_in_memory_where_the_disk_is_full(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, into = tmp_path / "metrics.jsonl", tmp_path / "superseded.jsonl"
+    path.write_bytes(b"{}\n[22]\n[33]\n")
+    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    with full_disk(3):
+        recorder.rewind({"file": "metrics.jsonl", "size": 3})
+        with pytest.raises(OSError, match="File too large"):
+            recorder.flush()
+    assert f"could not write superseded rows to {into}" in caplog.text
+    assert (path.read_bytes(), into.read_bytes()) == (b"{}\n", b"[22")
+    recorder.flush()
+    assert into.read_bytes() == b"[22]\n[33]\n"
+    recorder.close()
+    recorder.close()
+    assert into.read_bytes() == b"[22]\n[33]\n"
+
+
+def test_superseded_rows_follow_earlier_ones_and_never_go_through_a_link(tmp_path: Path) -> None:
+    path, into = tmp_path / "metrics.jsonl", tmp_path / "superseded.jsonl"
+    path.write_bytes(b"{}\n[22]\n")
+    into.write_bytes(b"[11]\n")
+    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    recorder.rewind({"file": "metrics.jsonl", "size": 3})
+    recorder.close()
+    assert into.read_bytes() == b"[11]\n[22]\n"
+    into.rename(tmp_path / "mine")
+    into.symlink_to(tmp_path / "mine")
+    path.write_bytes(b"{}\n[22]\n")
+    again = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    with pytest.raises(OSError, match="is a link, and links are not followed"):
+        again.rewind({"file": "metrics.jsonl", "size": 3})
+    again.close()
+    assert (tmp_path / "mine").read_bytes() == b"[11]\n[22]\n"
+    assert path.read_bytes() == b"{}\n[22]\n"  # not cut before it is kept

@@ -12,8 +12,7 @@ from rich.console import Console
 from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.figures import BLOCKS
-from border_cli.recorder.panel import ENDED, MIN_HEIGHT, line, panel
-from border_cli.recorder.view import Rates, RunView
+from border_cli.recorder.panel import ENDED, MIN_HEIGHT, Rates, RunView, line, panel
 
 MEMORY = "412 MB of 8.2 GB"
 GAUGES = {

@@ -9,7 +9,7 @@ import pytest
 
 from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
-from border_cli.recorder.view import RunView
+from border_cli.recorder.panel import RunView
 
 
 def view(

@@ -12,12 +12,13 @@ Chain: three states, action 1 moves on and ends behind the last with reward 1, a
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from border_cli.agent.value_agent import ValueAgent
+from border_cli.agent.dqn import ValueAgent
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatch
@@ -77,11 +78,10 @@ def trained(
 
 def values_and_actions(agent: ValueAgent, states: int) -> tuple[NDArray[np.float32], list[int]]:
     """What the agent's policy sees of every state, [states, actions], and does there."""
-    policy = agent.policy_factory(np.random.default_rng(0))
-    snapshot = agent.snapshot()
-    policy.load_snapshot(snapshot)
+    policy: Any = agent.policy_factory(np.random.default_rng(0))
+    policy.load_snapshot(agent.snapshot())
     every = np.arange(states)
-    return policy.make_network(snapshot.arrays)(every), policy.act(every, explore=False).tolist()
+    return policy.network(every), policy.act(every, explore=False).tolist()
 
 
 def drawn_rows(seed: int, rows: int, inputs: int, actions: int) -> TensorBatch:

@@ -7,8 +7,7 @@ from typing import Any
 from continuous import spec
 
 from border_cli.agent.config import SacConfig, TqcConfig
-from border_cli.agent.sac import Sac
-from border_cli.agent.soft_agent import SoftAgent
+from border_cli.agent.sac import Sac, SoftActorCritic
 from border_cli.agent.tqc import Tqc
 from border_cli.core.spaces import EnvSpec
 
@@ -28,7 +27,7 @@ def tqc(seed: int = 0, env: EnvSpec | None = None, **settings: Any) -> Tqc:
     return Tqc(config, spec=env or spec(), device="cpu", seed=seed)
 
 
-def agent_of(kind: str, seed: int = 0, **settings: Any) -> SoftAgent:
+def agent_of(kind: str, seed: int = 0, **settings: Any) -> SoftActorCritic:
     if kind == "tqc":
         return tqc(seed, **settings)
     return sac(seed, **{**{"sac": {}, "redq": REDQ, "droq": DROQ}[kind], **settings})

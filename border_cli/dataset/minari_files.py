@@ -1,19 +1,72 @@
-"""A new Minari data set: complete or not there."""
+"""Minari data sets: episodes read as one holds them, and written to a new one, whole or absent."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.machine import unwritable
-from border_cli.dataset.local import is_id, is_known, known_ids, missing_minari, root
-from border_cli.dataset.reading import RawEpisode
+from border_cli.dataset.store import is_id, is_known, known_ids, missing_minari, root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawEpisode:
+    """One episode in the types of its environment's spaces; T steps and T + 1 observations."""
+
+    number: int
+    observations: Any  # [T + 1, …], or a dict or tuple of these
+    actions: Any  # [T, …]
+    rewards: Any  # [T]
+    terminations: Any  # [T]
+    truncations: Any  # [T]
+
+
+class Recording:
+    """A data set that was found whole as far as its metadata tell; reads episodes on demand."""
+
+    def __init__(self, dataset: str) -> None:
+        self.id = dataset
+        with _reading(dataset):
+            import minari
+
+            self._dataset = minari.load_dataset(dataset)
+            self.observation_space: Any = self._dataset.observation_space  # Gymnasium's own
+            self.action_space: Any = self._dataset.action_space
+
+    def episodes(self) -> Iterator[RawEpisode]:
+        """All episodes in their order; raises ConfigError where one cannot be read."""
+        with _reading(self.id):
+            for number, each in enumerate(self._dataset.iterate_episodes()):
+                yield RawEpisode(
+                    number=number,
+                    observations=each.observations,
+                    actions=each.actions,
+                    rewards=each.rewards,
+                    terminations=each.terminations,
+                    truncations=each.truncations,
+                )
+
+
+@contextmanager
+def _reading(dataset: str) -> Iterator[None]:
+    """Turns what Minari and its storage raise into the words of the user."""
+    try:
+        yield
+    except (BorderError, GeneratorExit, MemoryError):
+        raise
+    except ImportError as error:  # Minari itself, or the library of its file format
+        raise missing_minari(f"data set {dataset}") from error
+    except Exception as error:  # a damaged file may fail in any way
+        raise ConfigError(
+            f"data set {dataset} cannot be read: {type(error).__name__}: {error}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +115,7 @@ def _exists(dataset: str) -> ConfigError:
 
 
 class DatasetWriter:
-    """Writes under a hidden name, which nobody reads, until `finish` gives the data set its own.
+    """Writes under a hidden name until `finish` gives the data set its own.
 
     Leaves nothing behind where its `with` block ends without `finish`. Replaces a data set of that
     name only with `overwrite`, and never anything else.
@@ -117,7 +170,7 @@ class DatasetWriter:
                 folder.rmdir()
 
     def add(self, episodes: Sequence[tuple[RawEpisode, int]], *, policy: str) -> None:
-        """Appends episodes with the seeds they were reset with, and says who played them."""
+        """Appends episodes with the seeds they were reset with, and the models that played them."""
         from minari.data_collector import EpisodeBuffer
 
         self._storage.update_episodes(
@@ -170,6 +223,6 @@ def _serializable(spec: Any) -> Any:
     """Gymnasium's specification; None where it holds what no file can, such as a class."""
     try:
         spec.to_json()
-    except Exception:  # of somebody else's environment: it may be anything
+    except Exception:  # of the user's environment: it may be anything
         return None
     return spec

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.core.errors import ConfigError
-from border_cli.dataset.local import (
+from border_cli.dataset.store import (
     counts_of,
     is_id,
     is_known,

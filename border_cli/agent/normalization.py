@@ -1,4 +1,4 @@
-"""Observations and rewards as updates take them."""
+"""Normalised observations and rewards, and the running statistics that they go by."""
 
 from __future__ import annotations
 
@@ -16,12 +16,52 @@ from border_cli.core.types import Transitions
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.encoding import encode, measured_columns
 from border_cli.nn.features import Features
-from border_cli.nn.statistics import EPSILON, RunningStatistics
 from border_cli.nn.tensor_batch import TensorBatch
 
+EPSILON = 1e-8  # of a variance: a column that never changes is divided by 1e-4
 LEAST_SHARE = 0.1  # of the root mean square of returns that rewards are divided by at least
 
 log = logging.getLogger(__name__)
+
+
+class RunningStatistics(nn.Module):
+    """Mean and deviation of all rows seen so far, in float64 on the CPU.
+
+    Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance", formula 1.5.
+    """
+
+    count: Tensor  # []  rows seen
+    mean: Tensor  # [columns]
+    squares: Tensor  # [columns]  sum of squared deviations from the mean
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(columns, dtype=torch.float64))
+        self.register_buffer("squares", torch.zeros(columns, dtype=torch.float64))
+
+    def see(self, rows: Tensor) -> None:
+        """Takes in rows. [M, columns]"""
+        if not len(rows):
+            return
+        rows = rows.double()
+        mean = rows.mean(0)
+        self.merge(len(rows), mean, ((rows - mean) ** 2).sum(0))
+
+    def merge(self, count: int, mean: Tensor, squares: Tensor) -> None:
+        """Takes in the statistics of so many rows, at least one. [columns] float64"""
+        total = self.count + count
+        off = mean - self.mean
+        self.squares += squares + off**2 * self.count * count / total
+        self.mean += off * count / total
+        self.count.copy_(total)
+
+    @property
+    def std(self) -> Tensor:
+        """Population deviation; 1 before there are two rows. [columns]"""
+        if self.count < 2:
+            return torch.ones_like(self.mean)
+        return (self.squares / self.count + EPSILON).sqrt()
 
 
 def reward_divisor(returns: RunningStatistics) -> float:
@@ -42,7 +82,7 @@ def reward_divisor(returns: RunningStatistics) -> float:
     return max(math.sqrt(variance + EPSILON), LEAST_SHARE * math.sqrt(mean_square))
 
 
-class Normalising:
+class Normalization:
     """Owns how observations become features, and the statistics of all that was sampled; the
     learner's thread calls it.
 
@@ -64,11 +104,17 @@ class Normalising:
         if config.normalize_reward:
             self.statistics["returns"] = RunningStatistics(1)
         self.features = Features(architecture, normalize=config.normalize_obs).to(device)
+        self.changes_batches = self._divides or not self.features.changes_nothing
 
     @property
     def part(self) -> nn.Module | None:
         """What a checkpoint holds; None where nothing is normalised."""
         return nn.ModuleDict(self.statistics) if self.statistics else None
+
+    @property
+    def observes(self) -> bool:
+        """Whether `see` has anything to do."""
+        return not self.statistics.keys().isdisjoint(("obs", "reward"))
 
     def divide_as(self, saved: Set[str], title: str) -> None:
         """Keeps the kind of statistics of a state that is loaded next; `title` names it.
@@ -96,7 +142,7 @@ class Normalising:
             assert self._architecture.rows is not None
             rows = encode(self._architecture.rows, transitions.obs)  # [M, row_size]
             self.statistics["obs"].see(torch.from_numpy(rows))
-            self.features.follow(self.statistics["obs"])
+            self._refresh_features()
         if "reward" in self.statistics:
             self.statistics["reward"].see(torch.from_numpy(transitions.reward)[:, None])
             self._divisor = float(self.statistics["reward"].std)
@@ -108,14 +154,17 @@ class Normalising:
             self.statistics["returns"].merge(returns.count, mean, squares)
             self._divisor = reward_divisor(self.statistics["returns"])
 
-    def follow(self) -> None:
+    def refresh(self) -> None:
         """Normalises by the statistics as they are now."""
         if "obs" in self.statistics:
-            self.features.follow(self.statistics["obs"])
+            self._refresh_features()
         if "returns" in self.statistics:
             self._divisor = reward_divisor(self.statistics["returns"])
         if "reward" in self.statistics:
             self._divisor = float(self.statistics["reward"].std)
+
+    def _refresh_features(self) -> None:
+        self.features.refresh(self.statistics["obs"].mean, self.statistics["obs"].std)
 
     def __call__(self, batch: TensorBatch) -> TensorBatch:
         """The batch with features for observations, and rewards divided where asked for."""

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
-from border_cli.dataset import episodes as module
-from border_cli.dataset.episodes import Checksum, RecordedEpisode, grouped, side_by_side
+from border_cli.dataset import recorded_episodes as module
+from border_cli.dataset.recorded_episodes import Checksum, RecordedEpisode, grouped, parallel_steps
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 
@@ -43,7 +43,7 @@ def rows(*episodes: RecordedEpisode, n_steps: int = 1) -> list[tuple[int, int, f
     group = list(episodes)
     processor = NStep(NStepConfig(n_steps=n_steps), gamma=0.5, num_envs=len(group))
     found = []
-    for step in side_by_side(group, SPEC):
+    for step in parallel_steps(group, SPEC):
         made: Any = processor.process(step)
         columns = (made.obs[:, 0], made.action, made.reward, made.discount, made.next_obs[:, 0])
         found += list(zip(*(each.tolist() for each in columns), strict=True))
@@ -78,7 +78,7 @@ def test_n_steps_stay_within_their_episode_whatever_the_lengths() -> None:
 
 
 @pytest.mark.parametrize("n_steps", [1, 3])
-def test_side_by_side_is_one_after_another(n_steps: int) -> None:
+def test_parallel_steps_is_one_after_another(n_steps: int) -> None:
     rng = np.random.default_rng(0)
     many = [
         episode(100 * i, rng.normal(size=rng.integers(1, 9)).tolist(), terminated=bool(i % 2))
@@ -103,7 +103,7 @@ def test_a_dict_keeps_its_keys() -> None:
         terminated=np.ones(1, np.bool_),
         truncated=np.zeros(1, np.bool_),
     )
-    (step,) = side_by_side([one], spec)
+    (step,) = parallel_steps([one], spec)
     assert isinstance(step.obs, dict)
     assert isinstance(step.next_obs, dict)
     assert (step.obs["b"].item(), step.obs["a"].item()) == (0.5, 3)

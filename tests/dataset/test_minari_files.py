@@ -12,9 +12,8 @@ import pytest
 from datasets import datasets_in, write_cartpole
 
 from border_cli.core.errors import ConfigError
-from border_cli.dataset.local import known_ids
-from border_cli.dataset.reading import RawEpisode
-from border_cli.dataset.writing import DatasetWriter, EnvParts
+from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
+from border_cli.dataset.store import known_ids
 
 ENV = EnvParts(
     observation_space=gym.spaces.Box(-1, 1, (1,)), action_space=gym.spaces.Discrete(2), spec=None

@@ -1,0 +1,145 @@
+"""How actors choose continuous actions, in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.agent.action_space import ActionBounds, action_bounds
+from border_cli.agent.actor_critic_config import Noise
+from border_cli.agent.policies import CategoricalPolicy, NetworkPolicy, refuse_exploration
+from border_cli.core.interfaces import PolicyFactory
+from border_cli.core.spaces import DiscreteSpace, EnvSpec
+from border_cli.core.types import Snapshot, State
+from border_cli.nn.architecture import SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN
+from border_cli.nn.numpy_network import MakeActing
+
+REVERSION = np.float32(0.15)  # share of Ornstein-Uhlenbeck noise that every step takes away
+
+
+class GaussianPolicy(NetworkPolicy):
+    """Explores with samples of its distribution, and evaluates with tanh(mean).
+
+    The network puts out mean and log_std side by side, as `nn.distributions.split` takes them.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        exploration: float | None = None,
+        *,
+        network: MakeActing,
+        bounds: ActionBounds,
+        agent: str,
+    ) -> None:
+        super().__init__(rng, network=network, actions=bounds.space)
+        self._bounds = bounds
+        refuse_exploration(exploration, agent)
+
+    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
+        size = self._bounds.size
+        before: NDArray[Any] = outputs[:, :size]  # [N, A]
+        if explore:
+            # Half of what np.clip takes for one row.
+            log_std = np.maximum(outputs[:, size:], SQUASHED_LOG_STD_MIN)
+            log_std = np.minimum(log_std, SQUASHED_LOG_STD_MAX)
+            before = before + np.exp(log_std) * self.rng.standard_normal(before.shape, np.float32)
+        return self._bounds.to_env(np.tanh(before))
+
+
+class ClippedGaussianPolicy(NetworkPolicy):
+    """Explores with samples of N(tanh(x), std), and evaluates with tanh(x).
+
+    The network puts out x; the deviations are weights of their own, the same in every state.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        exploration: float | None = None,
+        *,
+        network: MakeActing,
+        bounds: ActionBounds,
+        agent: str,
+    ) -> None:
+        refuse_exploration(exploration, agent)
+        super().__init__(rng, network=network, actions=bounds.space)
+        self._bounds = bounds
+        self._std = np.ones(bounds.size, np.float32)
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        super().load_snapshot(snapshot)
+        self._std = np.exp(snapshot.arrays["network.log_std"])
+
+    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
+        action = np.tanh(outputs)  # [N, A]
+        if explore:
+            action += self._std * self.rng.standard_normal(action.shape, np.float32)
+        # In -1 … 1 as learned, then in the environment's units.
+        return self._bounds.to_env(np.clip(action, -1, 1, out=action))
+
+
+def stochastic_policy(spec: EnvSpec, network: MakeActing, agent: str) -> PolicyFactory:
+    """Samples of a learned distribution over Discrete actions, or over those of a Box."""
+    if isinstance(spec.action, DiscreteSpace):
+        return partial(CategoricalPolicy, network=network, num_actions=spec.action.n, agent=agent)
+    bounds = action_bounds(spec.action)
+    assert bounds is not None, "the agent refuses other spaces first"
+    return partial(ClippedGaussianPolicy, network=network, bounds=bounds, agent=agent)
+
+
+class DeterministicPolicy(NetworkPolicy):
+    """tanh of what the network puts out, and noise on top of it where it explores.
+
+    `exploration` is a deviation of the noise in place of `noise_std`, both in units of actions
+    between -1 and 1. Ornstein-Uhlenbeck noise begins at 0 with every episode, as in Algorithm 1 of
+    Lillicrap et al. 2016, "Continuous control with deep reinforcement learning".
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        exploration: float | None = None,
+        *,
+        network: MakeActing,
+        bounds: ActionBounds,
+        noise: Noise = Noise.gaussian,
+        noise_std: float = 0.0,
+    ) -> None:
+        super().__init__(rng, network=network, actions=bounds.space)
+        self._bounds = bounds
+        self._std = np.float32(noise_std if exploration is None else exploration)
+        self._ornstein_uhlenbeck = noise == Noise.ornstein_uhlenbeck
+        self._last = np.zeros((0, bounds.size), np.float32)  # [N, A] noise; no rows: none yet
+
+    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
+        action: NDArray[np.float32] = np.tanh(outputs)  # [N, A]
+        if explore and self._std > 0:
+            action += self._noise(action.shape)
+        return self._bounds.to_env(action)  # which cuts it to the bounds
+
+    def _noise(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        drawn = self._std * self.rng.standard_normal(shape, dtype=np.float32)
+        if not self._ornstein_uhlenbeck:
+            return drawn
+        # Uhlenbeck and Ornstein 1930, "On the theory of Brownian motion".
+        last = self._last if self._last.shape == shape else np.zeros(shape, np.float32)
+        self._last = last - REVERSION * last + drawn
+        return self._last
+
+    def forget(self, envs: Sequence[int]) -> None:
+        if self._ornstein_uhlenbeck:
+            anew = np.isin(np.arange(len(self._last)), envs)  # [N]
+            # A new array: the one before may be part of a saved state.
+            self._last = np.where(anew[:, None], np.float32(0), self._last)
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "noise": self._last}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._last = state["noise"]

@@ -1,0 +1,291 @@
+"""How actors choose actions, in numpy; those of continuous actions: `continuous_policies.py`.
+
+Functions of Q(s, ·) take q [N, num_actions], return [N] int64, and draw anew for each of the N
+rows.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.agent.value_config import Exploration, ValueConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.interfaces import Policy
+from border_cli.core.seeding import restore_generator
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, LeafSpace, MultiDiscreteSpace
+from border_cli.core.types import Array, Snapshot, State, num_rows
+from border_cli.nn.numpy_network import MakeActing
+
+BLOCK = 1024  # random numbers drawn at once
+
+
+def linear(start: float, final: float, progress: float) -> float:
+    """From `start` to `final` as progress goes from 0 to 1, and `final` from there on."""
+    return start + (final - start) * min(progress, 1.0)
+
+
+def uniform(num_actions: int, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Any action, equally often."""
+    return rng.integers(num_actions, size=rows)
+
+
+def greedy(q: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
+    """The action of the highest value; of equal ones the first."""
+    best: NDArray[np.int64] = q.argmax(axis=1)
+    return best
+
+
+class EpsilonGreedy:
+    """The best action, or with probability `epsilon` any of them, the best included.
+
+    Draws its random numbers in blocks: one alone costs as much as a hundred. Owned by one policy.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._draws: list[float] = []  # between 0 and 1, not used yet
+
+    def __call__(self, q: NDArray[np.float32], epsilon: float) -> NDArray[np.int64]:
+        action = greedy(q)
+        rows, num_actions = q.shape
+        draws = self._draws
+        if len(draws) < rows:
+            draws += self._rng.random(max(rows, BLOCK)).tolist()
+        for i in range(rows):
+            draw = draws.pop()
+            # Below epsilon, draw / epsilon is uniform again and says which action. It is below 1
+            # by at least 2**-53, so its product with a whole number rounds to below that number.
+            if draw < epsilon:
+                action[i] = int(draw / epsilon * num_actions)
+        return action
+
+    def state_dict(self) -> State:
+        """What was drawn and not used; the generator is its owner's."""
+        return {"draws": np.array(self._draws, np.float64)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._draws = state["draws"].tolist()
+
+
+def softmax(
+    q: NDArray[np.float32], temperature: float, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """An action with P(a) ~ exp(Q(a) / temperature); the best one at temperature 0.
+
+    The highest of q + temperature * Gumbel noise has this distribution (Gumbel-max trick).
+    """
+    return greedy(q + temperature * rng.gumbel(size=q.shape))
+
+
+def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Uniform between two bounds, standard normal without any, and with one bound as far inside
+    of it as the absolute value of a standard normal.  [rows, …]"""
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    from_low, from_high = np.isfinite(low), np.isfinite(high)
+    bottom, top = np.where(from_low, low, 0.0), np.where(from_high, high, 0.0)
+
+    shape = (rows, *space.shape)
+    normal = rng.standard_normal(shape)
+    draws = np.select(
+        [from_low & from_high, from_low, from_high],
+        [
+            bottom + (top - bottom) * rng.random(shape),
+            bottom + np.abs(normal),
+            top - np.abs(normal),
+        ],
+        default=normal,
+    )
+    return draws.astype(np.float32)
+
+
+class RandomPolicy(Policy):
+    """Draws from the action space, whatever it sees and whether or not it should explore."""
+
+    def __init__(
+        self,
+        space: LeafSpace,
+        rng: np.random.Generator,
+        exploration: float | None = None,  # noqa: ARG002 - cannot act more randomly than it does
+    ) -> None:
+        self._space = space
+        self._rng = rng
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Nothing of a snapshot matters here."""
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:  # noqa: ARG002 - never greedy
+        rows = num_rows(obs)
+        match self._space:
+            case DiscreteSpace(n=n):
+                return self._rng.integers(n, size=rows)
+            case MultiDiscreteSpace(nvec=nvec):
+                return self._rng.integers(nvec, size=(rows, len(nvec)))
+            case BoxSpace():
+                return draw_from_box(self._space, rows, self._rng)
+
+    def state_dict(self) -> State:
+        return {"generator": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        restore_generator(self._rng, state["generator"])
+
+
+class NetworkPolicy(Policy):
+    """Random actions in the warm-up, then those of a network, which owns copies of the weights.
+
+    The thread that acts owns it, and the generator that it is given.
+    """
+
+    def __init__(
+        self, rng: np.random.Generator, *, network: MakeActing, actions: LeafSpace
+    ) -> None:
+        self.rng = rng
+        self.network = network()
+        self._actions = actions
+        self._warm_up = False
+
+    @abstractmethod
+    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
+        """Actions for the outputs of the network. [N, outputs] -> [N] or [N, A]"""
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        self.network.load(snapshot.arrays)
+        self._warm_up = snapshot.warm_up
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        if explore and self._warm_up:
+            return self._random_action(num_rows(obs))
+        return self.choose(self.network(obs), explore=explore)
+
+    def _random_action(self, rows: int) -> NDArray[Any]:
+        if isinstance(self._actions, BoxSpace):
+            return draw_from_box(self._actions, rows, self.rng)
+        assert isinstance(self._actions, DiscreteSpace)
+        return uniform(self._actions.n, rows, self.rng)
+
+    def bind_thread(self) -> None:
+        self.network.bind_thread()
+
+    def state_dict(self) -> State:
+        return {"generator": self.rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        restore_generator(self.rng, state["generator"])
+
+
+class QPolicy(NetworkPolicy):
+    """Greedy in Q(s, ·), or exploring as the agent's settings say.
+
+    `exploration` is a constant epsilon or temperature in place of the settings' own. With `atoms`,
+    v_min, v_max and their number, the network puts out logits of distributions, whose means are
+    the values. If `noisy`, the weights are so while it explores.
+    """
+
+    def __init__(
+        self,
+        config: ValueConfig,
+        rng: np.random.Generator,
+        exploration: float | None = None,
+        *,
+        network: MakeActing,
+        num_actions: int,
+        atoms: tuple[float, float, int] | None = None,
+        noisy: bool = False,
+    ) -> None:
+        super().__init__(rng, network=network, actions=DiscreteSpace(num_actions))
+        self._config = config
+        self._constant = exploration
+        self._atoms = None if atoms is None else np.linspace(*atoms, dtype=np.float32)
+        self._noisy = noisy
+        self._softmax = config.exploration == Exploration.softmax
+        self._epsilon_greedy = EpsilonGreedy(rng)
+        if exploration is not None and config.exploration == Exploration.greedy:
+            raise ConfigError(
+                "actor_manager.exploration must be null with agent.exploration=greedy, which has "
+                f"neither epsilon nor temperature, got {exploration!r}"
+            )
+        if exploration is not None and exploration > 1 and not self._softmax:
+            raise ConfigError(
+                "actor_manager.exploration must be at most 1 with "
+                f"agent.exploration=epsilon_greedy, got {exploration!r}"
+            )
+        self._exploration = self._exploration_at(0)
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        super().load_snapshot(snapshot)
+        self._exploration = self._exploration_at(snapshot.env_steps)
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        if self._noisy:
+            self.network.noise = self.rng if explore else None
+        return super().act(obs, explore=explore)
+
+    def values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Q(s, ·) out of the outputs of the network. [N, outputs] -> [N, num_actions]"""
+        if self._atoms is None:
+            return outputs
+        logits = outputs.reshape(len(outputs), -1, len(self._atoms))  # [N, num_actions, atoms]
+        odds = np.exp(logits - logits.max(axis=2, keepdims=True))
+        q: NDArray[np.float32] = odds.dot(self._atoms) / odds.sum(axis=2)
+        return q
+
+    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
+        q = self.values(outputs)  # [N, num_actions]
+        if not explore or self._config.exploration == Exploration.greedy:
+            return greedy(q)
+        if self._softmax:
+            return softmax(q, self._exploration, self.rng)
+        return self._epsilon_greedy(q, self._exploration)
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), **self._epsilon_greedy.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._epsilon_greedy.load_state_dict(state)
+
+    def _exploration_at(self, env_steps: int) -> float:
+        """Epsilon or temperature."""
+        config = self._config
+        if self._constant is not None:
+            return self._constant
+        if self._softmax:
+            return config.temperature
+        return linear(config.epsilon_start, config.epsilon_final, env_steps / config.epsilon_steps)
+
+
+def refuse_exploration(exploration: float | None, agent: str) -> None:
+    """Raises ConfigError if an actor is given a constant for which the agent has no use."""
+    if exploration is not None:
+        raise ConfigError(
+            f"actor_manager.exploration must be null with agent={agent}, which explores by "
+            f"sampling its policy, got {exploration!r} for one actor"
+        )
+
+
+class CategoricalPolicy(NetworkPolicy):
+    """Draws from the softmax of the logits to explore; else takes the most likely action.
+
+    `agent` is the name in the refusal of `exploration`: what is learned explores.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        exploration: float | None = None,
+        *,
+        network: MakeActing,
+        num_actions: int,
+        agent: str,
+    ) -> None:
+        refuse_exploration(exploration, agent)
+        super().__init__(rng, network=network, actions=DiscreteSpace(num_actions))
+
+    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
+        return softmax(outputs, 1.0, self.rng) if explore else greedy(outputs)

@@ -1,0 +1,206 @@
+"""Recorded episodes: checked against the environment, and as the steps that N environments make."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import (
+    BoxSpace,
+    DictSpace,
+    DiscreteSpace,
+    EnvSpec,
+    LeafSpace,
+    MultiDiscreteSpace,
+    Space,
+    allocate,
+    row_nbytes,
+)
+from border_cli.core.types import Array, Step, leaves, map_array, num_rows
+
+GROUP = 64  # episodes stepped in parallel: one call of the step processor for all
+GROUP_NBYTES = 64 * 2**20  # of their observations, the shorter ones padded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEpisode:
+    """T steps of one episode, and the observation behind the last."""
+
+    obs: Array  # [T + 1, …]
+    action: NDArray[Any]  # [T] int64, or [T, A]
+    reward: NDArray[np.float32]  # [T]
+    terminated: NDArray[np.bool_]  # [T]
+    truncated: NDArray[np.bool_]  # [T]
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+
+class Checksum:
+    """Of episodes in their order; depends on nothing but their values."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def of_each(self, episodes: Iterable[RecordedEpisode]) -> Iterator[RecordedEpisode]:
+        """The same episodes, each added as it passes."""
+        for each in episodes:
+            columns = (each.action, each.reward, each.terminated, each.truncated)
+            for column in (*leaves(each.obs), *columns):
+                self._digest.update(np.ascontiguousarray(column).data)
+            yield each
+
+    def __str__(self) -> str:
+        return self._digest.hexdigest()
+
+
+def grouped(episodes: Iterable[RecordedEpisode], spec: EnvSpec) -> Iterator[list[RecordedEpisode]]:
+    """Episodes that fit in memory in parallel, at least one at a time."""
+    row = row_nbytes(spec.observation)
+    group: list[RecordedEpisode] = []
+    longest = 0
+    for each in episodes:
+        longest = max(longest, len(each))
+        padded = (len(group) + 1) * (longest + 1) * row
+        if group and (len(group) == GROUP or padded > GROUP_NBYTES):
+            yield group
+            group, longest = [], len(each)
+        group.append(each)
+    if group:
+        yield group
+
+
+def parallel_steps(group: list[RecordedEpisode], spec: EnvSpec) -> Iterator[Step]:
+    """The steps of N episodes, as N environments would have made them at the same time.
+
+    One that is over does not move any more. Where an episode was recorded without its end, it was
+    cut off there.
+    """
+    lengths = np.array([len(each) for each in group])  # [N]
+    longest = int(lengths.max())
+    obs = _padded([each.obs for each in group], spec, longest + 1)  # [T + 1, N, …]
+    action = _zero_padded([each.action for each in group], longest)  # [T, N] or [T, N, A]
+    reward = _zero_padded([each.reward for each in group], longest)  # [T, N]
+    terminated = _zero_padded([each.terminated for each in group], longest)
+    truncated = _zero_padded([each.truncated for each in group], longest)
+    last = np.arange(longest)[:, None] == lengths - 1  # [T, N]
+    truncated |= last & ~terminated
+    for t in range(longest):
+        moved = t < lengths  # [N]
+        next_obs = _at(obs, t + 1)
+        yield Step(
+            obs=_at(obs, t),
+            action=action[t],
+            reward=reward[t],
+            terminated=terminated[t],
+            truncated=truncated[t],
+            next_obs=next_obs,
+            act_obs=next_obs,
+            moved=None if moved.all() else moved,
+        )
+
+
+def _at(obs: Array, t: int) -> Array:
+    return map_array(lambda array: array[t], obs)
+
+
+def _padded(observations: list[Array], spec: EnvSpec, longest: int) -> Array:
+    """N times [T + 1, …] -> [longest, N, …]; what is behind an end is never looked at."""
+    count = len(observations)
+    room = map_array(
+        lambda array: array.reshape(longest, count, *array.shape[1:]),
+        allocate(spec.observation, longest * count),
+    )
+    for i, each in enumerate(observations):
+        for target, source in zip(leaves(room), leaves(each), strict=True):
+            target[: num_rows(each), i] = source
+    return room
+
+
+def _zero_padded(arrays: list[NDArray[Any]], longest: int) -> NDArray[Any]:
+    """N times [T, …] -> [longest, N, …], padded with zeros"""
+    first = arrays[0]
+    room = np.zeros((longest, len(arrays), *first.shape[1:]), first.dtype)
+    for i, each in enumerate(arrays):
+        room[: len(each), i] = each
+    return room
+
+
+ROUNDING = 1e-4  # of the distance between two bounds
+
+
+def refuse_other_spaces(
+    setting: str, dataset: str, observation: Space, action: Space, spec: EnvSpec
+) -> None:
+    """Raises ConfigError where observations or actions are not those of the environment."""
+    for what, theirs, ours in (
+        ("observations", observation, spec.observation),
+        ("actions", action, spec.action),
+    ):
+        if form(theirs) != form(ours):
+            raise ConfigError(
+                f"{setting}={dataset} has {what} {form(theirs)}, but env.id={spec.id} has "
+                f"{form(ours)}"
+            )
+
+
+def form(space: Space) -> str:
+    """What must be equal of two spaces; bounds may differ, within which `refuse_damaged` looks."""
+    match space:
+        case DictSpace(spaces=parts):
+            return "{" + ", ".join(f"{key}: {form(parts[key])}" for key in sorted(parts)) + "}"
+        case BoxSpace(shape=shape, dtype=dtype):
+            return f"{dtype} {list(shape)}"
+        case DiscreteSpace(n=n):
+            return f"Discrete({n})"
+        case MultiDiscreteSpace(nvec=nvec):
+            return f"MultiDiscrete({list(nvec)})"
+
+
+def refuse_damaged(where: str, episode: RecordedEpisode, spec: EnvSpec) -> None:
+    """Raises ConfigError where an episode has holes, a NaN, or actions that do not exist."""
+    steps = len(episode)
+    columns = {
+        "observations": (episode.obs, steps + 1),
+        "actions": (episode.action, steps),
+        "terminations": (episode.terminated, steps),
+        "truncations": (episode.truncated, steps),
+        "rewards": (episode.reward, steps),
+    }
+    for name, (column, expected) in columns.items():
+        for leaf in leaves(column):
+            if len(leaf) != expected:
+                raise ConfigError(f"{where} has {len(leaf)} {name} for {steps} rewards")
+            _refuse_not_finite(f"{where}, {name}", leaf)
+    _refuse_outside(f"{where}, actions", episode.action, spec.action)
+
+
+def _refuse_not_finite(where: str, leaf: NDArray[Any]) -> None:
+    if leaf.dtype.kind != "f":
+        return
+    bad = ~np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)  # [T]
+    if bad.any():
+        step = int(bad.argmax())
+        raise ConfigError(f"{where}: step {step} is not finite: {leaf[step].tolist()}")
+
+
+def _refuse_outside(where: str, action: NDArray[Any], space: LeafSpace) -> None:
+    """Choices that do not exist would be found by torch alone, in words of its own; actions beyond
+    the bounds would teach critics about what no actor can do."""
+    if isinstance(space, BoxSpace):
+        least, most = np.asarray(space.low), np.asarray(space.high)
+    else:
+        counts = np.array(space.n if isinstance(space, DiscreteSpace) else space.nvec)
+        least, most = np.zeros_like(counts), counts - 1
+    slack = ROUNDING * (most - least)
+    if (action < least - slack).any() or (action > most + slack).any():
+        raise ConfigError(
+            f"{where}: values between {action.min(0).tolist()} and {action.max(0).tolist()} "
+            f"(allowed: {least.tolist()} to {most.tolist()})"
+        )

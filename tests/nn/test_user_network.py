@@ -1,0 +1,196 @@
+"""A user's network is built, seeded and tried, and what does not fit is refused by its name."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import user_networks
+from torch import Tensor, nn
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space, allocate
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.ensemble import Critics
+from border_cli.nn.features import Features
+from border_cli.nn.network import Network, target_of
+from border_cli.nn.quantile_network import QuantileNetwork
+from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.value_network import ValueNetwork
+
+VECTOR = BoxSpace(shape=(4,), dtype="float32", low=np.zeros(4), high=np.ones(4))
+SCREEN = BoxSpace(
+    shape=(9, 9, 3), dtype="uint8", low=np.zeros((9, 9, 3)), high=np.full((9, 9, 3), 255)
+)
+SPEED = BoxSpace(shape=(2,), dtype="float32", low=np.zeros(2), high=np.ones(2))
+ALL = DictSpace({"screen": SCREEN, "speed": SPEED, "gear": DiscreteSpace(3)})
+
+
+def architecture(name: str, space: Space = VECTOR, **kwargs: Any) -> Architecture:
+    return Architecture(
+        space, kind="mine", hidden=(6,), target=f"user_networks:{name}", kwargs=kwargs
+    )
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def here(kind: type[nn.Module]) -> Architecture:
+    """Of a class of this file."""
+    return Architecture(VECTOR, kind="mine", target=f"{kind.__module__}:{kind.__name__}")
+
+
+def test_heads_stand_behind_its_features() -> None:
+    network = Network(architecture("Tanh", width=5), 3, seeded())
+    assert network.torso.size == 6
+    assert [tuple(each.weight.shape) for each in network.mlp.layers] == [(6, 6), (3, 6)]
+    assert network(torch.zeros(7, 4)).shape == (7, 3)
+
+
+def test_every_form_of_network_takes_it_and_critics_have_one_each() -> None:
+    form = architecture("Tanh")
+    obs = torch.ones(5, 4)
+    assert ValueNetwork(form, 2, seeded(), dueling=True, noisy_std=0.5)(obs).shape == (5, 2)
+    assert QuantileNetwork(form, 4, 2, seeded())(obs, torch.rand(5, 3)).shape == (5, 3, 2)
+    critics = Critics(form, 2, 3, seeded())
+    assert critics(obs, torch.zeros(5, 2)).shape == (3, 5, 1)
+    first, second, _ = (each.network.last.weight for each in critics.torsos)
+    assert not torch.equal(first, second)
+
+
+def test_weights_come_from_the_generator_alone_and_the_global_one_stays() -> None:
+    before = torch.get_rng_state()
+    first, same, other = (
+        Network(architecture("Tanh"), 2, seeded(seed)).state_dict() for seed in (1, 1, 2)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    name = "torso.network.last.weight"
+    assert torch.equal(first[name], same[name])
+    assert not torch.equal(first[name], other[name])
+
+
+def test_it_sees_the_observation_as_it_is_with_its_real_numbers_normalised() -> None:
+    form = architecture("Everything", ALL)
+    assert Features(form, normalize=False).changes_nothing
+    assert form.rows == DictSpace({"speed": SPEED})
+    features = Features(form, normalize=True)
+    features.mean.copy_(torch.tensor([1.0, 2.0]))
+    features.inverse_std.copy_(torch.tensor([2.0, 0.5]))
+    obs = {
+        "screen": torch.full((1, 9, 9, 3), 7, dtype=torch.uint8),
+        "speed": torch.tensor([[2.0, 6.0]]),
+        "gear": torch.tensor([2]),
+    }
+    seen = features(obs)
+    assert isinstance(seen, dict)
+    assert seen["speed"].tolist() == [[2, 2]]
+    assert torch.equal(seen["screen"], obs["screen"])
+    assert torch.equal(seen["gear"], obs["gear"])
+
+
+def test_normalised_numbers_keep_the_shape_of_a_box() -> None:
+    grid = BoxSpace(shape=(2, 2), dtype="float32", low=np.zeros((2, 2)), high=np.ones((2, 2)))
+    features = Features(architecture("Tanh", grid), normalize=True)
+    features.mean.copy_(torch.arange(4))
+    assert features(torch.ones(3, 2, 2))[0].tolist() == [[1, 0], [-1, -2]]  # type: ignore[index]
+
+
+def test_targets_are_copies_and_a_part_without_a_gradient_stays() -> None:
+    network = Network(architecture("Everything", ALL), 2, seeded())
+    obs = tensor_obs(allocate(ALL, 3))
+    assert isinstance(obs, dict)
+    obs["gear"].zero_()
+    assert target_of(network)(obs).shape == (3, 2)
+    assert not network.torso.network.scale.requires_grad
+
+
+class Slices(user_networks.Tanh):
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.layers(obs[:, :2])
+
+
+class OneAxis(user_networks.Tanh):
+    def forward(self, obs: Tensor) -> Tensor:
+        return super().forward(obs).sum(1)
+
+
+class Doubles(user_networks.Tanh):
+    def forward(self, obs: Tensor) -> Tensor:
+        return super().forward(obs).double()
+
+
+class Nothing(user_networks.Tanh):
+    def forward(self, obs: Tensor) -> None:  # type: ignore[override]
+        pass
+
+
+class HalfUsed(user_networks.Tanh):
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.layers(obs)
+
+
+class Overwrites(user_networks.Tanh):
+    def forward(self, obs: Tensor) -> Tensor:
+        return super().forward(obs.add_(1))
+
+
+class Brain16(user_networks.Tanh):
+    def __init__(self, space: Any) -> None:
+        super().__init__(space)
+        self.register_buffer("extra", torch.zeros(1, dtype=torch.bfloat16))
+
+
+class NeedsNothing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class Fails(nn.Module):
+    def __init__(self, space: Any) -> None:  # noqa: ARG002
+        super().__init__()
+        raise ValueError("no  luck")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Slices, r"Slices cannot take \[2, 4\] torch.float32: .*test_user_network.py:\d+: Runtime"),
+        (OneAxis, r"OneAxis must give \[2, F\] torch.float32 for .*, got \[2\] torch.float32"),
+        (Doubles, r"Doubles must give \[2, F\] .* got \[2, 9\] torch.float64"),
+        (Nothing, r"Nothing must give \[2, F\] .* got <class 'NoneType'>"),
+        (HalfUsed, r"do not depend on its parameters last.weight, last.bias: leave them out"),
+        (Overwrites, "Overwrites must not change observations in place"),
+        (Brain16, "Brain16 must be copyable, for targets and actors: TypeError"),
+        (NeedsNothing, "NeedsNothing must take the observation space first"),
+        (Fails, r"Fails cannot be built: .*test_user_network.py:\d+: ValueError: no luck"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_name(kind: type[nn.Module], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Network(here(kind), 2, seeded())
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("no_such_module:Net", "agent.network=mine: no module named 'no_such_module'"),
+        ("user_networks:Tahn", "user_networks has no Tahn, did you mean Tanh?"),
+        ("user_networks:registered", "user_networks:registered must be a torch.nn.Module, got"),
+    ],
+)
+def test_a_target_that_is_no_module_is_refused(target: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        Network(Architecture(VECTOR, kind="mine", target=target), 2, seeded())
+
+
+def test_an_argument_that_it_does_not_have_is_refused_with_those_it_has() -> None:
+    said = (
+        "agent.network_kwargs {'widht': 3} is not accepted by user_networks.Tanh: got an "
+        "unexpected keyword argument 'widht' (accepted: width)"
+    )
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        Network(architecture("Tanh", widht=3), 2, seeded())
