@@ -86,7 +86,7 @@ class Overtaken(SharedWeightSlot):
             self.left -= 1
             writer = SharedWeightSlot.__new__(SharedWeightSlot)
             writer.__dict__.update(self.__dict__)
-            writer._look()
+            writer._map()
             for _ in range(2):  # the second is written where the reader is
                 number = writer._newest[0] + 1
                 writer.publish(snapshot(number, float(number)))
