@@ -30,17 +30,16 @@ SETTING_INSTEAD = {
     "NormalizeReward": "agent.normalize_reward",
 }
 
-# Physics engines load shared libraries and set global state: one constructor at a time. The lock
-# starts no thread; whoever owns the threads need not know about it. An environment may construct
-# another, as one that plays against a saved policy does.
+# Physics engines load shared libraries and set global state: one constructor at a time. Reentrant:
+# an environment may construct another, as one that plays against a saved policy does.
 _constructing = threading.RLock()
 
 
 @contextmanager
 def construction(config: GymConfig) -> Iterator[None]:
-    """The only block in which environments are constructed. Waits while another is under way.
+    """The only block in which environments are constructed, one at a time.
 
-    What a constructor changes of this process is put back.
+    What a constructor changes of this process is restored.
     """
     who = f"env.id={config.id}"
     with _constructing, _without_noise(), unchanged(who), missing_packages(who):
@@ -108,7 +107,7 @@ def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, 
 
 @contextmanager
 def _without_noise() -> Iterator[None]:
-    """Silences what a user of somebody else's environment can do nothing about.
+    """Silences warnings that the user of an environment cannot act on.
 
     Box2D's SWIG half even crashes the interpreter where its DeprecationWarnings are errors.
     """

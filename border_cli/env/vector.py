@@ -123,11 +123,11 @@ def _construct(
 
 def _check(env: Vector, spec: EnvSpec, limits: bool) -> Autoreset:
     """How it resets; raises where it differs from single environments."""
-    told = env.metadata.get("autoreset_mode")
+    named = env.metadata.get("autoreset_mode")
     try:
-        mode = Autoreset(str(getattr(told, "value", told)))
+        mode = Autoreset(str(getattr(named, "value", named)))
     except ValueError as error:
-        raise NoVectorEnv(f"unknown autoreset mode {told!r}") from error
+        raise NoVectorEnv(f"unknown autoreset mode {named!r}") from error
     if spec.max_episode_steps is not None and not limits and mode is not Autoreset.disabled:
         raise NoVectorEnv("it does not accept max_episode_steps")
     single_observation, single_action = env.single_observation_space, env.single_action_space
@@ -164,8 +164,8 @@ def _without_mode_warnings() -> Iterator[None]:
 class GymVectorEnv(Env):
     """A vector environment for training; owns it until `close`. One thread calls it.
 
-    Episodes have no seeds of their own here: one seed begins the N first ones, and those that
-    follow go on with the random numbers of the implementation.
+    Episodes have no seeds of their own here: one seed begins the N first ones, and the
+    implementation draws those that follow.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class GymVectorEnv(Env):
         assert self._env is not None, "it is closed"
         obs, moved, count = self._obs, self._moved, self.num_envs
         try:
-            observation, pay, has_terminated, was_cut, told = self._env.step(self._actions(action))
+            observation, pay, has_terminated, was_cut, info = self._env.step(self._actions(action))
             if (
                 type(observation) is ndarray
                 and observation.dtype is self._plain_dtype
@@ -239,7 +239,7 @@ class GymVectorEnv(Env):
         self._moved = None
         if np.count_nonzero(ended):
             episodes = self._finish(ended)
-            next_obs, act_obs = self._around_end(ended, next_obs, told)
+            next_obs, act_obs = self._around_end(ended, next_obs, info)
         self._obs = act_obs
         return Step(
             obs=obs,
@@ -260,7 +260,7 @@ class GymVectorEnv(Env):
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
     ) -> None:
-        """Those that only began their next episode earned nothing and ended nothing."""
+        """Environments that only began their next episode have no reward and no end."""
         reward[still] = 0
         terminated[still] = truncated[still] = False
         self._score[still] = self._length[still] = 0
@@ -290,15 +290,15 @@ class GymVectorEnv(Env):
         return tuple(map(Episode, scores, lengths))
 
     def _around_end(
-        self, ended: NDArray[np.bool_], given: Array, told: dict[str, Any]
+        self, ended: NDArray[np.bool_], given: Array, info: dict[str, Any]
     ) -> tuple[Array, Array]:
-        """The true successors, and what to act on next, where some episodes have `ended`."""
+        """The true successors, and the next observations to act on, where episodes have `ended`."""
         match self._autoreset:
             case Autoreset.next_step:
-                self._moved = ~ended  # they ignore one action while they begin anew
+                self._moved = ~ended  # they ignore one action while they reset
                 return given, given
             case Autoreset.same_step:
-                return self._with_final(ended, given, told.get("final_obs")), given
+                return self._with_final(ended, given, info.get("final_obs")), given
             case Autoreset.disabled:
                 return given, self._begin(ended, given)
 
@@ -329,7 +329,7 @@ class GymVectorEnv(Env):
         return act_obs
 
     def _begun(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Array:
-        """What a reset answers.  [N, …]"""
+        """The observations of a reset.  [N, …]"""
         assert self._env is not None
         try:
             observation, _ = self._env.reset(seed=seed, options=options)
@@ -339,8 +339,8 @@ class GymVectorEnv(Env):
             raise
 
     def _explain(self, error: Exception, answer: Answer) -> None:
-        """Raises `BadStep` with its place where `error` is of an answer that was refused, or could
-        not be taken apart."""
+        """Raises `BadStep` with its place where `error` is of an answer that was refused, or that
+        could not be unpacked."""
         place = f"env.id={self._id}"
         if isinstance(error, BadStep):
             raise error.within(place) from None
