@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -33,16 +32,16 @@ from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch.build import (
     build_agent,
-    countable_agent,
+    build_dry_agent,
     env_factory,
     evaluation_policy,
-    spec_of_state,
-    thread_budget,
+    spec_for_state,
 )
-from border_cli.launch.dry_build import Probes, rehearse
-from border_cli.launch.needs import loading_needs, plan, refuse_no_room, refuse_unmet, sizes_of
+from border_cli.launch.dry_build import Probes, dry_build
+from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.needs import loading_needs, refuse_no_room, refuse_unmet, run_needs, sizes_of
 from border_cli.launch.summary import Result
-from border_cli.launch.training import Launch, interrupt, launch
+from border_cli.launch.training import RunOptions, interrupt, training_run
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
@@ -86,30 +85,34 @@ def train(
     if config.dry_run:
         raise ConfigError("dry_run=true is for the command line; train() does not support it")
     refuse_unwritable(_place(config))
-    built = rehearse(config, Probes(_interrupt_here()))
+    effective = effective_settings(config)
+    built = dry_build(effective, Probes(_interrupt_here()))
     run_dir = run_to_go_on_with(config)
     if run_dir is not None:
         refuse_foreign(run_dir)
     if built is not None:
-        refuse_unmet([plan(config, run_dir or _place(config), built)])
-        log.info("threads: %s", thread_budget(config, built[0]))
+        refuse_unmet([run_needs(effective, run_dir or _place(config), built)])
+        log.info("threads: %s", effective.threads_line(built[0]))
     text = resolved_yaml(config)
-    begin = partial(begin_attempt, text=text)
-    resume = run_dir is not None
+    resumes = run_dir is not None
     if run_dir is None:
         run_dir = _new_run_dir(config)
         refuse_foreign(run_dir)
         set_aside(run_dir)
-        begin(run_dir, {})
-    options = Launch(
+        begin_attempt(run_dir, {}, text)
+    options = RunOptions(
         recorders=recorders,
         evaluator=evaluator,
-        resume=resume,
-        facts={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
+        resume=resumes,
+        run_json={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
         settings=text,
-        on_restored=partial(begin, run_dir, {"command.txt": "border_cli.train\n"}),
     )
-    return launch(config, run_dir, options)
+    with training_run(effective, run_dir, options) as run:
+        run.prepare()
+        run.build()
+        if resumes:  # nothing refuses it any more
+            begin_attempt(run_dir, {"command.txt": "border_cli.train\n"}, text)
+        return run.train()
 
 
 def resume(
@@ -255,10 +258,10 @@ def load_policy(
     named = None if checkpoint is None else str(checkpoint)
     place, which = find_run(Path(run_dir).expanduser(), named)
     with opened(place, trust=trust):
-        config, agent = load_agent(place, which or "best", trust=trust)
-        policy = evaluation_policy(config, agent)
+        effective, agent = load_agent(place, which or "best", trust=trust)
+        policy = evaluation_policy(effective, agent)
         policy.load_snapshot(agent.snapshot())
-        return LoadedPolicy(policy, env_factory(config).translator())
+        return LoadedPolicy(policy, env_factory(effective).translator())
 
 
 def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
@@ -267,19 +270,21 @@ def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
 
 
 @reachable(CheckpointError)
-def load_agent(run_dir: Path, checkpoint: str, *, trust: bool = False) -> tuple[RunConfig, Agent]:
+def load_agent(
+    run_dir: Path, checkpoint: str, *, trust: bool = False
+) -> tuple[EffectiveSettings, Agent]:
     """The settings and the agent of a run as they were saved."""
     register_builtin()
-    config = read_config(run_dir, trust=trust)
+    effective = effective_settings(read_config(run_dir, trust=trust))
     folder = find_checkpoint(run_dir, checkpoint)
     verify(folder)
-    spec = env_factory(config).spec
-    sizes = sizes_of(config, countable_agent(config, spec, learns=False))
-    refuse_no_room(f"{folder}", loading_needs(config, sizes))
+    spec = env_factory(effective).spec
+    sizes = sizes_of(effective, build_dry_agent(effective, spec, learns=False))
+    refuse_no_room(f"{folder}", loading_needs(effective, sizes))
     state = load_state(folder / "agent.pt")
-    agent = build_agent(config, spec_of_state(config, spec, state), learns=False)
+    agent = build_agent(effective, spec_for_state(effective, spec, state), learns=False)
     agent.load_state_dict(state)
-    return config, agent
+    return effective, agent
 
 
 @reachable(CheckpointError)

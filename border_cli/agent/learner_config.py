@@ -125,7 +125,9 @@ class LearnerConfig(AgentConfig):
         """
         from border_cli.nn.architecture import MINATAR_WINDOWS, size_after
 
-        form = replace(self.architecture(observation), kind="auto", target=None)
+        form = self.architecture(observation)
+        if form.target is not None:
+            form = replace(form, kind="auto", target=None)
         images = form.images.values()
         if any(each.network != "minatar_cnn" for each in images):
             return True

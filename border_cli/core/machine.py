@@ -40,6 +40,7 @@ class Room(NamedTuple):
 
     limit: str  # what is limited, in words
     nbytes: int
+    of_process: bool = False  # limits this process alone, without its children
 
 
 def failed_allocation(error: BaseException) -> str | None:
@@ -129,7 +130,7 @@ def address_rooms(proc: Path = PROC) -> list[Room]:
     for limit, which, taken in limits:
         most, _ = resource.getrlimit(which)
         if most != resource.RLIM_INFINITY and taken is not None:
-            rooms.append(Room(limit, max(0, most - taken)))
+            rooms.append(Room(limit, max(0, most - taken), of_process=True))
     return rooms
 
 

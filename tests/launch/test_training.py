@@ -39,8 +39,9 @@ from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Metrics, Step
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
+from border_cli.launch.effective import effective_settings
 from border_cli.launch.summary import Result
-from border_cli.launch.training import Launch, launch
+from border_cli.launch.training import RunOptions, train_through
 from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import ENVS, RECORDERS
@@ -85,7 +86,7 @@ def make_config(kind: str, **changes: Any) -> RunConfig:
 
 def run(config: RunConfig, run_dir: Path, **options: Any) -> Result:
     run_dir.mkdir(exist_ok=True)
-    return launch(config, run_dir, Launch(**options))
+    return train_through(effective_settings(config), run_dir, RunOptions(**options))
 
 
 def facts(run_dir: Path) -> dict[str, Any]:
