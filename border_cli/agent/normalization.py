@@ -181,7 +181,7 @@ class Normalization:
         self.features.refresh(self.statistics["obs"].mean, self.statistics["obs"].std)
 
     def __call__(self, batch: TensorBatch) -> TensorBatch:
-        """The batch with features for observations, and rewards divided where asked for."""
+        """The batch with features for observations, and rewards divided if configured."""
         if not self.features.changes_nothing:
             obs, next_obs = self.features(batch.obs), self.features(batch.next_obs)
             batch = batch._replace(obs=obs, next_obs=next_obs)
