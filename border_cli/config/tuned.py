@@ -44,7 +44,7 @@ class Part:
     path: str  # agent/dqn
     package: str  # where it was merged: agent; empty is the top
     file: str | None  # None: a schema, or a pair without a file of its own
-    content: Any  # as written, but for what of a tuned file does not apply; not merged or resolved
+    content: Any  # as written, less what does not apply of a tuned file; not merged or resolved
     of_agent: bool = False  # a tuned file that goes with the agent's name
 
 
@@ -99,8 +99,8 @@ def _agent_file(name: str, repo: IConfigRepository) -> ResultDefault | None:
 
 
 def fitted(parts: list[Part], overrides: Sequence[Override]) -> list[Part]:
-    """The parts, of tuned files what applies: settings that the chosen options have, and no limit
-    of the run where a later file or the command line sets one."""
+    """The parts, reduced to what applies of tuned files: settings that the chosen options have, and
+    no limit of the run where a later file or the command line sets one."""
     if not any(is_tuned(part.path) for part in parts):
         return parts
     kinds = _chosen(parts)
