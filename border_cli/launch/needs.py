@@ -2,6 +2,12 @@
 
 Counted from settings and from an agent without contents, before anything is allocated. What no
 setting tells was measured, on Linux with Python 3.11 and torch 2.13.
+
+Memory is that of replay buffer, channel, processes, agent and copies for a checkpoint; it is
+compared with the machine, its cgroups and limits. `settings.setting(takes_memory=True)` marks the
+settings that memory depends on, and every message about memory names them. Only an agent's
+constructor determines its size, so the dry build runs it under `nn/unfilled.py`; `border-eval` and
+`load_policy` do the same before they build.
 """
 
 from __future__ import annotations
