@@ -1,4 +1,12 @@
-"""What a run learns from a data set: found, held against the environment, turned into rows."""
+"""What a run learns from a data set: found, held against the environment, turned into rows.
+
+Episodes become `Step`s as if up to 64 environments had played them in parallel, and the run's own
+step processor turns these into transitions: n-step returns, gamma, and bootstrapping at truncations
+but not at terminations are handled in one place. An episode recorded without its end counts as
+truncated. The dry build compares the spaces with the environment's and checks the first episode;
+later every episode is checked for gaps, non-finite values, and invalid observations and actions.
+The agent observes all transitions once, for its statistics.
+"""
 
 from __future__ import annotations
 
