@@ -74,7 +74,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             return "its turn"
         return "its process to start" if child is not None and child.starting else None
 
-    def revive(self) -> bool:
+    def restart(self) -> bool:
         """Ends the process; `collect` finds it dead and starts another one."""
         child = self._child
         if child is None:

@@ -91,7 +91,7 @@ def test_one_that_hangs_is_shown_killed_and_replaced(
         while bench.waiting_for is not None or not bench.beats:  # until it has begun
             assert bench.collect() is None
         before = bench.beats
-        assert bench.revive()
+        assert bench.restart()
         assert bench.wait().score == 2.0
         assert bench.beats > before  # the watchdog sees that something moved
     assert "judged.py" in caplog.text  # its stack
@@ -105,7 +105,7 @@ def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> 
         assert bench.waiting_for == "its process to start"  # nothing of it was heard yet
         while bench.waiting_for is not None:
             assert bench.collect() is None
-        assert bench.revive()
+        assert bench.restart()
         while bench.waiting_for is None:
             assert bench.collect() is None  # until it is found dead, and replaced
         assert bench.waiting_for == "its process to start"
