@@ -344,7 +344,7 @@ def build_actors(
 def build_replay_buffer(
     effective: EffectiveSettings, spec: EnvSpec, see_returns: SeeReturns | None = None
 ) -> ReplayBuffer:
-    """The replay buffer, with the rows of its data set if it has one; large memory.
+    """The replay buffer, with the transitions of its data set if it has one; large memory.
 
     `see_returns` is given the running discounted returns of the data set, if the agent needs them.
     """
