@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from border_cli.actor_manager.factory import ActorFactory
-from border_cli.actor_manager.idle import IdleActorManager
-from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import as_learned
@@ -27,6 +26,7 @@ from border_cli.core.interfaces import (
     EnvFactory,
     EvaluationRunner,
     Evaluator,
+    NoActors,
     Policy,
     ReplayBuffer,
     StepProcessor,
@@ -41,7 +41,7 @@ from border_cli.dataset.minari_files import Recording as DatasetReader
 from border_cli.dataset.recorded_episodes import Checksum
 from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.config import GymConfig
-from border_cli.env.wrappers import normalizing
+from border_cli.env.construct import normalizing
 from border_cli.evaluator.runner import (
     BackgroundEvaluationRunner,
     InlineEvaluationRunner,
@@ -318,7 +318,7 @@ def build_actors(
     """Those of the run; none where it learns from a data set alone."""
     config = effective.config
     if not effective.has_actors:
-        return IdleActorManager()
+        return NoActors()
     # The class itself and not its registry, which is empty in another process.
     step_processor: Callable[..., StepProcessor] = STEP_PROCESSORS.load(config.step_processor)
     make_actor = ActorFactory(

@@ -1,6 +1,15 @@
 """The dry build: environments are tried, and what is cheap is built once, before a run begins.
 
 What would end the run is refused with the user's own lines.
+
+`reset`, three `step`s, `reset` and `close`, in the environment whose spaces are read and in its
+vector implementation if the run uses one, through the classes that training uses and with fixed
+seeds. `evaluator.env` is tried if it differs; a sweep tries equal settings once. A failure is one
+message: call, exception type and text, traceback lines outside this package and Gymnasium. In a
+sweep it ends the affected jobs, each with a `run.json` in its directory. A call that does not
+return within `stall_timeout_s` is reported with its stack and ends the command, also a sweep;
+`train` is interrupted and raises. A call that holds the GIL is not noticed here. `env.probe=false`
+only constructs the environment; a resume may change it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,12 @@
 
 Counted from settings and from an agent without contents, before anything is allocated. What no
 setting tells was measured, on Linux with Python 3.11 and torch 2.13.
+
+Memory is that of replay buffer, channel, processes, agent and copies for a checkpoint; it is
+compared with the machine, its cgroups and limits. `settings.setting(takes_memory=True)` marks the
+settings that memory depends on, and every message about memory names them. Only an agent's
+constructor determines its size, so the dry build runs it under `nn/unfilled.py`; `border-eval` and
+`load_policy` do the same before they build.
 """
 
 from __future__ import annotations
@@ -15,14 +21,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from border_cli.actor_manager.config import ProcessConfig
-from border_cli.actor_manager.process import RING_SHARES
+from border_cli.actor_manager.process import MESSAGES_PER_RING
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_for, memory_rooms
+from border_cli.core.machine import Room, free_disk, memory_for, memory_rooms
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import (
     BoxSpace,
@@ -40,8 +46,8 @@ from border_cli.launch.offline_data import SETTING, dataset_size
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
 from border_cli.replay_buffer.sum_tree import FANOUT, TOP
+from border_cli.replay_buffer.uniform import RingReplayBuffer
 
 MIB = 2**20
 
@@ -247,7 +253,7 @@ def _in_flight(effective: EffectiveSettings, spec: EnvSpec) -> Need:
     row = transition_nbytes(spec)
     collected = actors.num_actors * gathered * (row + GATHERED_NBYTES)
     if isinstance(actors, ProcessConfig):
-        shared = actors.num_actors * storage_nbytes(spec, RING_SHARES * actors.n_buffer)
+        shared = actors.num_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
         elsewhere = collected
     else:
         # As many again as wait are in the learner's hands, and one is being joined.
@@ -511,7 +517,7 @@ def refuse_unmet(
     """
     if not runs:
         return
-    rooms = _memory_rooms() if memory is None else memory
+    rooms = memory_rooms() if memory is None else memory
     largest = max(runs, key=lambda each: each.memory_nbytes)
     _refuse_memory(largest, [each for each in rooms if not each.of_process], _everywhere)
     largest = max(runs, key=lambda each: each.learner_nbytes)
@@ -521,11 +527,7 @@ def refuse_unmet(
 
 def refuse_no_room(name: str, needs: Sequence[Need]) -> None:
     """The same for what is no run: `name` is what needs the memory of this process."""
-    _refuse_parts(name, [(each, each.nbytes) for each in needs], _memory_rooms())
-
-
-def _memory_rooms() -> list[Room]:
-    return [*memory_rooms(), *address_rooms()]
+    _refuse_parts(name, [(each, each.nbytes) for each in needs], memory_rooms())
 
 
 def _everywhere(need: Need) -> int:

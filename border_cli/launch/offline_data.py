@@ -1,4 +1,12 @@
-"""The data set of a run: checked against the environment, turned into transitions."""
+"""The data set of a run: checked against the environment, turned into transitions.
+
+Episodes become `Step`s as if up to 64 environments had played them in parallel, and the run's own
+step processor turns these into transitions: n-step returns, gamma, and bootstrapping at truncations
+but not at terminations are handled in one place. An episode recorded without its end counts as
+truncated. The dry build compares the spaces with the environment's and checks the first episode;
+later every episode is checked for gaps, non-finite values, and invalid observations and actions.
+The agent observes all transitions once, for its statistics.
+"""
 
 from __future__ import annotations
 
@@ -123,14 +131,14 @@ def _with_returns(
 
 def _spaces_of(recording: Recording) -> tuple[Space, LeafSpace]:
     # Not at the top: Gymnasium takes its time, and other runs need none of this.
-    from border_cli.env.recorded import spaces_of
+    from border_cli.env.translate import spaces_of
 
     name = f"data set {recording.id}"
     return spaces_of(recording.observation_space, recording.action_space, name)
 
 
 def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
-    from border_cli.env.recorded import action_rows, observation_rows
+    from border_cli.env.translate import action_rows, observation_rows
 
     for raw in recording.episodes():
         if not len(raw.rewards):

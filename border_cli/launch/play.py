@@ -1,4 +1,10 @@
-"""Episodes of saved models: for a score, in a window, and for a Minari data set."""
+"""Episodes of saved models: for a score, in a window, and for a Minari data set.
+
+A recording plays episodes in the training environment, greedily or with exploration. Each has a
+seed that is recorded with it. It is written under a hidden name, which is renamed to the data set's
+at the end. The reference scores are the mean return of 100 random episodes, played as in the run's
+evaluations, and the recorded best score of the run; they are the same for all data sets of a run.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +28,7 @@ from border_cli.core.types import Array, Snapshot, Step
 from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
-from border_cli.env.recorded import raw_parts, recorded_rows
+from border_cli.env.translate import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
 from border_cli.launch.build import build_evaluator, env_factory
 from border_cli.launch.effective import EffectiveSettings

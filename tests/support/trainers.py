@@ -18,7 +18,7 @@ from fakes import (
 from managers import Built
 from remote_fakes import Life
 
-from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.actor_manager.weights import forms_of
 from border_cli.core.interfaces import ActorStats, Env, EvaluationRunner
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
