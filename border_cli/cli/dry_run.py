@@ -22,7 +22,7 @@ from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms
+from border_cli.core.machine import Room, free_disk, memory_rooms
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
@@ -73,7 +73,7 @@ def show(planned: Sequence[Planned], probes: Probes) -> None:
 
 def _show_run(console: Console, job: Job, run: RunNeeds, agent: Agent) -> None:
     terminal.header(console, outlook(job, run, agent))
-    _table(console, "memory", run.memory, [*memory_rooms(), *address_rooms()])
+    _table(console, "memory", run.memory, memory_rooms())
     _table(console, "disk", run.disk, [free_disk(run.run_dir)], held=run.held)
 
 
@@ -87,7 +87,7 @@ def _show_sweep(console: Console, runs: Sequence[RunNeeds]) -> None:
     """The job that needs most, in full, and what all leave on the disk."""
     largest = max(runs, key=lambda each: each.memory_nbytes)
     terminal.say(console, f"{len(runs)} jobs; {largest.name} needs the most memory")
-    _table(console, "memory", largest.memory, [*memory_rooms(), *address_rooms()])
+    _table(console, "memory", largest.memory, memory_rooms())
     together = sum(each.disk_nbytes for each in runs)
     room = free_disk(runs[0].run_dir)
     terminal.say(

@@ -159,7 +159,7 @@ class Env(ABC):
         return {}
 
     def resume(
-        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
         """In place of `reset`, which had this seed: continues where `state_dict` was taken.
 
@@ -335,17 +335,17 @@ class ReplayBuffer(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorStats:
-    """What one actor did, over all its lives."""
+    """Counters of one actor, over all its incarnations."""
 
     actor_id: int
     env_steps: int
-    samples: int  # rows that the learner received
+    samples: int  # transitions that the learner received
     duration_s: float
     restarts: int
-    lost_samples: int  # rows that died with a crashed actor
-    restarted_episodes: int = 0  # that a resumed run could not continue and began anew
-    # Where its time went, of all lives: act, env_step, process, send, blocked. Estimated from
-    # steps that were timed now and then; empty where nobody measured.
+    lost_samples: int  # transitions that it never will: of crashed actors, or in flight at a kill
+    restarted_episodes: int = 0  # that a resumed run could not continue
+    # Where its time went: act, env_step, process, send, blocked. Estimated from steps that were
+    # timed now and then; empty where none was.
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -356,10 +356,11 @@ class ActorStats:
 class ActorManager(ABC):
     """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
 
-    # Actors step only within `receive`, so that two runs with one seed are the same to the bit.
-    # What they have gathered at a `stop` is part of `state_dict`, beside being returned.
+    # Actors step only within `receive`, so that two runs with one seed are bit-identical,
+    # and a resumed one continues every episode. `state_dict` is then as of the moment before a
+    # `stop`, with what the actors had gathered.
     reproducible: ClassVar[bool] = False
-    idle: ClassVar[bool] = False  # there are no actors: nobody needs weights
+    idle: ClassVar[bool] = False  # there are no actors, so weights are not needed
 
     @abstractmethod
     def __enter__(self) -> Self: ...
@@ -378,43 +379,35 @@ class ActorManager(ABC):
 
     @abstractmethod
     def permit(self, samples_total: float) -> None:
-        """Lets the actors make rows until they have made so many in all; never takes back."""
+        """Lets the actors make samples until there are so many in all; never takes back."""
 
     @abstractmethod
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        """What arrived, at once where something did, else within `timeout_s`.
+        """What arrived, immediately where something did, else within `timeout_s`.
 
-        Its arrays are valid until the next call, which may let actors write over them.
-        Raises `ActorCrashed` once an actor is past its restarts.
+        Its arrays are valid until the next call, after which actors may overwrite them.
+        Raises `ActorCrashed` once an actor has used up its restarts.
         """
 
     @abstractmethod
     def stop(self) -> list[Experience]:
-        """Ends acting and returns all that is under way; idempotent."""
+        """Ends acting and returns everything in flight; idempotent."""
 
     def undelivered(self) -> list[Experience]:
-        """What a `receive` that raised had not returned; only reproducible actors keep such."""
+        """What `receive` has not returned though `state_dict` counts it as received.
+
+        Only a reproducible manager has any: of a round that an error cut short.
+        """
         return []
 
     @abstractmethod
-    def settle(self, timeout_s: float) -> list[Experience]:
-        """Has every actor note where it stands, so that `state_dict` fits exactly what was
-        received, that of this call included; the actors go on. Called between two `receive`.
-
-        Whoever does not answer within `timeout_s` is left out: its episodes will begin anew.
-        """
-
-    @abstractmethod
     def state_dict(self) -> State:
-        """Where all actors stand: as of the last `settle`, or of their end after `stop`.
-
-        Depends on neither the kind of manager nor the number of actors, both of which may differ
-        where it is loaded.
-        """
+        """The counters of all actors, and everything else of reproducible ones; at any time
+        between two `receive`, and after `stop`. Nothing in it is written again."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Lets the actors go on from there; called before the `with` block."""
+        """Continues from there; called before the `with` block. Any manager takes any other's."""
 
     @abstractmethod
     def stats(self) -> list[ActorStats]:
@@ -426,7 +419,52 @@ class ActorManager(ABC):
 
     @abstractmethod
     def gauges(self) -> Metrics:
-        """Queue fill and the like, for records and the panel."""
+        """Queue fill and similar, for records and the panel."""
+
+
+class NoActors(ActorManager):
+    """For a learner that needs no actors: starts nothing and makes no sample."""
+
+    reproducible = True
+    idle = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    def publish(self, snapshot: Snapshot) -> None:
+        pass
+
+    def permit(self, samples_total: float) -> None:
+        pass
+
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002
+        return []
+
+    def stop(self) -> list[Experience]:
+        return []
+
+    def state_dict(self) -> State:
+        return {"actors": [], "samples": 0, "first": 0}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+    def stats(self) -> list[ActorStats]:
+        return []
+
+    def heartbeats(self) -> Sequence[Pulse]:
+        return []
+
+    def gauges(self) -> Metrics:
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,7 @@ Metrics: TypeAlias = Mapping[str, float]
 # What a part needs to resume later: numbers, strings, None, numpy arrays, and dicts (with strings
 # as keys) and lists of these. A caller may keep it: nothing in it is written again.
 State: TypeAlias = dict[str, Any]
-# Called at each step of a long task: a sign of life; False once its result is no longer needed.
-Beat: TypeAlias = Callable[[], bool]
+Beat: TypeAlias = Callable[[], object]  # called at each step of what may take long: a sign of life
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from border_cli.actor_manager.config import ProcessConfig
-from border_cli.actor_manager.process import RING_SHARES
+from border_cli.actor_manager.process import MESSAGES_PER_RING
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_for, memory_rooms
+from border_cli.core.machine import Room, free_disk, memory_for, memory_rooms
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import (
     BoxSpace,
@@ -46,8 +46,8 @@ from border_cli.launch.offline_data import SETTING, dataset_size
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
 from border_cli.replay_buffer.sum_tree import FANOUT, TOP
+from border_cli.replay_buffer.uniform import RingReplayBuffer
 
 MIB = 2**20
 
@@ -253,7 +253,7 @@ def _in_flight(effective: EffectiveSettings, spec: EnvSpec) -> Need:
     row = transition_nbytes(spec)
     collected = actors.num_actors * gathered * (row + GATHERED_NBYTES)
     if isinstance(actors, ProcessConfig):
-        shared = actors.num_actors * storage_nbytes(spec, RING_SHARES * actors.n_buffer)
+        shared = actors.num_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
         elsewhere = collected
     else:
         # As many again as wait are in the learner's hands, and one is being joined.
@@ -517,7 +517,7 @@ def refuse_unmet(
     """
     if not runs:
         return
-    rooms = _memory_rooms() if memory is None else memory
+    rooms = memory_rooms() if memory is None else memory
     largest = max(runs, key=lambda each: each.memory_nbytes)
     _refuse_memory(largest, [each for each in rooms if not each.of_process], _everywhere)
     largest = max(runs, key=lambda each: each.learner_nbytes)
@@ -527,11 +527,7 @@ def refuse_unmet(
 
 def refuse_no_room(name: str, needs: Sequence[Need]) -> None:
     """The same for what is no run: `name` is what needs the memory of this process."""
-    _refuse_parts(name, [(each, each.nbytes) for each in needs], _memory_rooms())
-
-
-def _memory_rooms() -> list[Room]:
-    return [*memory_rooms(), *address_rooms()]
+    _refuse_parts(name, [(each, each.nbytes) for each in needs], memory_rooms())
 
 
 def _everywhere(need: Need) -> int:
@@ -603,12 +599,12 @@ def _large(parts: Parts) -> Parts:
 def _listed(parts: Parts) -> str:
     """The parts by their size; the small ones together."""
     large = _large(parts)
-    said = [
+    parts_listed = [
         f"{need.what} {size(nbytes)}" + (f" ({need.because})" if need.settings else "")
         for need, nbytes in large
     ]
     rest = sum(nbytes for _, nbytes in parts) - sum(nbytes for _, nbytes in large)
-    return ", ".join([*said, f"other {size(rest)}"] if rest else said)
+    return ", ".join([*parts_listed, f"other {size(rest)}"] if rest else parts_listed)
 
 
 def _smaller(parts: Parts, capacity: int | None) -> str:

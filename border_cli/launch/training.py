@@ -365,7 +365,9 @@ def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
         samples = config.trainer.warmup_period
         return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
     rows = min(rows, config.replay_buffer.capacity)
-    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), unfinished episodes"
+    continued = effective.in_learner_thread
+    episodes = "unfinished episodes" if continued else "counters; actors begin new episodes"
+    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), {episodes}"
 
 
 def _report_end(

@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _RealPart:
-    """The real numbers of an observation, or of one key of it.
+class _FloatPart:
+    """The floats of an observation, or of one key of it.
 
     Where the space has no bound, that is the greatest finite number.
     """
@@ -55,20 +55,20 @@ class _RealPart:
         return (values < self.low) | (values > self.high)
 
 
-def _real_parts(space: Space) -> list[_RealPart]:
+def _float_parts(space: Space) -> list[_FloatPart]:
     named = space.spaces.items() if isinstance(space, DictSpace) else [(None, space)]
     return [
-        _real_part(key, part)
+        _float_part(key, part)
         for key, part in named
         if isinstance(part, BoxSpace) and np.dtype(part.dtype).kind == "f"
     ]
 
 
-def _real_part(key: str | None, space: BoxSpace) -> _RealPart:
+def _float_part(key: str | None, space: BoxSpace) -> _FloatPart:
     least, most = np.finfo(space.dtype).min, np.finfo(space.dtype).max
     low, high = np.clip(space.low, least, most), np.clip(space.high, least, most)
     has_bounds = bool((low > least).any() or (high < most).any())
-    return _RealPart(key, low, high, has_bounds)
+    return _FloatPart(key, low, high, has_bounds)
 
 
 class Intake:
@@ -92,7 +92,7 @@ class Intake:
         self._replay_buffer = replay_buffer
         self._counters = counters
         self._window = window
-        self._real_parts = _real_parts(observation)
+        self._float_parts = _float_parts(observation)
         self._samples_of: dict[int, int] = {}  # actor id -> samples taken in
 
     def state_dict(self) -> State:
@@ -100,7 +100,7 @@ class Intake:
         return {str(actor): samples for actor, samples in self._samples_of.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._samples_of = {int(actor): int(samples) for actor, samples in state.items()}
 
     def take(self, messages: list[Experience]) -> None:
@@ -136,7 +136,7 @@ class Intake:
         unsound = [
             (name, part, values)
             for name, observed in (("observation", rows.obs), ("next observation", rows.next_obs))
-            for part in self._real_parts
+            for part in self._float_parts
             if not part.is_sound(values := part.of(observed))
         ]
         if unsound or not _is_finite(rows.reward) or not _is_finite(rows.action):
@@ -146,10 +146,10 @@ class Intake:
     def _refuse_not_finite(self, message: Experience) -> None:
         rows = message.transitions
         named = [
-            *(("observation", part.of(rows.obs)) for part in self._real_parts),
+            *(("observation", part.of(rows.obs)) for part in self._float_parts),
             ("action", rows.action),
             ("reward", rows.reward),
-            *(("next observation", part.of(rows.next_obs)) for part in self._real_parts),
+            *(("next observation", part.of(rows.next_obs)) for part in self._float_parts),
         ]
         bad = [
             (_first(~np.isfinite(values)), name, values)
@@ -166,7 +166,7 @@ class Intake:
         )
 
     def _count_beyond(
-        self, message: Experience, unsound: Sequence[tuple[str, _RealPart, NDArray[Any]]]
+        self, message: Experience, unsound: Sequence[tuple[str, _FloatPart, NDArray[Any]]]
     ) -> None:
         """Counts samples and not observations, because most observations are in two samples."""
         samples = np.zeros(len(message.transitions), np.bool_)  # [M]

@@ -16,11 +16,11 @@ from fakes import (
     ScriptedEvaluator,
 )
 
-from border_cli.actor_manager.idle import IdleActorManager
 from border_cli.core.errors import ConfigError, Interrupted
+from border_cli.core.interfaces import NoActors
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.types import Transitions
-from border_cli.evaluator.inline import InlineEvaluationRunner
+from border_cli.evaluator.runner import InlineEvaluationRunner
 from border_cli.trainer.config import OfflineConfig
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
@@ -40,7 +40,7 @@ class Built:
 
     def __init__(self, **settings: Any) -> None:
         config = OfflineConfig(**{"max_opt_steps": 50} | settings)
-        clock, actors, buffer = FakeClock(), IdleActorManager(), ListBuffer()
+        clock, actors, buffer = FakeClock(), NoActors(), ListBuffer()
         buffer.push(ROW)
         self.agent, self.stop = FakeAgent(), StopFlag()
         self.recorder, self.checkpoints = ListRecorder(), MemoryCheckpoints()
