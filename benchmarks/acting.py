@@ -1,96 +1,120 @@
-"""Acting in numpy against acting through the learner's module in torch, for dense layers.
+"""A network in numpy against the learner's module in torch, as actors call them.
 
     python -m benchmarks.acting [--repetitions 10]
 
-[256, 256] on 4 numbers, one thread, with 1 and with 8 observations, in µs a call; the two take
-turns. A form keeps its twin in numpy while torch takes more than 1.1 times as long with one
-observation (`to_torch` below 0.91). Images always act through torch: with numpy_images, which is
-gone, NatureCnn and ImpalaResNet took longer.
+One thread, with 1 and with 8 observations, in µs a call; the two take turns. Dense forms are
+[256, 256] on 4 numbers. A twin in numpy stays while torch takes more than 1.1 times as long with
+one observation (`to_torch` below 0.91).
 """
 
 from __future__ import annotations
 
 import time
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
-from border_cli.nn.torch_acting import Call, MakeModule, TorchNetwork, plain
 from torch import nn
 
 from benchmarks.table import Reading, column, emit, parser, ratios, summary, take_turns
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import Features
-from border_cli.nn.network import Network, weighted_means
+from border_cli.nn.network import Network
 from border_cli.nn.numpy_network import (
     ActingNetwork,
-    MakeActing,
     NumpyNetwork,
     NumpyQuantileNetwork,
     NumpyValueNetwork,
 )
-from border_cli.nn.quantile_network import QuantileNetwork, means_at
+from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.saving import copied_arrays
-from border_cli.nn.value_network import ValueNetwork, noisy_rows
+from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.value_network import ValueNetwork
 
 ROWS = (1, 8)
 ACTIONS = 2
 ROUND_S = 0.2
 
-Form = tuple[MakeModule, MakeActing, Call]
 
-
-def box(*shape: int, dtype: str = "float32", high: int = 1) -> BoxSpace:
+def space(*shape: int, dtype: str = "float32", high: int = 1) -> BoxSpace:
     return BoxSpace(shape=shape, dtype=dtype, low=np.zeros(shape), high=np.full(shape, high))
 
 
-def forms() -> dict[str, tuple[Architecture, Form]]:
-    """Networks of [256, 256] on 4 numbers."""
-    dense = Architecture(box(4), hidden=(256, 256))
-    shares, fractions = [1 / 50] * 50, [(i + 0.5) / 32 for i in range(32)]
-    value = partial(ValueNetwork, dense, ACTIONS, dueling=True)
-    rainbow = partial(ValueNetwork, dense, ACTIONS, dueling=True, atoms=51, noisy_std=0.5)
-    made: dict[str, Form] = {
-        "plain": (partial(Network, dense, ACTIONS), partial(NumpyNetwork, dense), plain),
-        "dueling": (value, partial(NumpyValueNetwork, dense, atoms=1), noisy_rows),
-        "noisy dueling C51": (rainbow, partial(NumpyValueNetwork, dense, atoms=51), noisy_rows),
-        "QR-DQN": (
-            partial(Network, dense, ACTIONS * 50),
-            partial(NumpyNetwork, dense, shares),
-            partial(weighted_means, shares),
+class Contenders:
+    """Both ways to compute one network, with the same weights; noisy where it explores so."""
+
+    def __init__(self, network: nn.Module, twin: ActingNetwork, architecture: Architecture) -> None:
+        self._features = Features(architecture, normalize=False)
+        self._network = network.eval()
+        self._draws = int(getattr(network, "draws", 0))
+        self._rng = np.random.default_rng(0)
+        twin.load(copied_arrays(nn.ModuleDict({"features": self._features, "network": network})))
+        twin.noise = self._rng if self._draws else None
+        self.numpy = twin
+
+    @torch.inference_mode()
+    def torch(self, obs: Any) -> Any:
+        """Each row has noise of its own, as in numpy."""
+        features = self._features(tensor_obs(obs))
+        if not self._draws:
+            return self._network(features).numpy()
+        drawn = self._rng.standard_normal((len(obs), self._draws), np.float32)
+        noise = torch.from_numpy(drawn)
+        rows = [self._network(features[i : i + 1], noise[i]) for i in range(len(obs))]
+        return torch.cat(rows).numpy()
+
+
+class Means(nn.Module):
+    """Means of quantiles, as those act that learn them."""
+
+    def __init__(self, network: nn.Module, fractions: int) -> None:
+        super().__init__()
+        self.network = network
+        self._fractions = torch.linspace(0, 1, fractions)[None]
+
+    def forward(self, features: Any) -> Any:
+        if isinstance(self.network, QuantileNetwork):
+            return self.network.means(self.network.embedded(features), self._fractions)
+        return self.network(features).unflatten(1, (ACTIONS, -1)).mean(2)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self.network.state_dict(*args, **kwargs)
+
+
+def forms() -> dict[str, Contenders]:
+    """By the names of the rows."""
+    dense, generator = Architecture(space(4), hidden=(256, 256)), torch.Generator().manual_seed(0)
+    network = partial(Network, dense, generator=generator)
+    value = partial(ValueNetwork, dense, ACTIONS, generator, dueling=True)
+    quantile = QuantileNetwork(dense, 64, ACTIONS, generator)
+    fractions = torch.linspace(0, 1, 32).tolist()
+    made = {
+        "plain": Contenders(network(ACTIONS), NumpyNetwork(dense), dense),
+        "dueling": Contenders(value(), NumpyValueNetwork(dense, atoms=1), dense),
+        "rainbow": Contenders(
+            value(atoms=51, noisy_std=0.5), NumpyValueNetwork(dense, atoms=51), dense
         ),
-        "IQN": (
-            partial(QuantileNetwork, dense, 64, ACTIONS),
-            partial(NumpyQuantileNetwork, dense, fractions),
-            partial(means_at, fractions),
+        "qrdqn": Contenders(
+            Means(network(ACTIONS * 50), 50), NumpyNetwork(dense, shares=[1 / 50] * 50), dense
+        ),
+        "iqn": Contenders(
+            Means(quantile, 32), NumpyQuantileNetwork(dense, fractions=fractions), dense
         ),
     }
-    return {name: (dense, form) for name, form in made.items()}
+    for kind, shape in (("minatar_cnn", (10, 10, 4)), ("nature_cnn", (84, 84, 4))):
+        images = Architecture(space(*shape, dtype="uint8", high=255), kind=kind, hidden=(256,))
+        made[kind] = Contenders(Network(images, ACTIONS, generator), NumpyNetwork(images), images)
+    return made
 
 
-def acting(architecture: Architecture, form: Form) -> dict[str, ActingNetwork]:
-    """Both ways to compute one network, with the same weights; they explore."""
-    module, twin, call = form
-    features = Features(architecture, normalize=False)
-    network = module(torch.Generator().manual_seed(0))
-    arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
-    both = {
-        "numpy": twin(),
-        "torch": TorchNetwork(architecture, module, normalize=False, call=call),
-    }
-    for each in both.values():
-        each.load(arrays)
-        each.noise = np.random.default_rng(0) if getattr(network, "draws", 0) else None
-    return both
-
-
-def microseconds(network: ActingNetwork, obs: np.ndarray) -> Reading:
+def microseconds(call: Any, obs: Any, _: int = 0) -> Reading:
     """One call, on average over a round."""
     calls, began_s = 0, time.perf_counter()
     while time.perf_counter() - began_s < ROUND_S:
         for _ in range(20):
-            network(obs)
+            call(obs)
         calls += 20
     return {"us": (time.perf_counter() - began_s) / calls * 1e6}
 
@@ -98,15 +122,14 @@ def microseconds(network: ActingNetwork, obs: np.ndarray) -> Reading:
 def main() -> None:
     repetitions = parser(__doc__, repetitions=10).parse_args().repetitions
     torch.set_num_threads(1)
-    for name, (architecture, form) in forms().items():
-        both = acting(architecture, form)
+    for name, form in forms().items():
+        shape = {"minatar_cnn": (10, 10, 4), "nature_cnn": (84, 84, 4)}.get(name, (4,))
         for rows in ROWS:
-            obs = np.random.default_rng(0).random((rows, 4), np.float32)
-            for each in both.values():
-                microseconds(each, obs)  # warms up
+            drawn = np.random.default_rng(0).random((rows, *shape), np.float32)
+            obs = (255 * drawn).astype(np.uint8) if len(shape) > 1 else drawn
+            np.testing.assert_allclose(form.numpy(obs).shape, form.torch(obs).shape)
             contenders = {
-                kind: partial(lambda network, _: microseconds(network, obs), network)
-                for kind, network in both.items()
+                kind: partial(microseconds, getattr(form, kind), obs) for kind in ("numpy", "torch")
             }
             readings = take_turns(contenders, repetitions)
             times = [column(readings[kind], "us") for kind in ("numpy", "torch")]

@@ -265,7 +265,7 @@ def seen_by(side: int, pixel: tuple[int, int]) -> list[list[float]]:
     image[0, 0, *pixel] = 255
     channels = network(image).reshape(32, 2, 2)
     assert not channels[1:].any()
-    return np.round(channels[0], 5).tolist()
+    return np.round(channels[0].numpy(), 5).tolist()
 
 
 @pytest.mark.parametrize(
