@@ -213,11 +213,14 @@ class Actor:
         )
         self.env_steps = 0
         self.restarted_episodes = 0  # that could not be continued and began anew
-        policy.bind_thread()
         if saved is None:
             self._obs = env.reset(env_seed)
         else:
             self._obs = self._resume(env_seed, saved, beat)
+
+    def bind_thread(self) -> None:
+        """Called once by a thread that does nothing but step this actor."""
+        self._policy.bind_thread()
 
     def _resume(self, env_seed: int, state: Mapping[str, Any], beat: Beat) -> Array:
         """Restores all that it owns; returns the observations to act on next. [N, …]"""

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -251,10 +252,20 @@ class ProcessActorManager(ActorManager):
 
 def _modules(make_actor: ActorFactory) -> set[str]:
     """The modules of the parts of an actor: worth importing once for all processes."""
-    policy = getattr(make_actor.policy_factory, "func", make_actor.policy_factory)  # of a partial
-    parts = (make_actor.env_factory, policy)
+    parts = (make_actor.env_factory, *_called(make_actor.policy_factory))
     names = {getattr(part, "__module__", type(part).__module__) for part in parts}
     return {name for name in names if name != "__main__" and name in sys.modules}
+
+
+def _called(factory: Any) -> Iterator[Any]:
+    """What a partial calls, and what the partials among its arguments do."""
+    if not isinstance(factory, partial):
+        yield factory
+        return
+    yield factory.func
+    for each in (*factory.args, *factory.keywords.values()):
+        if isinstance(each, partial):
+            yield from _called(each)
 
 
 def _copied(message: Experience) -> Experience:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.actor_manager.actor import ActorFactory, Message
+from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.config import ThreadConfig
 from border_cli.actor_manager.rate_limiter import Closed
 from border_cli.actor_manager.worker import LocalActorManager, Worker
@@ -114,6 +114,11 @@ class ThreadActorManager(LocalActorManager):
             )
             for worker in self._workers
         ]
+
+    def _make(self, *args: Any) -> Actor:
+        actor = super()._make(*args)
+        actor.bind_thread()
+        return actor
 
     def __enter__(self) -> Self:
         self._interval_before_s = sys.getswitchinterval()
