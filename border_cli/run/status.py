@@ -256,8 +256,8 @@ class RunRecord:
     """The document `run.json` of one attempt of a run; rewritten whole at every change.
 
     `status` is running, done, failed or interrupted, and by `read_run` also killed. Owned by the
-    thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the document
-    of the attempt before is still true.
+    thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
+    document of the attempt before is still true.
     """
 
     def __init__(self, run_dir: Path, *, lock: RunLock | None = None, **facts: Any) -> None:
