@@ -138,7 +138,7 @@ class ActorHandle(Pulse):
     def thread_id(self) -> int | None:
         return None  # its stack is in another process
 
-    def revive(self) -> bool:
+    def restart(self) -> bool:
         """Has its process replaced; False where that was asked before and did not happen."""
         if self.stuck:
             return False

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot
-from border_cli.evaluator.background import BackgroundEvaluationRunner
+from border_cli.evaluator.runner import BackgroundEvaluationRunner
 
 
 class Weighed(Policy):

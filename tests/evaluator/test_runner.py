@@ -1,4 +1,4 @@
-"""Evaluation in a process of its own."""
+"""Evaluations in the learner's thread and in a process; scores confirmed on other episodes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
-from judged import judge, weighing
+from judged import Weighed, judge, weighing
 
 from border_cli.core.errors import Interrupted, RunFailed
-from border_cli.core.interfaces import Confirmation
-from border_cli.core.stop import StopFlag
-from border_cli.evaluator.background import BackgroundEvaluationRunner
+from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.evaluator.runner import BackgroundEvaluationRunner, InlineEvaluationRunner
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_one_that_hangs_is_shown_killed_and_replaced(
         while bench.waiting_for is not None or not bench.beats:  # until it has begun
             assert bench.collect() is None
         before = bench.beats
-        assert bench.revive()
+        assert bench.restart()
         assert bench.wait().score == 2.0
         assert bench.beats > before  # the watchdog sees that something moved
     assert "judged.py" in caplog.text  # its stack
@@ -105,7 +106,7 @@ def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> 
         assert bench.waiting_for == "its process to start"  # nothing of it was heard yet
         while bench.waiting_for is not None:
             assert bench.collect() is None
-        assert bench.revive()
+        assert bench.restart()
         while bench.waiting_for is None:
             assert bench.collect() is None  # until it is found dead, and replaced
         assert bench.waiting_for == "its process to start"
@@ -146,3 +147,63 @@ def test_parts_that_cannot_be_sent_are_refused_with_the_setting() -> None:
         RunFailed, match=r"evaluator\.background=true needs parts that can be pickled"
     ):
         BackgroundEvaluationRunner(lambda: None, lambda: None, imports=[], stop=StopFlag())  # type: ignore[arg-type,return-value]
+
+
+class Lucky(Evaluator):
+    """Scores as listed, a round of one episode after the other."""
+
+    def __init__(self, *rounds: float) -> None:
+        self._rounds = rounds
+        self.weights: list[float] = []
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        return self._of(policy, 1)
+
+    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+        return self._of(policy, len(evaluation.returns) + 1)
+
+    def _of(self, policy: Policy, count: int) -> Evaluation:
+        assert isinstance(policy, Weighed)
+        self.weights.append(policy.weight)
+        returns = self._rounds[:count]
+        return Evaluation(
+            score=float(np.mean(returns)), returns=returns, lengths=(1,) * count, metrics={}
+        )
+
+    def close(self) -> None:
+        raise AssertionError("whoever made an evaluator closes it")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "rounds", "played", "score"),
+    [
+        (500.0, 3, (500.0, 500.0, 440.0), 480.0),  # luck that the third round did not share
+        (500.0, 1, (500.0, 500.0), 500.0),
+        (450.0, 3, (500.0, 500.0, 440.0, 400.0), 460.0),  # still enough, and all were played
+        (500.1, 3, (500.0,), 500.0),
+        (500.0, 0, (500.0,), 500.0),
+        (None, 3, (500.0,), 500.0),
+    ],
+)
+def test_a_score_that_reaches_the_threshold_is_of_more_episodes_as_long_as_it_does(
+    threshold: float | None, rounds: int, played: tuple[float, ...], score: float
+) -> None:
+    evaluator = Lucky(500.0, 500.0, 440.0, 400.0)
+    judge = InlineEvaluationRunner(
+        evaluator, Weighed, Heartbeat("learner"), Confirmation(threshold, rounds)
+    )
+    judge.submit(weighing(3.0))
+    evaluation = judge.wait()
+    assert (evaluation.returns, evaluation.score) == (played, score)
+    assert evaluator.weights == [3.0] * len(played)
+
+
+def test_an_evaluator_without_other_episodes_is_taken_at_its_word() -> None:
+    class Certain(Lucky):
+        extended = Evaluator.extended
+
+    judge = InlineEvaluationRunner(
+        Certain(9.0), Weighed, Heartbeat("learner"), Confirmation(9.0, 2)
+    )
+    judge.submit(weighing(1.0))
+    assert judge.wait().returns == (9.0,)
