@@ -64,10 +64,10 @@ def train(
     """Trains as `border-train` would, and returns the trained agent with its statistics.
 
     `recorders` and `evaluator` replace those of the config; an empty list records nothing. The run
-    directory is `config.run_dir`, else a new one below `outputs`; `config.resume` goes on with the
+    directory is `config.run_dir`, else a new one below `outputs`; `config.resume` continues the
     run in one, or with auto starts it. Raises ConfigError before anything is written,
-    CheckpointError where there is nothing whole to resume from, RunFailed when the run cannot go
-    on; blocks until the end.
+    CheckpointError where there is nothing whole to resume from, RunFailed when the run cannot
+    continue; blocks until the end.
 
     The settings are checked again, because a caller may have changed them since `compose`.
     """
@@ -87,7 +87,7 @@ def train(
     refuse_unwritable(_place(config))
     effective = effective_settings(config)
     built = dry_build(effective, Probes(_interrupt_here()))
-    run_dir = run_to_go_on_with(config)
+    run_dir = _run_to_resume(config)
     if run_dir is not None:
         refuse_foreign(run_dir)
     if built is not None:
@@ -122,7 +122,7 @@ def resume(
     evaluator: Evaluator | None = None,
     trust: bool = False,
 ) -> Result:
-    """Goes on with a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`.
+    """Continues a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`.
 
     Modules that it names are imported as `load_policy` does.
     """
@@ -177,8 +177,8 @@ def _interrupt_here() -> Callable[[ProbeFailed], None]:
 
 
 @reachable(ConfigError)
-def run_to_go_on_with(config: RunConfig) -> Path | None:
-    """The run directory that `config.resume` goes on in; None where a run starts.
+def _run_to_resume(config: RunConfig) -> Path | None:
+    """The run directory that `config.resume` names; None where a run starts.
 
     Raises ConfigError where its settings differ in what may not change.
     """
@@ -199,8 +199,8 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
 
 def _place(config: RunConfig) -> Path:
     """The folder of the run, or below which one is made for it."""
-    goes_on = config.resume not in (None, "auto")
-    place = config.resume if goes_on else config.run_dir
+    resumes = config.resume not in (None, "auto")
+    place = config.resume if resumes else config.run_dir
     return Path(place or "outputs").expanduser().absolute()
 
 

@@ -129,7 +129,7 @@ def _planned(composer: Composer, overrides: list[str], *, multirun: bool) -> lis
 
     for job in jobs:
         refuse_foreign(Path(job.folder))
-        if job.number is not None:  # Hydra and we write beside the jobs of a sweep, too
+        if job.number is not None:  # Hydra and we also write next to the jobs of a sweep
             refuse_foreign(Path(job.folder).parent)
     expect(max((job.config.trainer.stall_timeout_s for job in jobs), default=STALL_TIMEOUT_S))
     return [_plan(composer, job) for job in jobs]

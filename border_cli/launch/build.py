@@ -28,7 +28,6 @@ from border_cli.core.interfaces import (
     Evaluator,
     NoActors,
     Policy,
-    PolicyFactory,
     ReplayBuffer,
     StepProcessor,
 )
@@ -43,8 +42,11 @@ from border_cli.dataset.recorded_episodes import Checksum
 from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
-from border_cli.evaluator.background import BackgroundEvaluationRunner
-from border_cli.evaluator.inline import InlineEvaluationRunner
+from border_cli.evaluator.runner import (
+    BackgroundEvaluationRunner,
+    InlineEvaluationRunner,
+    PolicyRecipe,
+)
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import (
     SETTING,
@@ -293,7 +295,7 @@ def build_evaluation_runner(
     """What evaluates during the run; `evaluator` and `heartbeat` are for evaluations inline."""
     trainer = effective.config.trainer
     confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
-    make_policy = _policy_recipe(effective, agent)
+    make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)
     if not effective.background:
         return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
     return BackgroundEvaluationRunner(
@@ -307,15 +309,7 @@ def build_evaluation_runner(
 
 def evaluation_policy(effective: EffectiveSettings, agent: Agent) -> Policy:
     """A policy for the evaluator; weights are loaded before each evaluation."""
-    return _policy_recipe(effective, agent)()
-
-
-def _policy_recipe(effective: EffectiveSettings, agent: Agent) -> Callable[[], Policy]:
-    return partial(_policy, agent.policy_factory, effective.config.seed)
-
-
-def _policy(factory: PolicyFactory, seed: int) -> Policy:
-    return factory(generator(seed, Branch.EVALUATION, 1))
+    return PolicyRecipe(agent.policy_factory, effective.config.seed)()
 
 
 def build_actors(
@@ -350,7 +344,7 @@ def build_actors(
 def build_replay_buffer(
     effective: EffectiveSettings, spec: EnvSpec, see_returns: SeeReturns | None = None
 ) -> ReplayBuffer:
-    """The replay buffer, with the rows of its data set if it has one; large memory.
+    """The replay buffer, with the transitions of its data set if it has one; large memory.
 
     `see_returns` is given the running discounted returns of the data set, if the agent needs them.
     """

@@ -43,10 +43,10 @@ from border_cli.registry import ENVS
 log = logging.getLogger(__name__)
 
 STEPS = 3
-LOOKS = 4  # at a call under way, within the time that it has
+LOOKS = 4  # at a call in progress, within the time that it has
 
 CONSTRUCTOR = "its constructor"
-EXPECTED = {  # said of a call that fails outside of the environment's own lines
+EXPECTED = {  # for a call that fails outside of the environment's own lines
     "reset": "reset(*, seed, options) returns an observation and a dict",
     "step": "step(action) returns observation, reward, terminated, truncated and a dict",
 }
@@ -132,7 +132,7 @@ def _play(env: Env, spec: EnvSpec, calls: _Calls) -> None:
 
 
 class _Calls:
-    """Names the call of an environment that is under way; its thread finds one that hangs."""
+    """Names the call of an environment in progress; its thread finds one that hangs."""
 
     def __init__(self, who: str, timeout_s: float, on_hung: Callable[[ProbeFailed], None]) -> None:
         self._who = who
@@ -174,7 +174,7 @@ class _Calls:
         except (Exception, SystemExit) as error:
             if failed_allocation(error) is not None:
                 raise  # the settings that take memory are named with it
-            raise ProbeFailed(f"{self._who}: {call} raised {_told(error, call)}") from error
+            raise ProbeFailed(f"{self._who}: {call} raised {_described(error, call)}") from error
 
     def _watch(self) -> None:
         made, looks = -1, 0
@@ -195,7 +195,7 @@ class _Calls:
         )
 
 
-def _told(error: BaseException, call: str) -> str:
+def _described(error: BaseException, call: str) -> str:
     """Type and text of an exception, with the lines of the environment that it went through."""
     what = "".join(traceback.format_exception_only(error)).rstrip()
     lines = _lines(traceback.walk_tb(error.__traceback__))

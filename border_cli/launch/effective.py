@@ -145,8 +145,8 @@ class EffectiveSettings:
         return min(limits) + ahead if limits else None
 
     def times(self, interval: int) -> int | None:
-        """How often something happens in the whole run: every so many updates (0: never), and at
-        the end. None where nothing limits the updates."""
+        """How often something happens in the whole run: at every multiple of `interval` updates,
+        and at the end; only at the end for 0. None where nothing limits the updates."""
         updates = self.most_updates
         if updates is None:
             return None

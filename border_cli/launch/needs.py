@@ -599,12 +599,12 @@ def _large(parts: Parts) -> Parts:
 def _listed(parts: Parts) -> str:
     """The parts by their size; the small ones together."""
     large = _large(parts)
-    said = [
+    parts_listed = [
         f"{need.what} {size(nbytes)}" + (f" ({need.because})" if need.settings else "")
         for need, nbytes in large
     ]
     rest = sum(nbytes for _, nbytes in parts) - sum(nbytes for _, nbytes in large)
-    return ", ".join([*said, f"other {size(rest)}"] if rest else said)
+    return ", ".join([*parts_listed, f"other {size(rest)}"] if rest else parts_listed)
 
 
 def _smaller(parts: Parts, capacity: int | None) -> str:

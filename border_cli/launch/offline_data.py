@@ -1,4 +1,4 @@
-"""What a run learns from a data set: found, held against the environment, turned into rows.
+"""The data set of a run: checked against the environment, turned into transitions.
 
 Episodes become `Step`s as if up to 64 environments had played them in parallel, and the run's own
 step processor turns these into transitions: n-step returns, gamma, and bootstrapping at truncations
@@ -36,7 +36,7 @@ from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS
 from border_cli.replay_buffer.config import DatasetConfig
 
 SETTING = "replay_buffer.dataset"
-OBSERVED = 4096  # rows that an agent is shown at a time, and steps whose returns it is shown
+OBSERVED = 4096  # transitions per call of `Agent.observe`, and steps per one of `observe_returns`
 SeeReturns: TypeAlias = Callable[[Moments], None]
 
 
@@ -58,7 +58,7 @@ def dataset_size(effective: EffectiveSettings) -> DatasetSize | None:
 def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
     """Raises ConfigError where the data set is missing, or not one of this environment.
 
-    Where a run of that name shall go on, the data set that it had is missing: CheckpointError.
+    CheckpointError where a run cannot be resumed, because its data set is missing or another.
     """
     config = effective.config
     if not effective.has_actors and not isinstance(config.replay_buffer, DatasetConfig):
@@ -82,7 +82,7 @@ def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
 
 
 def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
-    """Shows the agent the rows that are there from the start, if it has statistics of them."""
+    """Lets the agent observe the transitions that are stored already, for its statistics."""
     if not agent.observes:
         return
     for first in range(0, len(replay_buffer), OBSERVED):
@@ -97,7 +97,7 @@ def dataset_transitions(
     checksum: Checksum,
     see_returns: SeeReturns | None,
 ) -> Iterator[Transitions]:
-    """All rows of a data set, as the run's own step processor makes them."""
+    """All transitions of a data set, as the run's own step processor makes them."""
     config = effective.config
     make: type[Any] = STEP_PROCESSORS.load(config.step_processor)
     episodes = checksum.of_each(_episodes(recording, spec))
