@@ -69,6 +69,7 @@ class ActorProcess:
             send=ChannelWriter(recipe.channel).send,
             weights=recipe.weights,
         )
+        self._actor.bind_thread()
         self._beat()
 
     def run(self) -> None:
