@@ -218,10 +218,6 @@ class Actor:
         else:
             self._obs = self._resume(env_seed, saved, beat)
 
-    def bind_thread(self) -> None:
-        """Called once by a thread that does nothing but step this actor."""
-        self._policy.bind_thread()
-
     def _resume(self, env_seed: int, state: Mapping[str, Any], beat: Beat) -> Array:
         """Restores all that it owns; returns the observations to act on next. [N, …]"""
         try:
@@ -239,6 +235,10 @@ class Actor:
             self._returns.forget(anew)
         self.restarted_episodes = len(anew)
         return obs
+
+    def bind_thread(self) -> None:
+        """Called once by a thread that does nothing but act, and so not by the learner's."""
+        self._policy.bind_thread()
 
     def step(self) -> int:
         """Acts once in each environment with the newest weights; returns the number of samples."""

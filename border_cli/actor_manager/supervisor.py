@@ -1,4 +1,10 @@
-"""Starts, watches and restarts the processes of the actors."""
+"""Starts, watches and restarts the processes of the actors.
+
+A process that fails, exits or is killed from outside is reaped and started again after a pause, as
+long as restarts are left; its successor continues behind the last message that is complete. One
+that makes no step for too long is reported with its stack, killed and restarted; one that does not
+stop in time is reported and killed.
+"""
 
 from __future__ import annotations
 

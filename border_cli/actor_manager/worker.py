@@ -243,7 +243,6 @@ class LocalActorManager(ActorManager):
         incarnation: int,
         saved: State | None,
     ) -> Actor:
-        """A new actor, by the thread that will step it."""
         return make_actor(
             self.config,
             actor_id,

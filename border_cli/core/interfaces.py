@@ -43,7 +43,7 @@ class Policy(ABC):
         """Acts with these weights and schedules from now on (Border's `sync_model`)."""
 
     def bind_thread(self) -> None:  # noqa: B027 - most policies keep nothing per thread
-        """Called once by a thread that does nothing but act: not by the learner's."""
+        """Called once by a thread that does nothing but act; not by the learner's."""
 
     def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most keep nothing per episode
         """Drops what it keeps of these of the N environments: their episodes start again."""
