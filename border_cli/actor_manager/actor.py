@@ -20,7 +20,7 @@ from border_cli.core.types import Array, Beat, Episode, Experience, State, Step,
 
 ACT, ENV_STEP, PROCESS, SEND, BLOCKED = range(len(ACTOR_SECTIONS))
 
-# One step in so many is timed and stands for all: the clock would cost some per cent of a short
+# One step in so many is timed and represents all: the clock would cost some per cent of a short
 # step. A prime, so that it falls in with no other rhythm of the actor.
 TIMED_EVERY: Final = 17
 
@@ -213,7 +213,6 @@ class Actor:
         )
         self.env_steps = 0
         self.restarted_episodes = 0  # that could not be continued and began anew
-        policy.bind_thread()
         if saved is None:
             self._obs = env.reset(env_seed)
         else:
@@ -236,6 +235,10 @@ class Actor:
             self._returns.forget(anew)
         self.restarted_episodes = len(anew)
         return obs
+
+    def bind_thread(self) -> None:
+        """Called once by a thread that does nothing but act, and so not by the learner's."""
+        self._policy.bind_thread()
 
     def step(self) -> int:
         """Acts once in each environment with the newest weights; returns the number of samples."""

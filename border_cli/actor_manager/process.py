@@ -1,4 +1,11 @@
-"""One supervised process per actor, for environments that need CPU time of their own."""
+"""One supervised process per actor, for environments that need CPU time of their own.
+
+Python's fork server (`spawn` if unavailable) imports the modules that actors need once. Each worker
+is forked from it and receives a picklable recipe, including what is registered under the
+environment's id. Workers ignore Ctrl-C and SIGTERM (the learner decides), exit when their parent
+exits for any reason, run at a lower priority (`actor_manager.nice`) so that sampling uses the CPU
+time that learning leaves, have one BLAS thread, and log through the parent.
+"""
 
 from __future__ import annotations
 
@@ -251,8 +258,9 @@ class ProcessActorManager(ActorManager):
 
 def _modules(make_actor: ActorFactory) -> set[str]:
     """The modules of the parts of an actor: worth importing once for all processes."""
-    policy = getattr(make_actor.policy_factory, "func", make_actor.policy_factory)  # of a partial
-    parts = (make_actor.env_factory, policy)
+    policy = make_actor.policy_factory
+    recipes = (policy, *getattr(policy, "keywords", {}).values())  # of a partial, and in it
+    parts = (make_actor.env_factory, *(getattr(each, "func", each) for each in recipes))
     names = {getattr(part, "__module__", type(part).__module__) for part in parts}
     return {name for name in names if name != "__main__" and name in sys.modules}
 

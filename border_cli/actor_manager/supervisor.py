@@ -1,4 +1,10 @@
-"""Starts, watches and restarts the processes of the actors."""
+"""Starts, watches and restarts the processes of the actors.
+
+A process that fails, exits or is killed from outside is reaped and started again after a pause, as
+long as restarts are left; its successor continues behind the last message that is complete. One
+that makes no step for too long is reported with its stack, killed and restarted; one that does not
+stop in time is reported and killed.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +54,7 @@ class ActorHandle(Pulse):
         self.due_s = 0.0  # when its next incarnation begins
         self.started_s: float | None = None
         self.stopped_s: float | None = None
-        self.stuck = False  # the watchdog wants it to be replaced
+        self.stuck = False  # the watchdog has requested its replacement
         self.stack: str | None = None  # of the process that was killed because it was stuck
         self.ended = False
         self.wake: Callable[[], None] = lambda: None  # wakes the supervisor
@@ -132,8 +138,8 @@ class ActorHandle(Pulse):
     def thread_id(self) -> int | None:
         return None  # its stack is in another process
 
-    def revive(self) -> bool:
-        """Has its process replaced; False where that was asked before and did not happen."""
+    def restart(self) -> bool:
+        """Has its process replaced; False where an earlier request had no effect."""
         if self.stuck:
             return False
         self.stuck = True

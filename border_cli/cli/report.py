@@ -222,8 +222,8 @@ def print_tables(
         console,
         stats.seconds,
         summed(each.seconds for each in actor_stats),
-        in_turn=effective.in_learner_thread,
-        beside={f"writing {counted(stats.saves, 'checkpoint')}": stats.save_seconds},
+        in_learner_thread=effective.in_learner_thread,
+        concurrent={f"writing {counted(stats.saves, 'checkpoint')}": stats.save_seconds},
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from judged import Weighed, judge, weighing
+from evaluations import Weighed, background_runner, weighing
 
 from border_cli.core.errors import Interrupted, RunFailed
 from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
@@ -27,117 +27,117 @@ def closing(made: BackgroundEvaluationRunner) -> Iterator[BackgroundEvaluationRu
     made.close()
 
 
-def test_a_snapshot_is_judged_elsewhere_and_the_learner_goes_on(script: Path) -> None:
-    for bench in closing(judge(script, "wait\n")):
-        bench.submit(weighing(3.5))
-        assert bench.busy
-        assert bench.collect() is None  # it waits for us, and we do not wait for it
+def test_a_snapshot_is_evaluated_elsewhere_and_the_learner_goes_on(script: Path) -> None:
+    for runner in closing(background_runner(script, "wait\n")):
+        runner.submit(weighing(3.5))
+        assert runner.busy
+        assert runner.collect() is None  # it waits for us, and we do not wait for it
         script.with_name("go").touch()
-        assert bench.wait().score == 3.5
-        assert not bench.busy
+        assert runner.wait().score == 3.5
+        assert not runner.busy
 
 
 def test_a_score_that_may_end_the_run_is_confirmed_elsewhere_too(script: Path) -> None:
-    for bench in closing(judge(script, confirmation=Confirmation(3.0, 2))):
-        bench.submit(weighing(4.0))
-        assert bench.wait().returns == (4.0, 2.0, 2.0)  # 3 on average after the second
-        bench.submit(weighing(2.9))
-        assert bench.wait().returns == (2.9,)
+    for runner in closing(background_runner(script, confirmation=Confirmation(3.0, 2))):
+        runner.submit(weighing(4.0))
+        assert runner.wait().returns == (4.0, 2.0, 2.0)  # 3 on average after the second
+        runner.submit(weighing(2.9))
+        assert runner.wait().returns == (2.9,)
 
 
-def test_one_process_judges_many_snapshots_and_closes_its_environments(script: Path) -> None:
-    bench = judge(script)
-    bench.open()
-    assert bench._child is not None
-    pid = bench._child.pid
+def test_one_process_evaluates_many_snapshots_and_closes_its_environments(script: Path) -> None:
+    runner = background_runner(script)
+    runner.open()
+    assert runner._child is not None
+    pid = runner._child.pid
     for weight in range(5):
-        bench.submit(weighing(float(weight)))
-        assert bench.wait().score == weight
-    assert bench._child.pid == pid
-    bench.close()
+        runner.submit(weighing(float(weight)))
+        assert runner.wait().score == weight
+    assert runner._child.pid == pid
+    runner.close()
     assert script.with_name("closed").exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
-def test_a_process_that_dies_is_replaced_and_the_same_snapshot_judged_again(
+def test_a_process_that_dies_is_replaced_and_the_same_snapshot_evaluated_again(
     script: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for bench in closing(judge(script, "die\ndie\n")):
-        bench.submit(weighing(7.0))
-        assert bench.wait().score == 7.0
+    for runner in closing(background_runner(script, "die\ndie\n")):
+        runner.submit(weighing(7.0))
+        assert runner.wait().score == 7.0
     assert caplog.text.count("killed by SIGKILL") == 2
 
 
 def test_a_snapshot_that_no_process_survives_ends_the_run(script: Path) -> None:
-    for bench in closing(judge(script, "die\n" * 3)):
-        bench.submit(weighing(1.0))
+    for runner in closing(background_runner(script, "die\n" * 3)):
+        runner.submit(weighing(1.0))
         with pytest.raises(RunFailed, match="the evaluation failed: its process was killed by"):
-            bench.wait()
+            runner.wait()
 
 
 def test_what_an_evaluator_raises_ends_the_run_at_once_with_its_traceback(script: Path) -> None:
-    for bench in closing(judge(script, "raise\n")):
-        bench.submit(weighing(1.0))
-        with pytest.raises(RunFailed, match=r"(?s)Traceback.*ValueError: the judge is drunk"):
-            bench.wait()
+    for runner in closing(background_runner(script, "raise\n")):
+        runner.submit(weighing(1.0))
+        with pytest.raises(RunFailed, match=r"(?s)Traceback.*ValueError: the evaluator is drunk"):
+            runner.wait()
 
 
 def test_one_that_hangs_is_shown_killed_and_replaced(
     script: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for bench in closing(judge(script, "hang\n")):
-        assert bench.waiting_for == "its turn"
-        bench.submit(weighing(2.0))
-        while bench.waiting_for is not None or not bench.beats:  # until it has begun
-            assert bench.collect() is None
-        before = bench.beats
-        assert bench.revive()
-        assert bench.wait().score == 2.0
-        assert bench.beats > before  # the watchdog sees that something moved
-    assert "judged.py" in caplog.text  # its stack
+    for runner in closing(background_runner(script, "hang\n")):
+        assert runner.waiting_for == "its turn"
+        runner.submit(weighing(2.0))
+        while runner.waiting_for is not None or not runner.beats:  # until it has begun
+            assert runner.collect() is None
+        before = runner.beats
+        assert runner.restart()
+        assert runner.wait().score == 2.0
+        assert runner.beats > before  # the watchdog sees that something moved
+    assert "evaluations.py" in caplog.text  # its stack
     assert "_obey" in caplog.text
 
 
 def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> None:
     """Neither of the first nor of one that takes its place, be the timeout ever so short."""
-    for bench in closing(judge(script, "wait\n")):
-        bench.submit(weighing(2.0))
-        assert bench.waiting_for == "its process to start"  # nothing of it was heard yet
-        while bench.waiting_for is not None:
-            assert bench.collect() is None
-        assert bench.revive()
-        while bench.waiting_for is None:
-            assert bench.collect() is None  # until it is found dead, and replaced
-        assert bench.waiting_for == "its process to start"
-        assert bench.wait().score == 2.0
+    for runner in closing(background_runner(script, "wait\n")):
+        runner.submit(weighing(2.0))
+        assert runner.waiting_for == "its process to start"  # nothing of it was heard yet
+        while runner.waiting_for is not None:
+            assert runner.collect() is None
+        assert runner.restart()
+        while runner.waiting_for is None:
+            assert runner.collect() is None  # until it is found dead, and replaced
+        assert runner.waiting_for == "its process to start"
+        assert runner.wait().score == 2.0
 
 
 def test_its_log_arrives_in_ours(script: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for bench in closing(judge(script, "log\n")):
-        bench.submit(weighing(1.0))
-        bench.wait()
-    record = next(each for each in caplog.records if each.name == "the.judge")
+    for runner in closing(background_runner(script, "log\n")):
+        runner.submit(weighing(1.0))
+        runner.wait()
+    record = next(each for each in caplog.records if each.name == "the.evaluator")
     assert record.levelno == logging.WARNING
-    assert record.getMessage() == "evaluation: a word from the bench"
+    assert record.getMessage() == "evaluation: a word from the evaluator"
 
 
 def test_a_learner_that_waits_hears_the_stop_flag(script: Path) -> None:
     stop = StopFlag()
-    for bench in closing(judge(script, "wait\n", stop)):
-        bench.submit(weighing(1.0))
+    for runner in closing(background_runner(script, "wait\n", stop)):
+        runner.submit(weighing(1.0))
         stop.request(Interrupted(15))
         with pytest.raises(Interrupted, match="SIGTERM"):
-            bench.wait()
+            runner.wait()
 
 
 def test_closing_in_the_middle_of_an_evaluation_leaves_no_process(script: Path) -> None:
-    bench = judge(script, "hang\n")
-    bench.submit(weighing(1.0))
-    assert bench._child is not None
-    pid = bench._child.pid
-    bench.close()
-    bench.close()
+    runner = background_runner(script, "hang\n")
+    runner.submit(weighing(1.0))
+    assert runner._child is not None
+    pid = runner._child.pid
+    runner.close()
+    runner.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -189,11 +189,11 @@ def test_a_score_that_reaches_the_threshold_is_of_more_episodes_as_long_as_it_do
     threshold: float | None, rounds: int, played: tuple[float, ...], score: float
 ) -> None:
     evaluator = Lucky(500.0, 500.0, 440.0, 400.0)
-    judge = InlineEvaluationRunner(
+    runner = InlineEvaluationRunner(
         evaluator, Weighed, Heartbeat("learner"), Confirmation(threshold, rounds)
     )
-    judge.submit(weighing(3.0))
-    evaluation = judge.wait()
+    runner.submit(weighing(3.0))
+    evaluation = runner.wait()
     assert (evaluation.returns, evaluation.score) == (played, score)
     assert evaluator.weights == [3.0] * len(played)
 
@@ -202,8 +202,8 @@ def test_an_evaluator_without_other_episodes_is_taken_at_its_word() -> None:
     class Certain(Lucky):
         extended = Evaluator.extended
 
-    judge = InlineEvaluationRunner(
+    runner = InlineEvaluationRunner(
         Certain(9.0), Weighed, Heartbeat("learner"), Confirmation(9.0, 2)
     )
-    judge.submit(weighing(1.0))
-    assert judge.wait().returns == (9.0,)
+    runner.submit(weighing(1.0))
+    assert runner.wait().returns == (9.0,)
