@@ -259,20 +259,20 @@ class ProcessActorManager(ActorManager):
 
 def _modules(make_actor: ActorFactory) -> set[str]:
     """The modules of the parts of an actor: worth importing once for all processes."""
-    parts = (make_actor.env_factory, *_called(make_actor.policy_factory))
+    parts = (make_actor.env_factory, *_functions(make_actor.policy_factory))
     names = {getattr(part, "__module__", type(part).__module__) for part in parts}
     return {name for name in names if name != "__main__" and name in sys.modules}
 
 
-def _called(factory: Any) -> Iterator[Any]:
-    """What a partial calls, and what the partials among its arguments do."""
-    if not isinstance(factory, partial):
-        yield factory
+def _functions(recipe: object) -> Iterator[object]:
+    """The function of a recipe, and those of all recipes among its arguments."""
+    if not isinstance(recipe, partial):
+        yield recipe
         return
-    yield factory.func
-    for each in (*factory.args, *factory.keywords.values()):
+    yield recipe.func
+    for each in (*recipe.args, *recipe.keywords.values()):
         if isinstance(each, partial):
-            yield from _called(each)
+            yield from _functions(each)
 
 
 def _copied(message: Experience) -> Experience:
