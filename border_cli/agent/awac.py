@@ -38,7 +38,7 @@ from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.distributions import CategoricalNetwork, GaussianNetwork, StochasticNetwork
-from border_cli.nn.numpy_network import NumpyNetwork
+from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -139,4 +139,5 @@ class Awac(TorchAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        return stochastic_policy(self.spec, partial(NumpyNetwork, self.architecture), self.name)
+        network = self.acting_network(partial(Network, self.architecture, self._action_size))
+        return stochastic_policy(self.spec, network, self.name)

@@ -25,7 +25,6 @@ from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn import distributions
 from border_cli.nn.network import Network
-from border_cli.nn.numpy_network import NumpyNetwork
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -79,7 +78,8 @@ class Bc(TorchAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        network, bounds = partial(NumpyNetwork, self.architecture), self._bounds_of_actions
+        network = self.acting_network(partial(Network, self.architecture, self._outputs()))
+        bounds = self._bounds_of_actions
         if bounds is None:
             return partial(
                 CategoricalPolicy, network=network, num_actions=self._outputs(), agent=self.name

@@ -46,9 +46,9 @@ from border_cli.nn.network import (
     polyak_update,
     target_of,
 )
-from border_cli.nn.numpy_network import MakeActing, NumpyNetwork, NumpyValueNetwork
+from border_cli.nn.numpy_network import NumpyValueNetwork
 from border_cli.nn.tensor_batch import TDResult, TensorBatch
-from border_cli.nn.value_network import ValueNetwork
+from border_cli.nn.value_network import ValueNetwork, noisy_rows
 
 DIAGNOSTICS_INTERVAL = 100  # updates
 
@@ -183,6 +183,7 @@ class ValueAgent(TorchAgent):
         make_network: MakeNetwork,
     ) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed)
+        self.make_network = make_network
         self.online = make_network(self.init_generator).to(self.device)
         self.target = target_of(self.online)
         self._polyak_pair = list(self.target.parameters()), list(self.online.parameters())
@@ -281,14 +282,15 @@ class Dqn(ValueAgent):
     @property
     def policy_factory(self) -> PolicyFactory:
         config = self.config
-        twin: MakeActing = partial(NumpyNetwork, self.architecture)
+        network = self.acting_network(self.make_network)
         if not config.plain:
             twin = partial(NumpyValueNetwork, self.architecture, atoms=config.num_atoms)
+            network = self.acting_network(self.make_network, twin, noisy_rows)
         atoms = (config.v_min, config.v_max, config.num_atoms) if config.categorical else None
         return partial(
             QPolicy,
             config,
-            network=twin,
+            network=network,
             num_actions=self.num_actions,
             atoms=atoms,
             noisy=config.noisy,

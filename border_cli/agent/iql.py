@@ -37,7 +37,6 @@ from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.network import Network
-from border_cli.nn.numpy_network import NumpyNetwork
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -61,10 +60,13 @@ class Iql(TorchAgent):
     config: IqlConfig
 
     def __init__(self, config: IqlConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        outputs = action_outputs(spec, self.name)
+        self._action_size = action_outputs(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
         self.networks = ActorCritic(
-            self, config, actor_outputs=outputs, actor_network=stochastic_network(spec)
+            self,
+            config,
+            actor_outputs=self._action_size,
+            actor_network=stochastic_network(spec),
         )
         self.actor, self.critic = self.networks.actor, self.networks.critic
         self.critic_target = self.networks.critic_target
@@ -111,4 +113,5 @@ class Iql(TorchAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        return stochastic_policy(self.spec, partial(NumpyNetwork, self.architecture), self.name)
+        network = self.acting_network(partial(Network, self.architecture, self._action_size))
+        return stochastic_policy(self.spec, network, self.name)

@@ -39,7 +39,6 @@ from border_cli.core.types import Update
 from border_cli.nn.distributions import sample, split
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network
-from border_cli.nn.numpy_network import NumpyNetwork
 from border_cli.nn.optimizer import Adam
 from border_cli.nn.tensor_batch import TensorBatch
 
@@ -209,7 +208,9 @@ class SoftActorCritic(TorchAgent):
     def policy_factory(self) -> PolicyFactory:
         return partial(
             GaussianPolicy,
-            network=partial(NumpyNetwork, self.architecture),
+            network=self.acting_network(
+                partial(Network, self.architecture, 2 * self._action_bounds.size)
+            ),
             bounds=self._action_bounds,
             agent=self.name,
         )

@@ -28,7 +28,6 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network, polyak_update, target_of
-from border_cli.nn.numpy_network import NumpyNetwork
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -108,7 +107,9 @@ class Td3(TorchAgent):
     def policy_factory(self) -> PolicyFactory:
         return partial(
             DeterministicPolicy,
-            network=partial(NumpyNetwork, self.architecture),
+            network=self.acting_network(
+                partial(Network, self.architecture, self._action_bounds.size)
+            ),
             bounds=self._action_bounds,
             noise=self.config.noise,
             noise_std=self.config.noise_std,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
@@ -21,16 +22,18 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
 from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
-from border_cli.nn.optimizer import EPSILON, Adam
+from border_cli.nn.numpy_network import MakeActing, NumpyNetwork
+from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
+from border_cli.nn.torch_acting import Call, MakeModule, acting_network, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def gradient_step(
-    optimizer: Adam, loss: Tensor, loss_name: str, norm_name: str
+    optimizer: Optimizer, loss: Tensor, loss_name: str, norm_name: str
 ) -> dict[str, Tensor]:
     """One step; the loss and, where it is clipped, the gradient's norm, under these names."""
     norm = optimizer.minimize(loss)
@@ -85,13 +88,28 @@ class TorchAgent(Agent):
         max_grad_norm: float | None,
         *,
         epsilon: float = EPSILON,
-    ) -> Adam:
+    ) -> Optimizer:
         """An optimizer of all weights of a network, which clips the norm of its gradient."""
-        return Adam(
+        return make_optimizer(
+            self.config.optimizer,
+            self.config.optimizer_kwargs,
             network.parameters(),
             learning_rate=learning_rate,
             max_grad_norm=max_grad_norm,
             epsilon=epsilon,
+        )
+
+    def acting_network(
+        self, module: MakeModule, twin: MakeActing | None = None, call: Call = plain
+    ) -> MakeActing:
+        """How actors compute what `module` makes: dense layers by a twin in numpy, which is that of
+        `Network` unless it is given, everything else by the module itself."""
+        return acting_network(
+            self.architecture,
+            twin=twin or partial(NumpyNetwork, self.architecture),
+            module=module,
+            normalize=self.config.normalize_obs,
+            call=call,
         )
 
     def compiled(self, function: Callable[P, R]) -> Callable[P, R]:

@@ -190,7 +190,7 @@ def _of_setting(loader: Loader, config_name: str, overrides: Sequence[str], path
     if not OmegaConf.is_dict(node):
         return []
     kind = OmegaConf.get_type(node)
-    known = _known_values(kind, name) if kind is not dict else []
+    known = _known_values(kind, name) if kind is not None and kind is not dict else []
     values: Any = OmegaConf.to_container(node, resolve=False)
     current = values.get(name)
     if known or current is None or isinstance(current, dict | list):

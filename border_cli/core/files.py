@@ -1,6 +1,6 @@
 """Files of a run: written whole or not at all, and never through a link.
 
-A link inside of a run directory may lead to anything, also to the rows of another run.
+A link inside of a run directory may lead to anything, also to the files of another run.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def not_through_links(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def own_folder(folder: Path) -> None:
-    """Makes the folder where there is none, in one that is there. Raises `OSError` where a link or
-    a file stands in its place."""
+    """Creates the folder where it is missing; its parent must exist. Raises `OSError` where a link
+    or a file is in its place."""
     _refuse_link(folder)
     folder.mkdir(exist_ok=True)
 
 
 def is_own_folder(folder: Path) -> bool:
-    """Whether a folder stands there itself, not a link to one."""
+    """Whether it is a folder itself, not a link to one."""
     return folder.is_dir() and not folder.is_symlink()
 
 
@@ -53,7 +53,7 @@ def _refuse_link(path: str | os.PathLike[str]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replaces the file at once: temporary name, sync, rename."""
+    """Replaces the file atomically: temporary name, sync, rename."""
     temporary = path.with_name(f".{path.name}.{token_hex(4)}.tmp")  # two threads may write it
     try:
         with temporary.open("x", encoding="utf-8") as file:
@@ -67,7 +67,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replaces the file at once; numbers that JSON does not know become null."""
+    """Replaces the file atomically; numbers that JSON does not know become null."""
     write_text(path, json.dumps(finite(value), indent=2, allow_nan=False) + "\n")
 
 

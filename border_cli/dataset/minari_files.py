@@ -115,7 +115,7 @@ def _exists(dataset: str) -> ConfigError:
 
 
 class DatasetWriter:
-    """Writes under a hidden name, which nobody reads, until `finish` gives the data set its own.
+    """Writes under a hidden name until `finish` gives the data set its own.
 
     Leaves nothing behind where its `with` block ends without `finish`. Replaces a data set of that
     name only with `overwrite`, and never anything else.
@@ -170,7 +170,7 @@ class DatasetWriter:
                 folder.rmdir()
 
     def add(self, episodes: Sequence[tuple[RawEpisode, int]], *, policy: str) -> None:
-        """Appends episodes with the seeds they were reset with, and says who played them."""
+        """Appends episodes with the seeds they were reset with, and the models that played them."""
         from minari.data_collector import EpisodeBuffer
 
         self._storage.update_episodes(
@@ -223,6 +223,6 @@ def _serializable(spec: Any) -> Any:
     """Gymnasium's specification; None where it holds what no file can, such as a class."""
     try:
         spec.to_json()
-    except Exception:  # of somebody else's environment: it may be anything
+    except Exception:  # of the user's environment: it may be anything
         return None
     return spec

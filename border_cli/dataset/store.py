@@ -60,7 +60,7 @@ def refuse_unknown(setting: str, dataset: str | None) -> str:
 
 
 def metadata_of(dataset: str) -> dict[str, Any]:
-    """What is said of a data set; raises ConfigError where that cannot be read."""
+    """The metadata of a data set; raises ConfigError where they cannot be read."""
     path = root() / dataset / "data" / "metadata.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

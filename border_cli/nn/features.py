@@ -73,7 +73,8 @@ class Features(nn.Module):
         rows = self.rows(obs)
         if isinstance(obs, Tensor):
             return rows.view_as(obs)
-        columns = zip(self._sizes, rows.split(list(self._sizes.values()), dim=1), strict=True)
+        parts = rows.split_with_sizes(list(self._sizes.values()), dim=1)
+        columns = zip(self._sizes, parts, strict=True)
         return {**obs, **{key: part.reshape(obs[key].shape) for key, part in columns}}
 
     def rows(self, obs: TensorObs) -> Tensor:

@@ -29,12 +29,12 @@ def acting_network(
     twin: MakeActing,
     module: MakeModule,
     normalize: bool,
-    call: Call | None = None,
+    call: Call,
 ) -> MakeActing:
     """The numpy `twin` of dense layers; for images and networks of users the `module` itself."""
     if not architecture.has_encoder:
         return twin
-    return partial(TorchNetwork, architecture, module, normalize=normalize, call=call or plain)
+    return partial(TorchNetwork, architecture, module, normalize=normalize, call=call)
 
 
 def plain(

@@ -89,10 +89,11 @@ def _constructed(kind: type[nn.Module], architecture: Architecture, setting: str
 
 
 def _refused_kwargs(kind: type[nn.Module], kwargs: dict[str, Any], error: TypeError) -> ConfigError:
-    first, *others = inspect.signature(kind).parameters.values() or [None]
-    if first is None:
+    parameters = list(inspect.signature(kind).parameters.values())
+    if not parameters:
         return ConfigError(f"{_called(kind)} must take the observation space first: {error}")
-    plain = (each for each in others if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
+    starred = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    plain = (each for each in parameters[1:] if each.kind not in starred)
     accepted = ", ".join(each.name for each in plain) or "none"
     return ConfigError(
         f"agent.network_kwargs {kwargs} is not accepted by {_called(kind)}: {error} (accepted: "
@@ -122,7 +123,8 @@ def _tried(
             f"{setting}: {_called(kind)} must give [{ROWS}, F] torch.float32 for {_form(obs)}, "
             f"got {found}"
         )
-    return features
+    tried: Tensor = features
+    return tried
 
 
 def _refuse_unfit(

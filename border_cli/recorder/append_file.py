@@ -26,8 +26,8 @@ class AppendFile:
     """Each record reaches the file whole and in order, or waits in memory for its turn.
 
     Unbuffered, so another process can read whatever `append` has returned from. Where the file was
-    deleted, a new one begins with `head`; the run directory itself is for others to make again, who
-    know whether it is still ours. Owned by one thread.
+    deleted, a new one begins with `head`; the run directory itself is created again by the
+    checkpoints, which know whether it is still ours. Owned by one thread.
     """
 
     def __init__(self, path: Path, *, run_dir: Path | None = None, head: bytes = b"") -> None:
@@ -38,14 +38,14 @@ class AppendFile:
         self._file = self._opened("ab")
         self._identity = os.fstat(self._file.fileno())
         self._waiting: deque[bytes] = deque()
-        self._torn = 0  # bytes of the first waiting record that stand in the file already
+        self._torn = 0  # bytes of the first waiting record that are in the file already
         self._lost = 0
 
     def enqueue(self, record: bytes) -> None:
         """Keeps a record for the next `append` or `flush`."""
         self._waiting.append(record)
         if len(self._waiting) > MAX_WAITING:
-            del self._waiting[1]  # not the first: a part of it may stand in the file
+            del self._waiting[1]  # not the first: a part of it may be in the file
             self._lost += 1
 
     def append(self, record: bytes) -> None:
@@ -76,7 +76,7 @@ class AppendFile:
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:
-            return False  # nobody can tell; the next write says why
+            return False  # unknown; the next write reports why
 
     def _begin_again_where_gone(self) -> None:
         """Raises `OSError` while there is no place for a new file."""
@@ -103,7 +103,7 @@ class AppendFile:
         They would be lost otherwise where the file is cut there, or where this process is killed
         before there is room.
         """
-        with suppress(OSError):  # the next record says so
+        with suppress(OSError):  # the next record reports it
             self._begin_again_where_gone()
         size, waiting = os.fstat(self._file.fileno()).st_size - self._torn, b"".join(self._waiting)
         if self._is_gone():  # and a new file will hold nothing but what waits

@@ -97,7 +97,7 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def _line_start(path: Path, offset: int) -> int:
-    """Where the line begins that `offset` lies in; only an edited file has one across it."""
+    """The start of the line that contains `offset`; only in an edited file is that another byte."""
     with path.open("rb") as file:
         before = file.read(offset)
     return before.rfind(b"\n") + 1 if len(before) == offset else offset

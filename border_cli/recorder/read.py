@@ -1,4 +1,4 @@
-"""Reads back what the `jsonl` recorder wrote, also while the run goes on."""
+"""Reads back what the `jsonl` recorder wrote, also during the run."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class TensorboardRecorder(Recorder):
         rows, waiting = self._last_rows or b"", cut(path, position)
         for later in self._files.all():
             if path.name < later.name and later != self._path:
-                # Empty, it stays: a TensorBoard without its data server waits for ever for a file
+                # Empty, it stays: a TensorBoard without its data server waits forever for a file
                 # that was there before.
                 os.close(not_through_links(later, os.O_WRONLY | os.O_TRUNC))
         start = SessionLog(status=SessionLog.START)
@@ -131,7 +131,7 @@ class TensorboardRecorder(Recorder):
         for each in (rows, waiting):
             if each:
                 self._file.enqueue(each)
-        with suppress(OSError):  # it waits, and the next `write` says so
+        with suppress(OSError):  # it waits, and the next `write` reports it
             self._file.flush()
 
     def end(self, ended: RunEnd) -> None:

@@ -29,7 +29,7 @@ from border_cli.recorder import figures
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
 SECTION_NAMES = {"wait": "wait for samples", "env_step": "env step"}
 COPIED = ("run directory", "next")  # keys whose values users copy
-MIN_ROOM = 20  # characters for values; below, breaking between words helps nobody
+MIN_ROOM = 20  # characters for values; below, lines are not broken between words
 MESSAGE = logging.Formatter("%(message)s")
 
 

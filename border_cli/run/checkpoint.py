@@ -29,8 +29,8 @@ Work = Callable[[], None]
 class CheckpointStore:
     """Takes checkpoints from the learner's thread and has a thread of its own write them.
 
-    The learner only freezes its rows and hands the state over. Rows are written once: each
-    checkpoint adds those pushed since the last one that succeeded.
+    The learner only freezes its transitions and hands the state over. Transitions are written
+    once: each checkpoint adds those pushed since the last one that succeeded.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class CheckpointStore:
         self._clock = clock or MonotonicClock()
         self._thread = WritingThread("checkpoints")
         self._chunks: tuple[Chunk, ...] = ()  # of the newest; the learner reads it while not busy
-        self._late_best: Callable[[], None] | None = None  # the disk did not take it yet
+        self._late_best: Callable[[], None] | None = None  # not on the disk yet
         self._refreshed_s = -REFRESH_EVERY_S  # when the times of all files were set
         self._skipped = 0  # the learner's, all else in the report is the writing thread's
         self._report = SaveReport()
 
     def resumed(self, saved: Saved) -> None:
-        """The run goes on from this checkpoint, whose rows are in the replay buffer again."""
+        """The run resumes from this checkpoint; its transitions are in the replay buffer again."""
         self._chunks = saved.chunks
         self._report = replace(self._report, opt_steps=saved.opt_steps)
 
@@ -96,7 +96,7 @@ class CheckpointStore:
         oldest = buffer.first_pushed
         before = tuple(each for each in self._chunks if each.end > oldest)
         if before and before[-1].end > buffer.rows_pushed:
-            before = ()  # they are of another run
+            before = ()  # of another run
         before = self._without_missing(before)
         frozen = buffer.freeze(before[-1].end if before else oldest)
         return PendingRows(
@@ -108,11 +108,11 @@ class CheckpointStore:
         )
 
     def _without_missing(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-        # The only look at the disk that the learner's thread waits for: one listing.
+        # The only time that the learner's thread waits for the disk: one listing.
         try:
             there = self._folders.up_to_missing(chunks)
         except OSError:
-            return chunks  # who writes them will meet it, too, and say so
+            return chunks  # the writing thread will fail, too, and report it
         if len(there) < len(chunks):
             first = chunks[len(there)].first
             log.warning(
@@ -124,12 +124,12 @@ class CheckpointStore:
         try:
             return self._folders.is_intact(self._chunks)
         except OSError:
-            return False  # to write it again says why
+            return False  # writing it again reports why
 
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Has the best model replaced; the one before it stays for whoever is reading it."""
+        """Has the best model replaced; the one before it stays, because it may be being read."""
 
         def write() -> None:
             self._late_best = None
@@ -162,7 +162,7 @@ class CheckpointStore:
             self._refreshed_s = self._clock.now_s()
 
     def _attempt(self, write: Callable[[], None]) -> bool:
-        """Whether it could be written. A disk that does not take it does not end a run."""
+        """Whether it could be written; a disk that fails does not end a run."""
         began_s = self._clock.now_s()
         problem: str | None = None
         try:
@@ -184,11 +184,11 @@ class CheckpointStore:
         self._report = replace(self._report, nbytes=self._report.nbytes + count)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until all that was pending over is on the disk, or could not be; False: not in time."""
+        """Waits until all that was handed over is written or has failed; False: not in time."""
         return self._thread.wait(timeout_s)
 
     def close(self) -> None:
-        """Waits and ends the writing; may be called twice."""
+        """Waits and ends the thread; may be called twice."""
         if not self._thread.close(CLOSE_TIMEOUT_S):
             log.error(
                 "writing a checkpoint did not finish within %g s; abandoned it", CLOSE_TIMEOUT_S
@@ -205,8 +205,8 @@ class WritingThread:
     def __init__(self, name: str) -> None:
         self._name = name
         self._changed = threading.Condition()
-        self._waiting: dict[str, Work] = {}  # by slot, in the order in which they were pending over
-        self._doing: str | None = None  # the slot of what is under way
+        self._waiting: dict[str, Work] = {}  # by slot, in the order in which they were handed over
+        self._doing: str | None = None  # the slot of the work in progress
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -223,17 +223,17 @@ class WritingThread:
         return True
 
     def occupied(self, slot: str) -> bool:
-        """Whether work of the slot waits or is under way."""
+        """Whether work of the slot waits or is in progress."""
         with self._changed:
             return slot in self._waiting or self._doing == slot
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Until nothing is left to do; False: not in time."""
+        """Waits until nothing is left to do; False: not in time."""
         with self._changed:
             return self._changed.wait_for(self._is_idle, timeout_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Finishes what was pending over and ends the thread; False: not in time."""
+        """Finishes what was handed over and ends the thread; False: not in time."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -247,7 +247,7 @@ class WritingThread:
 
     def _run(self) -> None:
         while self._do_next():
-            pass  # between two pieces nothing holds on to what the last one wrote
+            pass  # between two pieces no variable refers to what the last one wrote
 
     def _do_next(self) -> bool:
         work = self._next()
@@ -255,7 +255,7 @@ class WritingThread:
             return False
         try:
             work()
-        except BaseException:  # its owner has its own way to tell; nobody would see this one
+        except BaseException:  # `_attempt` reports the expected ones
             log.exception("%s failed", self._name)
         return True
 

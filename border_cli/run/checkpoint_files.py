@@ -45,7 +45,7 @@ MANIFEST = "manifest.json"
 FORMAT = 2
 READABLE = (1, FORMAT)  # format 1 held agent and counters only
 COUNTERS = ("opt_steps", "env_steps", "samples_total", "time_s")
-NEEDED = ("agent.pt", "state.json", "arrays.npz")  # to go on, beside the manifest
+NEEDED = ("agent.pt", "state.json", "arrays.npz")  # to resume, besides the manifest
 ARRAY = "__array__"
 FLOAT = "__float__"
 
@@ -55,7 +55,7 @@ SaveState = Callable[[Mapping[str, Any], Path], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCheckpoint:
-    """All of a checkpoint; nothing in it is written again but by whoever has it now."""
+    """All of a checkpoint, on its way from the learner to the writing thread."""
 
     counters: Mapping[str, float]
     agent: Mapping[str, Any]
@@ -78,7 +78,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A checkpoint whose files were as they were written; its rows are looked at as they load."""
+    """A checkpoint whose files are verified; its transitions are verified while they load."""
 
     folder: Path
     manifest: Manifest
@@ -96,24 +96,24 @@ class Saved:
 
     @property
     def candidate(self) -> Path | None:
-        """The state of the agent that was under judgement."""
+        """The state of the agent that was under evaluation."""
         path = self.folder / "candidate.pt"
         return path if path.name in self.manifest.sha256 else None
 
     @property
     def has_rows(self) -> bool:
-        """Whether the replay buffer was saved with it."""
+        """Whether the transitions were saved with it."""
         return self.manifest.replay is not None
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
-        """The files of its rows."""
+        """The files of its transitions."""
         return () if self.manifest.replay is None else self.manifest.replay.chunks
 
     def load_rows(self, replay_buffer: ReplayBuffer) -> None:
-        """Fills a buffer that has loaded its state; raises `CheckpointError` for damaged rows.
+        """Fills a buffer that has loaded its state; raises `CheckpointError` for damaged files.
 
-        The buffer is an empty one then, until it loads another state.
+        The buffer is empty then, until it loads another state.
         """
         if self.manifest.replay is None:
             raise CheckpointError(f"{self.folder} was saved without a replay buffer")
@@ -177,7 +177,7 @@ def seal(
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Completes the folder, or replaces its manifest at once."""
+    """Completes the folder, or replaces its manifest atomically."""
     replay = manifest.replay
     chunks = replay and [
         {"first": each.first, "end": each.end, "files": dict(each.files)} for each in replay.chunks
@@ -283,10 +283,10 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 
 def read_checkpoint(folder: Path, *, rows: bool = True) -> Saved:
-    """Verifies a checkpoint and reads all but its tensors and rows.
+    """Verifies a checkpoint and reads all but its tensors and transitions.
 
-    Raises `CheckpointError` naming the file and what is wrong. Without `rows` it does not matter
-    whether those are there.
+    Raises `CheckpointError` naming the file and what is wrong. Without `rows` the files
+    of transitions may be missing.
     """
     manifest = read_manifest(folder)
     if manifest.format != FORMAT:

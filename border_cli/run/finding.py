@@ -68,8 +68,8 @@ def _kept(folder: Path, opt_steps: int) -> Kept:
 
 
 def by_age(folder: Path) -> list[Kept]:
-    """The complete checkpoints, the oldest first, those included that another was just replacing
-    when the process was killed."""
+    """The complete checkpoints, the oldest first, including one that was being replaced when
+    the process was killed."""
     found = [_kept(each, int(each.name)) for each in numbered(folder)]
     steps = {each.opt_steps for each in found}
     for old in folder.glob(".*.old"):
@@ -80,9 +80,9 @@ def by_age(folder: Path) -> list[Kept]:
 
 
 def resumable(run_dir: Path) -> list[Path]:
-    """The complete checkpoints that a run may go on from, the newest first; not verified yet.
+    """The complete checkpoints that a run may resume from, the newest first; not verified yet.
 
-    Before them those whose manifest is damaged, so that whoever looks for a whole one names them.
+    Those whose manifest is damaged come before them, so that they are named in the log.
     """
     newest_first = by_age(run_dir / "checkpoints")[::-1]
     return [
@@ -200,7 +200,7 @@ def find_weights(place: Path) -> Path:
 
 
 def best_score(run_dir: Path) -> tuple[float, int] | None:
-    """Score and optimisation steps of the best model; None where there is none that is whole."""
+    """Score and optimisation steps of the best model; None without a whole one."""
     try:
         folder = find_checkpoint(run_dir, "best")
         verify(folder)
@@ -213,7 +213,7 @@ def best_score(run_dir: Path) -> tuple[float, int] | None:
 
 
 def episodes_of_best(run_dir: Path) -> int | None:
-    """How many episodes the score of the best model is the mean of; None where nobody says."""
+    """How many episodes the score of the best model is the mean of; None where unknown."""
     try:
         returns = read_json(find_checkpoint(run_dir, "best") / "score.json")["returns"]
     except (CheckpointError, KeyError):
@@ -222,13 +222,13 @@ def episodes_of_best(run_dir: Path) -> int | None:
 
 
 class Resumable:
-    """The checkpoints of a run directory, the newest first; each is read once, when it is its turn.
+    """The checkpoints of a run directory, the newest first, each read when it is its turn.
 
-    `rows`: with the replay buffer, where it was saved. A checkpoint that is not whole is noted and
-    left for the one before it. Raises CheckpointError where none is left.
+    `rows`: with the transitions, where they were saved. A damaged checkpoint is skipped and later
+    named. Raises CheckpointError where none is left.
     """
 
-    newest: Saved  # whole, as far as can be told before its rows are read
+    newest: Saved  # verified but for its transitions
     agent: dict[str, Any]  # the state of its agent
 
     def __init__(

@@ -56,7 +56,7 @@ Fill = Callable[[Path], None]  # writes the files of a checkpoint into a folder
 
 @dataclass(frozen=True, slots=True)
 class _BestModel:
-    """The files of the best model, kept in memory: nobody can train it again."""
+    """The files of the best model, kept in memory: it cannot be trained again."""
 
     name: str  # of its folder
     files: Mapping[str, bytes]
@@ -75,7 +75,7 @@ class _BestModel:
 
 
 def _best_of(run_dir: Path) -> _BestModel | None:
-    """The best model that stands in a run directory; None where there is none that is whole."""
+    """The best model in a run directory; None without a whole one."""
     folder = (run_dir / "best").resolve()
     if folder.parent != (run_dir / "checkpoints").resolve():
         return None
@@ -90,8 +90,8 @@ def _best_of(run_dir: Path) -> _BestModel | None:
 class CheckpointFolders:
     """Writes the folders of one run; only one thread at a time calls it.
 
-    What an earlier process left half done is put in order by the first write. What somebody else
-    deleted since is written again by the next one. Whatever raises `OSError` leaves all checkpoints
+    The first write puts in order what an earlier process left half done. What was deleted from
+    outside is written again by the next write. A call that raises `OSError` leaves all checkpoints
     as they were.
     """
 
@@ -114,15 +114,15 @@ class CheckpointFolders:
         self._save_state = save_state
         self._config_sha256 = config_sha256
         self._settings = settings  # the text of `.hydra/resolved.yaml`; empty: not saved there
-        self._reacquire = reacquire  # the directory, which is made again where it is gone
-        self._written = written  # told of the bytes as they are written
+        self._reacquire = reacquire  # and create the directory again where it is gone
+        self._written = written  # called with the number of bytes as they are written
         self._versions = versions()
         self._sequence: int | None = None  # of the newest checkpoint; None before the first write
         self._newest: str | None = None  # its name; None before one was written here
         self._best: _BestModel | None = None
 
     def write_checkpoint(self, pending: PendingCheckpoint) -> tuple[Chunk, ...]:
-        """Keeps a checkpoint and drops the oldest; returns the chunks that hold its rows."""
+        """Keeps a checkpoint and drops the oldest; returns the chunks of its transitions."""
         self._sequence = self._put_in_order() + 1
         self._sync_records(pending.run)
         rows = pending.rows
@@ -143,7 +143,7 @@ class CheckpointFolders:
                 )
             self._write(name, lambda folder: write_state(folder, pending, self._save_state), replay)
         except BaseException:
-            if not self._stands(self._folder / name):
+            if not self._is_newest(self._folder / name):
                 remove_chunks(self._folder / FOLDER, new)
             raise
         self._keep_newest(name)
@@ -153,7 +153,7 @@ class CheckpointFolders:
     def write_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Replaces the best model; the one before it stays for whoever is reading it just now."""
+        """Replaces the best model; the one before it stays, because it may be being read."""
         self._put_in_order()
         name = f"best-{folder_name(int(counters['opt_steps']))}"
         link = self._run_dir / "best"
@@ -178,8 +178,8 @@ class CheckpointFolders:
         return up_to_missing(self._folder / FOLDER, chunks)
 
     def is_intact(self, chunks: Sequence[Chunk]) -> bool:
-        """Whether the newest checkpoint, whose rows are in these chunks, the best model and the
-        settings are still there."""
+        """Whether the newest checkpoint, with its transitions in these chunks, the best model and
+        the settings are still there."""
         files = {*NEEDED, MANIFEST}
         newest = self._newest is None or files <= files_in(self._folder / self._newest)
         settings = not self._settings or (self._run_dir / SETTINGS).is_file()
@@ -237,7 +237,7 @@ class CheckpointFolders:
         self._place(name, complete)
 
     def _place(self, name: str, fill: Fill) -> None:
-        """Replaces one folder at once by another, which `fill` writes whole."""
+        """Replaces one folder atomically by another, which `fill` writes whole."""
         final = self._folder / name
         new = partial_of(final)
         remove_hidden(new)
@@ -252,7 +252,7 @@ class CheckpointFolders:
                 remove_hidden(new)
             raise
 
-    def _stands(self, place: Path) -> bool:
+    def _is_newest(self, place: Path) -> bool:
         try:
             return read_manifest(place).sequence == self._sequence
         except CheckpointError:
@@ -262,7 +262,7 @@ class CheckpointFolders:
         point_link(self._folder / "latest", name)
         try:
             rotate(self._folder, keep=self._keep, milestone_interval=self._milestone_interval)
-        except OSError as error:  # the new one is there all the same
+        except OSError as error:  # the new one is complete nevertheless
             log.warning("could not remove old checkpoints: %s", error)
 
 
@@ -270,7 +270,7 @@ def replace_folder(new: Path, place: Path) -> None:
     """Moves the folder `new` to `place`; what stood there is removed when `new` is safe.
 
     No system call swaps two folders everywhere, so for a moment `place` is missing and its content
-    stands at `backup_of(place)`: `restore_folders` undoes what a crash in that moment leaves.
+    is at `backup_of(place)`: `restore_folders` undoes what a crash in that moment leaves.
     """
     old = backup_of(place)
     if os.path.lexists(place):
@@ -290,16 +290,16 @@ def replace_folder(new: Path, place: Path) -> None:
 def remove_folder(folder: Path) -> None:
     """Removes the folder; a crash in between never leaves half of it under its name."""
     if is_own_folder(folder):
-        doomed = partial_of(folder)
-        remove_hidden(doomed)
-        folder.rename(doomed)
-        remove_hidden(doomed)
+        partial = partial_of(folder)
+        remove_hidden(partial)
+        folder.rename(partial)
+        remove_hidden(partial)
 
 
 def remove_hidden(hidden: Path) -> None:
-    """Removes the files of a checkpoint from a folder that stands aside, and then the folder.
+    """Removes the files of a checkpoint from a hidden folder, and then the folder.
 
-    What is not ours stays in it, where a person finds it: `.0000000010.old` becomes
+    What is not ours stays in it, in plain sight: `.0000000010.old` becomes
     `0000000010-left`.
     """
     if not is_own_folder(hidden):
@@ -320,7 +320,7 @@ def remove_hidden(hidden: Path) -> None:
 
 
 def restore_folders(parent: Path) -> None:
-    """Puts back what a crash left aside, and removes what it left half written."""
+    """Puts back the backups that a crash left, and removes what it left half written."""
     for old in _hidden(parent, "old"):
         place = old.with_name(old.name.removeprefix(".").removesuffix(".old"))
         if os.path.lexists(place):
@@ -338,7 +338,7 @@ def _hidden(parent: Path, ending: str) -> list[Path]:
 
 
 def point_link(link: Path, target: str) -> None:
-    """Makes `link` a relative symbolic link to `target`, at once."""
+    """Makes `link` a relative symbolic link to `target`, atomically."""
     if os.path.lexists(link) and not link.is_symlink():
         raise OSError(errno.EEXIST, "is not a symbolic link", str(link))
     temporary = link.with_name(f".{link.name}.tmp")
@@ -349,7 +349,7 @@ def point_link(link: Path, target: str) -> None:
 
 
 def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
-    """Keeps the newest, and the milestones without their rows; then drops unnamed chunks.
+    """Keeps the newest, and the milestones without their transitions; then drops unnamed chunks.
 
     A milestone is the first checkpoint at or after each multiple of `milestone_interval`.
     """
@@ -378,7 +378,7 @@ def collect_garbage(folder: Path) -> None:
         if is_own_folder(each.folder):
             remove_files(each.folder, TEMPORARY)
     if any(each.manifest is None for each in kept):
-        return  # who knows which chunks it names
+        return  # it may name any chunk
     named: set[str] = set()
     for each in kept:
         if each.manifest and each.manifest.replay:

@@ -1,4 +1,4 @@
-"""What in a run directory is ours: names, and what may stand under them.
+"""What in a run directory is ours: names, and what may be found under them.
 
 Only what is written here by name is ever written to or removed, and nothing behind a link.
 """
@@ -24,7 +24,7 @@ Kind = Literal["file", "folder", "link"]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The names that are ours in one folder, as patterns; whatever else lies there is not."""
+    """The names that are ours in one folder, as patterns; all else there is not."""
 
     files: str = ""
     links: str = ""
@@ -67,14 +67,14 @@ LEFTOVERS = (
     *("not_finite.npz", str(SETTINGS)),
 )
 
-# What a run that goes on reads or writes; what is only replaced need not be writable itself.
+# What a resumed run reads or writes; what is only replaced need not be writable itself.
 FOLDERS = (".", ".hydra", "tensorboard", "checkpoints", "checkpoints/replay")
 READ = (".hydra/resolved.yaml", "run.json")
 GROWING = ("run.lock", "border-train.log", "metrics.jsonl", "superseded.jsonl")
 
 
 def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:
-    """All that stands under a name of ours and what it should be; links are not followed."""
+    """All that has a name of ours, and what it should be; links are not followed."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if layout.is_file(entry.name):
@@ -94,19 +94,19 @@ def _folder_named(name: str, layout: Layout) -> Layout | None:
 
 
 def backup_of(place: Path) -> Path:
-    """Where a folder stands while another one takes its place."""
+    """Where a folder is while another one takes its place."""
     return place.with_name(f".{place.name}.old")
 
 
 def partial_of(place: Path) -> Path:
-    """Where a folder stands while it is not complete: not yet, or no longer."""
+    """Where a folder is while it is not complete: not yet, or no longer."""
     return place.with_name(f".{place.name}.partial")
 
 
 def refuse_foreign(run_dir: Path) -> None:
-    """Raises `ConfigError` where something else stands in the place of a file or folder of ours.
+    """Raises `ConfigError` where something else is in the place of a file or folder of ours.
 
-    To be called before a run opens or makes anything in a directory that may have been used.
+    To be called before a run opens or creates anything in a directory that may have been used.
     """
     if not run_dir.is_dir():
         return
@@ -137,7 +137,7 @@ def _refuse_other(entry: os.DirEntry[str], kind: Kind, run_dir: Path) -> None:
 
 
 def refuse_denied(run_dir: Path) -> None:
-    """Raises ConfigError where a run can not go on because its files are somebody else's."""
+    """Raises ConfigError where a run cannot be resumed because access to its files is denied."""
     denied = [
         *(name for name in FOLDERS if _is_denied(run_dir / name, os.R_OK | os.W_OK | os.X_OK)),
         *(name for name in READ if _is_denied(run_dir / name, os.R_OK)),
@@ -157,8 +157,8 @@ def _is_denied(path: Path, mode: int) -> bool:
 
 
 def refresh_times(run_dir: Path) -> None:
-    """Makes all that is ours look as if just written, so that no purge of old files takes it."""
-    with suppress(OSError):  # something went just now, which the next save looks at
+    """Sets the times of all that is ours to now, so that no purge of old files deletes it."""
+    with suppress(OSError):  # something was deleted meanwhile: the next save finds out
         for entry, kind in entries_of_ours(run_dir):
             if kind == "file":
                 os.utime(entry.path, follow_symlinks=False)
@@ -167,19 +167,19 @@ def refresh_times(run_dir: Path) -> None:
 def remove_files(folder: Path, layout: Layout, *, keep: frozenset[str] = frozenset()) -> None:
     """Removes the regular files with names of ours, but for those to `keep`."""
     with os.scandir(folder) as entries:
-        doomed = [
+        found = [
             each.path
             for each in entries
             if layout.is_file(each.name)
             and each.name not in keep
             and each.is_file(follow_symlinks=False)
         ]
-    for path in doomed:
+    for path in found:
         Path(path).unlink(missing_ok=True)
 
 
 def set_aside(run_dir: Path) -> None:
-    """Moves what an unfinished attempt left into `attempt-N`: nothing that was saved is lost."""
+    """Moves what an unfinished attempt left to `attempt-N`: nothing that was saved is lost."""
     events = sorted(each for each in files_in(run_dir) if re.fullmatch(EVENT_FILE, each))
     left = [run_dir / each for each in (*LEFTOVERS, *events) if os.path.lexists(run_dir / each)]
     if not left:

@@ -28,10 +28,10 @@ from border_cli.core.files import checksum, files_in, own_folder, sync
 from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 
 FOLDER = "replay"
-PIECE_NBYTES = 16 * 2**20  # copied, summed and written at once: each piece costs the learner a wait
-CHUNK_NBYTES = 256 * 2**20  # a file is kept until the last of its rows is forgotten
+PIECE_NBYTES = 16 * 2**20  # copied and written at a time: the learner waits once for each piece
+CHUNK_NBYTES = 256 * 2**20  # a file is kept until the last of its rows is overwritten
 MAX_HEADER = 2**20  # bytes of a .npy file before its rows; a field takes about 20
-REST_NBYTES = 2**20  # read at once where only the checksum counts
+REST_NBYTES = 2**20  # read at a time where only the checksum counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRows:
-    """The rows that a replay buffer held; the first chunk may begin before them."""
+    """The transitions of a replay buffer; the first chunk may begin before them."""
 
     first: int
     end: int
@@ -55,7 +55,7 @@ class SavedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRows:
-    """Rows to write, and the chunks that hold those before them."""
+    """Transitions to write, and the chunks of those before them."""
 
     frozen: FrozenRows
     oldest: int  # number of the oldest row that the replay buffer holds
@@ -74,9 +74,9 @@ class PendingRows:
 def write_chunks(
     folder: Path, rows: FrozenRows, *, row_nbytes: int, written: Callable[[int], None]
 ) -> list[Chunk]:
-    """Writes all these rows and makes them survive a crash; tells `written` of the bytes.
+    """Writes all these rows and makes them survive a crash; reports the bytes to `written`.
 
-    Leaves nothing behind where it raises `OSError`.
+    Leaves no file where it raises `OSError`.
     """
     piece_rows = max(1, PIECE_NBYTES // row_nbytes)
     chunk_rows = max(1, CHUNK_NBYTES // row_nbytes)
@@ -137,7 +137,7 @@ def _new_stem(folder: Path, first: int, end: int) -> str:
 
 
 def up_to_missing(folder: Path, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """The chunks before the first of which a file is gone."""
+    """The chunks before the first that lacks a file."""
     there = files_in(folder) if chunks else set()
     return tuple(takewhile(lambda each: each.files.keys() <= there, chunks))
 
@@ -161,7 +161,7 @@ def load_chunks(folder: Path, rows: SavedRows, buffer: ReplayBuffer) -> None:
         try:
             _load_chunk(folder, chunk, rows.first, buffer)
         except (OSError, ValueError, CheckpointError) as error:
-            _verify(folder, chunk)  # a damaged file is the better reason
+            _verify(folder, chunk)  # a damaged file is the better explanation
             names = ", ".join(chunk.files)
             raise CheckpointError(f"{folder / names} cannot be read: {error}") from error
 
@@ -177,12 +177,12 @@ def _load_chunk(folder: Path, chunk: Chunk, oldest: int, buffer: ReplayBuffer) -
         at = chunk.first
         for count in _pieces(chunk.first, chunk.end, max(1, PIECE_NBYTES // _row_nbytes(files))):
             blocks = [each.read(count) for each in files]
-            forgotten = min(max(0, oldest - at), count)  # these were overwritten before the save
+            overwritten = min(max(0, oldest - at), count)  # before the save
             last = at + count >= chunk.end
             if last and [each.finish() for each in files] != list(chunk.files.values()):
                 raise ValueError("its checksum does not match the manifest")
-            if forgotten < count:
-                buffer.load_rows(at + forgotten, [block[forgotten:] for block in blocks])
+            if overwritten < count:
+                buffer.load_rows(at + overwritten, [block[overwritten:] for block in blocks])
             at += count
 
 
@@ -241,7 +241,7 @@ class NpyWriter:
 
     def discard(self) -> None:
         """Removes what was written, finished or not."""
-        with suppress(OSError):  # a full disk takes not even what is left to flush
+        with suppress(OSError):  # a full disk: flushing fails again
             self._file.close()
         for path in (self._temporary, self.path):
             with suppress(OSError):
@@ -249,7 +249,7 @@ class NpyWriter:
 
 
 class NpyReader:
-    """Reads rows one after another; raises `ValueError` or `OSError` where they are not there."""
+    """Reads rows one after another; raises `ValueError` or `OSError` where they are missing."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")

@@ -1,4 +1,4 @@
-"""Who runs in a directory, and how its run went: `run.lock` and `run.json`."""
+"""Which process runs in a directory, and how its run went: `run.lock` and `run.json`."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _is_held(file: int) -> bool | None:
 
 
 def _owner(file: int) -> dict[str, Any]:
-    """Who wrote the file; empty where nobody did, or gave the lock back since."""
+    """The process that wrote the file; empty where none did, or where it released the lock."""
     try:
         owner = json.loads(os.pread(file, 4096, 0))
     except (OSError, ValueError):
@@ -231,7 +231,7 @@ KINDS = {
     "attempts": _list_of(dict, "objects"),
     **dict.fromkeys(("seeds", "recorders_switched_off"), _OBJECT),
 }
-# What a resumed run takes over from the attempts before.
+# What a resumed run keeps from the attempts before.
 LASTING = (
     "started",
     "seeds",
@@ -242,14 +242,14 @@ LASTING = (
     "env_steps",
     "samples_total",
 )
-# What a command looks at that resumes a run.
+# What a command reads that resumes a run.
 NEEDED_TO_RESUME = ("status", "exit_reason", "pid", "host", "attempts", *LASTING)
 
 
 class RunRecord:
     """The document `run.json` of one attempt of a run; rewritten whole at every change.
 
-    `status` is running, done, failed or interrupted, and as `read_run` tells it also killed. Owned
+    `status` is running, done, failed or interrupted, and by `read_run` also killed. Owned
     by the thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
     document of the attempt before is still true.
     """
@@ -304,13 +304,13 @@ class RunRecord:
         self._write()
 
     def saved(self, counters: Mapping[str, Any]) -> None:
-        """Tells how far the run is; nothing before it begins or once it has ended."""
+        """Writes how far the run is; nothing before it begins or after its end."""
         if self.content.get("status") == "running":
             self.content |= counters
             self._write_or_log()
 
     def end(self, status: str, reason: str, **facts: Any) -> None:
-        """Tells how the run ended; the first end stays, and is written again where it was not."""
+        """Writes how the run ended; the first end stays, and is written again where that failed."""
         if self.content.get("status") == "running":
             self.content |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
         if self.begun:
@@ -331,7 +331,7 @@ class RunRecord:
 def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
     """`run.json` with the true status: a run whose process is gone without an end was killed.
 
-    Empty where there is none that can be read. A value of a wrong kind is as if it was not there;
+    Empty where it is missing or cannot be read. A value of a wrong kind is left out;
     raises `CheckpointError` where it is `needed`. Nothing is written.
     """
     facts = _read(run_dir, needed)
@@ -347,10 +347,10 @@ def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
 
 
 def end_from_outside(run_dir: Path, pid: int, status: str, reason: str, **facts: Any) -> bool:
-    """Tells how the run of another process of this machine ended, which is gone and could not.
+    """Writes how the run of another process of this machine ended, which is gone.
 
-    Writes nothing where that process has told an end, or where the run is no longer its own: the
-    lock is taken first, so no other process resumes the run meanwhile.
+    Writes nothing where that process has written an end, or where the run is no longer its own:
+    the lock is taken first, so no other process resumes the run meanwhile.
     """
     if not (run_dir / RUN_JSON).is_file():
         return False
@@ -365,7 +365,7 @@ def end_from_outside(run_dir: Path, pid: int, status: str, reason: str, **facts:
 
 
 def import_paths(run_dir: Path) -> list[str]:
-    """The folders in which a run found its modules, as it says itself."""
+    """The folders in which a run found its modules."""
     return list(read_run(run_dir, needed=("import_paths",)).get("import_paths", []))
 
 
@@ -409,7 +409,7 @@ def machine() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit and dirty flag of the user's repository; None where there is none or no git."""
+    """Commit and dirty flag of the user's repository; None without a repository or without git."""
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         # Without optional locks the user's own git commands are never in each other's way.
