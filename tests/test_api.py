@@ -118,18 +118,18 @@ def test_recorders_are_closed_when_the_rest_cannot_be_built() -> None:
     assert mine.closed
 
 
-class EvaluationRunner(Evaluator):
+class CountingEvaluator(Evaluator):
     """A score of the user's own: the sum of the Q-network's first actions."""
 
     def __init__(self) -> None:
-        self.judged = 0
+        self.evaluations = 0
         self.closed = False
 
     def evaluate(self, policy: Policy) -> Evaluation:
         action = policy.act(np.zeros((3, 4), np.float32), explore=False)
         assert action.shape == (3,)
-        self.judged += 1
-        score = 100.0 + self.judged
+        self.evaluations += 1
+        score = 100.0 + self.evaluations
         return Evaluation(score=score, returns=(score,), lengths=(1,), metrics={"eval/mine": score})
 
     def close(self) -> None:
@@ -137,12 +137,12 @@ class EvaluationRunner(Evaluator):
 
 
 def test_an_evaluator_of_the_caller_decides_what_is_best() -> None:
-    judge, recorder = EvaluationRunner(), ListRecorder()
+    evaluator, recorder = CountingEvaluator(), ListRecorder()
     config = compose(*SERIAL, "trainer.eval_interval=1")
-    result = train(config, evaluator=judge, recorders=[recorder])
+    result = train(config, evaluator=evaluator, recorders=[recorder])
     assert recorder.of("eval/mine") == [(1, 101.0), (2, 102.0)]
     assert result.best_score == 102.0
-    assert judge.closed
+    assert evaluator.closed
 
 
 def test_settings_built_by_hand_train_and_can_be_read_again(folder: Path) -> None:

@@ -518,7 +518,10 @@ def test_many_attempts_in_a_row_change_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("thread", "thread"), ("process", "process"), ("thread", "process"), ("process", "serial")],
+    [
+        *(("thread", "thread"), ("process", "process"), ("thread", "process")),
+        *(("process", "serial"), ("serial", "thread")),
+    ],
 )
 def test_actors_beside_the_learner_go_on_with_exact_counters(
     first: str, second: str, tmp_path: Path
@@ -533,7 +536,10 @@ def test_actors_beside_the_learner_go_on_with_exact_counters(
     assert sum(each.samples for each in after.actor_stats) == stats.samples_total
     assert stats.samples_total >= WHOLE + 100
     assert stats.samples_total <= WHOLE + 100 + 2 * 2 * 7 + 2 * 3 * 2  # slack, n-step windows
-    assert no_restarts(after.actor_stats)
+    if first == "serial":  # what lay in the proxies of serial actors is lost to threads
+        assert sum(each.lost_samples for each in after.actor_stats) < 2 * 7
+    else:
+        assert no_restarts(after.actor_stats)
     steps = [row["opt_steps"] for row in metrics_of(tmp_path / "run") if "eval/return" in row]
     assert steps == [100, 200, 300, 400]
 

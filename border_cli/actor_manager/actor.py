@@ -1,27 +1,188 @@
-"""An actor: a policy in its environments."""
+"""An actor: a policy in its environments, and the messages in which it sends its samples."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
-from border_cli.actor_manager.laps import ACT, BLOCKED, ENV_STEP, PROCESS, SEND, Laps
-from border_cli.actor_manager.proxy import ReplayBufferProxy
-from border_cli.actor_manager.weights import WeightSource
+import numpy as np
+
+from border_cli.actor_manager.weights import ArrayForms, WeightSource
+from border_cli.core.config import ActorManagerConfig
 from border_cli.core.errors import CheckpointError
-from border_cli.core.interfaces import Env, Policy, StepProcessor
-from border_cli.core.timing import Clock
-from border_cli.core.types import Array, Beat, State, Step
+from border_cli.core.interfaces import Env, EnvFactory, Policy, PolicyFactory, StepProcessor
+from border_cli.core.returns import DiscountedReturns, Moments
+from border_cli.core.rows import columns_of, concatenate, transitions_of
+from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
+from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
+from border_cli.core.types import Array, Beat, Episode, Experience, State, Step, Transitions
+
+ACT, ENV_STEP, PROCESS, SEND, BLOCKED = range(len(ACTOR_SECTIONS))
+
+# One step in so many is timed and stands for all: the clock would cost some per cent of a short
+# step. A prime, so that it falls in with no other rhythm of the actor.
+TIMED_EVERY: Final = 17
+
+_NO_ROWS = Transitions(
+    obs=np.empty(0, np.float32),
+    action=np.empty(0, np.int64),
+    reward=np.empty(0, np.float32),
+    discount=np.empty(0, np.float32),
+    next_obs=np.empty(0, np.float32),
+)
+
+
+class StepTimer:
+    """Seconds per section of one actor; owned by the thread that steps it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.seconds = [0.0] * len(ACTOR_SECTIONS)
+        self._clock = clock
+        self._countdown = 1  # the first step is timed
+        self._since_s = 0.0
+
+    def start(self) -> bool:
+        """Starts a step; returns whether it is one of those that are timed."""
+        self._countdown -= 1
+        if self._countdown:
+            return False
+        self._countdown = TIMED_EVERY
+        self._since_s = self._clock.now_s()
+        return True
+
+    def record(self, section: int, *, less_s: float = 0.0) -> None:
+        """Adds the time since the last call, without `less_s`, to this section."""
+        now_s = self._clock.now_s()
+        self.seconds[section] += TIMED_EVERY * max(0.0, now_s - self._since_s - less_s)
+        self._since_s = now_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What an actor sends, its transitions still in the parts in which they came.
+
+    They are joined where the learner will read them, so that each is written once.
+    """
+
+    actor_id: int
+    opt_steps: int  # of the weights that acted last
+    env_steps: int
+    parts: list[Transitions]
+    rows: int  # in all parts
+    episodes: tuple[Episode, ...]
+    returns: tuple[Moments, ...] = ()
+
+    def experience(self) -> Experience:
+        """The same with all transitions in one block."""
+        return Experience(
+            actor_id=self.actor_id,
+            opt_steps=self.opt_steps,
+            env_steps=self.env_steps,
+            transitions=concatenate(self.parts) if self.parts else _NO_ROWS,
+            episodes=self.episodes,
+            returns=self.returns,
+        )
+
+
+Send: TypeAlias = Callable[[Message], float]  # returns the seconds that it waited for space
+
+
+class ReplayBufferProxy:
+    """Gathers at least `n_buffer` transitions, then sends them; owned by one actor.
+
+    Where the agent needs them, the running `returns` of the same env steps go with each message.
+    """
+
+    def __init__(
+        self,
+        actor_id: int,
+        n_buffer: int,
+        send: Send,
+        clock: Clock,
+        returns: DiscountedReturns | None = None,
+    ) -> None:
+        self._actor_id = actor_id
+        self._n_buffer = n_buffer
+        self._send = send
+        self._clock = clock
+        self.returns = returns
+        self._parts: list[Transitions] = []
+        self._episodes: list[Episode] = []
+        self._env_steps = 0
+        self.rows = 0  # gathered and not sent
+        self.sent_s = 0.0  # seconds it took to send
+        self.blocked_s = 0.0  # seconds that it waited for space
+
+    def push(
+        self,
+        transitions: Transitions,
+        *,
+        env_steps: int,
+        episodes: tuple[Episode, ...],
+        opt_steps: int,
+    ) -> None:
+        """Adds the result of one step; `opt_steps` are those of the weights that acted."""
+        self._env_steps += env_steps
+        if episodes:
+            self._episodes.extend(episodes)
+        rows = len(transitions)
+        if rows:
+            self._parts.append(transitions)
+            self.rows += rows
+            if self.rows >= self._n_buffer:
+                self.flush(opt_steps)
+
+    def flush(self, opt_steps: int) -> None:
+        """Sends what was gathered, if anything; may wait for space."""
+        if not self._env_steps:
+            return
+        message = Message(
+            actor_id=self._actor_id,
+            opt_steps=opt_steps,
+            env_steps=self._env_steps,
+            parts=self._parts,
+            rows=self.rows,
+            episodes=tuple(self._episodes),
+            returns=() if self.returns is None else self.returns.take(),
+        )
+        began_s = self._clock.now_s()
+        blocked_s = self._send(message)  # if it raises, the rows count as lost
+        self.blocked_s += blocked_s
+        self.sent_s += max(0.0, self._clock.now_s() - began_s - blocked_s)
+        self._parts, self._episodes = [], []
+        self._env_steps = self.rows = 0
+
+    def state_dict(self) -> State:
+        """What was gathered and not sent."""
+        state = {
+            "columns": columns_of(concatenate(self._parts)) if self._parts else None,
+            "env_steps": self._env_steps,
+            "episodes": [[each.score, each.length] for each in self._episodes],
+        }
+        if self.returns is not None:
+            state["returns"] = self.returns.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned, in place of what was gathered."""
+        columns = state["columns"]
+        self._parts = [] if columns is None else [Transitions(**transitions_of(columns))]
+        self.rows = sum(map(len, self._parts))
+        self._env_steps = state["env_steps"]
+        self._episodes = [Episode(score, length) for score, length in state["episodes"]]
+        if self.returns is not None and "returns" in state:  # earlier versions had none
+            self.returns.load_state_dict(state["returns"])
 
 
 class Actor:
-    """Acts one step at a time; who calls `step`, and how often, is not its business.
+    """Acts one step at a time.
 
-    Threads put `step` in a loop; the serial manager and the tests call it directly. It touches
-    nothing but what it was given, so two actors share no state. Owned by the thread that made it.
+    Threads and processes put `step` in a loop; the serial manager and the tests call it directly.
+    Two actors share no state. Owned by the thread that made it.
 
-    With `resumed`, the `state_dict` of an actor that had the same seeds, it goes on where that one
-    stood; its counters of steps and seconds begin at 0.
+    With `saved`, the `state_dict` of an actor that had the same seeds, it continues that one's
+    episodes; its counters of steps and seconds begin at 0.
     """
 
     def __init__(
@@ -34,8 +195,8 @@ class Actor:
         proxy: ReplayBufferProxy,
         weights: WeightSource,
         clock: Clock,
-        resumed: Mapping[str, Any] | None = None,
-        beat: Beat = lambda: True,
+        saved: Mapping[str, Any] | None = None,
+        beat: Beat = lambda: None,
     ) -> None:
         self._env = env
         self._policy = policy
@@ -43,21 +204,23 @@ class Actor:
         self._weights = weights
         self._version = 0
         self._opt_steps = 0
-        self._laps = Laps(clock)
+        self._timer = StepTimer(clock)
         self.proxy = proxy
         self._returns = proxy.returns
-        # Asked once: most policies remember nothing, and every step would pay for the question.
-        self._tells = self._returns is not None or type(policy).forget is not Policy.forget
+        # Looked up once: most policies keep no state, and every step would pay for the look-up.
+        self._tracks_episodes = (
+            self._returns is not None or type(policy).forget is not Policy.forget
+        )
         self.env_steps = 0
         self.restarted_episodes = 0  # that could not be continued and began anew
         policy.bind_thread()
-        if resumed is None:
+        if saved is None:
             self._obs = env.reset(env_seed)
         else:
-            self._obs = self._resume(env_seed, resumed, beat)
+            self._obs = self._resume(env_seed, saved, beat)
 
     def _resume(self, env_seed: int, state: Mapping[str, Any], beat: Beat) -> Array:
-        """Restores all that it owns; returns what to act on next. [N, …]"""
+        """Restores all that it owns; returns the observations to act on next. [N, …]"""
         try:
             self._opt_steps = int(state["opt_steps"])
             self._policy.load_state_dict(state["policy"])
@@ -75,9 +238,9 @@ class Actor:
         return obs
 
     def step(self) -> int:
-        """Acts once in each environment with the newest weights; returns the rows it gave."""
-        laps = self._laps
-        timed = laps.begin()
+        """Acts once in each environment with the newest weights; returns the number of samples."""
+        timer = self._timer
+        timed = timer.start()
         newer = self._weights.newer_than(self._version)
         if newer is not None:
             self._version, snapshot = newer
@@ -86,17 +249,17 @@ class Actor:
 
         action = self._policy.act(self._obs, explore=True)  # [N] or [N, A]
         if timed:
-            laps.lap(ACT)
+            timer.record(ACT)
         step = self._env.step(action)
         if timed:
-            laps.lap(ENV_STEP)
+            timer.record(ENV_STEP)
         self._obs = step.act_obs
         env_steps = step.env_steps
         self.env_steps += env_steps
-        if self._tells:
-            self._tell(step)
+        if self._tracks_episodes:
+            self._report_episode_ends(step)
         transitions = self._step_processor.process(step)  # M rows; 0 while a window fills
-        away_s = self.proxy.sent_s + self.proxy.blocked_s
+        elsewhere_s = self.proxy.sent_s + self.proxy.blocked_s
         self.proxy.push(
             transitions,
             env_steps=env_steps,
@@ -104,11 +267,11 @@ class Actor:
             opt_steps=self._opt_steps,
         )
         if timed:
-            laps.lap(PROCESS, less_s=self.proxy.sent_s + self.proxy.blocked_s - away_s)
+            timer.record(PROCESS, less_s=self.proxy.sent_s + self.proxy.blocked_s - elsewhere_s)
         return len(transitions)
 
-    def _tell(self, step: Step) -> None:
-        """Tells those who remember where episodes end."""
+    def _report_episode_ends(self, step: Step) -> None:
+        """Resets the state that policy and returns keep of episodes that ended."""
         if step.episodes or step.moved is not None:
             self._policy.forget(step.begun)
         if self._returns is not None:
@@ -116,14 +279,14 @@ class Actor:
 
     @property
     def seconds(self) -> list[float]:
-        """Where its time went so far, by section of `ACTOR_SECTIONS`."""
-        seconds = list(self._laps.seconds)
+        """Time spent so far, by section of `ACTOR_SECTIONS`."""
+        seconds = list(self._timer.seconds)
         seconds[SEND] += self.proxy.sent_s
         seconds[BLOCKED] += self.proxy.blocked_s
         return seconds
 
     def state_dict(self) -> State:
-        """Where it stands between two steps; nothing in it is written again."""
+        """Its state between two steps; nothing in it is written again."""
         return {
             "env": self._env.state_dict(),
             "policy": self._policy.state_dict(),
@@ -139,3 +302,63 @@ class Actor:
     def close(self) -> None:
         """Frees the environments."""
         self._env.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorFactory:
+    """Makes each incarnation of an actor, in the thread that calls it.
+
+    Holds recipes only, so it may cross to other threads and processes.
+    """
+
+    seed: int
+    env_factory: EnvFactory
+    policy_factory: PolicyFactory
+    make_step_processor: Callable[[], StepProcessor]
+    imports: Sequence[str] = ()  # modules that another process must import first
+    clock: Clock = field(default_factory=MonotonicClock)
+    weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
+    returns_gamma: float | None = None  # of running returns; None: the agent needs none
+
+    def __call__(
+        self,
+        config: ActorManagerConfig,
+        actor_id: int,
+        incarnation: int,
+        *,
+        send: Send,
+        weights: WeightSource,
+        saved: State | None = None,
+        beat: Beat = lambda: None,
+    ) -> Actor:
+        """A new actor. Its seeds depend on (seed, actor_id, incarnation) only.
+
+        With `saved`, the `Actor.state_dict` of this very incarnation, it continues that one's
+        episodes; `beat` is called at every step that is replayed for it.
+        """
+        path = (Branch.ACTOR, actor_id, incarnation)
+        policy = self.policy_factory(
+            generator(self.seed, *path, ActorStream.EXPLORATION),
+            config.exploration_of(actor_id),
+        )
+        step_processor = self.make_step_processor()
+        env = self.env_factory.make(training=True)
+        gamma = self.returns_gamma
+        returns = None if gamma is None else DiscountedReturns(gamma, env.num_envs)
+        try:
+            return Actor(
+                env=env,
+                env_seed=derived_seed(self.seed, *path, ActorStream.ENV),
+                policy=policy,
+                step_processor=step_processor,
+                proxy=ReplayBufferProxy(
+                    actor_id, config.n_buffer, send, self.clock, returns=returns
+                ),
+                weights=weights,
+                clock=self.clock,
+                saved=saved,
+                beat=beat,
+            )
+        except BaseException:
+            env.close()
+            raise

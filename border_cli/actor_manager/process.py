@@ -1,93 +1,150 @@
-"""One supervised process per actor: environments that cost CPU run beside the learner."""
+"""One supervised process per actor, for environments that need CPU time of their own."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.actor_manager.actor_record import ManagerRecord
-from border_cli.actor_manager.arrivals import Arrivals
+from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.actor_process import Recipe, run
 from border_cli.actor_manager.config import ProcessConfig
-from border_cli.actor_manager.factory import ActorFactory
-from border_cli.actor_manager.lane import CLOSING, LEARNER_WAITS, Lane
-from border_cli.actor_manager.leases import Leases
-from border_cli.actor_manager.notes import LAST, ask
-from border_cli.actor_manager.post import Post
-from border_cli.actor_manager.process_record import record_of, stats_of
-from border_cli.actor_manager.remote import Recipe, run
-from border_cli.actor_manager.shared_weights import SharedWeightSlot
-from border_cli.actor_manager.supervisor import Supervisor
+from border_cli.actor_manager.rate_limiter import SharedRateLimiter
+from border_cli.actor_manager.saved_actors import SavedActors
+from border_cli.actor_manager.shared_channel import (
+    CLOSING,
+    LEARNER_WAITS,
+    ChannelReader,
+    SharedChannel,
+)
+from border_cli.actor_manager.supervisor import ActorHandle, Supervisor
+from border_cli.actor_manager.weights import SharedWeightSlot
 from border_cli.core.interfaces import ActorManager, ActorStats
+from border_cli.core.rows import columns_of, transitions_of
 from border_cli.core.stop import Pulse
 from border_cli.core.timing import Clock
-from border_cli.core.types import Experience, Metrics, Snapshot, State
-from border_cli.process.bell import Bell
+from border_cli.core.types import Experience, Metrics, Snapshot, State, Transitions
 from border_cli.process.child_process import ChildProcess
-from border_cli.process.memory import fence
-from border_cli.process.recipe import dump
-from border_cli.process.start import start_context
+from border_cli.process.shared_memory import WakePipe, fence
+from border_cli.process.start import pack, start_context
 
-RING_SHARES = 4  # messages of `n_buffer` rows that may wait for the learner, per actor
+MESSAGES_PER_RING = 4  # of `n_buffer` rows, which may wait for the learner, per actor
 KILLED_S = 5.0  # within which killed processes are gone
-LOOK_AGAIN_S = 1.0
+
+
+class Receiver:
+    """Takes what the actors wrote, in the order of their ids; owned by the learner's thread."""
+
+    def __init__(self, handles: Sequence[ActorHandle]) -> None:
+        self._channels = [handle.channel for handle in handles]
+        self.readers = [ChannelReader(handle.actor_id, handle.channel) for handle in handles]
+        self._unreleased = False
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a message has arrived."""
+        return any(reader.has_news for reader in self.readers)
+
+    @property
+    def fill(self) -> float:
+        """Share of the space in use, 0 … 1."""
+        return sum(reader.fill for reader in self.readers) / len(self.readers)
+
+    def take(self) -> list[Experience]:
+        """All that arrived; readable until `release`."""
+        arrived: list[Experience] = []
+        for reader in self.readers:
+            if reader.has_news:
+                arrived += reader.take()
+        self._unreleased |= bool(arrived)
+        return arrived
+
+    def take_copies(self) -> list[Experience]:
+        """The same in memory of its own, its space free again."""
+        copies = [_copied(each) for each in self.take()]
+        self.release()
+        return copies
+
+    def release(self) -> None:
+        """Frees the space of all that was taken."""
+        if self._unreleased:
+            self._unreleased = False
+            for reader in self.readers:
+                reader.release()
+
+    @contextmanager
+    def notified(self) -> Iterator[None]:
+        """Within the block the actors wake the learner for news."""
+        self._set_waiting(1)
+        try:
+            yield
+        finally:
+            self._set_waiting(0)
+
+    def _set_waiting(self, waiting: int) -> None:
+        for channel in self._channels:
+            channel.learner[LEARNER_WAITS] = waiting
+        fence()  # what is written from here on wakes, and what was written before is seen
 
 
 class ProcessActorManager(ActorManager):
     """Runs N actors between `__enter__` and `__exit__`; no process of them outlives the block.
 
-    The learner's thread calls every method and reads the rows where the actors wrote them; what it
-    received is valid until its next `receive`. A thread of the manager's supervises the processes:
-    it touches neither rows nor weights.
+    The learner's thread calls every method and reads transitions where the actors wrote them; what
+    it received is valid until its next `receive`. A thread of the manager supervises the processes:
+    it touches neither transitions nor weights.
     """
 
     def __init__(self, config: ProcessConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
         self.config = config
         self._make_actor = make_actor
         self._clock = clock
-        self._bell = Bell()
+        self._pipe = WakePipe()
         spec, actors = make_actor.env_factory.spec, range(config.num_actors)
-        capacity = RING_SHARES * config.n_buffer
+        capacity = MESSAGES_PER_RING * config.n_buffer
         returns = make_actor.returns_gamma is not None
-        self._lanes = [
-            Lane(spec, capacity=capacity, learner_bell=self._bell, returns=returns) for _ in actors
+        self._channels = [
+            SharedChannel(spec, capacity=capacity, learner_pipe=self._pipe, returns=returns)
+            for _ in actors
         ]
         self._weights = SharedWeightSlot(make_actor.weight_forms)
-        self._leases = Leases(self._lanes, config.n_buffer)
-        self._posts = [
-            Post(actor_id, self._lanes[actor_id], config.max_restarts) for actor_id in actors
+        self._limiter = SharedRateLimiter(self._channels, config.n_buffer)
+        self._handles = [
+            ActorHandle(actor_id, self._channels[actor_id], config.max_restarts)
+            for actor_id in actors
         ]
-        self._arrivals = Arrivals(self._posts)
-        self._before = ManagerRecord.fresh(config.num_actors)  # what this attempt begins with
-        self._settled: ManagerRecord | None = None
-        self._question = 0
+        self._receiver = Receiver(self._handles)
+        self._saved = SavedActors.fresh(config.num_actors)  # with which this attempt begins
         self._supervisor = Supervisor(
-            self._posts, start_life=self._start_life, learner_bell=self._bell, clock=clock
+            self._handles,
+            start_incarnation=self._start_incarnation,
+            learner_pipe=self._pipe,
+            clock=clock,
         )
         self._stopped = False
 
     def __enter__(self) -> Self:
         try:
-            self._recipe = dump("actor_manager=process", self._make_actor.imports, self._make_actor)
+            self._packed = pack("actor_manager=process", self._make_actor.imports, self._make_actor)
             self._context = start_context(
                 self.config.start_method, [__name__, *sorted(_modules(self._make_actor))]
             )
             self._supervisor.start()
-        except BaseException:  # no `with` block begins, so nobody else would clean up
+        except BaseException:  # no `with` block begins, so nothing else would clean up
             self.stop()
             raise
         return self
 
-    def _start_life(self, actor_id: int, life: int) -> ChildProcess:
-        before = self._before.actors[actor_id]
+    def _start_incarnation(self, actor_id: int, incarnation: int) -> ChildProcess:
         recipe = Recipe(
             config=self.config,
-            make_actor=self._recipe,
+            make_actor=self._packed,
             actor_id=actor_id,
-            life=before.next_life + life,
-            resumed=before.actor if life == 0 else None,
-            lane=self._lanes[actor_id],
+            incarnation=self._saved.actors[actor_id].next_incarnation + incarnation,
+            channel=self._channels[actor_id],
             weights=self._weights,
         )
         return ChildProcess(self._context, f"actor {actor_id}", run, recipe, nice=self.config.nice)
@@ -106,11 +163,11 @@ class ProcessActorManager(ActorManager):
         self._weights.publish(snapshot)
 
     def permit(self, samples_total: float) -> None:
-        self._leases.permit(samples_total)
+        self._limiter.permit(samples_total)
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        self._arrivals.release()
-        arrived = self._arrivals.take()
+        self._receiver.release()
+        arrived = self._receiver.take()
         if arrived:
             return arrived
         if self._supervisor.crash:
@@ -120,74 +177,49 @@ class ProcessActorManager(ActorManager):
         return arrived
 
     def _wait(self, timeout_s: float) -> list[Experience]:
-        """Sleeps until something arrives; whoever needs a lease for that gets one."""
+        """Sleeps until something arrives; grants what the actors need for that."""
         deadline_s = self._clock.now_s() + timeout_s
-        with self._arrivals.awaited():
-            while not self._arrivals.has_news:
-                self._leases.share_out(urgent=True)
+        with self._receiver.notified():
+            while not self._receiver.has_news:
+                self._limiter.distribute(urgent=True)
                 left_s = deadline_s - self._clock.now_s()
                 if left_s <= 0 or self._supervisor.crash:
                     break
-                self._bell.wait(left_s)
-        return self._arrivals.take()
-
-    def settle(self, timeout_s: float) -> list[Experience]:
-        if self._stopped:
-            return []
-        deadline_s = self._clock.now_s() + timeout_s
-        self._arrivals.release()
-        self._question += 1
-        arrived: list[Experience] = []
-        with self._arrivals.awaited():
-            for lane in self._lanes:
-                ask(lane, self._question)
-            while True:
-                waiting = self._arrivals.may_answer(self._question)
-                arrived += self._arrivals.take_copies(self._question)
-                left_s = deadline_s - self._clock.now_s()
-                if not waiting or left_s <= 0:
-                    break
-                self._bell.wait(min(left_s, LOOK_AGAIN_S))
-        self._settled = self._record(self._question)
-        return arrived
+                self._pipe.wait(left_s)
+        return self._receiver.take()
 
     def state_dict(self) -> State:
-        return (self._settled or self._record(None)).state_dict()
+        now_s = self._clock.now_s()
+        actors = [
+            handle.saved(reader.rows, now_s)
+            for handle, reader in zip(self._handles, self._receiver.readers, strict=True)
+        ]
+        return self._saved.after(actors).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._before = ManagerRecord.load(state, self.config.num_actors)
-        for post, record in zip(self._posts, self._before.actors, strict=True):
-            post.resume(record)
-        self._leases.resume(self._before.samples)
-
-    def _record(self, question: int | None) -> ManagerRecord:
-        now_s = self._clock.now_s()
-        return self._before.after(
-            [
-                record_of(post, reader, question, now_s)
-                for post, reader in zip(self._posts, self._arrivals.readers, strict=True)
-            ]
-        )
+        self._saved = SavedActors.load(state, self.config.num_actors).without_states()
+        for handle, saved in zip(self._handles, self._saved.actors, strict=True):
+            handle.earlier = saved
+        self._limiter.resume(self._saved.samples)
 
     def stop(self) -> list[Experience]:
         if self._stopped:
             return []
         self._supervisor.close()
-        for lane in self._lanes:
-            lane.learner[CLOSING] = 1
-            lane.learner[LEARNER_WAITS] = 1
+        for channel in self._channels:
+            channel.learner[CLOSING] = 1
+            channel.learner[LEARNER_WAITS] = 1
             fence()
-            lane.bell.ring()
+            channel.pipe.wake()
         arrived = self._drain(self.config.join_timeout_s)
         if self._supervisor.running:
             self._supervisor.kill()
-            arrived += self._drain(KILLED_S + len(self._posts))  # each shows its stack first
+            arrived += self._drain(KILLED_S + len(self._handles))  # each shows its stack first
         self._supervisor.join(KILLED_S)
-        self._settled = self._record(LAST)
-        for lane in self._lanes:
-            lane.close()
+        for channel in self._channels:
+            channel.close()
         self._weights.close()
-        self._bell.close()
+        self._pipe.close()
         self._stopped = True  # only now: the next call completes one that was interrupted
         return arrived
 
@@ -197,29 +229,34 @@ class ProcessActorManager(ActorManager):
         arrived: list[Experience] = []
         while True:
             running = self._supervisor.running  # what it wrote before it ended is taken below
-            arrived += self._arrivals.take_copies()
+            arrived += self._receiver.take_copies()
             left_s = deadline_s - self._clock.now_s()
             if not running or left_s <= 0:
                 return arrived
-            self._bell.wait(min(left_s, 0.05))
+            self._pipe.wait(min(left_s, 0.05))
 
     def stats(self) -> list[ActorStats]:
         now_s = self._clock.now_s()
         return [
-            stats_of(post, reader, now_s)
-            for post, reader in zip(self._posts, self._arrivals.readers, strict=True)
+            handle.stats(reader.rows, now_s)
+            for handle, reader in zip(self._handles, self._receiver.readers, strict=True)
         ]
 
     def heartbeats(self) -> Sequence[Pulse]:
-        return self._posts
+        return self._handles
 
     def gauges(self) -> Metrics:
-        return {"async/queue_fill": self._arrivals.fill}
+        return {"async/queue_fill": self._receiver.fill}
 
 
 def _modules(make_actor: ActorFactory) -> set[str]:
-    """Where the parts of an actor come from: worth importing once for all processes."""
+    """The modules of the parts of an actor: worth importing once for all processes."""
     policy = getattr(make_actor.policy_factory, "func", make_actor.policy_factory)  # of a partial
     parts = (make_actor.env_factory, policy)
     names = {getattr(part, "__module__", type(part).__module__) for part in parts}
     return {name for name in names if name != "__main__" and name in sys.modules}
+
+
+def _copied(message: Experience) -> Experience:
+    columns = {name: column.copy() for name, column in columns_of(message.transitions).items()}
+    return replace(message, transitions=Transitions(**transitions_of(columns)))

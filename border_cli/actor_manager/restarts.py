@@ -1,4 +1,4 @@
-"""How often an actor may fail, and how long it pauses before its next life."""
+"""How often an actor may fail, and how long it pauses before it is restarted."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Origin: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # type; file and li
 
 
 def origin(text: str) -> Origin | None:
-    """Which type of exception a traceback tells of, raised through which lines of others' code.
+    """The type of exception of a traceback, and the lines of others' code that raised it.
 
-    A text, because that is all that comes from another process. None where it is no traceback.
+    From a text, because that is all that comes from another process. None if it is no traceback.
     """
     if not text.startswith(_TRACEBACK):
         return None
@@ -38,24 +38,15 @@ def origin(text: str) -> Origin | None:
 
 
 class Restarts:
-    """The budget of one actor; owned by whoever restarts it.
+    """The restarts of one actor in this attempt; owned by the thread that restarts it."""
 
-    A run that was resumed has a fresh budget: `before` restarts are counted, and cost nothing.
-    """
-
-    def __init__(self, actor_id: int, most: int, *, before: int = 0) -> None:
+    def __init__(self, actor_id: int, most: int) -> None:
         self._actor_id = actor_id
         self.most = most
-        self._before = before
         self._first_traceback: str | None = None
         self._since_delivery = 0  # failures since the last message that arrived
         self._last: Origin | None = None  # of the failure before, if nothing was delivered since
-        self.made = 0  # since the run was started or resumed
-
-    @property
-    def total(self) -> int:
-        """Of the whole run."""
-        return self._before + self.made
+        self.made = 0
 
     def delivered(self) -> None:
         """Samples of it arrived: the next pause is the shortest again."""
@@ -63,12 +54,12 @@ class Restarts:
         self._last = None
 
     def failed(self, text: str) -> float:
-        """Takes the traceback of a failure; returns the pause before the next life, in seconds.
+        """Takes the traceback of a failure; returns the seconds to pause before the restart.
 
-        Raises `ActorCrashed` with the first traceback once the budget is used up, or where a life
-        delivered nothing and then raised what the one before had raised in the same line: another
-        life would, too. The death of a process is told in other words than a traceback; it may be
-        chance, and only the budget limits it.
+        Raises `ActorCrashed` with the first traceback once no restarts are left, or where an
+        incarnation delivered nothing and then raised what the one before had raised in the same
+        line: another one would, too. The death of a process comes with a text that is no traceback;
+        it may be chance, and only the number of restarts limits it.
         """
         self._first_traceback = self._first_traceback or text
         last, self._last = self._last, origin(text)

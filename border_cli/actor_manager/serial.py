@@ -1,4 +1,4 @@
-"""All actors in the caller's thread, one after another."""
+"""All actors in the caller's thread, one after another, reproducible to the bit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.actor_manager.local import LocalActorManager, MakeActor
-from border_cli.actor_manager.worker import Worker
+from border_cli.actor_manager.actor import ActorFactory, Message
+from border_cli.actor_manager.worker import LocalActorManager, Worker
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
@@ -20,21 +20,21 @@ class SerialActorManager(LocalActorManager):
     way to try schedules that threads might take.
     """
 
-    repeats = True
+    reproducible = True
 
     def __init__(
         self,
         config: ActorManagerConfig,
         *,
-        make_actor: MakeActor,
+        make_actor: ActorFactory,
         clock: Clock,
         order: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(config, make_actor=make_actor, clock=clock)
+        super().__init__(config, make_actor=make_actor, send=self._send, clock=clock)
         self._order = order
         self._messages: list[Experience] = []
         self._first = 0  # actor id, or how many turns of the order were taken
-        self._end: State | None = None  # where the actors stood when they were stopped
+        self._end: State | None = None  # the state at the stop, before anything was flushed
 
     def __enter__(self) -> Self:
         for worker in self._workers:
@@ -48,28 +48,29 @@ class SerialActorManager(LocalActorManager):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._note_end()
+        self._save_end()
         for worker in self._workers:
             worker.close()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._first = self._before.first
+        self._first = self._saved.first
 
-    def _put(self, worker: Worker, message: Experience) -> float:  # noqa: ARG002 - always room
-        self._messages.append(message)
+    def _send(self, message: Message) -> float:
+        self._messages.append(message.experience())
+        self._workers[message.actor_id].sent += message.rows
         return 0.0
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002 - never waits
-        if not self._gate.opened:
+        if not self._limiter.is_open:
             return []
         moved = self._round() if self._order is None else self._next_of(self._order)
-        if not moved:  # everybody is held back: nobody may sit on samples
+        if not moved:  # all are held back: none may keep samples that it has gathered
             for worker in self._workers:
                 self._attempt(worker, worker.flush_saved)
-        return self._taken()
+        return self.undelivered()
 
-    def _taken(self) -> list[Experience]:
+    def undelivered(self) -> list[Experience]:
         messages, self._messages = self._messages, []
         return messages
 
@@ -79,7 +80,7 @@ class SerialActorManager(LocalActorManager):
         return self._turn(self._workers[actor_id])
 
     def _round(self) -> bool:
-        """One turn each; whoever came first when the permission ran out comes last next time."""
+        """One turn each; the actor that was first when the permission ran out is last next time."""
         first, moved = self._first, False
         for offset in range(len(self._workers)):
             actor_id = (first + offset) % len(self._workers)
@@ -89,9 +90,9 @@ class SerialActorManager(LocalActorManager):
         return moved
 
     def _turn(self, worker: Worker) -> bool:
-        if worker.balance <= 0:
-            worker.balance += self._gate.try_lease(1 - worker.balance)
-        if worker.balance <= 0:
+        if worker.made >= worker.granted:
+            worker.granted += self._limiter.try_acquire(1 - worker.budget)
+        if worker.made >= worker.granted:
             return False
         self._attempt(worker, worker.step)
         return True
@@ -101,30 +102,27 @@ class SerialActorManager(LocalActorManager):
             try:
                 act()
             except (Exception, SystemExit):
-                self._pause(worker, self._bury(worker))
+                self._pause(worker, self._reap(worker))
 
     def stop(self) -> list[Experience]:
         if self._end is None:
-            self._note_end()
+            self._save_end()
             for worker in self._workers:
                 worker.flush()
                 worker.close()
-        return self._taken()
+        return self.undelivered()
 
-    def _note_end(self) -> None:
+    def _save_end(self) -> None:
         """Before anything is flushed: a resumed run goes on as if there had been no stop."""
         if self._end is None:
             self._end = self.state_dict()
-            self._gate.close()
-
-    def settle(self, timeout_s: float) -> list[Experience]:  # noqa: ARG002 - never waits
-        return self._taken()  # empty, unless an actor crashed after others had sent something
+            self._limiter.close()
 
     def state_dict(self) -> State:
         if self._end is not None:
             return self._end
-        records = [worker.record() for worker in self._workers]
-        return self._before.after(records, first=self._first).state_dict()
+        actors = [worker.saved_exactly() for worker in self._workers]
+        return self._saved.after(actors, first=self._first).state_dict()
 
     def gauges(self) -> Metrics:
         return {"async/queue_fill": 0.0}

@@ -6,39 +6,162 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.connection import wait
 
-from border_cli.actor_manager.lane import CLOSING, NOTHING, WAITS
-from border_cli.actor_manager.post import Post
+from border_cli.actor_manager.restarts import Restarts
+from border_cli.actor_manager.saved_actors import SavedActor
+from border_cli.actor_manager.shared_channel import (
+    BEATS,
+    CLOSING,
+    LOST,
+    MADE,
+    NOTHING,
+    WAITS,
+    WAITS_FOR,
+    SharedChannel,
+)
 from border_cli.core.errors import ActorCrashed, RunFailed
-from border_cli.core.timing import Clock
-from border_cli.process.bell import Bell
+from border_cli.core.interfaces import ActorStats
+from border_cli.core.stop import Pulse
+from border_cli.core.timing import ACTOR_SECTIONS, Clock
 from border_cli.process.child_process import ChildProcess
+from border_cli.process.shared_memory import WakePipe
 
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
 STATUS_WHEN_CLOSING_S = 0.1  # for which its exit status may hold up the end of all
 
-StartLife = Callable[[int, int], ChildProcess]  # actor id, life
+StartIncarnation = Callable[[int, int], ChildProcess]  # actor id, incarnation in this attempt
+
+
+class ActorHandle(Pulse):
+    """One actor over all its processes; the supervisor's thread writes it, others read."""
+
+    def __init__(self, actor_id: int, channel: SharedChannel, most_restarts: int) -> None:
+        self.actor_id = actor_id
+        self.channel = channel
+        self.restarts = Restarts(actor_id, most_restarts)
+        self.earlier = SavedActor(actor_id=actor_id)  # of the attempts before this one
+        self.process: ChildProcess | None = None
+        self.due_s = 0.0  # when its next incarnation begins
+        self.started_s: float | None = None
+        self.stopped_s: float | None = None
+        self.stuck = False  # the watchdog wants it to be replaced
+        self.stack: str | None = None  # of the process that was killed because it was stuck
+        self.ended = False
+        self.wake: Callable[[], None] = lambda: None  # wakes the supervisor
+        self._delivered = 0  # samples of all incarnations until the last failure
+        self._counting = threading.Lock()  # while a process that ended is counted
+
+    def reap(self) -> None:
+        """Completes the counters of its process, which has ended."""
+        with self._counting:
+            self.channel.reap()
+
+    def failed(self, why: str) -> float:
+        """Takes why a process ended, after `reap`; seconds before the next incarnation.
+
+        What it wrote counts as delivered, whether or not the learner has taken it in yet.
+        """
+        if self.channel.actor[MADE] > self._delivered:
+            self._delivered = self.channel.actor[MADE]
+            self.restarts.delivered()
+        return self.restarts.failed(why)
+
+    def stats(self, received: int, now_s: float) -> ActorStats:
+        """Its counters over the whole run, with the samples received in this attempt."""
+        with self._counting:
+            _, env_steps = self.channel.counts()
+            lost = self.channel.actor[LOST]
+        earlier = self.earlier
+        until_s = self.stopped_s if self.stopped_s is not None else now_s
+        lasted_s = until_s - self.started_s if self.started_s is not None else 0.0
+        return ActorStats(
+            actor_id=self.actor_id,
+            env_steps=earlier.env_steps + env_steps,
+            samples=earlier.samples + received,
+            duration_s=earlier.duration_s + lasted_s,
+            restarts=earlier.restarts + self.restarts.made,
+            lost_samples=earlier.lost + lost,
+            restarted_episodes=earlier.restarted_episodes,
+            seconds={
+                section: before + now
+                for section, before, now in zip(
+                    ACTOR_SECTIONS, earlier.seconds, self.channel.seconds, strict=True
+                )
+            },
+        )
+
+    def saved(self, received: int, now_s: float) -> SavedActor:
+        """The same for a checkpoint: what the learner has not received is lost."""
+        with self._counting:
+            made, _ = self.channel.counts()  # before the env steps, which may grow meanwhile
+            lost = self.channel.actor[LOST] + made - received
+        stats = self.stats(received, now_s)
+        began = self.channel.actor[BEATS] > 0  # else no seed was used
+        earlier = self.earlier
+        return SavedActor.of(
+            replace(stats, lost_samples=earlier.lost + lost),
+            incarnation=(
+                earlier.next_incarnation + self.restarts.made if began else earlier.incarnation
+            ),
+        )
+
+    @property
+    def name(self) -> str:
+        return f"actor {self.actor_id}"
+
+    @property
+    def beats(self) -> int:
+        return int(self.channel.actor[BEATS]) + self.restarts.made
+
+    @property
+    def waiting_for(self) -> str | None:
+        if self.ended:
+            return "nothing (it has ended)"
+        process = self.process
+        if process is None:
+            return "its restart"
+        if process.starting:
+            return "its process to start"
+        return WAITS_FOR.get(self.channel.actor[WAITS])
+
+    @property
+    def thread_id(self) -> int | None:
+        return None  # its stack is in another process
+
+    def revive(self) -> bool:
+        """Has its process replaced; False where that was asked before and did not happen."""
+        if self.stuck:
+            return False
+        self.stuck = True
+        self.wake()
+        return True
 
 
 class Supervisor:
     """Owns the processes between `start` and `join`; a thread of its own, which mostly sleeps."""
 
     def __init__(
-        self, posts: Sequence[Post], *, start_life: StartLife, learner_bell: Bell, clock: Clock
+        self,
+        handles: Sequence[ActorHandle],
+        *,
+        start_incarnation: StartIncarnation,
+        learner_pipe: WakePipe,
+        clock: Clock,
     ) -> None:
-        self._posts = posts
-        self._start_life = start_life
-        self._learner_bell = learner_bell
+        self._handles = handles
+        self._start_incarnation = start_incarnation
+        self._learner_pipe = learner_pipe
         self._clock = clock
-        self._bell = Bell()
+        self._pipe = WakePipe()
         self._closing = self._killing = self._starting = self._abandoned = False
         self.crash: RunFailed | None = None
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
-        for post in posts:
-            post.ask = self._bell.ring
+        for handle in handles:
+            handle.wake = self._pipe.wake
 
     def start(self) -> None:
         self._thread.start()
@@ -49,51 +172,53 @@ class Supervisor:
         return self._thread.is_alive() and not self._abandoned
 
     def close(self) -> None:
-        """No life begins from now on; those that are end by their lanes."""
+        """No process is started from now on; those that run end by their channels."""
         self._closing = True
-        self._bell.ring()
+        self._pipe.wake()
 
     def kill(self) -> None:
         """Ends those that do not end by themselves, each named with its stack."""
         self._killing = True
-        self._bell.ring()
+        self._pipe.wake()
         if self._starting:  # it waits for a fork server that is stopped, perhaps for ever
             log.error("the fork server starts no actors and was abandoned")
             self._abandoned = True  # the thread touches nothing any more
-            self._leave_nobody()
+            self._kill_all()
 
     def join(self, timeout_s: float) -> None:
         """Waits for the end of all processes."""
         if self._thread.ident is not None and not self._abandoned:
             self._thread.join(timeout_s)
         if not self._thread.is_alive():
-            self._bell.close()
+            self._pipe.close()
 
     def _run(self) -> None:
         try:
-            while not all(post.ended for post in self._posts):
+            while not all(handle.ended for handle in self._handles):
                 self._start_those_due()
-                if not all(post.ended for post in self._posts):
+                if not all(handle.ended for handle in self._handles):
                     self._listen(self._pause_s())
         except BaseException as error:  # every death must reach the learner
             self._fail(error)
         finally:
-            self._leave_nobody()
-            self._learner_bell.ring()
+            self._kill_all()
+            self._learner_pipe.wake()
 
-    def _leave_nobody(self) -> None:
-        """Where the thread fails or hangs: all are killed before anything else is done."""
-        left = [post for post in self._posts if post.process is not None or not post.ended]
-        for post in left:
-            if post.process is not None:
-                post.process.kill()
-        for post in left:
+    def _kill_all(self) -> None:
+        """Where the thread fails or hangs, all are killed before anything else is done."""
+        left = [
+            handle for handle in self._handles if handle.process is not None or not handle.ended
+        ]
+        for handle in left:
+            if handle.process is not None:
+                handle.process.kill()
+        for handle in left:
             try:
-                if post.process is not None:
-                    self._bury(post)
+                if handle.process is not None:
+                    self._reap(handle)
             except Exception:
-                log.exception("cleaning up %s failed", post.name)
-            self._end(post)
+                log.exception("cleaning up %s failed", handle.name)
+            self._end(handle)
 
     def _fail(self, error: BaseException) -> None:
         if not isinstance(error, RunFailed):
@@ -102,107 +227,112 @@ class Supervisor:
             error = failure
         self.crash = self.crash or error
         self._closing = True
-        for post in self._posts:
-            post.lane.learner[CLOSING] = 1
-            post.lane.bell.ring()
-        self._learner_bell.ring()
+        for handle in self._handles:
+            handle.channel.learner[CLOSING] = 1
+            handle.channel.pipe.wake()
+        self._learner_pipe.wake()
 
     def _start_those_due(self) -> None:
-        for post in self._posts:
-            if post.process is not None or post.ended:
+        for handle in self._handles:
+            if handle.process is not None or handle.ended:
                 continue
             if self._closing:
-                self._end(post)
-            elif post.due_s <= self._clock.now_s():
-                if post.started_s is None:
-                    post.started_s = self._clock.now_s()
-                self._begin_life(post)
+                self._end(handle)
+            elif handle.due_s <= self._clock.now_s():
+                if handle.started_s is None:
+                    handle.started_s = self._clock.now_s()
+                self._start_process(handle)
 
-    def _begin_life(self, post: Post) -> None:
+    def _start_process(self, handle: ActorHandle) -> None:
         self._starting = True
         try:
-            post.process = self._start_life(post.actor_id, post.restarts.made)
-        except (OSError, EOFError):  # no process or file is to be had, or no fork server
+            handle.process = self._start_incarnation(handle.actor_id, handle.restarts.made)
+        except (OSError, EOFError):  # no process, file or fork server is available
             why = f"its process could not be started:\n{traceback.format_exc()}"
-            self._plan_next_life(post, why)
+            self._plan_restart(handle, why)
         finally:
             self._starting = False
         if self._abandoned:
-            self._leave_nobody()
+            self._kill_all()
 
     def _pause_s(self) -> float:
-        """Until the next life is due."""
+        """Until the next restart is due."""
         now_s = self._clock.now_s()
-        due = [post.due_s - now_s for post in self._posts if not post.process and not post.ended]
+        due = [
+            handle.due_s - now_s
+            for handle in self._handles
+            if not handle.process and not handle.ended
+        ]
         return max(0.0, min([_LOOK_AGAIN_S, *due]))
 
     def _listen(self, timeout_s: float) -> None:
-        news = [each for post in self._posts if post.process for each in post.process.news]
-        wait([self._bell.fileno(), *news], timeout_s)
-        self._bell.hush()
-        for post in self._posts:
-            process = post.process
+        waitables = [
+            each for handle in self._handles if handle.process for each in handle.process.waitables
+        ]
+        wait([self._pipe.fileno(), *waitables], timeout_s)
+        self._pipe.drain()
+        for handle in self._handles:
+            process = handle.process
             if process is None:
                 continue
             process.listen()
-            if process.alive and (self._killing or post.stuck):
-                self._end_stuck(post, process)
+            if process.alive and (self._killing or handle.stuck):
+                self._end_stuck(handle, process)
             if not process.alive:
-                self._replace(post)
+                self._replace(handle)
 
-    def _end_stuck(self, post: Post, process: ChildProcess) -> None:
-        if post.stuck and not self._killing and post.lane.actor[WAITS] != NOTHING:
-            post.stuck = False  # it moved in the meantime
+    def _end_stuck(self, handle: ActorHandle, process: ChildProcess) -> None:
+        if handle.stuck and not self._killing and handle.channel.actor[WAITS] != NOTHING:
+            handle.stuck = False  # it moved in the meantime
             return
         stack = process.stack()
         if self._killing:
-            log.error("killing %s, which did not stop in time; its stack:\n%s", post.name, stack)
+            log.error("killing %s, which did not stop in time; its stack:\n%s", handle.name, stack)
         else:
-            post.stack = stack
+            handle.stack = stack
         process.kill()
-        wait(process.news[-1:], _LOOK_AGAIN_S)
+        wait(process.waitables[-1:], _LOOK_AGAIN_S)
 
-    def _replace(self, post: Post) -> None:
-        """Its process is dead: counts what died with it and plans its next life."""
-        post.stuck = False
-        process = post.process
-        why = self._bury(post)
-        if post.stack is not None:
-            why = f"{post.stack}\nkilled after making no step for trainer.stall_timeout_s"
-            post.stack = None
+    def _replace(self, handle: ActorHandle) -> None:
+        """Its process is dead: counts what it lost and plans its restart."""
+        handle.stuck = False
+        process = handle.process
+        why = self._reap(handle)
+        if handle.stack is not None:
+            why = f"{handle.stack}\nkilled after making no step for trainer.stall_timeout_s"
+            handle.stack = None
         if process is not None and process.refusal is not None and not self._closing:
-            self._end(post)
+            self._end(handle)
             self._fail(process.refusal)
             return
         if not self._closing:
-            self._plan_next_life(post, why or "its process exited unexpectedly")
+            self._plan_restart(handle, why or "its process exited unexpectedly")
             return
         if why is not None and not self._killing:
-            log.warning("%s failed while stopping:\n%s", post.name, why)
-        self._end(post)
+            log.warning("%s failed while stopping:\n%s", handle.name, why)
+        self._end(handle)
 
-    def _plan_next_life(self, post: Post, why: str) -> None:
+    def _plan_restart(self, handle: ActorHandle, why: str) -> None:
         try:
-            post.due_s = self._clock.now_s() + post.failed(why)
+            handle.due_s = self._clock.now_s() + handle.failed(why)
         except ActorCrashed as error:
-            log.error("actor %d failed and is not restarted", post.actor_id)
-            self._end(post)
+            log.error("actor %d failed and is not restarted", handle.actor_id)
+            self._end(handle)
             self._fail(error)
             return
         log.warning(
             "actor %d failed, restart %d of %d:\n%s",
-            post.actor_id, post.restarts.made, post.restarts.most, why,
+            handle.actor_id, handle.restarts.made, handle.restarts.most, why,
         )  # fmt: skip
 
-    def _bury(self, post: Post) -> str | None:
-        process, post.process = post.process, None
+    def _reap(self, handle: ActorHandle) -> str | None:
+        process, handle.process = handle.process, None
         assert process is not None
-        why = process.bury(STATUS_WHEN_CLOSING_S) if self._closing else process.bury()
-        post.lane.bury()
-        self._learner_bell.ring()  # it may wait for an answer that will not come
+        why = process.reap(STATUS_WHEN_CLOSING_S) if self._closing else process.reap()
+        handle.reap()
         return why
 
-    def _end(self, post: Post) -> None:
-        post.ended = True
-        post.stopped_s = self._clock.now_s()
-        self._learner_bell.ring()
+    def _end(self, handle: ActorHandle) -> None:
+        handle.ended = True
+        handle.stopped_s = self._clock.now_s()
+        self._learner_pipe.wake()

@@ -1,22 +1,27 @@
-"""One thread per actor: the reference's design."""
+"""One thread per actor, and the bounded channel to the learner."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
+import traceback
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.actor_manager.actor_record import ActorRecord
-from border_cli.actor_manager.channel import Channel, Closed
+from border_cli.actor_manager.actor import ActorFactory, Message
 from border_cli.actor_manager.config import ThreadConfig
-from border_cli.actor_manager.inbox import Inbox, Letter, Note
-from border_cli.actor_manager.local import LocalActorManager, MakeActor
-from border_cli.actor_manager.thread_failures import ThreadFailures
-from border_cli.actor_manager.worker import Worker
+from border_cli.actor_manager.rate_limiter import Closed
+from border_cli.actor_manager.worker import LocalActorManager, Worker
+from border_cli.core.errors import ActorHung, RunFailed
+from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
+
+log = logging.getLogger(__name__)
 
 MESSAGES_PER_ACTOR = 2  # that may wait for the learner
 
@@ -25,28 +30,84 @@ MESSAGES_PER_ACTOR = 2  # that may wait for the learner
 # the learner 2 % more.
 SWITCH_INTERVAL_S = 5e-4
 
+_LOOK_AGAIN_S = 1.0  # a wait without a limit could outlive a lost wake-up
+
+
+class Channel:
+    """First in, first out, per actor and over all; many producers, one consumer.
+
+    A full channel makes producers wait, so a slow learner costs no memory. `close` ends all waits;
+    what is inside can still be drained.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity  # messages
+        self._messages: deque[Experience] = deque()
+        self._closed = False
+        self._woken = False  # there is news that is not a message
+        lock = threading.Lock()
+        self._arrived = threading.Condition(lock)
+        self._space = threading.Condition(lock)
+
+    def put(self, message: Experience) -> None:
+        """Waits for space; raises `Closed` once the channel is closed."""
+        with self._space:
+            while len(self._messages) >= self._capacity and not self._closed:
+                self._space.wait(_LOOK_AGAIN_S)
+            if self._closed:
+                raise Closed
+            self._messages.append(message)
+            self._arrived.notify()
+
+    def drain(self, timeout_s: float = 0.0) -> list[Experience]:
+        """All that is inside; waits up to `timeout_s` for the first message."""
+        if not self._messages and timeout_s <= 0:
+            return []  # the learner asks before every update: no lock for nothing
+        with self._arrived:
+            if not (self._messages or self._closed or self._woken):
+                self._arrived.wait(timeout_s)
+            self._woken = False
+            messages = list(self._messages)
+            self._messages.clear()
+            self._space.notify_all()
+            return messages
+
+    def close(self) -> None:
+        """Ends all waits; no message gets in from now on."""
+        with self._space:
+            self._closed = True
+            self._space.notify_all()
+            self._arrived.notify_all()
+
+    def wake(self) -> None:
+        """Ends the consumer's wait early, or its next one, for news that is not a message."""
+        with self._arrived:
+            self._woken = True
+            self._arrived.notify_all()
+
+    @property
+    def fill(self) -> float:
+        """Share of the capacity in use, 0 … 1."""
+        return len(self._messages) / self._capacity
+
 
 class ThreadActorManager(LocalActorManager):
     """Runs N actors between `__enter__` and `__exit__`; none outlives the `with` block.
 
-    An actor that is past its restarts closes the gate: the others send what they have and end, and
-    `receive` raises `ActorCrashed` with the first traceback of the one that failed.
+    An actor that is past its restarts closes the rate limiter: the others send what they have and
+    end, and `receive` raises `ActorCrashed` with the first traceback of the one that failed.
     A thread that does not stop is a daemon, abandoned and named by `ActorHung`.
-
-    What an actor notes of itself goes through the channel behind the messages it has sent, so that
-    the two fit exactly.
     """
 
     config: ThreadConfig
 
-    def __init__(self, config: ThreadConfig, *, make_actor: MakeActor, clock: Clock) -> None:
-        super().__init__(config, make_actor=make_actor, clock=clock)
-        self._channel: Channel[Letter] = Channel(MESSAGES_PER_ACTOR * config.num_actors)
-        self._inbox = Inbox(self._channel, config.num_actors, clock)
-        self._ends: dict[int, ActorRecord] = {}  # where actors stood when they ended
-        self._state: State | None = None  # as of the last `settle` or `stop`
-        self._stopped = False
-        self._failures = ThreadFailures()
+    def __init__(self, config: ThreadConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
+        super().__init__(config, make_actor=make_actor, send=self._send, clock=clock)
+        self._channel = Channel(MESSAGES_PER_ACTOR * config.num_actors)
+        self._received = [0] * config.num_actors  # samples, over all attempts
+        self._failing = threading.Lock()
+        self._crash: RunFailed | None = None  # the first one
+        self._hung: ActorHung | None = None  # the first one
         self._threads = [
             threading.Thread(
                 target=self._run, args=(worker,), name=worker.heartbeat.name, daemon=True
@@ -60,7 +121,7 @@ class ThreadActorManager(LocalActorManager):
         try:
             for thread in self._threads:
                 thread.start()
-        except BaseException:  # no `with` block begins, so nobody else would end those that run
+        except BaseException:  # no `with` block begins, so nothing else would end those that run
             self.stop()
             sys.setswitchinterval(self._interval_before_s)
             raise
@@ -75,125 +136,132 @@ class ThreadActorManager(LocalActorManager):
         self.stop()
         sys.setswitchinterval(self._interval_before_s)
         if exc_type is None:  # never hide the error that is already on its way
-            self._failures.raise_any()
+            self._raise_crash()
+            if self._hung:
+                raise self._hung
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._inbox.received = [record.samples for record in self._before.actors]
-
-    def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        arrived = self._inbox.take()
-        if arrived:
-            return arrived
-        self._failures.raise_crash()
-        if timeout_s > 0:
-            self._gate.urge(True)
-            arrived = self._inbox.take(timeout_s)
-            self._gate.urge(False)
-        return arrived
-
-    def settle(self, timeout_s: float) -> list[Experience]:
-        if self._stopped:
-            return []
-        arrived, records = self._inbox.take_up_to_notes(
-            self._gate.ask(), timeout_s, awaits=self._awaits
-        )
-        self._state = self._state_with(records)
-        return arrived
-
-    def _awaits(self, answered: Mapping[int, object]) -> bool:
-        """Whether anybody who has not answered is going to; who dies or ends wakes the channel."""
-        return any(
-            worker.alive and thread.is_alive()
-            for worker, thread in zip(self._workers, self._threads, strict=True)
-            if worker.actor_id not in answered
-        )
-
-    def _state_with(self, records: Mapping[int, ActorRecord]) -> State:
-        """Fits what was received; those without a record begin anew."""
-        actors = [
-            records.get(worker.actor_id) or worker.record_unanswered(received)
-            for worker, received in zip(self._workers, self._inbox.received, strict=True)
-        ]
-        return self._before.after(actors).state_dict()
-
-    def state_dict(self) -> State:
-        return self._state_with({}) if self._state is None else self._state
-
-    def stop(self) -> list[Experience]:
-        self._gate.close()
-        deadline_s = self._clock.now_s() + self.config.join_timeout_s
-        arrived: list[Experience] = []
-        while any(thread.is_alive() for thread in self._threads):
-            left_s = deadline_s - self._clock.now_s()
-            if left_s <= 0 or self._failures.hung:
-                self._failures.name_hung(self._threads, self.config.join_timeout_s)
-                break
-            arrived += self._inbox.take(min(left_s, 0.05))  # an ending thread wakes us sooner
-        self._channel.close()
-        arrived += self._inbox.take()
-        if not self._stopped:
-            self._stopped = True
-            self._state = self._state_with(self._ends)
-        return arrived
-
-    def gauges(self) -> Metrics:
-        return {"async/queue_fill": self._channel.fill}
+        self._received = [each.samples for each in self._saved.actors]
 
     def _run(self, worker: Worker) -> None:
+        """The thread of one actor."""
         worker.heartbeat.claim()
         try:
             with worker.heartbeat.waiting("the first weights"):
-                self._gate.wait_opened()
+                self._limiter.wait_until_open()
             while True:
-                self._live(worker)
-        except Closed:  # the learner is done with us
-            self._ends[worker.actor_id] = worker.record()
+                self._run_incarnation(worker)
+        except Closed:
+            pass  # the learner needs no more samples
         except BaseException as error:  # every death must reach the learner
-            self._failures.report(error)
-            self._gate.close()
+            with self._failing:
+                self._crash = self._crash or _as_failure(error)
+            self._limiter.close()
         finally:
             worker.close()
             self._channel.wake()
 
-    def _live(self, worker: Worker) -> None:
-        """Steps the actor until it fails or shall end."""
+    def _run_incarnation(self, worker: Worker) -> None:
+        """Steps the actor until it fails, then pauses; raises `Closed` at the end."""
         try:
             while True:
-                self._turn(worker)
+                self._step(worker)
         except Closed:
             worker.flush()
             raise
         except (Exception, SystemExit):
-            delay_s = self._bury(worker)
-            self._channel.wake()  # nobody shall wait for what it stood for
-            self._pause(worker, delay_s)
+            self._pause(worker, self._reap(worker))
 
-    def _turn(self, worker: Worker) -> None:
-        if self._gate.closed:
+    def _step(self, worker: Worker) -> None:
+        if self._limiter.closed:
             raise Closed
-        if self._gate.asked != worker.answered:
-            self._answer(worker)
-        if worker.balance <= 0:
-            worker.balance += self._gate.try_lease(self.config.n_buffer - worker.balance)
-        if worker.balance > 0:
+        if worker.made >= worker.granted:
+            worker.granted += self._limiter.try_acquire(self.config.n_buffer - worker.budget)
+        if worker.made < worker.granted:
             worker.step()
             return
-        worker.flush_saved()  # whoever waits for the learner must not sit on its samples
+        worker.flush()  # an actor that waits for the learner must not keep samples
         began_s = self._clock.now_s()
         with worker.heartbeat.waiting("the rate limiter (trainer.samples_per_opt_step)"):
-            want = self.config.n_buffer - worker.balance
-            worker.balance += self._gate.lease(want, answered=worker.answered)
+            worker.granted += self._limiter.acquire(self.config.n_buffer - worker.budget)
         worker.blocked_s += self._clock.now_s() - began_s
 
-    def _answer(self, worker: Worker) -> None:
-        question = self._gate.asked
-        worker.flush()
-        self._put(worker, Note(question, worker.record()))
-        worker.answered = question  # only now: a failure on the way is answered in its next life
-
-    def _put(self, worker: Worker, message: Letter) -> float:
+    def _send(self, message: Message) -> float:
+        experience, worker = message.experience(), self._workers[message.actor_id]
         began_s = self._clock.now_s()
         with worker.heartbeat.waiting("space in the channel"):
-            self._channel.put(message)
-        return self._clock.now_s() - began_s
+            self._channel.put(experience)
+        waited_s = self._clock.now_s() - began_s
+        worker.sent += message.rows
+        return waited_s
+
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:
+        arrived = self._take()
+        if not arrived:
+            self._raise_crash()
+            if timeout_s > 0:
+                self._limiter.set_urgent(True)
+                arrived = self._take(timeout_s)
+                self._limiter.set_urgent(False)
+        return arrived
+
+    def _take(self, timeout_s: float = 0.0) -> list[Experience]:
+        arrived = self._channel.drain(timeout_s)
+        for each in arrived:
+            self._received[each.actor_id] += len(each.transitions)
+        return arrived
+
+    def stop(self) -> list[Experience]:
+        self._limiter.close()
+        deadline_s = self._clock.now_s() + self.config.join_timeout_s
+        arrived: list[Experience] = []
+        while any(thread.is_alive() for thread in self._threads):
+            left_s = deadline_s - self._clock.now_s()
+            if left_s <= 0 or self._hung:
+                self._name_hung()
+                break
+            arrived += self._take(min(left_s, 0.05))  # an ending thread wakes us sooner
+        self._channel.close()
+        return arrived + self._take()
+
+    def _name_hung(self) -> None:
+        """Logs the stack of every thread that is alive past its deadline, once."""
+        if self._hung:
+            return
+        frames = sys._current_frames()
+        for actor_id, thread in enumerate(self._threads):
+            if thread.is_alive() and thread.ident is not None:
+                frame = frames.get(thread.ident)
+                stack = "".join(traceback.format_stack(frame)) if frame else "(it has just ended)"
+                hung = ActorHung(actor_id, self.config.join_timeout_s, stack)
+                log.error("%s", hung)
+                self._hung = self._hung or hung
+
+    def _raise_crash(self) -> None:
+        if self._crash:
+            raise self._crash
+
+    def state_dict(self) -> State:
+        actors = [
+            worker.saved(received)
+            for worker, received in zip(self._workers, self._received, strict=True)
+        ]
+        return self._saved.after(actors).state_dict()
+
+    def stats(self) -> list[ActorStats]:
+        return [
+            replace(worker.stats, samples=received)
+            for worker, received in zip(self._workers, self._received, strict=True)
+        ]
+
+    def gauges(self) -> Metrics:
+        return {"async/queue_fill": self._channel.fill}
+
+
+def _as_failure(error: BaseException) -> RunFailed:
+    if isinstance(error, RunFailed):
+        return error
+    failure = RunFailed(f"an actor thread failed: {error!r}")
+    failure.__cause__ = error
+    return failure

@@ -1,10 +1,30 @@
-"""The slot that holds the newest weights for all actors of one process."""
+"""The slot with the newest weights: for the actors of this process, and in shared memory."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from border_cli.core.types import Snapshot
+from border_cli.process.shared_memory import Form, SharedArrays, fence, integers
+
+ArrayForms = Mapping[str, Form]  # name -> type and shape of an array of every snapshot
+
+# Integers of each of the two places in shared memory.
+WRITING: Final = 0  # version that is being written, or was written last
+COMPLETE: Final = 1  # version that is there completely
+OPT_STEPS: Final = 2
+ENV_STEPS: Final = 3
+WARM_UP: Final = 4
+PLACE_WORDS: Final = 8
+
+
+def forms_of(snapshot: Snapshot) -> dict[str, Form]:
+    """What every later snapshot must look like."""
+    return {name: (array.dtype, array.shape) for name, array in snapshot.arrays.items()}
 
 
 class WeightSource(Protocol):
@@ -15,7 +35,7 @@ class WeightSource(Protocol):
 
 
 class WeightSlot:
-    """The newest snapshot and its version; the learner writes, actors read, nobody waits.
+    """The newest snapshot and its version; the learner writes, actors read, without waiting.
 
     One reference to a tuple is replaced at a time, which is atomic in Python, and a snapshot never
     changes: a reader has either the old pair or the new one.
@@ -34,3 +54,80 @@ class WeightSlot:
         if newest == version or snapshot is None:
             return None
         return newest, snapshot
+
+
+class SharedWeightSlot:
+    """The newest snapshot and its version; the learner writes, actors copy, without waiting.
+
+    Two places are written in turn, each with its version before and after its arrays. A reader
+    that finds two different versions around what it copied was overtaken and copies the newest.
+    Picklable on the way into a child process only.
+    """
+
+    def __init__(self, forms: ArrayForms) -> None:
+        self._names = list(forms)
+        place: list[Form] = [(np.dtype(np.int64), (PLACE_WORDS,)), *forms.values()]
+        self._shared = SharedArrays([(np.dtype(np.int64), (1,)), *place, *place])
+        self._map()
+
+    def _map(self) -> None:
+        newest, *rest = self._shared.arrays
+        half = len(rest) // 2
+        self._newest = integers(newest)
+        self._places: list[tuple[memoryview[int], list[NDArray[Any]]]] = [
+            (integers(words), arrays) for words, *arrays in (rest[:half], rest[half:])
+        ]
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Copies it in and makes it the newest."""
+        if not self._places:
+            return
+        version = self._newest[0] + 1
+        words, arrays = self._places[version % 2]
+        words[WRITING] = version
+        fence()
+        for name, array in zip(self._names, arrays, strict=True):
+            np.copyto(array, snapshot.arrays[name], casting="no")
+        words[OPT_STEPS] = snapshot.opt_steps
+        words[ENV_STEPS] = snapshot.env_steps
+        words[WARM_UP] = snapshot.warm_up
+        fence()
+        words[COMPLETE] = version
+        fence()
+        self._newest[0] = version
+
+    def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
+        """The newest version and a copy of its snapshot, or None where `version` is the newest."""
+        while (newest := self._newest[0]) != version:
+            snapshot = self._copy(newest)
+            if snapshot is not None:
+                return newest, snapshot
+        return None
+
+    def _copy(self, version: int) -> Snapshot | None:
+        """A copy of that version, or None where it is no longer there."""
+        words, arrays = self._places[version % 2]
+        if words[COMPLETE] != version:
+            return None
+        fence()
+        snapshot = Snapshot(
+            opt_steps=words[OPT_STEPS],
+            env_steps=words[ENV_STEPS],
+            warm_up=bool(words[WARM_UP]),
+            arrays={name: array.copy() for name, array in zip(self._names, arrays, strict=True)},
+        )
+        fence()
+        return snapshot if words[WRITING] == version else None
+
+    def close(self) -> None:
+        """Releases its memory; what is published from now on is dropped."""
+        self._names, self._places = [], []
+        self._newest = integers(np.zeros(1, np.int64))
+        self._shared.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_names": self._names, "_shared": self._shared}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._map()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -187,18 +187,29 @@ def named_modules(settings: Mapping[str, Any]) -> dict[str, str]:
     other = evaluator.get("env") if isinstance(evaluator, dict) else None
     # Components of others may write something else before a colon.
     if "/schema/env/gym@env" in settings["defaults"]:
-        for place, env in (("env.id", settings.get("env")), ("evaluator.env.id", other)):
-            env_id = env.get("id") if isinstance(env, dict) else None
-            if isinstance(env_id, str) and ":" in env_id:
-                found.setdefault(env_id.rpartition(":")[0], place)
+        for place, env in (("env", settings.get("env")), ("evaluator.env", other)):
+            for setting, module in _modules_of_env(env if isinstance(env, dict) else {}):
+                found.setdefault(module, f"{place}.{setting}")
     return found
 
 
 def modules_of(config: RunConfig) -> list[str]:
     """The modules that the settings of a run lead to."""
-    ids = (config.env.id, config.evaluator.env.get("id"))
-    named = [each.rpartition(":")[0] for each in ids if isinstance(each, str) and ":" in each]
+    envs = (vars(config.env), config.evaluator.env)
+    named = [module for env in envs for _, module in _modules_of_env(env)]
     return list(dict.fromkeys([*config.imports, *named]))
+
+
+def _modules_of_env(env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The settings of an environment that name a module before a colon, each with the module."""
+    env_id, wrappers = env.get("id"), env.get("wrappers")
+    if isinstance(env_id, str) and ":" in env_id:
+        yield "id", env_id.rpartition(":")[0]
+    for entry in wrappers if isinstance(wrappers, list) else []:
+        names = entry if isinstance(entry, dict) else [entry]
+        for name in names:
+            if isinstance(name, str) and ":" in name:
+                yield "wrappers", name.partition(":")[0]
 
 
 class SavedSettings(ConfigSource):

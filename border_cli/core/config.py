@@ -1,6 +1,6 @@
 """The settings of a run, and of each group the part that every option of the group shares.
 
-A component's own settings stand in its group's `config.py`. Nothing here knows Hydra.
+A component's own settings are in its group's `config.py`. Nothing here knows Hydra.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Objective(StrEnum):
 class AgentConfig(Settings, path="agent"):
     """Settings that every agent has."""
 
-    gives_priorities: ClassVar[bool] = True  # whether its errors can drive prioritized replay
+    gives_priorities: ClassVar[bool] = True  # whether its TD errors can be priorities
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")  # the action spaces that it takes
 
     gamma: float = setting(0.99, "discount per env step", low=0, high=1)
@@ -61,7 +61,7 @@ class AgentConfig(Settings, path="agent"):
 
     @property
     def needs_returns(self) -> bool:
-        """Whether the agent is to observe the running discounted returns of the actors."""
+        """Whether the agent observes the running discounted returns of the actors."""
         return False
 
 
@@ -90,7 +90,7 @@ class StepProcessorConfig(Settings, path="step_processor"):
 class ReplayBufferConfig(Settings, path="replay_buffer"):
     """Settings that every replay buffer has."""
 
-    prioritizes: ClassVar[bool] = False  # whether it lives on the errors of the agent
+    prioritizes: ClassVar[bool] = False  # whether it needs the TD errors of the agent
 
     capacity: int = setting(
         100_000,

@@ -8,7 +8,7 @@ BorderError
  ├── RunFailed               the run cannot go on                             exit 1
  │    ├── ActorCrashed       an actor is past its restarts, or fails again and again
  │    ├── ActorHung          an actor did not stop by its deadline
- │    ├── Stalled            somebody made no step for `stall_timeout_s`
+ │    ├── Stalled            a part made no step for `stall_timeout_s`
  │    ├── BadStep            an observation, reward or flag of an environment does not fit
  │    ├── OutOfMemory        an allocation failed
  │    └── NotFinite          a NaN or an infinity in data or loss
@@ -43,7 +43,7 @@ class BorderError(Exception):
 
 
 class ConfigError(BorderError):
-    """A setting cannot mean anything; the message names it, its value and what is allowed."""
+    """A setting is invalid; the message names it, its value and what is allowed."""
 
     exit_status = 2
 
@@ -63,7 +63,7 @@ class MissingPackage(ConfigError):
 
 
 class ProbeFailed(ConfigError):
-    """An environment that was tried before the run raised or hung; says in which call and line."""
+    """An environment that was tried before the run raised or hung; names the call and the line."""
 
 
 class RunFailed(BorderError):
@@ -71,7 +71,7 @@ class RunFailed(BorderError):
 
 
 class ActorCrashed(RunFailed):
-    """An actor failed and is not restarted; says why not, and carries its first traceback."""
+    """An actor failed and is not restarted; carries the reason and its first traceback."""
 
     def __init__(self, actor_id: int, why_no_more: str, first_traceback: str) -> None:
         self.actor_id = actor_id
@@ -94,13 +94,13 @@ class ActorHung(RunFailed):
 
 
 class Stalled(RunFailed):
-    """Somebody made no step for `trainer.stall_timeout_s`; carries the stacks of all threads."""
+    """A part made no step for `trainer.stall_timeout_s`; carries the stacks of all threads."""
 
 
 class BadStep(RunFailed):
     """An observation, reward or flag of an environment does not fit.
 
-    It does not use up restarts: the next actor would meet it, too. Crosses processes as it is.
+    It does not use up restarts: a restarted actor would fail, too. Crosses processes as it is.
     """
 
     def within(self, place: str) -> BadStep:
@@ -119,8 +119,8 @@ class OutOfMemory(RunFailed):
 class NotFinite(RunFailed):
     """A NaN or an infinity; the message names the quantity and its step.
 
-    `index` are the slots of the replay buffer whose rows the update had, where they are known, and
-    `rows` these rows by column. [B], [B, …]
+    `index` are the slots of the batch in the replay buffer, where they are known, and `rows` its
+    transitions by column. [B], [B, …]
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class NotFinite(RunFailed):
 
 
 class Interrupted(BorderError):
-    """A signal asked the run to stop; everything under way was saved."""
+    """A signal asked the run to stop; everything in flight was saved."""
 
     def __init__(self, signum: int) -> None:
         self.signum = signum

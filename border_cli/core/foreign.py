@@ -1,4 +1,4 @@
-"""What other people's run directories must not do: be imported from, or steer a terminal."""
+"""What other people's run directories must not do: be imported from, or control a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from border_cli.core.words import visible
 
 _changing = RLock()
-_closed: list[str] = []  # real paths; one that is closed twice stands here twice
+_closed: list[str] = []  # real paths; one that is closed twice is here twice
 
 
 class _Guarded:
@@ -68,12 +68,12 @@ def is_closed(place: str) -> bool:
 
 
 def closed() -> list[str]:
-    """The folders that are closed just now, for a child process."""
+    """The folders that are closed at present, for a child process."""
     return list(dict.fromkeys(_closed))
 
 
 def close(folders: Iterable[str | Path]) -> None:
-    """Closes folders for good: nothing that lies in one can be imported any more."""
+    """Closes folders permanently: nothing in them can be imported any more."""
     for each in folders:
         _close(each)
 
@@ -92,10 +92,10 @@ def _close(folder: str | Path) -> tuple[str, list[tuple[int, str]]]:
 
 @contextmanager
 def nothing_imported_from(folder: Path) -> Iterator[None]:
-    """Within the block no module comes out of `folder`, whoever imports it, under any name.
+    """Within the block no import finds a module in `folder`, under any name.
 
     Not from `sys.path`, nor as part of a package around it, nor through a link. What is imported
-    already stays. Child processes follow it, see `closed`.
+    already stays. Child processes do the same, see `closed`.
     """
     real, left = _close(folder)
     try:
@@ -112,5 +112,5 @@ def nothing_imported_from(folder: Path) -> Iterator[None]:
 
 
 def complain(command: str, message: object) -> None:
-    """Says on standard error what a command refuses or reports."""
+    """Writes to standard error what a command refuses or reports."""
     sys.stderr.write(visible(f"{command}: {message}\n"))

@@ -32,7 +32,7 @@ from border_cli.core.types import (
 
 
 class Policy(ABC):
-    """All of an agent that an actor may touch; owned by the one thread that acts with it."""
+    """The part of an agent that acts; owned by the one thread that acts with it."""
 
     @abstractmethod
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
@@ -46,10 +46,10 @@ class Policy(ABC):
         """Sets what the calling thread must have before it acts."""
 
     def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most keep nothing per episode
-        """Drops what it keeps of these of the N environments: their episodes begin anew."""
+        """Drops what it keeps of these of the N environments: their episodes start again."""
 
     def state_dict(self) -> State:
-        """What coming actions depend on beside the weights: generators, noise that lasts."""
+        """What later actions depend on besides the weights: generators, noise that lasts."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - see above
@@ -75,19 +75,19 @@ class Agent(ABC):
 
     @abstractmethod
     def update(self, batch: Batch) -> Update:
-        """One optimisation step on one batch."""
+        """One update on one batch."""
 
     def observe(self, transitions: Transitions) -> None:  # noqa: B027 - most keep no statistics
-        """Sees each row once, as it comes into the replay buffer: for running statistics. [M]"""
+        """Sees each transition once, as it enters the replay buffer: for running statistics. [M]"""
 
     def observe_returns(self, returns: Moments) -> None:  # noqa: B027 - most keep no statistics
-        """Sees the running discounted returns of each message once, where `needs_returns` of its
-        settings says so; those of a data set before the first update."""
+        """Sees the running discounted returns of each message once, where its settings have
+        `needs_returns`; those of a data set before the first update."""
 
     @property
     @abstractmethod
     def opt_steps(self) -> int:
-        """Optimisation steps made so far."""
+        """Updates made so far."""
 
     @property
     @abstractmethod
@@ -96,7 +96,7 @@ class Agent(ABC):
 
     @property
     def num_threads(self) -> int:
-        """With how many threads updates are computed on the CPU."""
+        """Threads that compute an update on the CPU."""
         return 1
 
     @abstractmethod
@@ -109,13 +109,13 @@ class Agent(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave: another agent of the same settings goes on to the bit.
+        """Restores what `state_dict` gave: an agent of the same settings continues bit-identically.
 
         Raises CheckpointError where it does not fit.
         """
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
-        """Takes the weights alone out of another agent's state: training begins anew with them.
+        """Takes only the weights from another agent's state: training starts from them.
 
         Raises CheckpointError where they do not fit.
         """
@@ -154,41 +154,41 @@ class Env(ABC):
         """Frees the environments; may be called twice."""
 
     def state_dict(self) -> State:
-        """What it takes to come back to this moment: of each running episode its seed and its
-        actions so far, and what is acted on next."""
+        """What it takes to return to this moment: the seed and the actions so far of each running
+        episode, and what is acted on next."""
         return {}
 
     def resume(
-        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
-        """In place of `reset`, which had this seed: goes on where `state_dict` was taken.
+        """In place of `reset`, which had this seed: continues where `state_dict` was taken.
 
-        Replays the actions of each running episode and compares what comes of it. Returns what to
-        act on next [N, …], and the environments whose episode could not be continued and began
-        anew, with a seed that no episode had before.
+        Replays the actions of each running episode and compares the outcome. Returns what to act
+        on next [N, …], and the environments whose episode could not be continued and was started
+        again, with a seed that no episode had before.
         """
         del state, beat
         return self.reset(derived_seed(seed, 1)), list(range(self.num_envs))
 
 
 class Translator(Protocol):
-    """Between raw observations or actions of an environment and the rows of a policy."""
+    """Converts raw observations and actions of an environment to those of a policy, and back."""
 
     def batch_size(self, observation: Any) -> int | None:
         """N for a batch of N raw observations [N, …], None for one observation. Raises BadStep for
         any other shape."""
 
     def observation(self, observation: Any) -> Array:
-        """One raw observation as one row.  [1, …]"""
+        """One raw observation as a batch of one.  [1, …]"""
 
     def observations(self, observations: Any, count: int) -> Array:
-        """A batch of raw observations as rows.  [N, …]"""
+        """A batch of raw observations.  [N, …]"""
 
     def action(self, action: NDArray[Any]) -> Any:
-        """One row of actions as the environment's `step` wants it."""
+        """One action as the environment's `step` takes it."""
 
     def actions(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """N rows of actions as the `step` of a vector environment wants them.  [N, …]"""
+        """N actions as the `step` of a vector environment takes them.  [N, …]"""
 
 
 class EnvFactory(ABC):
@@ -204,8 +204,8 @@ class EnvFactory(ABC):
         """A fresh environment of `num_envs`; its seeds are those of environments `first`, …"""
 
     def trials(self) -> Iterator[Env]:
-        """Fresh environments to be tried before a run, one of each kind that training makes; the
-        caller closes each."""
+        """Fresh environments for the checks before a run, one of each kind that training makes;
+        the caller closes each."""
         yield self.make(training=True)
 
     @abstractmethod
@@ -214,28 +214,28 @@ class EnvFactory(ABC):
 
 
 class StepProcessor(ABC):
-    """Turns the steps of one actor's environments into rows; owned by that actor."""
+    """Turns the steps of one actor's environments into transitions; owned by that actor."""
 
     @abstractmethod
     def process(self, step: Step) -> Transitions:
-        """M rows; 0 while an n-step window fills, several when an episode ends."""
+        """M transitions; 0 while an n-step window fills, several when an episode ends."""
 
     def state_dict(self) -> State:
-        """What waits for its successors."""
+        """The steps that wait in an n-step window."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - see above
         """Restores what `state_dict` gave."""
 
     def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most keep nothing per episode
-        """Drops what waits of these environments: their episodes begin anew."""
+        """Drops what waits of these environments: their episodes start again."""
 
 
 class FrozenRows(Protocol):
-    """Rows as they were at one moment, however many are pushed afterwards.
+    """The stored transitions of one moment, however many are pushed afterwards.
 
     Rows are numbered from the first one ever pushed. Made by the learner's thread, read by the one
-    that writes; the buffer takes care of those that it is about to overwrite.
+    that writes; the buffer rescues those that it is about to overwrite.
     """
 
     @property
@@ -247,38 +247,38 @@ class FrozenRows(Protocol):
         """The number behind the last row."""
 
     def take(self, max_rows: int) -> list[NDArray[Any]] | None:
-        """Copies of the next rows, at most so many: one array per block. None once all are taken.
+        """Copies of at most `max_rows` next rows: one array per block. None once all are taken.
 
         Blocks are structured arrays; their number and types are always the same for one buffer.
         """
 
     def release(self) -> None:
-        """Gives up what was not taken; may be called twice, by any thread."""
+        """Drops what was not taken; may be called twice, by any thread."""
 
 
 class ReplayBuffer(ABC):
-    """Rows to learn from; only the learner's thread calls it."""
+    """Transitions to learn from; only the learner's thread calls it."""
 
     @abstractmethod
     def push(self, transitions: Transitions) -> None:
-        """Copies the rows in, over the oldest where it is full."""
+        """Copies transitions in, over the oldest where it is full."""
 
     @abstractmethod
     def sample(self, batch_size: int) -> Batch:
-        """Draws rows with replacement. The batch's arrays are reused by the next call."""
+        """Draws transitions with replacement. The next call reuses the batch's arrays."""
 
     @abstractmethod
     def rows(self, index: NDArray[np.int64]) -> Transitions:
-        """Copies of the rows in these slots, for whoever looks in. [M]"""
+        """Copies of the transitions in these slots. [M]"""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Rows stored now."""
+        """Transitions stored now."""
 
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """Rows it can hold."""
+        """Transitions it can hold."""
 
     @property
     @abstractmethod
@@ -288,33 +288,33 @@ class ReplayBuffer(ABC):
     @property
     @abstractmethod
     def rows_pushed(self) -> int:
-        """Rows ever pushed; those from `first_pushed` on are stored."""
+        """Transitions ever pushed; those from `first_pushed` on are stored."""
 
     @property
     def first_pushed(self) -> int:
-        """The number of the oldest row that is stored. Rows that were there from the start, as
-        those of a data set, have no number, and no checkpoint holds them."""
+        """The number of the oldest stored transition. Those of a data set have no number, and no
+        checkpoint holds them."""
         return self.rows_pushed - len(self)
 
     @abstractmethod
     def freeze(self, first: int) -> FrozenRows:
-        """The stored rows from number `first` on (or the oldest stored, if that is later).
+        """The stored transitions from number `first` on, or from the oldest stored one.
 
         Ends what an earlier call froze.
         """
 
     @abstractmethod
     def state_dict(self) -> State:
-        """All but the rows: what they are numbered, priorities, generators."""
+        """Everything except the transitions: their numbers, priorities, generators."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave; the rows follow by `load_rows`."""
+        """Restores what `state_dict` gave; `load_rows` follows."""
 
     @abstractmethod
     def load_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> None:
-        """Puts rows numbered from `first` on back in their slots; raises CheckpointError where
-        they are not of this buffer's form."""
+        """Puts transitions numbered from `first` on back in their slots; raises CheckpointError
+        where they do not fit this buffer."""
 
     @property
     def uses_priorities(self) -> bool:
@@ -322,7 +322,7 @@ class ReplayBuffer(ABC):
         return False
 
     def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:  # noqa: B027
-        """Tells how wrong the sampled rows were. [B], [B]"""
+        """Takes the TD errors of the sampled transitions. [B], [B]"""
 
     @property
     def follows_run(self) -> bool:
@@ -330,22 +330,22 @@ class ReplayBuffer(ABC):
         return False
 
     def follow(self, done: float) -> None:  # noqa: B027
-        """Tells which share of the run is done, 0 to 1, for schedules that end with it."""
+        """Takes the share of the run that is done, 0 to 1, for schedules that end with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorStats:
-    """What one actor did, over all its lives."""
+    """Counters of one actor, over all its incarnations."""
 
     actor_id: int
     env_steps: int
-    samples: int  # rows that the learner received
+    samples: int  # transitions that the learner received
     duration_s: float
     restarts: int
-    lost_samples: int  # rows that died with a crashed actor
+    lost_samples: int  # transitions that it never will: of crashed actors, or in flight at a kill
     restarted_episodes: int = 0  # that a resumed run could not continue and began anew
-    # Where its time went, of all lives: act, env_step, process, send, blocked. Estimated from
-    # steps that were timed now and then; empty where nobody measured.
+    # Where its time went: act, env_step, process, send, blocked. Estimated from steps that were
+    # timed now and then; empty where none was.
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -356,10 +356,11 @@ class ActorStats:
 class ActorManager(ABC):
     """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
 
-    # Actors step only within `receive`, so that two runs with one seed are the same to the bit.
-    # What they have gathered at a `stop` is part of `state_dict`, beside being returned.
-    repeats: ClassVar[bool] = False
-    idle: ClassVar[bool] = False  # there are no actors: nobody needs weights
+    # Actors step only within `receive`, so that two runs with one seed are the same to the bit,
+    # and a resumed one continues every episode. `state_dict` is then as of the moment before a
+    # `stop`, with what the actors had gathered.
+    reproducible: ClassVar[bool] = False
+    idle: ClassVar[bool] = False  # there are no actors, so weights are not needed
 
     @abstractmethod
     def __enter__(self) -> Self: ...
@@ -378,7 +379,7 @@ class ActorManager(ABC):
 
     @abstractmethod
     def permit(self, samples_total: float) -> None:
-        """Lets the actors make rows until they have made so many in all; never takes back."""
+        """Lets the actors make samples until there are so many in all; never takes back."""
 
     @abstractmethod
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
@@ -392,25 +393,22 @@ class ActorManager(ABC):
     def stop(self) -> list[Experience]:
         """Ends acting and returns all that is under way; idempotent."""
 
-    @abstractmethod
-    def settle(self, timeout_s: float) -> list[Experience]:
-        """Has every actor note where it stands, so that `state_dict` fits exactly what was
-        received, that of this call included; the actors go on. Called between two `receive`.
+    def undelivered(self) -> list[Experience]:
+        """What `receive` has not returned though `state_dict` counts it as received.
 
-        Whoever does not answer within `timeout_s` is left out: its episodes will begin anew.
+        Only a reproducible manager has any: of a round that an error cut short.
         """
+        return []
 
     @abstractmethod
     def state_dict(self) -> State:
-        """Where all actors stand: as of the last `settle`, or of their end after `stop`.
-
-        Depends on neither the kind of manager nor the number of actors, both of which may differ
-        where it is loaded.
+        """The counters of all actors, and of reproducible ones all else; at any time between two
+        `receive`, and after `stop`. Nothing in it is written again.
         """
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Lets the actors go on from there; called before the `with` block."""
+        """Goes on from there; called before the `with` block. Any manager takes any other's."""
 
     @abstractmethod
     def stats(self) -> list[ActorStats]:
@@ -425,6 +423,51 @@ class ActorManager(ABC):
         """Queue fill and the like, for records and the panel."""
 
 
+class NoActors(ActorManager):
+    """For a learner that needs no actors: starts nothing and makes no sample."""
+
+    reproducible = True
+    idle = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    def publish(self, snapshot: Snapshot) -> None:
+        pass
+
+    def permit(self, samples_total: float) -> None:
+        pass
+
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002
+        return []
+
+    def stop(self) -> list[Experience]:
+        return []
+
+    def state_dict(self) -> State:
+        return {"actors": [], "samples": 0, "first": 0}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+    def stats(self) -> list[ActorStats]:
+        return []
+
+    def heartbeats(self) -> Sequence[Pulse]:
+        return []
+
+    def gauges(self) -> Metrics:
+        return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """The outcome of one evaluation."""
@@ -436,7 +479,7 @@ class Evaluation:
 
 
 class Evaluator(ABC):
-    """Judges a policy; called by the learner's thread."""
+    """Evaluates a policy; called by the learner's thread."""
 
     def describe(self) -> str:
         """One line for the header of a run."""
@@ -459,16 +502,16 @@ class Evaluator(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What a score that may end a run must hold against: luck in a few episodes.
+    """How a score that may end a run is confirmed.
 
-    Of many evaluations the best is a lucky one. Other episodes do not share the luck.
+    The best of many evaluations was lucky in its few episodes; others do not share that luck.
     """
 
     threshold: float | None = None  # the score that ends the run
     rounds: int = 0  # of other episodes
 
     def evaluated(self, evaluator: Evaluator, policy: Policy) -> Evaluation:
-        """An evaluation, of more episodes as long as its score reaches the threshold."""
+        """An evaluation, extended by more episodes while its score reaches the threshold."""
         evaluation = evaluator.evaluate(policy)
         for _ in range(self.rounds):
             if self.threshold is None or evaluation.score < self.threshold:
@@ -478,19 +521,20 @@ class Confirmation:
 
 
 class EvaluationRunner(ABC):
-    """Evaluates one snapshot at a time, here or elsewhere; called by the learner's thread."""
+    """Evaluates one snapshot at a time, inline or in the background; called by the learner's
+    thread."""
 
-    in_background: bool  # whether training goes on between `submit` and `collect`
+    in_background: bool  # whether training continues between `submit` and `collect`
 
     @property
     @abstractmethod
     def pulse(self) -> Pulse:
         """For the watchdog."""
 
-    def open(self) -> None:  # noqa: B027 - nothing needs to be started in line
-        """Starts what will judge; called before training begins."""
+    def open(self) -> None:  # noqa: B027 - nothing to start inline
+        """Starts what will evaluate; called before training begins."""
 
-    def close(self) -> None:  # noqa: B027 - whoever made an evaluator closes it
+    def close(self) -> None:  # noqa: B027 - the caller closes its evaluator
         """Ends what was opened, also in the middle of an evaluation; may be called twice."""
 
     @abstractmethod

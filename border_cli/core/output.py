@@ -17,16 +17,15 @@ FILE_ONLY = {"file_only": True}  # `extra` of log records that go to border-trai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """All of a run at one moment between two optimisation steps: what a checkpoint holds.
+    """All of a run at one moment between two updates: what a checkpoint holds.
 
-    Copies, but for the rows, which are frozen as the state is handed over.
+    Copies, except the transitions, which are frozen as the state is handed over.
     """
 
     counters: Mapping[str, float]  # opt_steps, env_steps, samples_total, time_s
     agent: Mapping[str, Any]  # `Agent.state_dict`
     run: State  # everything else
-    replay_buffer: ReplayBuffer  # whose rows are saved
-    candidate: Mapping[str, Any] | None = None  # state of the agent that is under judgement
+    replay_buffer: ReplayBuffer  # whose transitions are saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +35,7 @@ class Resumption:
     counters: Mapping[str, float]
     run: State
     agent: Mapping[str, Any]
-    load_rows: Callable[[ReplayBuffer], None] | None  # None: the rows were not saved
-    candidate: Mapping[str, Any] | None = None
+    load_rows: Callable[[ReplayBuffer], None] | None  # None: the transitions were not saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +46,15 @@ class SaveReport:
     written: int = 0  # the best models not counted
     skipped: int = 0  # fell due while another was being written
     failures: int = 0  # could not be written, best models included
-    seconds: float = 0.0  # beside the learner
+    seconds: float = 0.0  # of the thread that writes
     nbytes: int = 0
     problem: str | None = None  # why the last attempt failed; None once one succeeds
 
 
 class Checkpoints(Protocol):
-    """Where the trainer leaves what shall survive; called by the learner's thread only.
+    """Where the trainer leaves what must survive; called by the learner's thread only.
 
-    Writing happens beside the learner. A disk that does not take it (an `OSError`) is said at once
+    A thread of its own writes. A disk that does not take it (an `OSError`) is reported immediately
     and counted, and never raises here.
     """
 
@@ -77,10 +75,10 @@ class Checkpoints(Protocol):
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Hands the best model over; one that was not begun yet gives way to a newer one."""
+        """Hands the best model over; a newer one replaces one that is not being written yet."""
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until all that was handed over is on the disk, or could not be; False: not in time."""
+        """Waits until all that was handed over is on the disk or has failed; False: timed out."""
 
     def close(self) -> None:
         """Waits and ends the writing; may be called twice."""
@@ -104,7 +102,7 @@ class TrainerStats:
     recorders_switched_off: Mapping[str, str] = field(default_factory=dict)  # class -> why
     saves: int = 0
     saves_skipped: int = 0  # another one was still being written
-    save_seconds: float = 0.0  # beside the learner
+    save_seconds: float = 0.0  # of the thread that writes
     seconds: Mapping[str, float] = field(default_factory=dict)  # by section of the learner's time
 
     @property
@@ -127,18 +125,18 @@ class RecordStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where the run stands, for whoever watches; sent several times a second, also in warm-up."""
+    """Where the run is; sent to recorders several times a second, also in the warm-up."""
 
     step: RecordStep
     phase: str  # warm-up, learning, evaluating, saving, stopping
     samples_total: int
     gauges: Metrics  # newest values of all metrics, those of the actor manager among them
-    problem: str | None = None  # what goes wrong just now, such as a full disk
+    problem: str | None = None  # what fails at present, such as a full disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """What a recorder must know of the run it records."""
+    """What a recorder knows of the run it records."""
 
     name: str
     run_dir: Path
@@ -147,7 +145,7 @@ class RunInfo:
     max_time_s: float | None
     quiet: bool = False
     best: tuple[float, int] | None = None  # score and opt steps, of the attempts before
-    samples: bool = True  # actors make samples; a run that learns from a data set alone has none
+    samples: bool = True  # actors collect samples; false for offline runs
     settings: Mapping[str, bool | float | str] = field(default_factory=dict)  # as they are typed
 
 
@@ -171,7 +169,7 @@ class Recorder(ABC):
         """Records one row. `final` marks the evaluation that only the end of a run makes."""
 
     def show(self, progress: Progress) -> None:  # noqa: B027 - only a panel watches in between
-        """Shows where the run stands; nothing is recorded."""
+        """Shows the progress of the run; records nothing."""
 
     def position(self) -> State | None:
         """How far what was written reaches, for a checkpoint; None: nothing to go back to."""
@@ -182,10 +180,10 @@ class Recorder(ABC):
         the first `write`."""
 
     def end(self, ended: RunEnd) -> None:  # noqa: B027 - only some record it
-        """Tells how the run ended; `close` follows."""
+        """Takes how the run ended; `close` follows."""
 
     def flush(self) -> None:  # noqa: B027 - unbuffered recorders have nothing to do
-        """Makes what was written readable by others."""
+        """Makes what was written readable by other processes."""
 
     @abstractmethod
     def close(self) -> None:

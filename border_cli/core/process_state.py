@@ -1,4 +1,4 @@
-"""What somebody else's code may change of this process, and how it is put back.
+"""What foreign code may change of this process, and how it is put back.
 
 An environment's constructor runs here: it can ignore Ctrl-C, go to another folder, or take the log
 away, for all that comes after it.
@@ -25,7 +25,7 @@ from border_cli.core.threads import blas_threads, set_blas_threads
 
 log = logging.getLogger(__name__)
 
-# Those by which a run is asked for something, or which would end it. Of all others C code may have
+# Signals that a run handles, or that would end it. Of all others C code may have
 # its own: the machines of Java, Julia and Go need theirs for SIGSEGV and its like.
 HEARD = [
     getattr(signal, name)
@@ -57,7 +57,7 @@ FOLDER = Kind("the current directory", _folder, os.chdir)
 
 def _handlers() -> list[Kind]:
     signums = set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}
-    # Without the search for a name of each handler, which is most of the time of all that is asked.
+    # Without the search for a name of each handler, which takes most of the time.
     ask = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
     return [
         Kind(
@@ -79,7 +79,7 @@ class _Action:
 
 
 def _actions() -> list[Kind]:
-    """The same as C code can change it, in any thread. Python is not told of that."""
+    """The same as C code can change it, in any thread. Python does not notice that."""
     try:
         sigaction = ctypes.PyDLL(None).sigaction
     except (AttributeError, OSError, TypeError):  # not a system with POSIX signals
@@ -100,7 +100,7 @@ def _actions() -> list[Kind]:
 
 
 def _wakeup_file() -> int:
-    """Where the C handlers write the numbers of signals; there is no other way to ask."""
+    """Where the C handlers write the numbers of signals; there is no other way to read it."""
     file = signal.set_wakeup_fd(-1)
     _set_wakeup_file(file)
     return file
@@ -140,7 +140,7 @@ def _put_logging_back(before: tuple[list[logging.Handler], int, int, bool]) -> N
 
 def _put_filters_back(before: list[Any]) -> None:
     warnings.filters[:] = before  # type: ignore[index]
-    with warnings.catch_warnings():  # whose end tells the interpreter that they are others
+    with warnings.catch_warnings():  # its end makes the interpreter read them again
         pass
 
 
@@ -166,7 +166,7 @@ def _set_torch_threads(before: int) -> None:
 
 
 def everything() -> list[Kind]:
-    """All that is put back in a process that is ours."""
+    """All that is put back in a process of ours."""
     return [
         FOLDER,
         *_handlers(),
@@ -181,7 +181,7 @@ def everything() -> list[Kind]:
             "the warning filters",
             lambda: list(warnings.filters),
             _put_filters_back,
-            only_main_thread=True,  # which changes them for moments, also beside other threads
+            only_main_thread=True,  # which changes them for moments, also while other threads run
         ),
         Kind("numpy's error handling", _numpy_errors, _set_numpy_errors),
         Kind("torch's number of threads", _torch_threads, _set_torch_threads),
@@ -200,11 +200,11 @@ def _set_locale(before: str) -> None:
 
 
 class _Keeper:
-    """Knows what is kept here, and what was said of it."""
+    """Knows what is put back, and what was reported of it."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._kinds = kinds
-        self._said: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     @contextmanager
     def unchanged(self, who: str) -> Iterator[None]:
@@ -226,8 +226,8 @@ class _Keeper:
             except (OSError, ValueError) as error:  # the folder was removed
                 changed.append(f"{kind.name}, which cannot be restored: {error}")
         for name in changed:  # by now there is a log again
-            if (who, name) not in self._said:
-                self._said.add((who, name))
+            if (who, name) not in self._reported:
+                self._reported.add((who, name))
                 log.warning("%s changed %s", who, name)
 
 
@@ -239,7 +239,7 @@ def keeping_everything() -> Iterator[None]:
     """Within the block `unchanged` puts back all of `everything`, and not the folder alone.
 
     For commands and child processes. In a process that only uses this package the rest belongs to
-    whoever wrote it.
+    its author.
     """
     global _keeper
     before, _keeper = _keeper, _Keeper(everything())
@@ -251,9 +251,9 @@ def keeping_everything() -> Iterator[None]:
 
 @contextmanager
 def unchanged(who: str) -> Iterator[None]:
-    """Puts back what the block changed of this process; says so once, as of `who`.
+    """Puts back what the block changed of this process; logs it once, with the name `who`.
 
-    One block at a time: it takes for the block's whatever changes meanwhile.
+    One block at a time: whatever changes meanwhile counts as changed by the block.
     """
     with _keeper.unchanged(who):
         yield

@@ -1,9 +1,9 @@
-"""Running discounted returns: what actors tell the learner where it divides rewards by their
+"""Running discounted returns: what actors send to the learner where it divides rewards by their
 deviation (`agent.normalize_reward`).
 
 As VecNormalize of Stable-Baselines3 has them (Raffin et al. 2021). Gymnasium's NormalizeReward
-differs at the ends of episodes: it goes on past a truncation, and past a termination it drops what
-came before the last reward instead of that reward.
+differs at the ends of episodes: it continues past a truncation, and past a termination it drops
+what came before the last reward instead of that reward.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DiscountedReturns:
         return (Moments.of(values),) if len(values) else ()
 
     def forget(self, envs: Sequence[int]) -> None:
-        """The episodes of these environments begin anew."""
+        """The episodes of these environments start again."""
         self._running = self._running.copy()
         self._running[list(envs)] = 0.0
 

@@ -89,6 +89,26 @@ def transitions_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     return parts
 
 
+def concatenate(parts: list[Transitions]) -> Transitions:
+    """All in one block; the single part itself where there is only one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Transitions(
+        obs=_join([part.obs for part in parts]),
+        action=np.concatenate([part.action for part in parts]),
+        reward=np.concatenate([part.reward for part in parts]),
+        discount=np.concatenate([part.discount for part in parts]),
+        next_obs=_join([part.next_obs for part in parts]),
+    )
+
+
+def _join(arrays: list[Array]) -> Array:
+    first = arrays[0]
+    if isinstance(first, dict):
+        return {key: np.concatenate([array[key] for array in arrays]) for key in first}
+    return np.concatenate(arrays)  # type: ignore[arg-type]
+
+
 class Rows:
     """Storage of a fixed number of rows; by default uninitialised: untouched pages cost nothing."""
 

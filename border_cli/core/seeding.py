@@ -23,7 +23,7 @@ class Branch(IntEnum):
 
 
 class ActorStream(IntEnum):
-    """The streams of one life of one actor."""
+    """The streams of one incarnation of one actor."""
 
     ENV = 0
     EXPLORATION = 1
@@ -35,7 +35,7 @@ def sequence(seed: int, *path: int) -> np.random.SeedSequence:
 
 
 def derived_seed(seed: int, *path: int) -> int:
-    """An integer of 32 bits for whoever wants one (environments, torch)."""
+    """An integer of 32 bits (environments and torch take one)."""
     return int(sequence(seed, *path).generate_state(1, np.uint32)[0])
 
 
@@ -53,7 +53,7 @@ def restore_generator(rng: np.random.Generator, state: Mapping[str, Any]) -> Non
 
 
 def derived_seeds(seed: int, num_actors: int) -> dict[str, Any]:
-    """The seeds that follow from the one; the first life of each actor."""
+    """The seeds that follow from the one; those of the first incarnation of each actor."""
     return {
         "seed": seed,
         "learner": derived_seed(seed, Branch.LEARNER),

@@ -1,4 +1,4 @@
-"""How a run is asked to end, and how a watchdog sees that a part is alive."""
+"""How a run is asked to stop or to save, and the heartbeats that a watchdog reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class StopFlag:
-    """Set by a signal handler or the watchdog, looked at by the learner between two steps.
+    """Set by a signal handler or the watchdog, checked by the learner between two steps.
 
     The first reason stays; later ones are ignored. Setting an attribute is atomic in Python, so
     `request` is safe in a signal handler and in any thread.
@@ -38,7 +38,7 @@ class StopFlag:
 
 
 class SaveFlag:
-    """Set by a signal handler, looked at by the learner between two steps: save now and go on."""
+    """Set by a signal handler, checked by the learner between two steps: save now and continue."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -48,7 +48,7 @@ class SaveFlag:
         self.requested = True
 
     def clear(self) -> None:
-        """It is being written."""
+        """The checkpoint is being written."""
         self.requested = False
 
 
@@ -69,7 +69,7 @@ class PanelLine:
         self._until_s = math.inf
 
     def show(self, text: str, seconds: float | None = None) -> None:
-        """Sets the message, for ever or for so many seconds."""
+        """Sets the message, permanently or for that many seconds."""
         self._until_s = math.inf if seconds is None else time.monotonic() + seconds
         self._text = text
 
@@ -83,7 +83,7 @@ panel_line = PanelLine()  # of this process, which has one terminal
 
 
 class Pulse(Protocol):
-    """What the watchdog sees of one part of a run."""
+    """What the watchdog reads of one part of a run."""
 
     @property
     def name(self) -> str: ...
@@ -94,7 +94,7 @@ class Pulse(Protocol):
 
     @property
     def waiting_for(self) -> str | None:
-        """Whom it waits for; then it cannot itself be blamed."""
+        """What it waits for; while it waits it does not count as hung."""
 
     @property
     def thread_id(self) -> int | None:
@@ -127,17 +127,17 @@ class Heartbeat:
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Within the block the part waits for another and cannot itself be blamed."""
+        """Within the block the part waits for another and does not count as hung."""
         self.waiting_for = what
         try:
             yield
         finally:
-            self.beats += 1  # first: whoever sees a part at work must see that it has moved
+            self.beats += 1  # first: a part that is seen working must be seen to have moved
             self.waiting_for = None
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Outside the block the part waits for its turn; for parts that work now and then."""
+        """Outside the block the part waits for its turn; for parts that work only at times."""
         self.claim()
         self.beats += 1
         self.waiting_for = None

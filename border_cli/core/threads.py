@@ -14,7 +14,7 @@ from border_cli.core.words import counted
 
 # What numpy's and torch's libraries read as they are loaded.
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_FUNCTIONS = (  # that ask and that set
+_FUNCTIONS = (  # getter, setter
     # numpy's own wheels
     ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
     ("openblas_get_num_threads64_", "openblas_set_num_threads64_"),
@@ -33,15 +33,15 @@ def available_cores() -> int:
 def blas_threads() -> int | None:
     """Threads that one call of numpy's BLAS may use, asked from the loaded library itself.
 
-    The environment does not tell: it counts only where it was set before numpy was loaded. None
-    where the library is unknown, or does not say.
+    The environment variables are no answer: they count only if set before numpy was loaded. None
+    where the library is unknown, or has no such function.
     """
     found = _blas()
     return None if found is None else int(found[0]())
 
 
 def set_blas_threads(threads: int) -> None:
-    """Sets what `blas_threads` tells; nothing where it does not tell."""
+    """Sets what `blas_threads` returns; does nothing where that is None."""
     found = _blas()
     if found is not None:
         found[1](ctypes.c_int(threads))
@@ -49,7 +49,7 @@ def set_blas_threads(threads: int) -> None:
 
 @cache
 def _blas() -> tuple[Callable[[], Any], Callable[[ctypes.c_int], Any]] | None:
-    """The functions of the loaded library that ask and that set; once, because to look takes 1 ms.
+    """The getter and the setter of the loaded library; cached, because the search takes 1 ms.
 
     The first call comes after numpy was imported.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-# What the learner does. `other` is the remainder: the loop itself, and to stop the actors.
+# What the learner does. `other` is the remainder: the loop itself, and stopping the actors.
 LEARNER_SECTIONS = (
     "wait",
     "push",
@@ -20,7 +20,7 @@ LEARNER_SECTIONS = (
     "sync",
     "other",
 )
-# What an actor does; who measures it fills `ActorStats.seconds` with these.
+# What an actor does: the keys of `ActorStats.seconds`.
 ACTOR_SECTIONS = ("act", "env_step", "process", "send", "blocked")
 
 
@@ -41,8 +41,8 @@ class Timing:
     """Seconds per section; at any moment its thread is in exactly one of them.
 
     So nothing is counted twice and nothing is lost: the seconds of all sections add up to the time
-    since `begin`, also where one section stands within another. To change sections is one look at
-    the clock. Owned by one thread.
+    since `begin`, also where one section is within another. A change of section reads the clock
+    once. Owned by one thread.
     """
 
     __slots__ = ("_now_s", "_seconds", "_section", "broken", "since_s")
@@ -55,7 +55,7 @@ class Timing:
         """Starts again in `other`, from zero or from what was `spent` before."""
         self._seconds = dict.fromkeys(LEARNER_SECTIONS, 0.0) | dict(spent or {})
         self._section = "other"
-        self.broken: str | None = None  # the section whose block something first left by raising
+        self.broken: str | None = None  # the section whose block raised first
         self.since_s = self._now_s()  # when the section under way began: the clock as last read
 
     def enter(self, section: str) -> None:
@@ -80,7 +80,7 @@ class Timing:
 
     @property
     def failing(self) -> str:
-        """The section in which the thread failed, for whoever handles what it raised."""
+        """The section in which the thread failed, for the handler of what it raised."""
         return self.broken or self._section
 
     def seconds(self) -> dict[str, float]:
@@ -91,13 +91,13 @@ class Timing:
 
 
 class SharesSince:
-    """The shares of the seconds that passed between two looks."""
+    """The shares of the seconds that passed between two calls."""
 
     def __init__(self) -> None:
         self._before: Mapping[str, float] = {}
 
-    def look(self, seconds: Mapping[str, float]) -> dict[str, float]:
-        """Shares of what came on top since the last look."""
+    def update(self, seconds: Mapping[str, float]) -> dict[str, float]:
+        """Shares of the seconds since the last call."""
         before, self._before = self._before, seconds
         # Estimates may shrink, time does not.
         return shares({name: max(0.0, seconds[name] - before.get(name, 0.0)) for name in seconds})

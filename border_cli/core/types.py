@@ -1,6 +1,6 @@
 """The values that travel between the parts. All are frozen; arrays in them are never written again.
 
-Shapes: M rows, B sampled rows, N environments of one actor, A action dimensions.
+Shapes: M transitions, B sampled transitions, N environments of one actor, A action dimensions.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ from border_cli.core.returns import Moments
 # One observation stream: an array, or one array per key of a Dict space. Leading axis M, B or N.
 Array: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
 Metrics: TypeAlias = Mapping[str, float]
-# What a part needs to go on later: numbers, strings, None, numpy arrays, and dicts (with strings as
-# keys) and lists of these. Whoever takes one may keep it: nothing in it is written again.
+# What a part needs to resume later: numbers, strings, None, numpy arrays, and dicts (with strings
+# as keys) and lists of these. A caller may keep it: nothing in it is written again.
 State: TypeAlias = dict[str, Any]
-# Called at each step of what may take long: a sign of life, and False once nobody waits for it.
-Beat: TypeAlias = Callable[[], bool]
+Beat: TypeAlias = Callable[[], object]  # called at each step of what may take long: a sign of life
 
 
 @dataclass(slots=True, kw_only=True)
 class Transitions:
-    """M rows of experience; each spans one step, or k steps after an n-step processor.
+    """M transitions; each spans one step, or k steps after an n-step processor.
 
     Never changed. It is not frozen, because every action makes one, and that takes twice the time.
     """
 
     obs: Array  # [M, …]
     action: NDArray[Any]  # [M] int64, or [M, A] float32
-    reward: NDArray[np.float32]  # [M]  r1 + g r2 + … over the k steps of the row
-    discount: NDArray[np.float32]  # [M]  g**k, and 0 where the episode TERMINATED within the row
+    reward: NDArray[np.float32]  # [M]  r1 + g r2 + … over its k steps
+    discount: NDArray[np.float32]  # [M]  g**k, and 0 where the episode TERMINATED within them
     next_obs: Array  # [M, …]  the true successor, never a reset observation
 
     def __len__(self) -> int:
@@ -44,10 +43,10 @@ class Transitions:
 
 @dataclass(slots=True, kw_only=True)
 class Batch(Transitions):
-    """B sampled rows. Valid until the buffer's next `sample`: it may reuse the arrays."""
+    """B sampled transitions. Valid until the buffer's next `sample`: it may reuse the arrays."""
 
     weight: NDArray[np.float32]  # [B]  importance weights, all 1 where sampling is uniform
-    index: NDArray[np.int64]  # [B]  rows of the buffer, to send priorities to
+    index: NDArray[np.int64]  # [B]  slots of the buffer, for priorities
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +72,18 @@ class Step(NamedTuple):
     next_obs: Array  # [N, …]  the true successor, also at the end of an episode
     act_obs: Array  # [N, …]  what to act on next: next_obs, or the first of a new episode
     episodes: tuple[Episode, ...] = ()  # those that ended with this step
-    # [N]  False where an environment spent this step on its own reset: such a row is no transition
-    # and its action went nowhere. None: all moved.
+    # [N]  False where an environment spent this step on its own reset: that is no transition, and
+    # its action had no effect. None: all moved.
     moved: NDArray[np.bool_] | None = None
 
     @property
     def env_steps(self) -> int:
-        """Actions that went somewhere."""
+        """Actions that had an effect."""
         return len(self.reward) if self.moved is None else int(np.count_nonzero(self.moved))
 
     @property
     def begun(self) -> list[int]:
-        """The environments whose coming action is not of the episode that this step was of.
+        """The environments whose next action belongs to another episode than this step.
 
         One that spends a step on its own reset is among them twice: after its end and after that.
         """
@@ -104,15 +103,15 @@ class Experience:
     returns: tuple[Moments, ...] = ()  # where the agent needs them: one per message sent
 
 
-PAST_SCHEDULES: Final = 2**53  # env steps after which every schedule of exploration is at its end
+PAST_SCHEDULES: Final = 2**53  # env steps after which every exploration schedule has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What an actor needs of the agent, as real copies (Border's ModelInfo)."""
+    """What actors need of the agent, as real copies (Border's ModelInfo)."""
 
-    opt_steps: int  # of the agent when the copy was taken
-    env_steps: int  # of all actors, as the learner knew it: schedules of exploration follow it
+    opt_steps: int  # of the agent when it was copied
+    env_steps: int  # of all actors, as counted by the learner: exploration schedules depend on it
     warm_up: bool  # actors act uniformly at random while this is the newest
     arrays: Mapping[str, NDArray[Any]]
 
@@ -126,7 +125,7 @@ def _no_td_error() -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """The outcome of one optimisation step, read lazily so that no step waits for a device."""
+    """The outcome of one update, read lazily so that no update waits for a device."""
 
     metrics: Mapping[str, SupportsFloat]  # names without the `train/` in front
     # () -> [B], signed or absolute; raises RunFailed where the agent has none

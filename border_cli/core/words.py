@@ -51,7 +51,7 @@ def unknown(kind: str, word: object, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    r"""The text with everything escaped that would steer a terminal: `\x1b`, `\u202e`.
+    r"""The text with everything escaped that would control a terminal: `\x1b`, `\u202e`.
 
     Line breaks and tabs stay.
     """

@@ -1,8 +1,8 @@
-"""What environments answer, as rows: observations, rewards and flags; what does not fit is refused.
+"""What environments return, as rows: observations, rewards and flags; invalid ones are refused.
 
-Everything here raises `BadStep` for what numpy would stretch, wrap, round or parse without a word.
-Whether real numbers are finite and within their bounds is looked at where many rows arrive
-together (`trainer/intake.py`).
+Everything here raises `BadStep` for what numpy would broadcast, wrap, round or parse silently.
+Whether floats are finite and within their bounds is checked where many rows arrive together
+(`trainer/intake.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep
 from border_cli.core.types import Array
-from border_cli.env.spaces import carried_dtype
+from border_cli.env.gym_spaces import carried_dtype
 
 # (storage [N, …], i, what environment i gave): puts the observation into row i.
 ObservationWriter: TypeAlias = Callable[[Any, int, Any], None]
@@ -49,7 +49,7 @@ _short.maxother = _short.maxstring = _MOST_SHOWN
 
 
 def shown(value: object) -> str:
-    """`repr` of a stranger's value, in one line and cut."""
+    """`repr` of a value from an environment, in one line and cut."""
     value = value.item() if isinstance(value, np.generic) else value
     return " ".join(_short.repr(value).split())
 
@@ -66,9 +66,9 @@ def observation_writer(space: gym.Space[Any]) -> ObservationWriter:
 
 
 def plain_layout(space: gym.Space[Any]) -> tuple[np.dtype[Any] | None, tuple[int, ...]]:
-    """Dtype and shape of the arrays that can be stored as they are; None: all must be looked at.
+    """Dtype and shape of the arrays that can be stored as they are; None: all must be checked.
 
-    For whoever steps environments: nearly all of their observations are such arrays.
+    So a step loop writes nearly all observations without a call.
     """
     if isinstance(space, spaces.Dict):
         return None, ()
@@ -165,7 +165,7 @@ def observation_reader(
 def batch_size(space: gym.Space[Any], observation: Any) -> int | None:
     """N for a batch of N observations of `space` [N, …], None for one observation.
 
-    Only shapes are looked at. Raises BadStep for any other shape, and where the parts of a Dict
+    Only shapes are checked. Raises BadStep for any other shape, and where the parts of a Dict
     disagree.
     """
     if isinstance(space, spaces.Dict):
@@ -197,8 +197,8 @@ def _batch_size_of_parts(space: spaces.Dict, observation: Any) -> int | None:
         except BadStep as error:
             raise error.within(f"key {key!r}") from None
     if len(set(sizes.values())) > 1:
-        told = [f"{key!r} {'one' if size is None else size}" for key, size in sizes.items()]
-        raise BadStep(f"the keys have different numbers of observations: {', '.join(told)}")
+        listed = [f"{key!r} {'one' if size is None else size}" for key, size in sizes.items()]
+        raise BadStep(f"the keys have different numbers of observations: {', '.join(listed)}")
     return next(iter(sizes.values()))
 
 
@@ -236,7 +236,7 @@ class Values:
         return self._copied(self.checked(given, (count,)), count)
 
     def unbounded_rows(self, given: Any, count: int) -> NDArray[Any]:
-        """The same where somebody else looks at the bounds.  [count, …]"""
+        """The same where the bounds are checked elsewhere.  [count, …]"""
         return self._copied(self.exact(given, (count,)), count)
 
     def _copied(self, values: NDArray[Any], count: int) -> NDArray[Any]:
@@ -324,10 +324,10 @@ def _is_whole(low: NDArray[Any], high: NDArray[Any], dtype: np.dtype[Any]) -> bo
 
 
 def _as_array(given: Any) -> NDArray[Any] | None:
-    """None where numpy makes none of it."""
+    """None where numpy makes no array of it."""
     try:
         return np.asarray(given)
-    except Exception:  # of a stranger's `__array__`; or of lists of several lengths
+    except Exception:  # of an environment's `__array__`; or of lists of several lengths
         return None
 
 
@@ -377,9 +377,9 @@ def as_flags(name: str, given: Any, count: int) -> NDArray[np.bool_]:
         return given.copy()
     flags = _as_array(given)
     if flags is not None and flags.dtype.kind in _NUMBERS and flags.shape == (count,):
-        told = flags.astype(np.bool_)
-        if np.array_equal(told, flags):
-            return told
+        converted = flags.astype(np.bool_)
+        if np.array_equal(converted, flags):
+            return converted
     raise BadStep(f"{name} must be {count} times true or false, got {shown(given)}")
 
 

@@ -25,7 +25,8 @@ class GymConfig(EnvConfig):
     kwargs: dict[str, Any] = setting({}, "keyword arguments of the environment's constructor")
     wrappers: list[Any] = setting(
         [],
-        "wrappers in gymnasium.wrappers, innermost first: Name or {Name: {argument: value}}",
+        "wrappers in gymnasium.wrappers or module:Class, innermost first: Name or "
+        "{Name: {argument: value}}",
     )
     vectorization: Vectorization = setting(
         Vectorization.auto,

@@ -1,4 +1,4 @@
-"""One Gymnasium environment from its settings; what cannot work is refused in the user's words."""
+"""One Gymnasium environment inside its wrappers, from its settings."""
 
 from __future__ import annotations
 
@@ -10,24 +10,36 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import gymnasium as gym
+from gymnasium import wrappers as gym_wrappers
 
+from border_cli.core.errors import ConfigError
 from border_cli.core.process_state import unchanged
+from border_cli.core.words import unknown
 from border_cli.env.config import GymConfig
-from border_cli.env.missing import missing_packages
-from border_cli.env.registered import creator, refused_kwargs, registered
-from border_cli.env.wrappers import apply_wrappers
+from border_cli.env.registered import (
+    creator,
+    import_named,
+    missing_packages,
+    refused_kwargs,
+    registered,
+)
 
-# Physics engines load shared libraries and set global state: one constructor at a time. The lock
-# starts no thread; whoever owns the threads need not know about it. An environment may construct
-# another, as one that plays against a saved policy does.
+# Wrappers for what agents do themselves, with one set of statistics that is saved with the model.
+SETTING_INSTEAD = {
+    "NormalizeObservation": "agent.normalize_obs",
+    "NormalizeReward": "agent.normalize_reward",
+}
+
+# Physics engines load shared libraries and set global state: one constructor at a time. Reentrant:
+# an environment may construct another, as one that plays against a saved policy does.
 _constructing = threading.RLock()
 
 
 @contextmanager
 def construction(config: GymConfig) -> Iterator[None]:
-    """The only block in which environments are constructed. Waits while another is under way.
+    """The only block in which environments are constructed, one at a time.
 
-    What a constructor changes of this process is put back.
+    What a constructor changes of this process is restored.
     """
     who = f"env.id={config.id}"
     with _constructing, _without_noise(), unchanged(who), missing_packages(who):
@@ -95,7 +107,7 @@ def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, 
 
 @contextmanager
 def _without_noise() -> Iterator[None]:
-    """Silences what a user of somebody else's environment can do nothing about.
+    """Silences warnings that the user of an environment cannot act on.
 
     Box2D's SWIG half even crashes the interpreter where its DeprecationWarnings are errors.
     """
@@ -103,3 +115,58 @@ def _without_noise() -> Iterator[None]:
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.filterwarnings("ignore", message=".*precision lowered by casting")
         yield
+
+
+def normalizing(entries: list[Any]) -> dict[str, str]:
+    """The wrappers with running statistics of their own, each with the setting to use instead."""
+    names = [_name_and_arguments("env.wrappers", each)[0] for each in entries]
+    return {name: SETTING_INSTEAD[name] for name in names if name in SETTING_INSTEAD}
+
+
+def apply_wrappers(env: gym.Env[Any, Any], entries: list[Any]) -> gym.Env[Any, Any]:
+    """`env` inside the wrappers, the first one innermost."""
+    for place, entry in enumerate(entries):
+        where = f"env.wrappers[{place}]"
+        name, arguments = _name_and_arguments(where, entry)
+        with missing_packages(f"{where} {name}"):
+            wrapper = _wrapper(where, name)
+            try:
+                env = wrapper(env, **copy.deepcopy(arguments))
+            except TypeError as error:
+                raise ConfigError(f"{where} {name} cannot be created: {error}") from error
+    return env
+
+
+def _name_and_arguments(where: str, entry: object) -> tuple[str, dict[str, Any]]:
+    if isinstance(entry, str):
+        return entry, {}
+    if isinstance(entry, dict) and len(entry) == 1:
+        [(name, arguments)] = entry.items()
+        if isinstance(name, str) and (arguments is None or isinstance(arguments, dict)):
+            return name, arguments or {}
+    raise ConfigError(f"{where} must be a name or {{Name: {{argument: value}}}}, got {entry!r}")
+
+
+def _wrapper(where: str, name: str) -> Any:
+    module, colon, own = name.partition(":")
+    if colon:
+        return _wrapper_of_module(where, module, own)
+    known = sorted(each for each in gym_wrappers.__all__ if each != "vector")  # a module
+    if name not in known:
+        raise ConfigError(f"{where}: {unknown('wrapper of gymnasium.wrappers', name, known)}")
+    return getattr(gym_wrappers, name)
+
+
+def _wrapper_of_module(where: str, module: str, name: str) -> type[gym.Wrapper[Any, Any, Any, Any]]:
+    """The class of a user's own module, as in `env.wrappers=[my_wrappers:Twice]`."""
+    found = vars(import_named(module, f"{where}={module}:{name}"))
+    wrappers = {
+        key: each
+        for key, each in found.items()
+        if isinstance(each, type) and issubclass(each, gym.Wrapper)
+    }
+    if name in wrappers:
+        return wrappers[name]
+    if name in found:
+        raise ConfigError(f"{where}: {module}:{name} is no class that inherits gymnasium.Wrapper")
+    raise ConfigError(f"{where}: {unknown(f'wrapper of {module}', name, sorted(wrappers))}")

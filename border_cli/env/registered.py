@@ -1,31 +1,52 @@
-"""What Gymnasium has registered under an id."""
+"""What is registered with Gymnasium under an id, and which package is missing."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pickle
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs import registration
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.core.words import nearest
-from border_cli.env.missing import PACKAGES, refuse_of_other_package
 
+PACKAGES = {  # module -> what pip calls it
+    "Box2D": "gymnasium[box2d]",
+    "mujoco": "gymnasium[mujoco]",
+    "pygame": "gymnasium[classic-control]",
+    "ale_py": "ale-py",
+    "cv2": "opencv-python",
+    "gymnasium_robotics": "gymnasium-robotics",
+    "shimmy": "shimmy[dm-control]",
+}
+# Beginnings of ids -> the module that registers them when it is imported
+REGISTERED_BY = {
+    r"ALE/|\w+NoFrameskip-v": "ale_py",
+    r"MiniGrid-|BabyAI-": "minigrid",
+    r"Fetch(Reach|Push|Slide|PickAndPlace)|HandReach|HandManipulate|FrankaKitchen": (
+        "gymnasium_robotics"
+    ),
+    r"dm_control/": "shimmy",
+}
 _NOT_OF_USERS = ("self", "args", "kwargs", "render_mode", "num_envs")  # parameters
 
 
 def registered(env_id: str | None) -> registration.EnvSpec:
-    """What Gymnasium knows of the id. Unlike its own look-up, no warning that v2 exists as well."""
+    """What is registered under the id; unlike Gymnasium's look-up, without warnings."""
     if env_id is None:
         raise ConfigError("env.id must be set: a Gymnasium id such as CartPole-v1, or module:Id-v0")
     module, _, name = env_id.rpartition(":")
     if module:
-        _import_named(module, env_id)
+        import_named(module, f"env.id={env_id}")
     if name in registration.registry:
         return registration.registry[name]
     newest = _newest_version(name)
@@ -66,7 +87,7 @@ def portable(env_id: str | None) -> tuple[str, bytes] | None:
 
 
 def register_portable(sent: tuple[str, bytes] | None) -> None:
-    """Registers what `portable` gave elsewhere, unless the id is known here."""
+    """Registers what `portable` returned elsewhere, unless the id is known here."""
     if sent is not None and sent[0] not in registration.registry:
         entry: registration.EnvSpec = pickle.loads(sent[1])
         registration.registry.setdefault(entry.id, entry)  # its module may have done so
@@ -80,7 +101,7 @@ def creator(entry_point: Any) -> Any:
 
 
 def parameters_of(function: Any) -> Mapping[str, inspect.Parameter] | None:
-    """Its parameters by name; None where they cannot be told, as of what is written in C."""
+    """Its parameters by name; None where they are unknown, as of what is written in C."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -100,15 +121,16 @@ def refused_kwargs(
     )
 
 
-def _import_named(module: str, env_id: str) -> None:
+def import_named(module: str, setting: str) -> ModuleType:
+    """The module that stands before the colon in this setting."""
     try:
-        importlib.import_module(module)
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         itself = error.name is not None and f"{module}.".startswith(f"{error.name}.")
         if not itself or error.name in PACKAGES:
-            raise  # it is there and lacks a package, or is one that we know
+            raise  # it exists and lacks a package, or is one of PACKAGES
         raise ConfigError(
-            f"env.id={env_id}: no module named {error.name!r}; the part before the colon must "
+            f"{setting}: no module named {error.name!r}; the part before the colon must "
             "be on the Python path"
         ) from error
 
@@ -117,10 +139,53 @@ def _newest_version(name: str) -> registration.EnvSpec | None:
     try:
         namespace, plain, version = registration.parse_env_id(name)
     except gym.error.Error:
-        return None  # not even the form of an id: the caller refuses it
+        return None  # not the form of an id: the caller refuses it
     if version is not None:
         return None
     newest = registration.find_highest_version(namespace, plain)
     if newest is None:
         return None
     return registration.registry[registration.get_env_id(namespace, plain, newest)]
+
+
+@contextmanager
+def missing_packages(what: str) -> Iterator[None]:
+    """Turns the failure to import a package into the line that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not _is_absent(error.name):
+            raise  # a mistake inside a package that is installed
+        raise _missing(what, str(error.name)) from error
+    except gym.error.DependencyNotInstalled as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and _is_absent(cause.name):
+            raise _missing(what, str(cause.name)) from error
+        named = re.search(r"gymnasium\[[\w-]+\]", str(error))
+        if named and cause is None:
+            raise MissingPackage(what, named[0]) from error
+        raise ConfigError(f"{what}: {error}" + (f" ({cause})" if cause else "")) from error
+
+
+def refuse_of_other_package(env_id: str) -> None:
+    """Raises ConfigError if the id is known to be of another package, which is not imported."""
+    for beginning, module in REGISTERED_BY.items():
+        if re.match(beginning, env_id) is None:
+            continue
+        what, remedy = f"env.id={env_id}", f"add imports=[{module}]"
+        if _is_absent(module):
+            raise MissingPackage(what, PACKAGES.get(module, module), f", then {remedy}")
+        if module not in sys.modules:
+            raise ConfigError(f"{what} is registered by {module}, which is installed: {remedy}")
+
+
+def _is_absent(module: str | None) -> bool:
+    if module is None:
+        return False
+    top = module.partition(".")[0]
+    return sys.modules.get(top) is None and importlib.util.find_spec(top) is None
+
+
+def _missing(what: str, module: str) -> MissingPackage:
+    top = module.partition(".")[0]
+    return MissingPackage(what, PACKAGES.get(top, top))

@@ -1,23 +1,31 @@
-"""N environments that step as one: an environment's own vector implementation.
+"""An environment's own vector implementation, if it does what the settings ask.
 
-Its autoreset mode is read from it (`construct_vector.py`), and whatever that is, a step shows the
-true last observation of an episode and what to act on next.
+Its autoreset mode is read from it, and whatever that is, a step shows the true last observation of
+an episode and the one to act on next.
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
 import logging
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec as Registered
 from numpy import ndarray
 from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
-from border_cli.core.types import Array, Beat, Episode, State, Step, leaves, map_array
+from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec, Space
+from border_cli.core.types import Array, Episode, Step, leaves, map_array
 from border_cli.env.answers import (
     RESET,
     STEP,
@@ -31,18 +39,133 @@ from border_cli.env.answers import (
     plain_layout,
     refuse_other_answer,
 )
-from border_cli.env.construct import starting
-from border_cli.env.construct_vector import Autoreset, Vector
-from border_cli.env.spaces import action_batch
+from border_cli.env.config import GymConfig
+from border_cli.env.construct import construction, starting
+from border_cli.env.gym_spaces import action_batch, action_space, observation_space
+from border_cli.env.registered import creator, parameters_of, refused_kwargs, registered
 
 log = logging.getLogger(__name__)
+
+Vector = gym.vector.VectorEnv[Any, Any, Any]
+
+
+class Autoreset(StrEnum):
+    """When a vector environment begins the next episode; Gymnasium's own values."""
+
+    next_step = "NextStep"
+    same_step = "SameStep"
+    disabled = "Disabled"
+
+
+class NoVectorEnv(Exception):
+    """The environment has no vector implementation that does what the settings ask; says why."""
+
+
+def vector_entry(config: GymConfig) -> Registered:
+    """What is registered of an environment with a vector implementation; raises `NoVectorEnv`."""
+    with construction(config):
+        entry = registered(config.id)
+    if entry.vector_entry_point is None:
+        raise NoVectorEnv("there is none")
+    if config.wrappers or entry.additional_wrappers:
+        raise NoVectorEnv("wrappers apply to single environments only")
+    return entry
+
+
+def construct_vector(
+    config: GymConfig, entry: Registered, spec: EnvSpec
+) -> tuple[Vector, Autoreset]:
+    """A new vector environment, not reset, and how it resets.
+
+    Raises `NoVectorEnv` where nothing but stepping single environments gives what `spec` promises.
+    Waits while another environment is constructed.
+    """
+    with construction(config), _without_mode_warnings():
+        constructor = creator(entry.vector_entry_point)
+        limits = _takes_limit(config, spec, constructor)
+        env = _construct(config, spec, entry, constructor, limits)
+        try:
+            return env, _check(env, spec, limits)
+        except BaseException:
+            env.close()
+            raise
+
+
+def _takes_limit(config: GymConfig, spec: EnvSpec, constructor: Any) -> bool:
+    """Whether the constructor takes the time limit; refuses what it does not take by its name."""
+    parameters = parameters_of(constructor)
+    if parameters is None:
+        raise NoVectorEnv("the arguments of its constructor are unknown")
+    any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    strange = [name for name in config.kwargs if name not in parameters]
+    if strange and not any_name:
+        raise NoVectorEnv(f"it does not accept {', '.join(strange)} of env.kwargs")
+    limit = parameters.get("max_episode_steps")
+    if spec.max_episode_steps is None and limit is not None and limit.default is not None:
+        raise NoVectorEnv("it truncates episodes, unlike a single environment")
+    return limit is not None
+
+
+def _construct(
+    config: GymConfig, spec: EnvSpec, entry: Registered, constructor: Any, limits: bool
+) -> Vector:
+    entry = copy.copy(entry)
+    # Given here or not at all: Gymnasium would pass the registered one even if it is not accepted.
+    entry.max_episode_steps = spec.max_episode_steps if limits else None
+    kwargs = copy.deepcopy(config.kwargs)
+    try:
+        return gym.make_vec(entry, config.num_envs, "vector_entry_point", **kwargs)
+    except TypeError as error:
+        if not config.kwargs:
+            raise
+        raise refused_kwargs(config.kwargs, entry.id, constructor, error) from error
+
+
+def _check(env: Vector, spec: EnvSpec, limits: bool) -> Autoreset:
+    """How it resets; raises where it differs from single environments."""
+    named = env.metadata.get("autoreset_mode")
+    try:
+        mode = Autoreset(str(getattr(named, "value", named)))
+    except ValueError as error:
+        raise NoVectorEnv(f"unknown autoreset mode {named!r}") from error
+    if spec.max_episode_steps is not None and not limits and mode is not Autoreset.disabled:
+        raise NoVectorEnv("it does not accept max_episode_steps")
+    single_observation, single_action = env.single_observation_space, env.single_action_space
+    if not _same(spec.observation, observation_space(single_observation, spec.id)):
+        raise NoVectorEnv(
+            f"its observation space {single_observation} differs from a single environment's"
+        )
+    if not _same(spec.action, action_space(single_action, spec.id)):
+        raise NoVectorEnv(f"its action space {single_action} differs from a single environment's")
+    return mode
+
+
+def _same(one: Space, other: Space) -> bool:
+    if isinstance(one, DictSpace) and isinstance(other, DictSpace):
+        pairs = zip(one.spaces.values(), other.spaces.values(), strict=True)
+        return list(one.spaces) == list(other.spaces) and all(_same(*pair) for pair in pairs)
+    if isinstance(one, BoxSpace) and isinstance(other, BoxSpace):
+        layout = (one.shape, one.dtype) == (other.shape, other.dtype)
+        return layout and all(
+            np.array_equal(mine, its)
+            for mine, its in ((one.low, other.low), (one.high, other.high))
+        )
+    return type(one) is type(other) and one == other
+
+
+@contextmanager
+def _without_mode_warnings() -> Iterator[None]:
+    """Silences Gymnasium on metadata that `_check` reads and judges itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(AutoresetMode|autoreset_mode)")
+        yield
 
 
 class GymVectorEnv(Env):
     """A vector environment for training; owns it until `close`. One thread calls it.
 
-    Episodes have no seeds of their own here: one seed begins the N first ones, and those that
-    follow go on with the random numbers of the implementation.
+    Episodes have no seeds of their own here: one seed begins the N first ones, and the
+    implementation draws those that follow.
     """
 
     def __init__(
@@ -69,29 +192,12 @@ class GymVectorEnv(Env):
 
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
-        self._resumes = 0
-        return self._start(derived_seed(seed, self._first))
-
-    def state_dict(self) -> State:
-        """How often it was resumed: no environment can be reset alone, so none can be replayed."""
-        return {"resumes": self._resumes}
-
-    def resume(
-        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
-    ) -> tuple[Array, list[int]]:
-        """Starts N episodes with a seed of their own for every time that it is resumed."""
-        del beat
-        self._resumes = int(state.get("resumes", 0)) + 1
-        obs = self._start(derived_seed(seed, self._first, self._resumes))
-        return obs, list(range(self.num_envs))
-
-    def _start(self, seed: int) -> Array:
         assert self._env is not None, "it is closed"
         try:
             with starting(self._id):
                 # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
                 # a sign.
-                self._obs = self._begun(seed=seed >> 2)  # [N, …]
+                self._obs = self._begun(seed=derived_seed(seed, self._first) >> 2)  # [N, …]
         except BaseException:
             self._abandon()
             raise
@@ -105,7 +211,7 @@ class GymVectorEnv(Env):
         assert self._env is not None, "it is closed"
         obs, moved, count = self._obs, self._moved, self.num_envs
         try:
-            observation, pay, has_terminated, was_cut, told = self._env.step(self._actions(action))
+            observation, pay, has_terminated, was_cut, info = self._env.step(self._actions(action))
             if (
                 type(observation) is ndarray
                 and observation.dtype is self._plain_dtype
@@ -133,7 +239,7 @@ class GymVectorEnv(Env):
         self._moved = None
         if np.count_nonzero(ended):
             episodes = self._finish(ended)
-            next_obs, act_obs = self._around_end(ended, next_obs, told)
+            next_obs, act_obs = self._around_end(ended, next_obs, info)
         self._obs = act_obs
         return Step(
             obs=obs,
@@ -154,7 +260,7 @@ class GymVectorEnv(Env):
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
     ) -> None:
-        """Those that only began their next episode earned nothing and ended nothing."""
+        """Environments that only began their next episode have no reward and no end."""
         reward[still] = 0
         terminated[still] = truncated[still] = False
         self._score[still] = self._length[still] = 0
@@ -184,15 +290,15 @@ class GymVectorEnv(Env):
         return tuple(map(Episode, scores, lengths))
 
     def _around_end(
-        self, ended: NDArray[np.bool_], given: Array, told: dict[str, Any]
+        self, ended: NDArray[np.bool_], given: Array, info: dict[str, Any]
     ) -> tuple[Array, Array]:
-        """The true successors, and what to act on next, where some episodes have `ended`."""
+        """The true successors, and the next observations to act on, where episodes have `ended`."""
         match self._autoreset:
             case Autoreset.next_step:
-                self._moved = ~ended  # they ignore one action while they begin anew
+                self._moved = ~ended  # they ignore one action while they reset
                 return given, given
             case Autoreset.same_step:
-                return self._with_final(ended, given, told.get("final_obs")), given
+                return self._with_final(ended, given, info.get("final_obs")), given
             case Autoreset.disabled:
                 return given, self._begin(ended, given)
 
@@ -223,7 +329,7 @@ class GymVectorEnv(Env):
         return act_obs
 
     def _begun(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Array:
-        """What a reset answers.  [N, …]"""
+        """The observations of a reset.  [N, …]"""
         assert self._env is not None
         try:
             observation, _ = self._env.reset(seed=seed, options=options)
@@ -233,8 +339,8 @@ class GymVectorEnv(Env):
             raise
 
     def _explain(self, error: Exception, answer: Answer) -> None:
-        """Raises `BadStep` with its place where `error` is of an answer that was refused, or could
-        not be taken apart."""
+        """Raises `BadStep` with its place where `error` is of an answer that was refused, or that
+        could not be unpacked."""
         place = f"env.id={self._id}"
         if isinstance(error, BadStep):
             raise error.within(place) from None

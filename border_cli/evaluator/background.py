@@ -14,11 +14,10 @@ from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import Confirmation, Evaluation, EvaluationRunner, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
-from border_cli.process.child import BEGUN, Line
+from border_cli.process.child import READY, Pipe
 from border_cli.process.child_process import ChildProcess
-from border_cli.process.memory import SharedArrays, whole_numbers
-from border_cli.process.recipe import dump, load
-from border_cli.process.start import start_context
+from border_cli.process.shared_memory import SharedArrays, integers
+from border_cli.process.start import pack, start_context, unpack
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +51,10 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
     ) -> None:
         parts = make_evaluator, make_policy, confirmation
-        self._recipe = dump("evaluator.background=true", imports, parts)
+        self._recipe = pack("evaluator.background=true", imports, parts)
         self._stop = stop
         self._shared = SharedArrays([(np.dtype(np.int64), (1,))])
-        self._beats = whole_numbers(self._shared.arrays[0])
+        self._beats = integers(self._shared.arrays[0])
         self._child: ChildProcess | None = None
         self._snapshot: Snapshot | None = None  # under judgement
         self._lives = 0  # of the process, over this snapshot
@@ -124,9 +123,9 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
     def _replace(self, child: ChildProcess) -> None:
         self._child = None
         if child.refusal is not None:
-            child.bury()
+            child.reap()
             raise child.refusal
-        why, raised = child.bury() or "its process exited unexpectedly", child.traceback is not None
+        why, raised = child.reap() or "its process exited unexpectedly", child.traceback is not None
         self._lives += 1
         if raised or self._lives >= MOST_LIVES:
             what = why.strip().rpartition("\n")[2]  # the last line of a traceback
@@ -141,7 +140,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             if evaluation is not None:
                 return evaluation
             assert self._child is not None, "nothing was submitted"
-            wait(self._child.news, LOOK_UP_S)
+            wait(self._child.waitables, LOOK_UP_S)
 
     def close(self) -> None:
         """Ends the process: at once where it judges, else it closes its environments first."""
@@ -150,8 +149,8 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             if self.busy:
                 child.kill()
             child.connection.close()
-            wait(child.news[-1:], ENDS_S)
-            child.bury()
+            wait(child.waitables[-1:], ENDS_S)
+            child.reap()
         self._shared.close()
 
 
@@ -160,25 +159,25 @@ class _ToldHeartbeat(Heartbeat):
 
     def __init__(self, shared: SharedArrays) -> None:
         super().__init__("evaluation")
-        self._told = whole_numbers(shared.arrays[0])
+        self._told = integers(shared.arrays[0])
 
     def beat(self) -> None:
         super().beat()
         self._told[0] += 1
 
 
-def run(recipe: bytes, shared: SharedArrays, line: Line) -> None:
+def run(recipe: bytes, shared: SharedArrays, pipe: Pipe) -> None:
     """The process: judges snapshot after snapshot until the learner hangs up."""
-    make_evaluator, make_policy, confirmation = load(recipe)
-    line.say(BEGUN)
+    make_evaluator, make_policy, confirmation = unpack(recipe)
+    pipe.send(READY)
     evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=_ToldHeartbeat(shared))
     try:
         while True:
-            snapshot = line.hear()
+            snapshot = pipe.receive()
             policy: Policy = make_policy()  # a verdict does not depend on those before it
             policy.bind_thread()
             policy.load_snapshot(snapshot)
-            line.say(DONE, confirmation.evaluated(evaluator, policy))
+            pipe.send(DONE, confirmation.evaluated(evaluator, policy))
     except EOFError:
         return
     finally:

@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from border_cli.actor_manager.factory import ActorFactory
-from border_cli.actor_manager.idle import IdleActorManager
-from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import as_learned
@@ -28,6 +27,7 @@ from border_cli.core.interfaces import (
     EnvFactory,
     EvaluationRunner,
     Evaluator,
+    NoActors,
     Policy,
     PolicyFactory,
     ReplayBuffer,
@@ -44,7 +44,7 @@ from border_cli.dataset.minari_files import Recording as DatasetReader
 from border_cli.dataset.recorded_episodes import Checksum
 from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.config import GymConfig, Vectorization
-from border_cli.env.wrappers import normalizing
+from border_cli.env.construct import normalizing
 from border_cli.evaluator.background import BackgroundEvaluationRunner
 from border_cli.evaluator.inline import InlineEvaluationRunner
 from border_cli.launch.offline_data import (
@@ -71,9 +71,8 @@ from border_cli.registry import (
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights
-from border_cli.trainer.post_step import PostStep
+from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
-from border_cli.trainer.saving import Saving
 from border_cli.trainer.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -394,7 +393,7 @@ def build_actors(
 ) -> ActorManager:
     """Those of the run; nobody where it learns from a data set alone."""
     if config.trainer.offline:
-        return IdleActorManager()
+        return NoActors()
     # The class itself and not its registry, which is empty in another process.
     step_processor: Callable[..., StepProcessor] = STEP_PROCESSORS.load(config.step_processor)
     make_actor = ActorFactory(
@@ -445,11 +444,7 @@ def build_replay_buffer(
 class Assembly:
     """The objects of one run, built and not yet started."""
 
-    agent: Agent
-    actors: ActorManager
-    judge: EvaluationRunner
-    post_step: PostStep
-    recording: Recording
+    parts: LearnerParts
     trainer: Trainer
 
 
@@ -482,35 +477,24 @@ def assemble(
     replay_buffer = build_replay_buffer(config, factory.spec, agent.observe_returns)
     observe_stored(agent, replay_buffer)
     actors = build_actors(config, agent, factory, clock)
-    post_step = PostStep(
-        config.trainer,
+    parts = LearnerParts(
         agent=agent,
         replay_buffer=replay_buffer,
         actors=actors,
-        judge=judge,
+        evaluation_runner=judge,
         checkpoints=checkpoints,
-        saving=Saving(config.trainer, checkpoints, clock=clock, flag=save, on_saved=on_saved),
         recording=recording,
         clock=clock,
+        stop=stop,
+        save=save,
     )
-    if config.init_from is not None:
-        post_step.begin_trained()
     trainer: Trainer = TRAINERS.build(
         config.trainer,
-        agent=agent,
-        replay_buffer=replay_buffer,
-        actors=actors,
-        post_step=post_step,
+        parts=parts,
         batch_size=config.agent.batch_size,
         slack=slack(config),
         observation=factory.spec.observation,
-        stop=stop,
+        starts_trained=config.init_from is not None,
+        on_saved=on_saved,
     )
-    return Assembly(
-        agent=agent,
-        actors=actors,
-        judge=judge,
-        post_step=post_step,
-        recording=recording,
-        trainer=trainer,
-    )
+    return Assembly(parts=parts, trainer=trainer)

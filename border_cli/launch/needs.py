@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from border_cli.actor_manager.config import ProcessConfig
-from border_cli.actor_manager.process import RING_SHARES
+from border_cli.actor_manager.process import MESSAGES_PER_RING
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
@@ -50,9 +50,9 @@ from border_cli.launch.offline_data import SETTING, dataset_of, dataset_size
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.frozen import ASIDE_NBYTES
-from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
+from border_cli.replay_buffer.frozen_rows import ASIDE_NBYTES
 from border_cli.replay_buffer.sum_tree import FANOUT, TOP
+from border_cli.replay_buffer.uniform import RingReplayBuffer
 
 PRIORITY_NBYTES = 8  # float64
 
@@ -212,11 +212,10 @@ def disk_needs(config: RunConfig, *, agent: AgentSizes, replay: ReplaySizes) -> 
     state = agent.state + STATE_NBYTES
     interval = config.checkpoint.milestone_interval
     milestones = {"checkpoint.milestone_interval": interval} if interval else {}
-    judged = agent.state if evaluates_in_background(config) else 0
     needs.append(
         Need(
             what="the agent",
-            nbytes=checkpoints * (state + judged) + (MOST_BEST + _milestones(config)) * state,
+            nbytes=(checkpoints + MOST_BEST + _milestones(config)) * state,
             settings={"checkpoint.keep": config.checkpoint.keep} | milestones,
         )
     )
@@ -378,7 +377,7 @@ def _under_way(config: RunConfig, spec: EnvSpec) -> Need:
     row = transition_nbytes(spec)
     proxies = actors.num_actors * gathered * (row + GATHERED_NBYTES)
     if isinstance(actors, ProcessConfig):
-        shared = actors.num_actors * storage_nbytes(spec, RING_SHARES * actors.n_buffer)
+        shared = actors.num_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
         nbytes, reserved = shared + proxies, shared
     else:
         # As many again as wait are in the learner's hands, and one is being joined.

@@ -127,14 +127,14 @@ def _with_returns(
 
 def _spaces_of(recording: Recording) -> tuple[Space, LeafSpace]:
     # Not at the top: Gymnasium takes its time, and other runs need none of this.
-    from border_cli.env.recorded import spaces_of
+    from border_cli.env.translate import spaces_of
 
     name = f"data set {recording.id}"
     return spaces_of(recording.observation_space, recording.action_space, name)
 
 
 def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
-    from border_cli.env.recorded import action_rows, observation_rows
+    from border_cli.env.translate import action_rows, observation_rows
 
     for raw in recording.episodes():
         if not len(raw.rewards):

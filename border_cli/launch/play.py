@@ -22,7 +22,7 @@ from border_cli.core.types import Array, Snapshot, Step
 from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
-from border_cli.env.recorded import raw_parts, recorded_rows
+from border_cli.env.translate import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
 from border_cli.launch.build import build_evaluator, env_factory, evaluation_env_config
 from border_cli.registry import AGENTS, ENVS

@@ -6,6 +6,8 @@ import logging
 
 from border_cli.core.config import RunConfig
 from border_cli.core.words import counted
+from border_cli.launch.build import actor_manager_config
+from border_cli.registry import ACTOR_MANAGERS
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Saved
 from border_cli.run.finding import Resumable, best_score
@@ -41,4 +43,6 @@ def restored_line(config: RunConfig, saved: Saved) -> str:
         samples = config.trainer.warmup_period
         return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
     rows = min(rows, config.replay_buffer.capacity)
-    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), unfinished episodes"
+    continued = ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name == "serial"
+    episodes = "unfinished episodes" if continued else "counters; actors begin new episodes"
+    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), {episodes}"

@@ -78,7 +78,7 @@ def status_of(error: BaseException) -> tuple[str, str]:
 
 def facts_of(config: RunConfig, assembly: Assembly, *, failed: bool) -> dict[str, Any]:
     """Scores, counters, failures, times, and the bottleneck."""
-    stats, actors = assembly.trainer.stats(), assembly.actors.stats()
+    stats, actors = assembly.trainer.stats(), assembly.parts.actors.stats()
     facts: dict[str, Any] = {name: getattr(stats, name) for name in FIGURES}
     facts["final_score"] = stats.last_score
     facts["actors"] = [_of_actor(each) for each in actors]
@@ -93,9 +93,9 @@ def facts_of(config: RunConfig, assembly: Assembly, *, failed: bool) -> dict[str
             config,
             learner=stats.seconds,
             actors=actor_seconds,
-            device=assembly.agent.device_name,
+            device=assembly.parts.agent.device_name,
             cores=available_cores(),
-            threads=assembly.agent.num_threads,
+            threads=assembly.parts.agent.num_threads,
             in_learner_thread=manager == "serial",
             actor_threads=manager == "thread",
             prioritized=REPLAY_BUFFERS.entry_of(config.replay_buffer).name == "prioritized",

@@ -143,7 +143,7 @@ class _Run:
         exit_reason = f"{assembly.trainer.ended_by} reached"
         self._end("done", exit_reason)
         return Result(
-            agent=assembly.agent,
+            agent=assembly.parts.agent,
             best_score=stats.best_score,
             actor_stats=actor_stats,
             trainer_stats=stats,
@@ -159,7 +159,7 @@ class _Run:
         except Exception as error:
             doing = "while the run was built"
             if self._assembly is not None:
-                doing = DOING[self._assembly.post_step.timing.failing]
+                doing = DOING[self._assembly.trainer.post_step.timing.failing]
             if isinstance(error, ActorCrashed):
                 doing = f"in actor {error.actor_id}"
             what = f"out of memory {doing}"
@@ -229,7 +229,8 @@ class _Run:
         self._record.begin(opt_steps)
 
     def _train(self, assembly: Assembly, cleanup: ExitStack) -> list[ActorStats]:
-        learner, options = assembly.post_step.heartbeat, self._options
+        parts, options = assembly.parts, self._options
+        learner = assembly.trainer.post_step.heartbeat
 
         def on_hung_learner(stalled: Stalled) -> None:
             self._end(*status_of(stalled))
@@ -239,7 +240,7 @@ class _Run:
                 interrupt(learner.thread_id)
 
         watchdog = Watchdog(
-            [learner, assembly.judge.pulse, *assembly.actors.heartbeats()],
+            [learner, parts.evaluation_runner.pulse, *parts.actors.heartbeats()],
             timeout_s=self._config.trainer.stall_timeout_s,
             stop=options.stop,
             clock=options.clock,
@@ -249,8 +250,8 @@ class _Run:
         try:
             # The learner's thread is made ready first, which takes a minute where that compiles.
             # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
-            with assembly.agent.learner_thread(), watchdog, cleanup.pop_all(), assembly.actors:
-                assembly.judge.open()
+            with parts.agent.learner_thread(), watchdog, cleanup.pop_all(), parts.actors:
+                parts.evaluation_runner.open()
                 return assembly.trainer.train()
         except KeyboardInterrupt:
             options.stop.check()  # what the watchdog found, where it interrupted a hung learner
@@ -303,8 +304,8 @@ def _evaluation_line(config: RunConfig, evaluator: Evaluator) -> str:
 
 
 def _describe(assembly: Assembly) -> str:
-    gauges = ", ".join(f"{key} {value:g}" for key, value in assembly.actors.gauges().items())
-    counters = assembly.post_step.counters
+    gauges = ", ".join(f"{key} {value:g}" for key, value in assembly.parts.actors.gauges().items())
+    counters = assembly.trainer.post_step.counters
     return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} updates"
 
 

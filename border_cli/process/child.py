@@ -1,4 +1,4 @@
-"""What runs in every child process of ours, around what it is for."""
+"""What runs in every child process around its purpose."""
 
 from __future__ import annotations
 
@@ -14,115 +14,156 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from border_cli.core.errors import BadStep
 from border_cli.core.process_state import keeping_everything
-from border_cli.core.stacks import show_stacks_on
-from border_cli.process.stack import STACK_SIGNAL, StackFile
+from border_cli.core.stacks import ASK_S, ask_for_stacks, show_stacks_on
+from border_cli.process.shared_memory import anonymous_file
 from border_cli.process.start import OURS, PARENT_SIGNALS, SAFE_PATH
 
-# The first word of a message; whatever else a child says is its own affair.
+# The first word of a message; a child may send others, which its parent finds in `inbox`.
 LOG: Final = "log"  # logger, level, text
 FAILED: Final = "failed"  # traceback
-BEGUN: Final = "has begun"  # what it needs is imported
+READY: Final = "ready"  # what it needs is imported
 REFUSED: Final = "refused"  # `BadStep`, which needs no traceback
+
+STACK_SIGNAL = signal.SIGUSR1  # makes a child show where it is
 
 _LOOK_AGAIN_S = 60.0
 
 
-class Line:
-    """A child's way to talk with its parent; any thread of the child may speak."""
+class Pipe:
+    """A child's end of the pipe to its parent; any thread of the child may send."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._speaking = threading.Lock()
+        self._sending = threading.Lock()
 
-    def say(self, kind: str, *values: Any) -> None:
-        """Sends a message; nobody hears it where the parent is on its way out."""
+    def send(self, kind: str, *values: Any) -> None:
+        """Sends a message; it is dropped where the parent is ending."""
         try:
-            with self._speaking:
+            with self._sending:
                 self._connection.send((kind, *values))
         except OSError:
             return
 
-    def hear(self) -> Any:
-        """The parent's next word; raises EOFError once it has hung up."""
+    def receive(self) -> Any:
+        """The parent's next message; raises EOFError once the parent has closed its end."""
         return self._connection.recv()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
-    """How a child behaves beside its parent."""
+class ChildOptions:
+    """Priority and log level of a child."""
 
     nice: int  # added to the parent's
     log_level: int  # what is logged from this level on goes to the parent's log
 
 
+class StackFile:
+    """An anonymous file for the child's stack, which survives the child.
+
+    Picklable on the way into a child only.
+    """
+
+    _fd = -1
+
+    def __init__(self) -> None:
+        self._fd = anonymous_file()
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def ask(self, pid: int, timeout_s: float = ASK_S) -> str:
+        """The stacks of that process, which must be a child that was given this file."""
+        text = ask_for_stacks(pid, STACK_SIGNAL, self._fd, timeout_s)
+        return text or "(the process did not report its stack)"
+
+    def crash(self) -> str:
+        """The stack of a child that a fault has ended; empty if there is none."""
+        return os.pread(self._fd, os.fstat(self._fd).st_size, 0).decode(errors="replace")
+
+    def close(self) -> None:
+        """Gives the file up; may be called twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    __del__ = close
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"fd": reduction.DupFd(self._fd)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._fd = state["fd"].detach()
+
+
 def begin(
     main: Callable[..., None],
     args: tuple[Any, ...],
-    manners: Manners,
+    options: ChildOptions,
     connection: Connection,
     stack: StackFile,
 ) -> None:
-    """Runs `main(*args, line)` and leaves; a failure is told to the parent with its traceback."""
-    line = Line(connection)
+    """Runs `main(*args, pipe)` and exits; reports a failure to the parent with its traceback."""
+    pipe = Pipe(connection)
     status = 0
     try:
-        _prepare(manners, stack, line)
+        _prepare(options, stack, pipe)
         with keeping_everything():
-            main(*args, line)
+            main(*args, pipe)
     except BadStep as error:
-        line.say(REFUSED, error)
+        pipe.send(REFUSED, error)
         status = 1
     except BaseException:
-        line.say(FAILED, traceback.format_exc())
+        pipe.send(FAILED, traceback.format_exc())
         status = 1
     connection.close()
-    with suppress(OSError, ValueError):  # nobody reads them any more
+    with suppress(OSError, ValueError):  # their readers may be gone
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)  # an environment's own threads and exit handlers must not hold us up
 
 
-def _prepare(manners: Manners, stack: StackFile, line: Line) -> None:
-    """The parent decides when a child ends: it hears no Ctrl-C, and never outlives the parent."""
+def _prepare(options: ChildOptions, stack: StackFile, pipe: Pipe) -> None:
+    """The parent decides when a child ends: it ignores Ctrl-C and never outlives the parent."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     show_stacks_on(STACK_SIGNAL, stack.fileno())
     faulthandler.enable(file=stack.fileno())  # a segmentation fault shows where it was
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # the fork server is deaf to them
-    if os.environ.get(SAFE_PATH) == OURS:  # programs that an environment starts know nothing of it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # blocked in the fork server
+    if os.environ.get(SAFE_PATH) == OURS:  # not for programs that it starts
         del os.environ[SAFE_PATH]
-    if manners.nice:
-        os.nice(manners.nice)
+    if options.nice:
+        os.nice(options.nice)
     _end_with_parent()
     root = logging.getLogger()
-    root.handlers[:] = [_LogSender(line)]
-    root.setLevel(manners.log_level)
+    root.handlers[:] = [_LogSender(pipe)]
+    root.setLevel(options.log_level)
 
 
 def _end_with_parent() -> None:
-    """Nothing that this process is busy with keeps it from ending with its parent."""
+    """Ends this process with its parent, whatever it is doing then."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     assert parent.pid is not None
-    ends = [parent.sentinel]  # a pipe that closes once nobody holds its other end
+    ends = [parent.sentinel]  # a pipe that closes with its last writer
     if sys.platform == "linux":
-        # The kernel sees to it, also where a simulator never lets go of the interpreter.
+        # By the kernel, also where a simulator never releases the interpreter.
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
         flags = fcntl.fcntl(parent.sentinel, fcntl.F_GETFL)
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, flags | os.O_ASYNC)
-        # Whoever forked the parent holds the other end, too, and may live on.
+        # The process that forked the parent holds the other end, too, and may outlive it.
         ends += _watched(parent.pid)
     threading.Thread(target=_wait_for_end, args=(ends,), name="parent's end", daemon=True).start()
 
 
 def _watched(pid: int) -> list[int]:
-    """What becomes readable once that process ends; nothing where the kernel has no such thing."""
+    """A descriptor that is readable once that process ends, if the kernel has such."""
     try:
         return [os.pidfd_open(pid)]
     except ProcessLookupError:
@@ -140,14 +181,20 @@ def _wait_for_end(ends: list[int]) -> None:
 class _LogSender(logging.Handler):
     """Sends what is logged in a child to the parent, as plain values."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, pipe: Pipe) -> None:
         super().__init__()
-        self._line = line
+        self._pipe = pipe
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record)
-        except Exception:  # its arguments do not fit: said on the terminal, as everywhere
+        except Exception:  # its arguments do not fit: reported on stderr, as everywhere
             self.handleError(record)
             return
-        self._line.say(LOG, record.name, record.levelno, text)
+        self._pipe.send(LOG, record.name, record.levelno, text)
+
+
+def kill(pid: int) -> None:
+    """Kills a child; does nothing if it is dead already."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -15,23 +15,31 @@ from multiprocessing.process import _children  # type: ignore[attr-defined]
 from typing import Any
 
 from border_cli.core.errors import BadStep
-from border_cli.process.child import BEGUN, FAILED, LOG, REFUSED, Manners, begin
-from border_cli.process.stack import StackFile, kill
+from border_cli.process.child import (
+    FAILED,
+    LOG,
+    READY,
+    REFUSED,
+    ChildOptions,
+    StackFile,
+    begin,
+    kill,
+)
 from border_cli.process.start import child_environment
 
 log = logging.getLogger(__name__)
 
 GONE_S = 1.0  # a killed process needs no longer to end
 STARTS_S = 300.0  # imports from a slow disk take their time; a hang among them ends with this
-MOST_AT_ONCE = 1_000  # messages; more than can be under way, so that no talker keeps its parent
+MOST_AT_ONCE = 1_000  # messages; more than can be under way, so that no child keeps its parent busy
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 UNKNOWN = 255  # what multiprocessing gives as status where the fork server died
 
 
 class ChildProcess:
-    """Its process, what it says, and how it ended; one thread owns it.
+    """Its process, its messages, and how it ended; one thread owns it.
 
-    Runs `main(*args, line)` of `process.child`. What it logs is logged here, too.
+    The child runs `main(*args, pipe)` (`child.begin`). What it logs is logged here, too.
     """
 
     def __init__(
@@ -46,12 +54,12 @@ class ChildProcess:
         self._stack = StackFile()
         self.traceback: str | None = None  # of its failure
         self.refusal: BadStep | None = None  # for which it ended
-        self.inbox: deque[tuple[Any, ...]] = deque()  # what it said of its own affairs
+        self.inbox: deque[tuple[Any, ...]] = deque()  # its main's own messages
         self.connection, theirs = context.Pipe(duplex=True)
-        manners = Manners(nice=nice, log_level=logging.getLogger().getEffectiveLevel())
+        options = ChildOptions(nice=nice, log_level=logging.getLogger().getEffectiveLevel())
         process: Any = context.Process  # type: ignore[attr-defined]
         self._process = process(
-            target=begin, args=(main, args, manners, theirs, self._stack), name=name, daemon=False
+            target=begin, args=(main, args, options, theirs, self._stack), name=name, daemon=False
         )
         try:
             with child_environment():
@@ -64,7 +72,7 @@ class ChildProcess:
             theirs.close()
         self._end = _end_of(self.pid)
         self._listening = True
-        self._begun = False
+        self._ready = False
         self._started_s = time.monotonic()
 
     @property
@@ -72,15 +80,15 @@ class ChildProcess:
         return int(self._process.pid)
 
     @property
-    def news(self) -> list[int | Connection]:
-        """What to wait for: its messages and its end."""
-        talks: list[int | Connection] = [self.connection] if self._listening else []
-        return [*talks, self._process.sentinel if self._end is None else self._end]
+    def waitables(self) -> list[int | Connection]:
+        """What becomes readable with its next message and, last, with its end."""
+        messages: list[int | Connection] = [self.connection] if self._listening else []
+        return [*messages, self._process.sentinel if self._end is None else self._end]
 
     @property
     def starting(self) -> bool:
-        """Whether it may still be importing what it needs, and nobody expects a step of it."""
-        return not self._begun and time.monotonic() - self._started_s < STARTS_S
+        """Whether it may still be importing what it needs, so that no step is expected of it."""
+        return not self._ready and time.monotonic() - self._started_s < STARTS_S
 
     @property
     def alive(self) -> bool:
@@ -89,7 +97,7 @@ class ChildProcess:
         return not _is_readable(self._end, 0)
 
     def listen(self) -> None:
-        """Takes in what it said so far."""
+        """Takes in its messages so far."""
         try:
             for _ in range(MOST_AT_ONCE):
                 if not self._listening or not self.connection.poll():
@@ -101,8 +109,8 @@ class ChildProcess:
     def _take(self, message: tuple[Any, ...]) -> None:
         if message[0] == FAILED:
             self.traceback = message[1]
-        elif message[0] == BEGUN:
-            self._begun = True
+        elif message[0] == READY:
+            self._ready = True
         elif message[0] == REFUSED:
             self.refusal = message[1]
         elif message[0] == LOG:
@@ -119,14 +127,14 @@ class ChildProcess:
         """Ends it whatever it does."""
         kill(self.pid)
 
-    def bury(self, status_s: float = GONE_S) -> str | None:
+    def reap(self, status_s: float = GONE_S) -> str | None:
         """Makes sure that it is gone; returns why it ended, None where it was meant to, or where
-        nobody knows: a fork server that is stopped does not tell its status within `status_s`.
+        that is unknown: a stopped fork server does not report its status within `status_s`.
         """
         self.listen()
         if self.alive or self._process.exitcode == UNKNOWN:
             # Where the fork server was killed, its children only look dead, and two processes must
-            # never write to the same memory. Otherwise the number may be somebody else's by now.
+            # never write to the same memory. Otherwise its pid may be another's by now.
             kill(self.pid)
             if self._end is not None and not _is_readable(self._end, GONE_S):
                 log.error("process %d is still running after being killed", self.pid)
@@ -143,13 +151,13 @@ class ChildProcess:
         return None if status in (0, None) else f"{crash}{_cause(status)}"
 
     def _forget(self) -> None:
-        """Gives up what this process holds of it."""
+        """Releases what this process holds of it."""
         if self._end is not None:
             os.close(self._end)
             self._end = None
         if self._process.exitcode is not None:
             self._process.close()
-        else:  # it is gone, and nobody tells its status: Python would wait for that at its own end
+        else:  # it is gone without a status: Python would wait for that at its own end
             _children.discard(self._process)
 
 
@@ -165,9 +173,9 @@ def _cause(status: int) -> str:
 
 
 def _end_of(pid: int) -> int | None:
-    """What becomes readable as the process ends, whether or not its fork server notices.
+    """A descriptor that is readable once the process ends, whether or not its fork server notices.
 
-    None where it has ended already, or where the system has no such thing.
+    None where it has ended already, or where the system has no such descriptors.
     """
     try:
         return os.pidfd_open(pid)

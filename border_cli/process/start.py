@@ -1,19 +1,22 @@
-"""How child processes are started."""
+"""How child processes are started, and what they are made of."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
+from typing import Any
 
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import RunFailed
-from border_cli.core.foreign import is_closed
+from border_cli.core.foreign import close, closed, is_closed
 from border_cli.core.threads import BLAS_VARIABLES
 
 # Meant for the process that trains; SIGINT is ignored by the fork server itself.
@@ -42,18 +45,18 @@ def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:
         context.set_forkserver_preload(list(preload))
         with child_environment():
             for start in (resource_tracker.ensure_running, forkserver.ensure_running):
-                with _deaf():  # anew for each, because the first listens to SIGTERM once more
+                with _signals_blocked():  # for each, because the first unblocks SIGTERM
                     start()
     return context
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Within the block this thread hears none of `PARENT_SIGNALS`, nor does what it starts.
+def _signals_blocked() -> Iterator[None]:
+    """Within the block `PARENT_SIGNALS` are blocked in this thread and in what it starts.
 
     They may come to the whole process group. The end of the fork server, which nothing else would
-    protect, looks like the end of all that it has forked; those hear again in `child.begin`.
-    Nothing is lost here: a signal that comes meanwhile is heard after the block.
+    protect, looks like the end of all that it has forked; `child.begin` unblocks them there.
+    Nothing is lost here: a signal that comes meanwhile is delivered after the block.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
     try:
@@ -76,7 +79,7 @@ def refuse_while_imported_by_a_child() -> None:
 
 @contextmanager
 def child_environment() -> Iterator[None]:
-    """Within the block this process has the environment that children shall inherit.
+    """Within the block this process has the environment variables that children inherit.
 
     One BLAS thread each: it reads these variables once, when numpy is loaded. Modules are found
     where this process finds them.
@@ -98,3 +101,27 @@ def child_environment() -> Iterator[None]:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
+
+
+def pack(setting: str, imports: Sequence[str], parts: Any) -> bytes:
+    """`parts`, for a child that must import these modules first: they register what parts name.
+
+    The child imports nothing out of folders that are closed here. Raises RunFailed, which names
+    the setting that asks for a child, where the parts cannot be pickled.
+    """
+    try:
+        return pickle.dumps((closed(), list(imports), pickle.dumps(parts)))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise RunFailed(
+            f"{setting} needs parts that can be pickled, such as classes and functions at "
+            f"module level: {error}"
+        ) from error
+
+
+def unpack(packed: bytes) -> Any:
+    """What was given to `pack`, in the child."""
+    folders, imports, parts = pickle.loads(packed)
+    close(folders)
+    for module in imports:
+        import_module(module)
+    return pickle.loads(parts)

@@ -19,8 +19,8 @@ class DatasetReplayBuffer(UniformReplayBuffer):
     """Owns the rows of the data set, which stay, the newest rows of actors, and its generator; only
     the learner's thread calls it.
 
-    A state says which data set it is, by a checksum of it, and holds none of its rows: they are
-    read again. The rows of actors are numbered and saved as in any replay buffer.
+    A state names the data set, with a checksum, and holds none of its rows: they are read again.
+    The rows of actors are numbered and saved as in any replay buffer.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class DatasetReplayBuffer(UniformReplayBuffer):
         checksum: object,
         grows: bool,
     ) -> None:
-        """`steps` are as many as `rows` can have at most. What `checksum` says is asked once all
-        rows are read. `grows`: actors will add rows."""
-        # Without actors a ring of a single row stays empty: no other code need know of none.
-        beside = config if grows else replace(config, capacity=1)
-        super().__init__(beside, spec=spec, rng=rng, most_fixed=steps)
+        """`rows` has at most `steps`. `checksum` is read once all rows are. `grows`: actors will
+        add rows."""
+        # Without actors a ring of a single row stays empty, which no other code need know.
+        ring = config if grows else replace(config, capacity=1)
+        super().__init__(ring, spec=spec, rng=rng, most_fixed=steps)
         self.config = config
         self._grows = grows
         try:

@@ -16,9 +16,8 @@ from border_cli.core.errors import CheckpointError, NotFinite
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
-from border_cli.replay_buffer.ring_state import whole_number
 from border_cli.replay_buffer.sum_tree import MinTree, SumTree
+from border_cli.replay_buffer.uniform import RingReplayBuffer, whole_number
 
 EPSILON = 1e-6  # keeps rows without an error within reach
 
@@ -28,8 +27,8 @@ def importance_weights(
 ) -> NDArray[np.float64]:
     """(N p_i / sum p)^-beta, divided by the same for the smallest priority.  [B]
 
-    N and the sum cancel. The weights undo the bias of the sampling once; whoever computes the
-    loss multiplies each row's loss by its weight and does not square it.
+    N and the sum cancel. The weights undo the bias of the sampling once: the agent multiplies
+    each row's loss by its weight and does not square it.
     """
     weights: NDArray[np.float64] = (smallest / priority) ** beta
     return weights
@@ -53,7 +52,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         self._sums = SumTree(config.capacity)
         in_buffer = config.normalize == Normalize.buffer
         self._minima = MinTree(config.capacity) if in_buffer else None
-        self._loaded = np.empty(0)  # priorities of rows that are not back yet
+        self._loaded = np.empty(0)  # priorities of rows that are not restored yet
 
     @property
     def uses_priorities(self) -> bool:
@@ -114,7 +113,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
             self._minima.set(index, priority)
 
     def priorities(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The priorities of these slots, for whoever looks in. [M]"""
+        """The priorities of these slots, for inspection. [M]"""
         return self._sums.get(index)
 
     @property
@@ -144,12 +143,12 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         self._set_all_priorities(np.empty(0))
         self._loaded = priorities
 
-    def _rows_are_back(self) -> None:
+    def _rows_restored(self) -> None:
         self._set_all_priorities(self._loaded)
         self._loaded = np.empty(0)
 
     def _set_all_priorities(self, priorities: NDArray[np.float64]) -> None:
-        # Every parent depends on its leaves alone, so the trees are those that were, to the bit.
+        # Every parent depends on its leaves alone, so the trees are the same as before, to the bit.
         self._sums.load(priorities)
         if self._minima:
             self._minima.load(priorities)

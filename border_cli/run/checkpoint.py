@@ -87,7 +87,6 @@ class CheckpointStore:
             counters=state.counters,
             agent=state.agent,
             run=state.run,
-            candidate=state.candidate,
             rows=self._freeze(state.replay_buffer) if self._saves_rows else None,
         )
         return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(pending))

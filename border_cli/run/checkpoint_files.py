@@ -1,6 +1,6 @@
 """The files of one checkpoint: written, sealed by a manifest, verified, read.
 
-checkpoints/0000010000/        agent.pt  candidate.pt  state.json  arrays.npz  manifest.json
+checkpoints/0000010000/        agent.pt  state.json  arrays.npz  manifest.json
 checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
 checkpoints/replay/            rows-<first>-<end>-<token>.<block>.npy, shared by the numbered ones
 checkpoints/latest, best       relative links to the newest and to the best
@@ -60,7 +60,6 @@ class PendingCheckpoint:
     counters: Mapping[str, float]
     agent: Mapping[str, Any]
     run: State
-    candidate: Mapping[str, Any] | None
     rows: PendingRows | None
 
 
@@ -95,12 +94,6 @@ class Saved:
         return self.folder / "agent.pt"
 
     @property
-    def candidate(self) -> Path | None:
-        """The state of the agent that was under evaluation."""
-        path = self.folder / "candidate.pt"
-        return path if path.name in self.manifest.sha256 else None
-
-    @property
     def has_rows(self) -> bool:
         """Whether the transitions were saved with it."""
         return self.manifest.replay is not None
@@ -127,8 +120,6 @@ def _replay_folder(checkpoint: Path) -> Path:
 def write_state(folder: Path, pending: PendingCheckpoint, save_state: SaveState) -> None:
     """Writes all files of a checkpoint but the manifest."""
     _write_agent(folder / "agent.pt", pending.agent, save_state)
-    if pending.candidate is not None:
-        _write_agent(folder / "candidate.pt", pending.candidate, save_state)
     arrays: Arrays = {}
     state = split_arrays({**pending.counters, "run": pending.run}, arrays)
     (folder / "state.json").write_text(json.dumps(state, allow_nan=False), encoding="utf-8")

@@ -272,7 +272,6 @@ class Resumable:
             run=saved.run,
             agent=self.agent,
             load_rows=saved.load_rows if self._rows and saved.has_rows else None,
-            candidate=self._load_state(saved.candidate) if saved.candidate else None,
         )
 
 

@@ -48,60 +48,61 @@ class Scores:
         self.best = -math.inf if state["best"] is None else float(state["best"])
 
     def know_best(self, score: float, opt_steps: int) -> None:
-        """There is a saved best model that is better than what was known."""
+        """Takes the score of a saved best model, which may be better than the known one."""
         if score > self.best:
             self.best, self.best_opt_steps = score, opt_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """What is under judgement, and what will be saved if it is the best."""
+class PendingEvaluation:
+    """What is being evaluated, and what will be saved if it is the best."""
 
     step: RecordStep
     counters: Mapping[str, float]
-    state: Mapping[str, Any] | None  # None: the agent as it is, because it waits for the verdict
+    state: Mapping[str, Any] | None  # None: the agent as it is, because it waits for the result
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is recorded of an evaluation, at the step of the weights that were judged."""
+class EvaluationResult:
+    """What is recorded of an evaluation, at the step of the weights that were evaluated."""
 
     step: RecordStep
     metrics: Metrics
 
 
-class Evaluating:
-    """Owned by the learner's thread. The best model saved is the one that was judged."""
+class Evaluations:
+    """Owned by the learner's thread. The best model saved is the one that was evaluated."""
 
     def __init__(
         self,
-        judge: EvaluationRunner,
+        runner: EvaluationRunner,
         *,
         agent: Agent,
         checkpoints: Checkpoints,
         threshold: float | None,
     ) -> None:
-        self.judge = judge
+        self.runner = runner
         self._agent = agent
         self._checkpoints = checkpoints
         self._threshold = threshold
-        self._candidate: Candidate | None = None
+        self._pending: PendingEvaluation | None = None
         self.scores = Scores()
         self.skipped = 0  # evaluations that fell due while another was under way
+        self.was_pending = False  # the loaded state was saved during a background evaluation
 
     @property
     def pending(self) -> bool:
-        """Whether a verdict is to come."""
-        return self._candidate is not None
+        """Whether a result is to come."""
+        return self._pending is not None
 
     def submit(self, step: RecordStep, counters: Mapping[str, float]) -> None:
-        """Has the agent judged as it is now; left out while another evaluation is under way."""
-        if self._candidate is not None:
-            self._skip(self._candidate.step, step)
+        """Has the agent evaluated as it is; left out while another evaluation is under way."""
+        if self._pending is not None:
+            self._skip(self._pending.step, step)
             return
-        state = self._agent.state_dict() if self.judge.in_background else None
-        self._candidate = Candidate(step=step, counters=counters, state=state)
-        self.judge.submit(self._agent.snapshot(env_steps=step.env_steps))
+        state = self._agent.state_dict() if self.runner.in_background else None
+        self._pending = PendingEvaluation(step=step, counters=counters, state=state)
+        self.runner.submit(self._agent.snapshot(env_steps=step.env_steps))
 
     def _skip(self, running: RecordStep, due: RecordStep) -> None:
         self.skipped += 1
@@ -112,58 +113,43 @@ class Evaluating:
             due.opt_steps, running.opt_steps,
         )  # fmt: skip
 
-    def collect(self) -> Verdict | None:
-        """The verdict once it is there."""
-        evaluation = self.judge.collect()
+    def collect(self) -> EvaluationResult | None:
+        """The result, once it is there."""
+        evaluation = self.runner.collect()
         return self._take(evaluation) if evaluation is not None else None
 
-    def wait(self) -> Verdict:
-        """The verdict that is to come."""
-        return self._take(self.judge.wait())
+    def wait(self) -> EvaluationResult:
+        """The result that is to come."""
+        return self._take(self.runner.wait())
 
-    @property
-    def candidate_state(self) -> Mapping[str, Any] | None:
-        """The agent that is being judged beside the learner, for a checkpoint."""
-        return self._candidate.state if self._candidate is not None else None
-
-    def state_dict(self) -> State:
-        """What was judged, and where in the run the `candidate_state` stood.
-
-        An evaluation in line is no candidate: a resumed run begins that one again.
-        """
-        candidate = self._candidate
-        pending = candidate is not None and candidate.state is not None
-        return {
-            "scores": self.scores.state_dict(),
-            "skipped": self.skipped,
-            "step": asdict(candidate.step) if candidate and pending else None,
-            "counters": dict(candidate.counters) if candidate and pending else None,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave, but for the candidate."""
-        self.scores.load_state_dict(state["scores"])
-        self.skipped = int(state["skipped"])
-
-    def resubmit(self, state: Mapping[str, Any], agent_state: Mapping[str, Any]) -> None:
-        """Has the candidate of `state_dict` judged, whose agent was in `agent_state` then."""
-        now = self._agent.state_dict()
-        self._agent.load_state_dict(agent_state)
-        try:
-            self.submit(RecordStep(**state["step"]), state["counters"])
-        finally:
-            self._agent.load_state_dict(now)
-
-    def _take(self, evaluation: Evaluation) -> Verdict:
-        candidate, self._candidate = self._candidate, None
-        assert candidate is not None
-        best = self.scores.add(evaluation.score, candidate.step.opt_steps, self._threshold)
+    def _take(self, evaluation: Evaluation) -> EvaluationResult:
+        pending, self._pending = self._pending, None
+        assert pending is not None
+        best = self.scores.add(evaluation.score, pending.step.opt_steps, self._threshold)
         log.info(
             "evaluation at update %d: %.10g%s",
-            *(candidate.step.opt_steps, evaluation.score, " (new best)" if best else ""),
+            *(pending.step.opt_steps, evaluation.score, " (new best)" if best else ""),
             extra=FILE_ONLY,
         )
         if best:
-            state = candidate.state if candidate.state is not None else self._agent.state_dict()
-            self._checkpoints.save_best(state, candidate.counters, evaluation)
-        return Verdict(candidate.step, evaluation.metrics)
+            state = pending.state if pending.state is not None else self._agent.state_dict()
+            self._checkpoints.save_best(state, pending.counters, evaluation)
+        return EvaluationResult(pending.step, evaluation.metrics)
+
+    def state_dict(self) -> State:
+        """What came of evaluations, and whether one is under way in the background.
+
+        An inline evaluation that did not end is made again by what is unfinished at its step.
+        """
+        return {
+            "scores": self.scores.state_dict(),
+            "skipped": self.skipped,
+            "pending": self.pending and self.runner.in_background,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self.scores.load_state_dict(state["scores"])
+        self.skipped = int(state["skipped"])
+        # Earlier versions saved the step of the evaluation under way.
+        self.was_pending = bool(state.get("pending", state.get("step") is not None))

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _RealPart:
-    """The real numbers of an observation, or of one key of it.
+class _FloatPart:
+    """The floats of an observation, or of one key of it.
 
     Where the space has no bound, that is the greatest finite number.
     """
@@ -50,25 +50,26 @@ class _RealPart:
         return (values < self.low) | (values > self.high)
 
 
-def _real_parts(space: Space) -> list[_RealPart]:
+def _float_parts(space: Space) -> list[_FloatPart]:
     named = space.spaces.items() if isinstance(space, DictSpace) else [(None, space)]
     return [
-        _real_part(key, part)
+        _float_part(key, part)
         for key, part in named
         if isinstance(part, BoxSpace) and np.dtype(part.dtype).kind == "f"
     ]
 
 
-def _real_part(key: str | None, space: BoxSpace) -> _RealPart:
+def _float_part(key: str | None, space: BoxSpace) -> _FloatPart:
     least, most = np.finfo(space.dtype).min, np.finfo(space.dtype).max
     low, high = np.clip(space.low, least, most), np.clip(space.high, least, most)
     has_bounds = bool((low > least).any() or (high < most).any())
-    return _RealPart(key, low, high, has_bounds)
+    return _FloatPart(key, low, high, has_bounds)
 
 
 class Intake:
-    """Pushes rows, shows them to the agent, counts them, and refuses a NaN or an infinity with its
-    name and step. Observations beyond the bounds of their space are counted, and the first is said.
+    """Pushes transitions, has the agent observe them, counts them, and refuses a NaN or an infinity
+    with its name and step. Observations outside the bounds of their space are counted; the first
+    is reported.
 
     Owned by the learner's thread.
     """
@@ -86,19 +87,19 @@ class Intake:
         self._replay_buffer = replay_buffer
         self._counters = counters
         self._window = window
-        self._real_parts = _real_parts(observation)
+        self._float_parts = _float_parts(observation)
         self._samples_of: dict[int, int] = {}  # actor id -> samples taken in
 
     def state_dict(self) -> State:
-        """How far each actor is."""
+        """The samples of each actor."""
         return {str(actor): samples for actor, samples in self._samples_of.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._samples_of = {int(actor): int(samples) for actor, samples in state.items()}
 
     def take(self, messages: list[Experience]) -> None:
-        """Takes in what arrived, in the order of its arrival."""
+        """Takes in messages in the order of their arrival."""
         for message in messages:
             rows = message.transitions
             if len(rows):
@@ -115,7 +116,7 @@ class Intake:
             self._window.arrived(message)
 
     def _observe_returns(self, message: Experience) -> None:
-        """A reward is in them before the row of its step comes, which may wait in a window."""
+        """A reward may arrive here before its transition, which may wait in an n-step window."""
         for each in message.returns:
             if not math.isfinite(each.squares):
                 rows = len(message.transitions)
@@ -130,7 +131,7 @@ class Intake:
         unsound = [
             (name, part, values)
             for name, observed in (("observation", rows.obs), ("next observation", rows.next_obs))
-            for part in self._real_parts
+            for part in self._float_parts
             if not part.is_sound(values := part.of(observed))
         ]
         if unsound or not _is_finite(rows.reward) or not _is_finite(rows.action):
@@ -140,10 +141,10 @@ class Intake:
     def _refuse_not_finite(self, message: Experience) -> None:
         rows = message.transitions
         named = [
-            *(("observation", part.of(rows.obs)) for part in self._real_parts),
+            *(("observation", part.of(rows.obs)) for part in self._float_parts),
             ("action", rows.action),
             ("reward", rows.reward),
-            *(("next observation", part.of(rows.next_obs)) for part in self._real_parts),
+            *(("next observation", part.of(rows.next_obs)) for part in self._float_parts),
         ]
         bad = [
             (_first(~np.isfinite(values)), name, values)
@@ -160,9 +161,9 @@ class Intake:
         )
 
     def _count_beyond(
-        self, message: Experience, unsound: Sequence[tuple[str, _RealPart, NDArray[Any]]]
+        self, message: Experience, unsound: Sequence[tuple[str, _FloatPart, NDArray[Any]]]
     ) -> None:
-        """Counts samples, because most observations are in two of them."""
+        """Counts samples and not observations, because most observations are in two samples."""
         samples = np.zeros(len(message.transitions), np.bool_)  # [M]
         for name, part, values in unsound:
             beyond = part.beyond(values)  # [M, …]
@@ -189,7 +190,7 @@ def _is_finite(values: NDArray[Any]) -> bool:
 
 
 def _all(flags: NDArray[np.bool_]) -> bool:
-    """In a third of the time of `all`: every message asks four times."""
+    """Takes a third of the time of `all`, and is called four times per message."""
     return bool(np.count_nonzero(flags) == flags.size)
 
 

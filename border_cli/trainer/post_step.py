@@ -1,53 +1,133 @@
-"""What surrounds an optimisation step, in one fixed order:
-evaluate, keep the best, record, sync, save."""
+"""What follows an update, in a fixed order: evaluate, keep the best, record, publish, save; and how
+a run comes back to such a moment."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.config import TrainerConfig
+from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import ActorManager, Agent, EvaluationRunner, ReplayBuffer
-from border_cli.core.output import Checkpoints
-from border_cli.core.stop import Heartbeat
+from border_cli.core.output import Checkpoints, Resumption, RunState
+from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.core.types import PAST_SCHEDULES, Snapshot, State, Update
-from border_cli.trainer.evaluating import Evaluating, Verdict
+from border_cli.trainer.evaluating import EvaluationResult, Evaluations
+from border_cli.trainer.intake import Intake
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.reporting import Reporting
-from border_cli.trainer.saving import Saving
 from border_cli.trainer.update_log import check_losses, check_weights
 
-LOOK_EVERY = 10  # updates between two looks for the verdict of an evaluation in the background
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 10  # updates between two looks for the result of an evaluation in the background
+LOOK_UP_S = 0.2  # between two looks at how far the disk is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerParts:
+    """Everything that the learner's thread works with; built by the caller."""
+
+    agent: Agent
+    replay_buffer: ReplayBuffer
+    actors: ActorManager
+    evaluation_runner: EvaluationRunner
+    checkpoints: Checkpoints
+    recording: Recording
+    clock: Clock
+    stop: StopFlag
+    save: SaveFlag
+
+
+class SaveSchedule:
+    """When checkpoints are due; owned by the learner's thread.
+
+    One that falls due while the one before is still being written is left out and counted; one that
+    a signal requested waits until it can be written.
+    """
+
+    def __init__(self, config: TrainerConfig, checkpoints: Checkpoints, flag: SaveFlag) -> None:
+        self._interval = config.save_interval
+        self._every_s = config.save_every_s
+        self._checkpoints = checkpoints
+        self._flag = flag
+        self._saved_s = 0.0
+        self.skipped = 0
+
+    def begin(self, now_s: float) -> None:
+        """Starts the time between two checkpoints."""
+        self._saved_s = now_s
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal requested a checkpoint that can be written now."""
+        return self._flag.requested and not self._checkpoints.busy
+
+    def is_urgent(self, now_s: float) -> bool:
+        """Whether one is due that no number of updates announces."""
+        overdue = self._every_s is not None and now_s - self._saved_s >= self._every_s
+        return overdue or self._flag.requested
+
+    def is_due(self, opt_steps: int, now_s: float) -> bool:
+        """Whether it is time for one; left out and counted where the disk is not ready."""
+        by_steps = _due(opt_steps, self._interval)
+        if not (by_steps or self.is_urgent(now_s)):
+            return False
+        if not self._checkpoints.busy:
+            return True
+        if by_steps or not self._flag.requested:
+            self._saved_s = now_s
+            self._skip(opt_steps)
+        return False
+
+    def _skip(self, opt_steps: int) -> None:
+        self.skipped += 1
+        log.log(
+            logging.WARNING if self.skipped == 1 else logging.DEBUG,
+            "skipped the checkpoint at update %d: the previous one is still being written "
+            "(try a larger trainer.save_interval or a smaller replay buffer)",
+            opt_steps,
+        )
 
 
 class PostStep:
-    """Owned by the learner's thread; the only one that evaluates, records and publishes.
+    """Owned by the learner's thread; the only one that evaluates, records, publishes and saves.
 
-    The checkpoint comes last, when all else of the step is done, and is the trainer's to take.
+    A disk that does not take a checkpoint does not end a run. The checkpoint comes last, when all
+    else of the step is done, and the last one of a run is never left out.
     """
 
     def __init__(
         self,
         config: TrainerConfig,
+        parts: LearnerParts,
         *,
-        agent: Agent,
-        replay_buffer: ReplayBuffer,
-        actors: ActorManager,
-        judge: EvaluationRunner,
-        checkpoints: Checkpoints,
-        saving: Saving,
-        recording: Recording,
-        clock: Clock,
+        reporting: Reporting,
+        intake: Intake,
+        trainer_state: Callable[[], State],
+        starts_trained: bool,
+        on_saved: Callable[[Mapping[str, float]], None],
     ) -> None:
+        """`trainer_state` gives the trainer's part of a checkpoint. `starts_trained`: the agent has
+        the weights of another run, so actors use them in the warm-up, too, and explore as at the
+        end of their schedules. `on_saved` gets the counters of each checkpoint that is begun."""
         self.config = config
-        self._agent = agent
-        self._replay_buffer = replay_buffer
-        self._actors = actors
+        self._agent = parts.agent
+        self._replay_buffer = parts.replay_buffer
+        self._actors = parts.actors
+        self._checkpoints = parts.checkpoints
+        self._save_flag = parts.save
+        self._clock = parts.clock
+        self._intake = intake
+        self._trainer_state = trainer_state
+        self._starts_trained = starts_trained
+        self._on_saved = on_saved
         self._intervals = (
             *(config.eval_interval, config.save_interval),
             *(config.record_interval, config.sync_interval),
@@ -55,56 +135,71 @@ class PostStep:
         self._next_due = 0.0  # opt steps; no interval ends before
         self._unfinished = False  # what is due at this step is being done
         self._published: Snapshot | None = None  # the newest weights of the actors
-        self._begins_trained = False  # then nobody acts at random in the warm-up
+        self._saved: dict[str, float] | None = None  # counters of the newest checkpoint
         self.heartbeat = Heartbeat("learner")
-        self.saving = saving
-        self.evaluating = Evaluating(
-            judge, agent=agent, checkpoints=checkpoints, threshold=config.stop_at_score
+        self.schedule = SaveSchedule(config, parts.checkpoints, parts.save)
+        self.schedule.begin(self._clock.now_s())
+        self.evaluations = Evaluations(
+            parts.evaluation_runner,
+            agent=parts.agent,
+            checkpoints=parts.checkpoints,
+            threshold=config.stop_at_score,
         )
-        self.scores = self.evaluating.scores
-        self.reporting = Reporting(
-            recording, replay_buffer=replay_buffer, actors=actors, saving=saving, clock=clock
-        )
-        self.timing = self.reporting.timing
-        self.counters = self.reporting.counters
+        self.scores = self.evaluations.scores
+        self.reporting = reporting
+        self.timing = reporting.timing
+        self.counters = reporting.counters
 
     def begin(self) -> None:
         """Starts the clocks."""
         self.reporting.begin()
-        self.saving.begin()
+        self.schedule.begin(self._clock.now_s())
 
-    def after_update(self, update: Update, index: NDArray[np.int64]) -> bool:
-        """Does what is due at this number of optimisation steps; `index` are the batch's slots.
+    def start_actors(self) -> None:
+        """Publishes the first weights, or those that were the newest at the checkpoint.
 
-        Returns whether a checkpoint is due now. Where nothing is due it costs a few comparisons;
-        the clock is that of the update's end.
+        An evaluation that was under way in the background is made with the resumed weights.
+        """
+        if self.evaluations.was_pending:
+            self._submit()
+        if self._published is None:
+            self.sync(warm_up=True)
+        else:
+            self._actors.publish(self._published)
+
+    def after_update(self, update: Update, index: NDArray[np.int64]) -> None:
+        """Does all that follows an update on the rows in these slots [B], the checkpoint last.
+
+        For most updates nothing is due, which costs a few comparisons; the clock is that of the
+        update's end.
         """
         opt_steps, now_s = self.counters.opt_steps, self.timing.since_s
         if self.reporting.updates.add(opt_steps, update.metrics, index):
             self._check_losses()
         save = False
-        if opt_steps >= self._next_due or self.saving.is_urgent(now_s):
-            self._do_what_is_due()
-            save = self.saving.is_due(opt_steps, now_s)
+        if opt_steps >= self._next_due or self.schedule.is_urgent(now_s):
+            self._run_due()
+            save = self.schedule.is_due(opt_steps, now_s)
         self.reporting.show_if_due("learning", now_s)
-        return save
+        if save:
+            self.save()
 
     def complete(self) -> None:
         """Does what was due where a run stopped before it was done."""
         if self._unfinished:
-            self._do_what_is_due()
+            self._run_due()
 
-    def _do_what_is_due(self) -> None:
+    def _run_due(self) -> None:
         config, opt_steps = self.config, self.counters.opt_steps
         self._unfinished = True
         row: dict[str, float] = {}
         if _due(opt_steps, config.eval_interval):
             self._submit()
-        verdict = self._collect() if self.evaluating.pending else None
-        if verdict is not None and verdict.step.opt_steps == opt_steps:
-            row |= verdict.metrics
-        elif verdict is not None:
-            self.reporting.write(verdict.metrics, verdict.step)
+        result = self._collect() if self.evaluations.pending else None
+        if result is not None and result.step.opt_steps == opt_steps:
+            row |= result.metrics
+        elif result is not None:
+            self.reporting.write(result.metrics, result.step)
         if _due(opt_steps, config.record_interval):
             self._check_losses()
             row |= self.reporting.close_window()
@@ -113,7 +208,7 @@ class PostStep:
         if _due(opt_steps, config.sync_interval):
             self.sync()
         ends = [(opt_steps // each + 1) * each for each in self._intervals if each]
-        if self.evaluating.pending:
+        if self.evaluations.pending:
             ends.append(opt_steps + LOOK_EVERY)
         self._next_due = min(ends, default=math.inf)
         self._unfinished = False
@@ -121,13 +216,13 @@ class PostStep:
     def finish(self) -> None:
         """The end of a run that reached it: evaluates what was not yet.
 
-        A resumed run goes on from before, and supersedes all that is recorded here.
+        A resumed run continues from before it, and replaces all that is recorded here.
         """
         self.check()
         row: dict[str, float] = self.reporting.close_window()
-        if self.evaluating.pending:
-            verdict = self._wait()
-            self.reporting.write(verdict.metrics, verdict.step)
+        if self.evaluations.pending:
+            result = self._wait()
+            self.reporting.write(result.metrics, result.step)
         final = self.scores.last_opt_steps != self.counters.opt_steps
         if final:
             self._submit()
@@ -142,25 +237,13 @@ class PostStep:
         """Publishes the newest weights to the actors (Border's SyncModel), where there are any."""
         if self._actors.idle:
             return
-        trained = self._begins_trained
+        trained = self._starts_trained
         with self.timing.section("sync"):
             self._published = self._agent.snapshot(
                 env_steps=PAST_SCHEDULES if trained else self.counters.env_steps,
                 warm_up=warm_up and not trained,
             )
             self._actors.publish(self._published)
-
-    def sync_first(self) -> None:
-        """Publishes the first weights, or those that were the newest where the run stopped."""
-        if self._published is None:
-            self.sync(warm_up=True)
-        else:
-            self._actors.publish(self._published)
-
-    def begin_trained(self) -> None:
-        """The agent has the weights of another run: actors use them in the warm-up, too, and
-        explore as at the end of their schedules."""
-        self._begins_trained = True
 
     def check(self) -> None:
         """Raises `NotFinite`: what follows from a NaN is not worth keeping."""
@@ -172,46 +255,113 @@ class PostStep:
 
     def _submit(self) -> None:
         self.check()
-        in_line = not self.evaluating.judge.in_background
-        if in_line:
+        if not self.evaluations.runner.in_background:
             self.reporting.show("evaluating")
         with self.timing.section("evaluate"), self.heartbeat.waiting("the evaluation"):
-            self.evaluating.submit(self.reporting.step, self.reporting.saved_counters())
+            self.evaluations.submit(self.reporting.step, self.reporting.saved_counters())
 
-    def _collect(self) -> Verdict | None:
+    def _collect(self) -> EvaluationResult | None:
         with self.timing.section("evaluate"):
-            return self.evaluating.collect()
+            return self.evaluations.collect()
 
-    def _wait(self) -> Verdict:
+    def _wait(self) -> EvaluationResult:
         self.reporting.show("evaluating")
         with self.timing.section("evaluate"), self.heartbeat.waiting("the evaluation"):
-            return self.evaluating.wait()
+            return self.evaluations.wait()
 
-    def state_dict(self) -> State:
-        """Where evaluations, records and the actors' weights stand."""
+    def save(self) -> None:
+        """Hands a checkpoint over to the thread that writes it, while the actors continue."""
+        self.check()
+        with self.timing.section("save"):
+            self._hand_over(self._state())
+        self.reporting.flush()
+
+    def save_last(self) -> None:
+        """Hands over what a resume continues from, unless the newest checkpoint is of this moment;
+        before all that only an end records."""
+        self.check()
+        with self.timing.section("save"):
+            self.wait_until_written()
+            if not self._is_saved(self.reporting.saved_counters()):
+                self._hand_over(self._state())
+
+    def wait_until_written(self) -> None:
+        """Until everything is on the disk, or could not be written."""
+        with self.heartbeat.waiting("the disk"):
+            written = self._checkpoints.report
+            while not self._checkpoints.wait(LOOK_UP_S):
+                if self._checkpoints.report != written:  # a large replay buffer takes its time
+                    written = self._checkpoints.report
+                    self.heartbeat.beat()
+
+    def _hand_over(self, state: RunState) -> None:
+        if self._checkpoints.save(state):
+            self._save_flag.clear()
+            self._saved = _position(state.counters)
+            self._on_saved(state.counters)
+        self.schedule.begin(self._clock.now_s())
+
+    def _is_saved(self, counters: Mapping[str, float]) -> bool:
+        """Whether the newest checkpoint is of this very moment and on the disk."""
+        known = self._checkpoints.report.problem is None and self._saved == _position(counters)
+        return known and self._checkpoints.is_intact()
+
+    def _state(self) -> RunState:
+        """All of the run as it is between two steps."""
         published = self._published
-        return {
-            **self.reporting.state_dict(),
-            "evaluating": self.evaluating.state_dict(),
-            "unfinished": self._unfinished,
-            "weights": {
-                "opt_steps": published.opt_steps,
-                "env_steps": published.env_steps,
-                "warm_up": published.warm_up,
-                "arrays": dict(published.arrays),
-            }
-            if published is not None
-            else None,
-        }
+        return RunState(
+            counters=self.reporting.saved_counters(),
+            agent=self._agent.state_dict(),
+            run={
+                **self.reporting.state_dict(),
+                "evaluating": self.evaluations.state_dict(),
+                "unfinished": self._unfinished,
+                "weights": {
+                    "opt_steps": published.opt_steps,
+                    "env_steps": published.env_steps,
+                    "warm_up": published.warm_up,
+                    "arrays": dict(published.arrays),
+                }
+                if published is not None
+                else None,
+                "intake": self._intake.state_dict(),
+                "actors": self._actors.state_dict(),
+                "replay_buffer": self._replay_buffer.state_dict(),
+                "trainer": self._trainer_state(),
+            },
+            replay_buffer=self._replay_buffer,
+        )
 
-    def load_state_dict(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
-        """Restores what `state_dict` and `Reporting.saved_counters` gave; `begin` follows."""
-        self._unfinished = bool(state["unfinished"])
-        if state["weights"] is not None:
-            self._published = Snapshot(**state["weights"])
-        self.evaluating.load_state_dict(state["evaluating"])
-        self.reporting.load_state_dict(state, counters)
+    def resume(self, saved: Resumption) -> State:
+        """Brings everything to where the checkpoint was taken; returns the trainer's part.
+
+        Raises CheckpointError where it does not fit; then nothing that was recorded is touched.
+        """
+        run = saved.run
+        try:
+            of_trainer: State = {"refill": int(run["trainer"]["refill"])}
+            self._agent.load_state_dict(saved.agent)
+            self._replay_buffer.load_state_dict(run["replay_buffer"])
+            if saved.load_rows is not None:
+                saved.load_rows(self._replay_buffer)
+            self._actors.load_state_dict(run["actors"])
+            self._intake.load_state_dict(run["intake"])
+            self._unfinished = bool(run["unfinished"])
+            if run["weights"] is not None:
+                self._published = Snapshot(**run["weights"])
+            self.evaluations.load_state_dict(run["evaluating"])
+            self.reporting.load_state_dict(run, saved.counters)  # last: cuts what was recorded
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"the saved state of the run is incompatible with this version: {error!r}"
+            ) from error
+        return of_trainer
 
 
 def _due(opt_steps: int, interval: int) -> bool:
     return interval > 0 and opt_steps % interval == 0
+
+
+def _position(counters: Mapping[str, float]) -> dict[str, float]:
+    """Where in a run these counters are; time passes even where nothing happens."""
+    return {name: value for name, value in counters.items() if name != "time_s"}

@@ -32,7 +32,7 @@ class Recording:
         self.newest: dict[str, float] = {}  # of every metric ever written
         self._failures: Counter[int] = Counter()  # id(recorder) -> how often
         self._of_others: dict[str, Any] = {}  # positions of recorders that this attempt lacks
-        self._problems: dict[int, str] = {}  # id(recorder) -> why it cannot write just now
+        self._problems: dict[int, str] = {}  # id(recorder) -> why it cannot write at present
         self._in_a_row: Counter[int] = Counter()  # id(recorder) -> failures other than OSError
         self.switched_off: dict[str, str] = {}  # class of a recorder -> its last failure
         self._off: set[int] = set()  # id(recorder)
@@ -44,7 +44,7 @@ class Recording:
 
     @property
     def problem(self) -> str | None:
-        """Why a recorder cannot write just now; None where all can."""
+        """Why a recorder cannot write at present; None where all can."""
         return next(iter(self._problems.values()), None)
 
     def positions(self) -> State:
@@ -61,7 +61,7 @@ class Recording:
         return {**self._of_others, **found}
 
     def rewind(self, positions: Mapping[str, Any]) -> None:
-        """Drops what was recorded after a checkpoint; a recorder it does not know keeps all."""
+        """Drops what was recorded after a checkpoint; a recorder without a position keeps all."""
         ours = {type(each).__name__ for each in self._recorders}
         self._of_others = {name: at for name, at in positions.items() if name not in ours}
         for recorder in self._recorders:
@@ -77,22 +77,22 @@ class Recording:
                 self._problems.pop(id(recorder), None)
 
     def due(self, now_s: float) -> bool:
-        """Whether the watchers should hear again how it goes."""
+        """Whether progress should be shown again."""
         return now_s - self._last_shown_s >= SHOW_EVERY_S
 
     def show(self, progress: Progress) -> None:
-        """Tells the watchers how it goes."""
+        """Shows the progress in every recorder."""
         self._last_shown_s = self._clock.now_s()
         for recorder in self._recorders:
             self._try(recorder, lambda each: each.show(progress))
 
     def flush(self) -> None:
-        """Makes what was written readable by others."""
+        """Makes everything written readable by other processes."""
         for recorder in self._recorders:
             self._try(recorder, lambda each: each.flush())
 
     def end(self, ended: RunEnd) -> None:
-        """Tells every recorder how the run ended."""
+        """Reports to every recorder how the run ended."""
         for recorder in self._recorders:
             self._try(recorder, lambda each: each.end(ended))
 
@@ -104,7 +104,7 @@ class Recording:
                 stack.callback(self._try, recorder, lambda each: each.close())
 
     def _try(self, recorder: Recorder, action: Callable[[Recorder], None]) -> bool:
-        """Whether it worked. Our own errors are raised: they end a run on purpose."""
+        """Whether it succeeded. Our own errors are raised: they end a run on purpose."""
         if id(recorder) in self._off:
             return False
         try:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from border_cli.core.interfaces import ActorManager, ActorStats, ReplayBuffer
-from border_cli.core.output import Progress, RecordStep
+from border_cli.core.output import Checkpoints, Progress, RecordStep
 from border_cli.core.timing import Clock, SharesSince, Timing, summed
 from border_cli.core.types import Episode, Experience, Metrics, State
 from border_cli.trainer.recording import Recording
-from border_cli.trainer.saving import Saving
 from border_cli.trainer.update_log import UpdateLog
 
 
@@ -24,7 +23,7 @@ class Counters:
 
     opt_steps: int = 0
     env_steps: int = 0  # actions of the actors whose messages arrived
-    samples_total: int = 0  # rows pushed into the replay buffer
+    samples_total: int = 0  # transitions pushed into the replay buffer
     out_of_bounds: int = 0  # of these, with an observation beyond the bounds of its space
 
 
@@ -51,7 +50,7 @@ class Window:
         self._lags: list[int] = []
 
     def state_dict(self) -> State:
-        """What of the window does not depend on the clock."""
+        """The part of the window that does not depend on the clock."""
         return {
             "opt_steps": self._opt_steps,
             "samples": self._samples,
@@ -69,7 +68,7 @@ class Window:
         self._actor_samples = {int(actor): n for actor, n in state["actor_samples"].items()}
 
     def arrived(self, message: Experience) -> None:
-        """A message was taken in."""
+        """Counts a message that was taken in."""
         self._episodes.extend(message.episodes)
         self._lags.append(self._counters.opt_steps - message.opt_steps)
 
@@ -85,10 +84,10 @@ class Window:
         samples = counters.samples_total - self._samples
         opt_steps = counters.opt_steps - self._opt_steps
         metrics: dict[str, float] = {}
-        if actors:  # a run that learns from a data set alone makes no samples
+        if actors:  # an offline run collects no samples
             metrics["async/samples_total"] = float(counters.samples_total)
             metrics["actor/restarts"] = float(sum(each.restarts for each in actors))
-        if opt_steps:  # else the window is the moment between two rows, and has no rates
+        if opt_steps:  # without an update between two rows there are no rates
             metrics["async/opt_steps_per_sec"] = opt_steps / span_s
         if opt_steps and actors:
             metrics["async/samples_per_sec"] = samples / span_s
@@ -112,8 +111,8 @@ class Window:
     def _time_shares(
         self, actors: list[ActorStats], seconds: Mapping[str, float]
     ) -> dict[str, float]:
-        learner = self._learner_time.look(seconds)
-        acting = self._actor_time.look(summed(each.seconds for each in actors))
+        learner = self._learner_time.update(seconds)
+        acting = self._actor_time.update(summed(each.seconds for each in actors))
         return {
             **{f"time/{section}": share for section, share in learner.items()},
             **{f"time/actor/{section}": share for section, share in acting.items()},
@@ -129,13 +128,13 @@ class Reporting:
         *,
         replay_buffer: ReplayBuffer,
         actors: ActorManager,
-        saving: Saving,
+        checkpoints: Checkpoints,
         clock: Clock,
     ) -> None:
         self.recording = recording
         self._replay_buffer = replay_buffer
         self._actors = actors
-        self._saving = saving
+        self._checkpoints = checkpoints
         self._clock = clock
         self._past_s = 0.0  # of the run before it was resumed
         self._past_seconds: Mapping[str, float] = {}
@@ -159,7 +158,7 @@ class Reporting:
 
     @property
     def step(self) -> RecordStep:
-        """Where in the run a row belongs that is written now."""
+        """The position in the run of a row that is written now."""
         return RecordStep(
             opt_steps=self.counters.opt_steps,
             env_steps=self.counters.env_steps,
@@ -167,33 +166,33 @@ class Reporting:
         )
 
     def write(self, row: Metrics, step: RecordStep | None = None, *, final: bool = False) -> None:
-        """Records one row, of now or of an earlier step."""
+        """Records one row, of the present or of an earlier step."""
         with self.timing.section("record"):
             self.recording.write(step or self.step, row, final=final)
 
     def flush(self) -> None:
-        """Makes what was recorded readable by others."""
+        """Makes everything recorded readable by other processes."""
         with self.timing.section("record"):
             self.recording.flush()
 
     def show_if_due(self, phase: str, now_s: float) -> None:
-        """Tells the watchers again how it goes, several times a second."""
+        """Shows progress several times a second."""
         if self.recording.due(now_s):
             self.show(phase)
 
     def show_waiting(self, *, warm: bool) -> None:
-        """Tells the watchers that the learner waits for samples."""
+        """Shows that the learner waits for samples."""
         self.show_if_due("learning" if warm else "warm-up", self._clock.now_s())
 
     def show(self, phase: str) -> None:
-        """Tells the watchers where the run stands."""
+        """Shows the progress of the run in the recorders."""
         with self.timing.section("record"):
             progress = Progress(
                 step=self.step,
                 phase=phase,
                 samples_total=self.counters.samples_total,
                 gauges=self.recording.newest | self._gauges(),
-                problem=self._saving.report.problem or self.recording.problem,
+                problem=self._checkpoints.report.problem or self.recording.problem,
             )
             self.recording.show(progress)
 
@@ -224,11 +223,11 @@ class Reporting:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
-        """Restores both, and drops what was recorded since; `begin` follows."""
+        """Restores both, and drops what was recorded later; `begin` follows."""
         self.counters.opt_steps = int(counters["opt_steps"])
         self.counters.env_steps = int(counters["env_steps"])
         self.counters.samples_total = int(counters["samples_total"])
-        # Runs that were begun before there was such a count have none.
+        # Runs of earlier versions have no such count.
         self.counters.out_of_bounds = int(counters.get("out_of_bounds", 0))
         self._past_s = float(counters["time_s"])
         self._past_seconds = state["seconds"]

@@ -5,21 +5,21 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import NotFinite
-from border_cli.core.interfaces import ActorManager, ActorStats, Agent, ReplayBuffer
+from border_cli.core.interfaces import ActorStats
 from border_cli.core.machine import failed_allocation
 from border_cli.core.output import FILE_ONLY, Resumption, TrainerStats
 from border_cli.core.spaces import Space
-from border_cli.core.stop import StopFlag
 from border_cli.core.types import State
 from border_cli.core.words import counted
-from border_cli.trainer.checkpointing import Checkpointing
 from border_cli.trainer.evaluating import Scores
 from border_cli.trainer.intake import Intake
-from border_cli.trainer.post_step import PostStep
+from border_cli.trainer.post_step import LearnerParts, PostStep
+from border_cli.trainer.reporting import Reporting
 
 log = logging.getLogger(__name__)
 
@@ -64,61 +64,70 @@ class ReplayRatio:
 class Trainer(ABC):
     """Owns agent and replay buffer; every method is called by the learner's thread.
 
-    The trainers differ in `ingest`, in who runs the actors, and in when they may begin.
+    The trainers differ in `ingest`, in which thread runs the actors, and in when updates begin.
     """
 
     def __init__(
         self,
         config: TrainerConfig,
         *,
-        agent: Agent,
-        replay_buffer: ReplayBuffer,
-        actors: ActorManager,
-        post_step: PostStep,
+        parts: LearnerParts,
         batch_size: int,
         slack: int,
         observation: Space,
-        stop: StopFlag,
+        starts_trained: bool = False,
+        on_saved: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
+        """`slack`: samples that actors may be ahead. `starts_trained`: the agent has the weights of
+        another run. `on_saved` gets the counters of each checkpoint that is begun."""
         self.config = config
-        self._agent = agent
-        self._replay_buffer = replay_buffer
-        self._uses_priorities = replay_buffer.uses_priorities
-        self._follows_run = replay_buffer.follows_run
-        self._actors = actors
-        self._post_step = post_step
-        self._timing = post_step.timing
+        self._agent = parts.agent
+        self._replay_buffer = parts.replay_buffer
+        self._uses_priorities = parts.replay_buffer.uses_priorities
+        self._follows_run = parts.replay_buffer.follows_run
+        self._actors = parts.actors
+        self._checkpoints = parts.checkpoints
         self._batch_size = batch_size
-        self._stop = stop
+        self._stop = parts.stop
         self._warm = False  # the warm-up is over
         self.ended_by: str | None = None  # the limit that was reached
-        self.counters = post_step.counters
         self.replay_ratio = ReplayRatio(
             warmup_period=config.warmup_period,
             samples_per_opt_step=config.samples_per_opt_step,
             slack=slack,
             max_env_steps=config.max_env_steps,
         )
-        self._needed = self.replay_ratio.needed(0)  # samples in all, for the next optimisation step
+        self._needed = self.replay_ratio.needed(0)  # samples in all, for the next update
+        reporting = Reporting(
+            parts.recording,
+            replay_buffer=parts.replay_buffer,
+            actors=parts.actors,
+            checkpoints=parts.checkpoints,
+            clock=parts.clock,
+        )
+        self.counters = reporting.counters
+        self._timing = reporting.timing
         self._intake = Intake(
-            agent,
-            replay_buffer,
-            counters=self.counters,
-            window=post_step.reporting.window,
+            parts.agent,
+            parts.replay_buffer,
+            counters=reporting.counters,
+            window=reporting.window,
             observation=observation,
         )
-        self._checkpointing = Checkpointing(
-            agent=agent,
-            replay_buffer=replay_buffer,
-            actors=actors,
+        self.post_step = PostStep(
+            config,
+            parts,
+            reporting=reporting,
             intake=self._intake,
-            post_step=post_step,
+            trainer_state=self._state,
+            starts_trained=starts_trained,
+            on_saved=on_saved,
         )
 
     def stats(self) -> TrainerStats:
-        """What was done so far."""
-        reporting, scores = self._post_step.reporting, self.scores
-        saving = self._post_step.saving
+        """What the learner did so far."""
+        reporting, scores = self.post_step.reporting, self.scores
+        saved = self._checkpoints.report
         return TrainerStats(
             opt_steps=self.counters.opt_steps,
             env_steps=self.counters.env_steps,
@@ -129,38 +138,38 @@ class Trainer(ABC):
             best_score=scores.best,
             best_opt_steps=scores.best_opt_steps,
             last_score=scores.last,
-            save_failures=saving.report.failures,
+            save_failures=saved.failures,
             recorder_failures=reporting.recording.failures,
             recorders_switched_off=dict(reporting.recording.switched_off),
-            saves=saving.report.written,
-            saves_skipped=saving.skipped,
-            save_seconds=saving.report.seconds,
+            saves=saved.written,
+            saves_skipped=self.post_step.schedule.skipped,
+            save_seconds=saved.seconds,
             seconds=reporting.timing.seconds(),
         )
 
     @property
     def scores(self) -> Scores:
-        """What the evaluations said so far."""
-        return self._post_step.scores
+        """The scores of the evaluations so far."""
+        return self.post_step.scores
 
     @abstractmethod
     def ingest(self, *, wait: bool) -> None:
-        """Takes in samples; with `wait`, lets actors make some where none is there."""
+        """Takes in samples; with `wait`, lets actors make some where none has arrived."""
 
     def resume(self, saved: Resumption) -> None:
-        """Goes on from a checkpoint; called before `train`, when all else is built.
+        """Continues from a checkpoint; called before `train`, when everything is built.
 
         Raises CheckpointError where it does not fit; then nothing that was recorded is touched.
         """
-        own = self._checkpointing.resume(saved)
+        state = self.post_step.resume(saved)
         opt_steps = self.counters.opt_steps
         self._warm = opt_steps > 0
-        self.replay_ratio = replace(self.replay_ratio, refill=own["refill"])
+        self.replay_ratio = replace(self.replay_ratio, refill=state["refill"])
         if saved.load_rows is None and self._warm:
             self.replay_ratio = self.replay_ratio.refilled(opt_steps, self.counters.samples_total)
         self._needed = self.replay_ratio.needed(opt_steps)
 
-    def _own_state(self) -> State:
+    def _state(self) -> State:
         return {"refill": self.replay_ratio.refill}
 
     def train(self) -> list[ActorStats]:
@@ -168,17 +177,17 @@ class Trainer(ABC):
 
         Must be called within the manager's `with` block and the agent's `learner_thread`.
         """
-        post_step = self._post_step
+        post_step = self.post_step
         post_step.heartbeat.claim()
         post_step.begin()
         try:
-            self._checkpointing.begin()
+            post_step.start_actors()
             self._actors.permit(self.replay_ratio.permitted(self.counters.opt_steps))
             post_step.complete()
             while not self.done():
                 self.step()
             post_step.reporting.show("stopping")
-            self._checkpointing.save_last(self._own_state())
+            self._save_last()
             post_step.finish()
         except NotFinite:
             raise  # the weights may be spoilt: the last checkpoint stays the last
@@ -186,22 +195,22 @@ class Trainer(ABC):
             self._save_what_there_is()
             raise
         finally:
-            post_step.saving.finish(post_step.heartbeat)
+            post_step.wait_until_written()
         return self._actors.stats()
 
     def step(self) -> None:
-        """Takes in what arrived, then makes one optimisation step if the pace allows it."""
+        """Takes in what arrived, then makes one update if the replay ratio allows it."""
         self._stop.check()
         ready = self._ready()
-        if not ready:  # until some arrive: to look in vain is no step, else no deadlock is found
-            self._post_step.heartbeat.waiting_for = "samples"
+        if not ready:  # an empty poll is no step, else no deadlock is found
+            self.post_step.heartbeat.waiting_for = "samples"
         self.ingest(wait=not ready)
         if ready or self._ready():  # samples only become more
             self._update()
         else:
-            self._post_step.reporting.show_waiting(warm=self._warm)
-            if self._post_step.saving.is_asked:
-                self._checkpointing.save(self._own_state())
+            self.post_step.reporting.show_waiting(warm=self._warm)
+            if self.post_step.schedule.requested:
+                self.post_step.save()
 
     def done(self) -> bool:
         """Whether any limit is reached; then `ended_by` names it."""
@@ -209,12 +218,12 @@ class Trainer(ABC):
         return self.ended_by is not None
 
     def _limit_reached(self) -> str | None:
-        config, counters, scores = self.config, self.counters, self._post_step.scores
+        config, counters, scores = self.config, self.counters, self.post_step.scores
         if config.max_opt_steps is not None and counters.opt_steps >= config.max_opt_steps:
             return "max_opt_steps"
         if (
             config.max_time_s is not None
-            and self._post_step.reporting.elapsed_s >= config.max_time_s
+            and self.post_step.reporting.elapsed_s >= config.max_time_s
         ):
             return "max_time_s"
         if config.stop_at_score is not None and scores.in_a_row >= config.stop_evals:
@@ -226,8 +235,8 @@ class Trainer(ABC):
         return "max_env_steps" if over else None
 
     def _share_done(self) -> float:
-        """How much of the run is over by the limit that is nearest, 0 to 1; none of it where only
-        a score ends it."""
+        """The share of the run that is over by the nearest limit, 0 to 1; 0 where only a score ends
+        it."""
         config, counters = self.config, self.counters
         shares = [0.0]
         if config.max_opt_steps is not None:
@@ -235,7 +244,7 @@ class Trainer(ABC):
         if config.max_env_steps is not None:
             shares.append(counters.env_steps / config.max_env_steps)
         if config.max_time_s is not None:
-            shares.append(self._post_step.reporting.elapsed_s / config.max_time_s)
+            shares.append(self.post_step.reporting.elapsed_s / config.max_time_s)
         return min(1.0, max(shares))
 
     def _ready(self) -> bool:
@@ -244,10 +253,10 @@ class Trainer(ABC):
     def _update(self) -> None:
         if not self._warm:
             self._warm = True
-            self._post_step.sync()  # the actors leave the warm-up
+            self.post_step.sync()  # the actors leave the warm-up
             samples = counted(self.counters.samples_total, "sample")
             log.info("warm-up over after %s; learning starts", samples, extra=FILE_ONLY)
-        self._post_step.heartbeat.beat()
+        self.post_step.heartbeat.beat()
         timing = self._timing
         timing.enter("sample")
         if self._follows_run:
@@ -262,24 +271,43 @@ class Trainer(ABC):
         opt_steps = self.counters.opt_steps = self._agent.opt_steps
         self._needed = self.replay_ratio.needed(opt_steps)
         self._actors.permit(self.replay_ratio.permitted(opt_steps))
-        if self._post_step.after_update(update, batch.index):
-            self._checkpointing.save(self._own_state())
+        self.post_step.after_update(update, batch.index)
 
     def _take(self, timeout_s: float) -> None:
         self._timing.enter("wait")
         arrived = self._actors.receive(timeout_s)
         if arrived:
             self._timing.enter("push")
-            self._post_step.heartbeat.beat()
-            self._post_step.heartbeat.waiting_for = None
+            self.post_step.heartbeat.beat()
+            self.post_step.heartbeat.waiting_for = None
+            self._intake.take(arrived)
+
+    def _save_last(self) -> None:
+        """Stops the actors and saves what a resume continues from.
+
+        Reproducible actors are saved with what they have gathered, as if they had not been stopped;
+        of all others everything under way is pushed first.
+        """
+        if self._actors.reproducible:  # what a round gave that an error cut short
+            self._intake.take(self._actors.undelivered())
+        else:
+            self._stop_actors()
+        self.post_step.save_last()
+        self._stop_actors()
+
+    def _stop_actors(self) -> None:
+        waiting = self.post_step.heartbeat.waiting("the actors to stop")
+        with self._timing.section("other"), waiting:
+            arrived = self._actors.stop()
+        with self._timing.section("push"):
             self._intake.take(arrived)
 
     def _save_what_there_is(self) -> None:
         """Saves on the way out; a second failure is logged and never hides the first."""
         try:
-            self._post_step.reporting.show("stopping")
-            self._checkpointing.save_last(self._own_state())
-            self._post_step.interrupted()
+            self.post_step.reporting.show("stopping")
+            self._save_last()
+            self.post_step.interrupted()
         except Exception as error:
             lack = failed_allocation(error)
             why = f" (out of memory: {lack})" if lack else ""
@@ -304,7 +332,7 @@ class SyncTrainer(Trainer):
 
     def ingest(self, *, wait: bool) -> None:
         if wait:
-            self._post_step.sync(warm_up=not self._warm)
+            self.post_step.sync(warm_up=not self._warm)
             self._take(0.0)
             self._round_is_new = True
 

@@ -17,14 +17,14 @@ from border_cli.core.rows import columns_of
 from border_cli.core.types import State
 
 BATCH_FILE = "not_finite.npz"  # in the run directory
-LOOK_EVERY = 100  # updates; reading each one at once would make every step wait for the device
+LOOK_EVERY = 100  # updates; reading each one immediately would make every step wait for the device
 
 
 class UpdateLog:
     """Keeps what the agent reported, unread, then checks and averages it.
 
     Owned by the learner's thread. A loss that is not finite is found at most `LOOK_EVERY` updates
-    after it happened, always before weights are saved or evaluated, and named with its own step.
+    later, always before weights are saved or evaluated, and is named with its own step.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class UpdateLog:
     def add(
         self, opt_steps: int, metrics: Mapping[str, SupportsFloat], index: NDArray[np.int64]
     ) -> bool:
-        """Takes the metrics of update number `opt_steps` and the slots of its rows. [B]
+        """Takes the metrics of update number `opt_steps` and the slots of its batch. [B]
 
         Returns whether it is time for a `check`.
         """

@@ -1,4 +1,4 @@
-"""Finds the part of a run that hangs, says where, and ends the run."""
+"""Finds the part of a run that hangs, reports where, and ends the run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ WAY_OUT_S = 10.0  # within which a learner that noticed has stopped the actors a
 class Watchdog:
     """A thread that touches neither environments nor torch; alive within its `with` block.
 
-    A part that made no step for `timeout_s` while it waited for nobody is hung, and replaced where
-    that is possible. When everybody
-    waits for somebody and nothing moves, all are. The run is then asked to stop with `Stalled`,
-    which carries the stacks of all threads. A learner that hangs itself cannot hear that, or hangs
-    on its way out: then `on_hung_learner` is called, in this thread.
+    A part that made no step for `timeout_s` and does not wait for another is hung, and is replaced
+    where that is possible. Where all parts wait and nothing moves, all are hung. The run is then
+    asked to stop with `Stalled`, which carries the stacks of all threads. A learner that hangs does
+    not notice that, or hangs on its way out: then `on_hung_learner` is called, in this thread.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Watchdog:
             if self._ended.wait(pause_s):
                 return
             stopped_s = self._clock.now_s() - began_s - pause_s
-            stalled = self.look(stopped_s if stopped_s > pause_s else 0.0)
+            stalled = self.check(stopped_s if stopped_s > pause_s else 0.0)
             if stalled is None:
                 continue
             log.error("%s", stalled)
@@ -84,22 +83,22 @@ class Watchdog:
             return
 
     def _ends(self) -> bool:
-        """Whether the learner leaves the block, now that it is asked to."""
+        """Whether the learner leaves the block after it was asked to stop."""
         if self._ended.wait(self._learner_grace_s):
             return True
-        # What else it may be at, such as a save, may last as long as any step.
+        # A save, or whatever it does on its way out, may take as long as any step.
         return self._stop.noticed and self._ended.wait(self._timeout_s + self._way_out_s)
 
-    def look(self, stopped_s: float = 0.0) -> Stalled | None:
-        """One look at everybody; the error if somebody hangs.
+    def check(self, stopped_s: float = 0.0) -> Stalled | None:
+        """Checks all parts; the error if one hangs.
 
-        For `stopped_s` since the last look not even this thread ran: the process was stopped, or
-        the machine suspended. Nobody is blamed for that time.
+        For `stopped_s` since the last check not even this thread ran: the process was stopped, or
+        the machine suspended. That time does not count.
         """
         now_s = self._clock.now_s()
         self._seen = {name: (n, since_s + stopped_s) for name, (n, since_s) in self._seen.items()}
         still: list[Pulse] = []
-        guilty: list[Pulse] = []
+        hung: list[Pulse] = []
         for heartbeat in self._heartbeats:
             # In this order: a part beats before it is seen at work again after a wait.
             waits = heartbeat.waiting_for is not None
@@ -108,26 +107,26 @@ class Watchdog:
                 self._seen[heartbeat.name] = (heartbeat.beats, now_s)
             elif now_s - since_s >= self._timeout_s:
                 still.append(heartbeat)
-                guilty += [] if waits else [heartbeat]
-        if len(still) == len(self._heartbeats) and not guilty:
-            guilty = still  # everybody waits for somebody
+                hung += [] if waits else [heartbeat]
+        if len(still) == len(self._heartbeats) and not hung:
+            hung = still  # all parts wait for each other
         else:
-            guilty = [each for each in guilty if not self._revived(each, now_s)]
-        return Stalled(self._report(guilty)) if guilty else None
+            hung = [each for each in hung if not self._revived(each, now_s)]
+        return Stalled(self._report(hung)) if hung else None
 
     def _revived(self, part: Pulse, now_s: float) -> bool:
-        """Whether what hangs is being replaced; then it has as long again for its first step."""
+        """Whether a hung part is being replaced; its first step may take as long as any other."""
         if not part.revive():
             return False
         self._seen[part.name] = (part.beats, now_s)
         return True
 
-    def _report(self, guilty: list[Pulse]) -> str:
+    def _report(self, hung: list[Pulse]) -> str:
         frames = sys._current_frames()
-        names = ", ".join(each.name for each in guilty)
+        names = ", ".join(each.name for each in hung)
         lines = [f"no step for {self._timeout_s:g} s (trainer.stall_timeout_s): {names}"]
         shown: set[int | None] = set()
-        for each in guilty:
+        for each in hung:
             if each.thread_id in frames and each.thread_id not in shown:
                 lines.append(f"stack of {each.name}:\n{_stack(frames[each.thread_id])}")
                 shown.add(each.thread_id)

@@ -11,8 +11,7 @@ from fakes import CountingEnv, FakeClock, FakePolicy, OneStep
 from numpy.typing import NDArray
 from vectors import LANES
 
-from border_cli.actor_manager.actor import Actor
-from border_cli.actor_manager.proxy import Parcel, ReplayBufferProxy
+from border_cli.actor_manager.actor import Actor, Message, ReplayBufferProxy
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.core.interfaces import Env, Policy, StepProcessor
 from border_cli.core.types import Array, Snapshot
@@ -41,11 +40,11 @@ class Alternating(Policy):
         raise AssertionError(f"nobody loads {snapshot}")
 
 
-def actor_of(env: Env, policy: Policy, processor: StepProcessor) -> tuple[Actor, list[Parcel]]:
-    sent: list[Parcel] = []
+def actor_of(env: Env, policy: Policy, processor: StepProcessor) -> tuple[Actor, list[Message]]:
+    sent: list[Message] = []
 
-    def send(parcel: Parcel) -> float:
-        sent.append(parcel)
+    def send(message: Message) -> float:
+        sent.append(message)
         return 0.0
 
     made = Actor(

@@ -12,10 +12,8 @@ from fakes import FakeClock, FakePolicy, OneStep
 from gymnasium import spaces
 from states import reread, same
 
-from border_cli.actor_manager.actor import Actor
+from border_cli.actor_manager.actor import Actor, ActorFactory, Message, ReplayBufferProxy
 from border_cli.actor_manager.config import SerialConfig
-from border_cli.actor_manager.factory import ActorFactory
-from border_cli.actor_manager.proxy import Parcel, ReplayBufferProxy
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.agent.config import DqnConfig, RandomConfig
 from border_cli.agent.dqn import Dqn
@@ -88,18 +86,18 @@ class Made:
     def publish(self, env_steps: int, *, warm_up: bool = False) -> None:
         self.weights.publish(self.agent.snapshot(env_steps=env_steps, warm_up=warm_up))
 
-    def actor(self, resumed: Any = None) -> tuple[Actor, list[Parcel]]:
-        sent: list[Parcel] = []
+    def actor(self, resumed: Any = None) -> tuple[Actor, list[Message]]:
+        sent: list[Message] = []
 
-        def send(parcel: Parcel) -> float:
-            sent.append(parcel)
+        def send(message: Message) -> float:
+            sent.append(message)
             return 0.0
 
-        made = self._make(self.config, 1, 2, send=send, weights=self.weights, resumed=resumed)
+        made = self._make(self.config, 1, 2, send=send, weights=self.weights, saved=resumed)
         return made, sent
 
 
-def described(sent: list[Parcel]) -> list[Any]:
+def described(sent: list[Message]) -> list[Any]:
     """All that the learner sees."""
     messages = [each.experience() for each in sent]
     return [
@@ -158,7 +156,7 @@ def test_a_resumed_actor_sends_what_the_first_one_sends(recipe, num_envs, warm_u
     actor.flush()
     resumed.flush()
     assert len(sent) > 5
-    assert any(parcel.episodes for parcel in sent)
+    assert any(message.episodes for message in sent)
     assert same(described(sent_again), described(sent))
     assert same(resumed.state_dict(), actor.state_dict())
     assert same(state, before)
@@ -244,7 +242,7 @@ def test_an_environment_that_keeps_nothing_begins_anew_with_other_seeds():
         proxy=ReplayBufferProxy(0, 5, lambda _: 0.0, FakeClock()),
         weights=WeightSlot(),
         clock=FakeClock(),
-        resumed={
+        saved={
             "env": {},
             "policy": {},
             "step_processor": {},
@@ -285,4 +283,4 @@ def test_rows_of_another_actor_manager_go_out_with_the_next_row():
     made_rows = 0
     while not made_rows:
         made_rows = resumed.step()
-    assert [parcel.rows for parcel in sent] == [waiting + made_rows]
+    assert [message.rows for message in sent] == [waiting + made_rows]

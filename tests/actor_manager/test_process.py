@@ -28,9 +28,9 @@ from remote_fakes import (
     vanish,
 )
 
-from border_cli.actor_manager.post import Post
-from border_cli.actor_manager.proxy import ReplayBufferProxy
-from border_cli.actor_manager.ring_writer import RingWriter
+from border_cli.actor_manager.actor import ReplayBufferProxy
+from border_cli.actor_manager.shared_channel import ChannelWriter
+from border_cli.actor_manager.supervisor import ActorHandle
 from border_cli.core.errors import ActorCrashed, RunFailed
 from border_cli.core.types import Experience, Transitions
 from border_cli.process.start import StartMethod
@@ -225,12 +225,12 @@ def test_thirty_two_actors_start_and_stop() -> None:
 
 def test_only_samples_make_the_next_pause_short_again() -> None:
     built = Built("process", num_actors=1, max_restarts=9)
-    (post,) = built.manager.heartbeats()
-    assert isinstance(post, Post)
-    lane = post.lane
-    assert [post.failed("boom") for _ in range(2)] == [0.1, 0.2]
-    writer = RingWriter(lane)
-    proxy = ReplayBufferProxy(0, 1, writer.put, FakeClock())
+    (handle,) = built.manager.heartbeats()
+    assert isinstance(handle, ActorHandle)
+    channel = handle.channel
+    assert [handle.failed("boom") for _ in range(2)] == [0.1, 0.2]
+    writer = ChannelWriter(channel)
+    proxy = ReplayBufferProxy(0, 1, writer.send, FakeClock())
     step = CountingEnv().step(np.zeros(1, np.int64))
     none = Transitions(
         obs=step.obs[:0],  # type: ignore[index]
@@ -242,9 +242,9 @@ def test_only_samples_make_the_next_pause_short_again() -> None:
     proxy.push(none, env_steps=1, episodes=(), opt_steps=0)
     proxy.flush(0)  # steps, and no sample yet
     assert len(built.manager.receive()) == 1
-    lane.bury()
-    assert post.failed("boom") == 0.4
+    channel.reap()
+    assert handle.failed("boom") == 0.4
     proxy.push(OneStep().process(step), env_steps=1, episodes=(), opt_steps=0)
-    lane.bury()
-    assert post.failed("boom") == 0.1  # whether or not the learner has taken it in
+    channel.reap()
+    assert handle.failed("boom") == 0.1  # whether or not the learner has taken it in
     built.manager.stop()

@@ -26,12 +26,12 @@ def test_a_hang_is_revived_with_its_stack_in_the_log(
     with built.manager as manager:
         start(manager)
         built.scripted.wait_for("deed")
-        (post,) = manager.heartbeats()
-        assert (post.waiting_for, post.name, post.thread_id) == (None, "actor 0", None)
-        beats = post.beats
-        assert post.revive()
+        (handle,) = manager.heartbeats()
+        assert (handle.waiting_for, handle.name, handle.thread_id) == (None, "actor 0", None)
+        beats = handle.beats
+        assert handle.revive()
         arrived = receive(manager, 100)
-        assert post.beats > beats
+        assert handle.beats > beats
         arrived += [kept(each) for each in manager.stop()]
     (stats,) = manager.stats()
     assert (stats.restarts, stats.lost_samples) == (1, 14)
@@ -61,11 +61,11 @@ def test_who_waits_for_the_learner_is_not_replaced(tmp_path: Path) -> None:
     with built.manager as manager:
         start(manager, 10)
         receive(manager, 10)
-        (post,) = manager.heartbeats()
-        until(lambda: post.waiting_for is not None)
-        assert "samples_per_opt_step" in str(post.waiting_for)
-        assert post.revive()
-        until(lambda: not post.stuck)  # type: ignore[attr-defined] # it was looked at
+        (handle,) = manager.heartbeats()
+        until(lambda: handle.waiting_for is not None)
+        assert "samples_per_opt_step" in str(handle.waiting_for)
+        assert handle.revive()
+        until(lambda: not handle.stuck)  # type: ignore[attr-defined] # it was looked at
         manager.permit(30)
         receive(manager, 20)
     assert manager.stats()[0].restarts == 0
@@ -74,9 +74,9 @@ def test_who_waits_for_the_learner_is_not_replaced(tmp_path: Path) -> None:
 def test_what_cannot_be_revived_is_not_asked_for_ever(tmp_path: Path) -> None:
     """Nothing came of the first request: the watchdog must end the run instead."""
     built = Built("process", folder=tmp_path, num_actors=1)
-    (post,) = built.manager.heartbeats()  # nobody supervises it
-    assert post.revive()
-    assert not post.revive()
+    (handle,) = built.manager.heartbeats()  # nobody supervises it
+    assert handle.revive()
+    assert not handle.revive()
     built.manager.stop()
 
 

@@ -14,7 +14,7 @@ from remote_fakes import (
     fail,
 )
 
-from border_cli.actor_manager.lane import ROOM, WAITS
+from border_cli.actor_manager.shared_channel import SPACE, WAITS
 from border_cli.core.errors import ActorCrashed
 from border_cli.core.types import Experience
 
@@ -31,10 +31,10 @@ def test_what_fails_as_it_stops_is_told(tmp_path: Path, caplog: pytest.LogCaptur
 def test_a_stop_frees_what_was_received_and_takes_what_waits_for_room() -> None:
     """All rows were received and not released, and each actor waits for room to send more."""
     built = Built("process", num_actors=2, n_buffer=4, join_timeout_s=60)
-    lanes = built.manager._lanes  # type: ignore[attr-defined]
+    channels = built.manager._channels  # type: ignore[attr-defined]
     with built.manager as manager:
         start(manager)
-        until(lambda: all(lane.actor[WAITS] == ROOM for lane in lanes))
+        until(lambda: all(channel.actor[WAITS] == SPACE for channel in channels))
         arrived = [kept(each) for each in manager.receive()]
         assert arrived
         arrived += [kept(each) for each in manager.stop()]

@@ -32,15 +32,6 @@ def test_past_the_budget_the_first_traceback_is_raised() -> None:
     assert restarts.made == 2
 
 
-def test_restarts_before_a_resume_are_counted_and_cost_nothing() -> None:
-    restarts = Restarts(0, 1, before=3)
-    assert (restarts.made, restarts.total) == (0, 3)
-    assert restarts.failed("once") == 0.1
-    assert (restarts.made, restarts.total) == (1, 4)
-    with pytest.raises(ActorCrashed, match="once"):
-        restarts.failed("twice")
-
-
 def raised_by(kind: type[Exception], message: str, *, elsewhere: bool = False) -> str:
     """The traceback of an exception, as an actor in a thread or a process tells it."""
     try:

@@ -19,7 +19,7 @@ from commands import QUICK, eval_status, facts_of, train_status
 from border_cli.cli.eval import refuse_no_display
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
-from border_cli.env.sync import GymEnv
+from border_cli.env.gym_env import GymEnv
 
 Capture = pytest.CaptureFixture[str]
 

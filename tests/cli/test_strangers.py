@@ -135,9 +135,12 @@ def test_a_module_that_a_run_brings_along_is_refused_by_name(
     [
         ("  id: CartPole-v1", f"  id: {MODULE}:Theirs-v0", "env.id"),
         ("  env: {}", f"  env: {{id: '{MODULE}:Theirs-v0'}}", "evaluator.env.id"),
+        ("  wrappers: []", f"  wrappers: ['{MODULE}:Twice']", "env.wrappers"),
+        ("  wrappers: []", f"  wrappers: [{{'{MODULE}:Twice': {{a: 1}}}}]", "env.wrappers"),
+        ("  env: {}", f"  env: {{wrappers: ['{MODULE}:Twice']}}", "evaluator.env.wrappers"),
     ],
 )
-def test_so_is_one_in_the_id_of_an_environment(
+def test_so_is_one_in_the_id_or_among_the_wrappers_of_an_environment(
     attack: Attack, mark: Path, capsys: Capture, before: str, after: str, setting: str
 ) -> None:
     assert eval_status(str(attack(before, after))) == 2

@@ -15,7 +15,7 @@ import pytest
 
 from border_cli.core.foreign import is_closed, nothing_imported_from
 from border_cli.core.words import visible
-from border_cli.process.recipe import dump
+from border_cli.process.start import pack
 
 
 @pytest.fixture
@@ -109,8 +109,10 @@ def test_the_interpreter_is_as_before_afterwards(theirs: Path) -> None:
 
 def test_child_processes_follow_it(theirs: Path) -> None:
     with nothing_imported_from(theirs):
-        recipe = dump("actor_manager=process", ["theirs.their_module"], None)
-    child = "import sys; from border_cli.process.recipe import load; load(sys.stdin.buffer.read())"
+        recipe = pack("actor_manager=process", ["theirs.their_module"], None)
+    child = (
+        "import sys; from border_cli.process.start import unpack; unpack(sys.stdin.buffer.read())"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", child],
         input=recipe,

@@ -85,15 +85,15 @@ def test_shares_add_up_to_one_and_no_time_has_none() -> None:
 
 def test_shares_since_the_last_look_know_nothing_of_the_time_before() -> None:
     window = SharesSince()
-    assert window.look({"wait": 4.0, "update": 0.0}) == {"wait": 1.0, "update": 0.0}
-    assert window.look({"wait": 5.0, "update": 3.0}) == {"wait": 0.25, "update": 0.75}
-    assert window.look({"wait": 5.0, "update": 3.0}) == {}
+    assert window.update({"wait": 4.0, "update": 0.0}) == {"wait": 1.0, "update": 0.0}
+    assert window.update({"wait": 5.0, "update": 3.0}) == {"wait": 0.25, "update": 0.75}
+    assert window.update({"wait": 5.0, "update": 3.0}) == {}
 
 
 def test_an_estimate_that_shrank_is_no_negative_time() -> None:
     window = SharesSince()
-    window.look({"act": 2.0, "env_step": 2.0})
-    assert window.look({"act": 1.5, "env_step": 6.0}) == {"act": 0.0, "env_step": 1.0}
+    window.update({"act": 2.0, "env_step": 2.0})
+    assert window.update({"act": 1.5, "env_step": 6.0}) == {"act": 0.0, "env_step": 1.0}
 
 
 def test_the_seconds_of_several_actors_are_added_by_section() -> None:

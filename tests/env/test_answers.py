@@ -25,8 +25,8 @@ from border_cli.env.answers import (
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
-from border_cli.env.spaces import observation_space
-from border_cli.env.sync import GymEnv
+from border_cli.env.gym_env import GymEnv
+from border_cli.env.gym_spaces import observation_space
 
 REAL = spaces.Box(-1.0, 1.0, (2,), np.float32)
 PIXELS = spaces.Box(0, 255, (2, 2), np.uint8)

@@ -228,6 +228,63 @@ def test_a_wrapper_with_no_arguments_below_its_name_is_fine():
     assert type(env).__name__ == "FlattenObservation"
 
 
+OWN_WRAPPERS = """
+import gymnasium
+
+class Twice(gymnasium.RewardWrapper):
+    def __init__(self, env, factor=2):
+        super().__init__(env)
+        self.factor = factor
+
+    def reward(self, reward):
+        return self.factor * reward
+
+NUMBER = 3
+"""
+
+
+@pytest.fixture
+def own_wrappers(tmp_path, monkeypatch):
+    (tmp_path / "own_wrappers.py").write_text(OWN_WRAPPERS)
+    (tmp_path / "lacks_a_package.py").write_text("import a_package_that_is_not_there")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("own_wrappers", None)
+
+
+@pytest.mark.usefixtures("own_wrappers")
+@pytest.mark.parametrize(
+    ("entry", "factor"),
+    [("own_wrappers:Twice", 2), ({"own_wrappers:Twice": {"factor": 5}}, 5)],
+)
+def test_a_wrapper_of_a_module_of_the_users_own(entry, factor):
+    env = construct(GymConfig(id="CartPole-v1", wrappers=["FlattenObservation", entry]))
+    assert type(env).__name__ == "Twice"
+    assert type(env.env).__name__ == "FlattenObservation"
+    env.reset(seed=0)
+    assert env.step(0)[1] == factor
+    env.close()
+
+
+@pytest.mark.usefixtures("own_wrappers")
+@pytest.mark.parametrize(
+    ("wrapper", "message"),
+    [
+        ("own_wrappers:Twic", r"^env\.wrappers\[0\]: unknown wrapper of own_wrappers 'Twic', did "
+         r"you mean Twice\? \(choose from Twice\)"),
+        ("own_wrappers:NUMBER", r"^env\.wrappers\[0\]: own_wrappers:NUMBER is no class that "
+         r"inherits gymnasium\.Wrapper$"),
+        ("no_module:Twice", r"^env\.wrappers\[0\]=no_module:Twice: no module named 'no_module'"),
+        ("lacks_a_package:Twice", r"^env\.wrappers\[0\] lacks_a_package:Twice needs a package .* "
+         r"pip install a_package_that_is_not_there"),
+        ({"own_wrappers:Twice": {"steps": 3}},
+         r"^env\.wrappers\[0\] own_wrappers:Twice cannot be created: .*steps"),
+    ],
+)  # fmt: skip
+def test_a_wrapper_of_a_module_that_cannot_be_meant_is_refused(wrapper, message):
+    refused(message, id="CartPole-v1", wrappers=[wrapper])
+
+
 @pytest.mark.parametrize(
     ("wrapper", "message"),
     [

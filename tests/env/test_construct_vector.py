@@ -13,7 +13,7 @@ import vectors
 from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
-from border_cli.env.sync import GymEnv
+from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
 
 DEFAULTS = {"id": "border/Endless-v1", "num_envs": 2}

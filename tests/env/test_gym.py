@@ -14,7 +14,7 @@ from border_cli.core.spaces import BoxSpace, DiscreteSpace
 from border_cli.core.types import Episode, Step
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
-from border_cli.env.sync import GymEnv
+from border_cli.env.gym_env import GymEnv
 
 COUNTING = "border/Counting-v1"
 

@@ -10,7 +10,7 @@ import pytest
 
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
-from border_cli.env.sync import GymEnv
+from border_cli.env.gym_env import GymEnv
 
 COUNTING = "border/Counting-v1"
 

@@ -13,11 +13,10 @@ from vectors import LANES, Alone, Endless
 
 from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
-from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Episode, Step, Transitions
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
-from border_cli.env.sync import GymEnv
+from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
@@ -287,43 +286,6 @@ def test_a_failure_to_close_never_hides_a_failed_reset(caplog):
         env.reset(0)
     assert "failed as well" in caplog.text
     env.close()
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_resumed_vector_begins_all_anew_with_seeds_that_were_never_used(mode, monkeypatch):
-    seeds: list[int] = []
-    env = vector("Climb", kwargs={"mode": mode})
-    reset = type(env._env).reset
-
-    def noting(self: Any, *, seed: Any = None, options: Any = None) -> Any:
-        seeds.append(seed)
-        return reset(self, seed=seed, options=options)
-
-    monkeypatch.setattr(type(env._env), "reset", noting)
-    env.reset(7)
-    for _ in range(3):
-        env.step(np.zeros((LANES, 2), np.int64))
-        state = env.state_dict()
-        env = vector("Climb", kwargs={"mode": mode})
-        obs, anew = env.resume(7, state)
-        assert anew == list(range(LANES))
-        assert leaf(obs)[:, 1].tolist() == [0] * LANES  # at the foot
-    begun = [seed for seed in seeds if seed is not None]
-    assert begun == [
-        derived_seed(7, 0) >> 2, *(derived_seed(7, 0, resumes) >> 2 for resumes in (1, 2, 3))
-    ]  # fmt: skip
-    assert len(set(begun)) == 4
-
-
-def test_a_resumed_vector_has_forgotten_what_the_episodes_were():
-    env = vector(num_envs=3)
-    env.reset(0)
-    env.step(np.zeros(3, np.int64))
-    obs, _ = env.resume(0, {"resumes": 4})
-    assert env.state_dict() == {"resumes": 5}
-    step = env.step(np.zeros(3, np.int64))
-    assert step.obs is obs
-    assert step.moved is None
 
 
 class Strange(Endless):

@@ -11,7 +11,7 @@ from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Env
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.threads import available_cores
-from border_cli.env.sync import GymEnv
+from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
 from border_cli.launch.build import build_agent, env_factory, hyperparameters, torch_threads
 

@@ -72,12 +72,6 @@ def test_without_the_replay_buffer_there_are_no_rows_and_milestones_add_up() -> 
     assert agent.nbytes == (7 + 4) * (4 * MIB + 128 * 1024)
 
 
-def test_a_candidate_under_judgement_is_saved_beside_the_agent() -> None:
-    chosen = config("checkpoint.replay_buffer=false", "evaluator.background=true")
-    agent, _ = disk_needs(chosen, agent=AGENT, replay=REPLAY)
-    assert agent.nbytes == 7 * (4 * MIB + 128 * 1024) + 4 * 4 * MIB
-
-
 @pytest.mark.parametrize(
     ("overrides", "steps"),
     [

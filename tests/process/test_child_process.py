@@ -13,39 +13,39 @@ from typing import Any
 
 import pytest
 
-from border_cli.process.child import Line
+from border_cli.process.child import Pipe
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import StartMethod, start_context
 
 LOUD = 5_000  # messages
 
 
-def greet(name: str, line: Line) -> None:
-    line.say("greeting", f"hello {name}", 3)
+def greet(name: str, pipe: Pipe) -> None:
+    pipe.send("greeting", f"hello {name}", 3)
 
 
-def echo(line: Line) -> None:
-    line.say("heard", line.hear())
+def echo(pipe: Pipe) -> None:
+    pipe.send("heard", pipe.receive())
 
 
-def fail(_line: Line) -> None:
+def fail(_pipe: Pipe) -> None:
     raise RuntimeError("the child broke")
 
 
-def leave(status: int, _line: Line) -> None:
+def leave(status: int, _pipe: Pipe) -> None:
     os._exit(status)
 
 
-def die(signum: int, _line: Line) -> None:
+def die(signum: int, _pipe: Pipe) -> None:
     os.kill(os.getpid(), signum)
 
 
-def shout_together(line: Line) -> None:
+def shout_together(pipe: Pipe) -> None:
     """Several threads speak and log at once, and one of them fails in the end."""
 
     def shout(number: int) -> None:
         for each in range(LOUD // 5):
-            line.say("shout", number, each, "x" * 300)
+            pipe.send("shout", number, each, "x" * 300)
             logging.getLogger("shouts").debug("not told")
 
     threads = [threading.Thread(target=shout, args=(number,)) for number in range(5)]
@@ -56,17 +56,17 @@ def shout_together(line: Line) -> None:
     raise RuntimeError("hoarse")
 
 
-def log_on(_line: Line) -> None:
+def log_on(_pipe: Pipe) -> None:
     while True:
         logging.getLogger("chatter").info("and on")
 
 
-def sleep(line: Line) -> None:
-    line.say("asleep")
+def sleep(pipe: Pipe) -> None:
+    pipe.send("asleep")
     threading.Event().wait()
 
 
-def close_its_output(_line: Line) -> None:
+def close_its_output(_pipe: Pipe) -> None:
     sys.stdout.close()
 
 
@@ -79,26 +79,26 @@ def start() -> Callable[..., ChildProcess]:
 def ended(child: ChildProcess) -> ChildProcess:
     """The same once it is dead and has been listened to all along."""
     while child.alive:
-        wait(child.news, 5)
+        wait(child.waitables, 5)
         child.listen()
     return child
 
 
 def test_what_it_says_arrives_and_its_end_is_no_failure(start: Callable[..., Any]) -> None:
     child = ended(start(greet, "you"))
-    assert child.bury() is None
+    assert child.reap() is None
     assert list(child.inbox) == [("greeting", "hello you", 3)]
 
 
 def test_it_hears_what_its_parent_says(start: Callable[..., Any]) -> None:
     child = start(echo)
     child.connection.send({"a": 1})
-    assert ended(child).bury() is None
+    assert ended(child).reap() is None
     assert list(child.inbox) == [("heard", {"a": 1})]
 
 
 def test_its_failure_comes_with_its_traceback(start: Callable[..., Any]) -> None:
-    why = ended(start(fail)).bury()
+    why = ended(start(fail)).reap()
     assert why.startswith("Traceback")
     assert why.rstrip().endswith("RuntimeError: the child broke")
 
@@ -114,12 +114,12 @@ def test_its_failure_comes_with_its_traceback(start: Callable[..., Any]) -> None
 def test_an_end_without_a_word_is_told_by_its_status(
     start: Callable[..., Any], main: Callable[..., None], value: int, why: str | None
 ) -> None:
-    told = ended(start(main, int(value))).bury()
+    told = ended(start(main, int(value))).reap()
     assert told == why or (why is not None and told.startswith(why))
 
 
 def test_a_fault_is_told_with_the_place(start: Callable[..., Any]) -> None:
-    told = ended(start(die, int(signal.SIGSEGV))).bury()
+    told = ended(start(die, int(signal.SIGSEGV))).reap()
     assert told.startswith("Fatal Python error: Segmentation fault\n")
     assert " in die\n" in told
     assert told.endswith("\nits process was killed by SIGSEGV")
@@ -132,12 +132,12 @@ def test_a_stopped_fork_server_hides_no_end_and_holds_nobody_up(start: Callable[
     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     child = start(sleep)
     while not child.inbox:
-        wait(child.news, 5)
+        wait(child.waitables, 5)
         child.listen()
     os.kill(server, signal.SIGSTOP)
     try:
         child.kill()
-        assert ended(child).bury(status_s=0.1) is None
+        assert ended(child).reap(status_s=0.1) is None
         assert active_children() == []
     finally:
         os.kill(server, signal.SIGCONT)
@@ -147,7 +147,7 @@ def test_threads_that_speak_at_once_do_not_spoil_each_others_words(
     start: Callable[..., Any],
 ) -> None:
     child = ended(start(shout_together))
-    assert "hoarse" in child.bury()
+    assert "hoarse" in child.reap()
     assert len(child.inbox) == LOUD
     for number in range(5):
         assert [each[2] for each in child.inbox if each[1] == number] == list(range(LOUD // 5))
@@ -158,22 +158,22 @@ def test_one_that_never_stops_talking_does_not_keep_its_parent(
 ) -> None:
     with caplog.at_level(logging.INFO):
         child = start(log_on)
-        wait(child.news, 30)
+        wait(child.waitables, 30)
         child.listen()  # returns
         child.kill()
-        assert "SIGKILL" in ended(child).bury()
+        assert "SIGKILL" in ended(child).reap()
     assert caplog.messages[0] == "the child: and on"
 
 
 def test_where_it_is_can_be_seen_and_it_can_be_killed(start: Callable[..., Any]) -> None:
     child = start(sleep)
     while not child.inbox:
-        wait(child.news, 5)
+        wait(child.waitables, 5)
         child.listen()
     assert "in sleep" in child.stack()
     child.kill()
-    assert "SIGKILL" in ended(child).bury()
+    assert "SIGKILL" in ended(child).reap()
 
 
 def test_output_that_nobody_reads_any_more_is_no_failure(start: Callable[..., Any]) -> None:
-    assert ended(start(close_its_output)).bury() is None
+    assert ended(start(close_its_output)).reap() is None

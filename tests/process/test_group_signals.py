@@ -12,7 +12,7 @@ from pathlib import Path
 
 import leftovers
 
-from border_cli.process.child import Line
+from border_cli.process.child import Pipe
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import StartMethod, start_context
 
@@ -26,10 +26,10 @@ def settled(pid: int, *fields: str) -> set[int]:
     return {number for mask in masks for number in range(1, 65) if mask >> (number - 1) & 1}
 
 
-def tell_whether_it_lives(line: Line) -> None:
-    line.say("begun", sorted(settled(os.getpid(), "SigBlk")))
-    line.hear()
-    line.say("alive")
+def tell_whether_it_lives(pipe: Pipe) -> None:
+    pipe.send("begun", sorted(settled(os.getpid(), "SigBlk")))
+    pipe.receive()
+    pipe.send("alive")
 
 
 def test_neither_actors_nor_what_they_come_from_end_by_it() -> None:
@@ -50,13 +50,13 @@ def look() -> None:
         assert_nobody_ends(child, others)
     finally:
         child.kill()
-        cause = child.bury()
+        cause = child.reap()
     assert cause is None
 
 
 def assert_nobody_ends(child: ChildProcess, others: set[int]) -> None:
     while not child.inbox:
-        wait(child.news, 5.0)
+        wait(child.waitables, 5.0)
         child.listen()
     for pid in others:
         assert set(GROUP) <= settled(pid, "SigBlk", "SigIgn", "SigCgt")
@@ -65,7 +65,7 @@ def assert_nobody_ends(child: ChildProcess, others: set[int]) -> None:
             os.kill(pid, signum)
     child.connection.send("go on")
     while child.alive:
-        wait(child.news, 5.0)
+        wait(child.waitables, 5.0)
         child.listen()
     child.listen()  # to what it said between the last look and its end
     assert list(child.inbox) == [("begun", []), ("alive",)]

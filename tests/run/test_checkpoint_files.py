@@ -31,7 +31,7 @@ from border_cli.run.checkpoint_files import (
 )
 from border_cli.run.finding import find_checkpoint, find_weights, resumable
 
-FILES = ["agent.pt", "candidate.pt", "state.json", "arrays.npz", "manifest.json"]
+FILES = ["agent.pt", "state.json", "arrays.npz", "manifest.json"]
 NAME = "0000000020"
 
 
@@ -49,13 +49,22 @@ def test_a_whole_one_is_read(run_dir: Path) -> None:
     assert newest.counters["env_steps"] == 7
     assert newest.run["opt_steps"] == 20
     assert newest.agent.read_text() == "weights 20"
-    assert newest.candidate is not None
-    assert newest.candidate.read_text() == "weights 19"
-    assert oldest.candidate is None
     assert newest.has_rows
     case = SmallRun(run_dir, prioritized=True)
     case.resume()
     assert case.numbers == list(range(50))
+
+
+def test_a_candidate_of_an_earlier_version_is_verified_and_not_needed(run_dir: Path) -> None:
+    """The agent under evaluation was saved; now a resume evaluates the resumed weights."""
+    path = path_of(run_dir, "candidate.pt")
+    path.write_text("weights 19")
+    sums = json.loads(path_of(run_dir, "manifest.json").read_text())["sha256"]
+    sign(path.parent, sha256={**sums, path.name: ""})
+    assert read_checkpoint(path.parent).opt_steps == 20
+    path.write_text("weights 18")
+    with pytest.raises(CheckpointError, match=r"candidate\.pt is damaged"):
+        read_checkpoint(path.parent)
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -253,8 +262,7 @@ def test_a_signed_state_that_makes_no_sense_is_refused(
 
 def as_format_1(folder: Path) -> None:
     """What the first version of this format wrote."""
-    for name in ("arrays.npz", "candidate.pt"):
-        (folder / name).unlink()
+    (folder / "arrays.npz").unlink()
     (folder / "state.json").write_text('{"opt_steps": 20}')
     sums = {
         name: hashlib.sha256((folder / name).read_bytes()).hexdigest()

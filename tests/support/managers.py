@@ -15,12 +15,12 @@ from fakes import CountingEnv, CountingEnvFactory, FakePolicy, FakePolicyFactory
 from numpy.typing import NDArray
 from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory
 
+from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
-from border_cli.actor_manager.factory import ActorFactory
 from border_cli.actor_manager.process import ProcessActorManager
 from border_cli.actor_manager.serial import SerialActorManager
-from border_cli.actor_manager.shared_weights import ArrayForms
 from border_cli.actor_manager.thread import ThreadActorManager
+from border_cli.actor_manager.weights import ArrayForms
 from border_cli.core.interfaces import (
     ActorManager,
     Env,
@@ -38,9 +38,9 @@ def snapshot(opt_steps: int = 0, *, warm_up: bool = False) -> Snapshot:
     return Snapshot(opt_steps=opt_steps, env_steps=0, warm_up=warm_up, arrays={})
 
 
-def env_seed(actor_id: int, life: int = 0) -> int:
-    """Of the environments of this life, in the managers that are built here."""
-    return derived_seed(0, Branch.ACTOR, actor_id, life, ActorStream.ENV)
+def env_seed(actor_id: int, incarnation: int = 0) -> int:
+    """Of the environments of this incarnation, in the managers that are built here."""
+    return derived_seed(0, Branch.ACTOR, actor_id, incarnation, ActorStream.ENV)
 
 
 class DrawingPolicy(FakePolicy):

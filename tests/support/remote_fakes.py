@@ -22,8 +22,7 @@ from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor, T
 from border_cli.core.rows import columns_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import BLAS_VARIABLES, blas_threads
-from border_cli.core.types import Array, Beat, State, Step, Transitions
-from border_cli.process.note_file import NoteFile
+from border_cli.core.types import Array, State, Step, Transitions
 
 NEVER = 1_000_000_000
 DELAY = 2  # steps
@@ -69,11 +68,6 @@ def be_signalled(_: int) -> None:
         os.kill(os.getpid(), signum)
 
 
-def leave_note(file: NoteFile, times: int) -> None:
-    """Writes all bytes that there are, so many times."""
-    file.write(bytes(range(256)) * times)
-
-
 def describe(_: int) -> str:
     """How the process stands: its nice value, its BLAS threads, what its environment says."""
     return f"{os.nice(0)} {blas_threads()} {' '.join(os.environ[name] for name in BLAS_VARIABLES)}"
@@ -86,7 +80,6 @@ class Life:
     deed: Callable[[int], Any] | None = None
     at: int = BUILDING
     at_close: Callable[[int], Any] | None = None
-    at_note: Callable[[int], Any] | None = None
 
 
 class Delayed(StepProcessor):
@@ -118,9 +111,6 @@ class Delayed(StepProcessor):
         self._waiting = [Transitions(**columns) for columns in state["waiting"]]
 
 
-REPLAYING = -2  # for `Life.at`: to come back to where it stood takes for ever
-
-
 class ScriptedEnv(CountingEnv):
     """Counts, does what its life says, and notes what a test wants to know in a folder."""
 
@@ -145,20 +135,6 @@ class ScriptedEnv(CountingEnv):
     def reset(self, seed: int) -> Array:
         self._note("seed", seed)
         return super().reset(seed)
-
-    def resume(
-        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: True
-    ) -> tuple[Array, list[int]]:
-        if self._life.at == REPLAYING:
-            self._note("replaying", seed)
-            while beat():
-                threading.Event().wait(0.001)
-        return super().resume(seed, state)
-
-    def state_dict(self) -> State:
-        if self._life.at_note is not None:
-            self._life.at_note(0)
-        return super().state_dict()
 
     def close(self) -> None:
         super().close()

@@ -15,8 +15,7 @@ from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
-from border_cli.replay_buffer.ring_buffer import RingReplayBuffer
-from border_cli.replay_buffer.uniform import UniformReplayBuffer
+from border_cli.replay_buffer.uniform import RingReplayBuffer, UniformReplayBuffer
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Saved, read_checkpoint, verify
 from border_cli.run.finding import find_checkpoint, resumable

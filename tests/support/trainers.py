@@ -18,16 +18,15 @@ from fakes import (
 from managers import Built
 from remote_fakes import Life
 
-from border_cli.actor_manager.shared_weights import forms_of
+from border_cli.actor_manager.weights import forms_of
 from border_cli.core.interfaces import ActorStats, Env, EvaluationRunner
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.inline import InlineEvaluationRunner
 from border_cli.trainer.config import AsyncConfig, SyncConfig
-from border_cli.trainer.post_step import PostStep
+from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
-from border_cli.trainer.saving import Saving
 from border_cli.trainer.trainer import AsyncTrainer, SyncTrainer, Trainer
 
 
@@ -41,7 +40,7 @@ class BuiltTrainer:
         *,
         agent: FakeAgent | None = None,
         evaluator: ScriptedEvaluator | None = None,
-        judge: EvaluationRunner | None = None,
+        runner: EvaluationRunner | None = None,
         checkpoints: MemoryCheckpoints | None = None,
         recorder: ListRecorder | None = None,
         clock: Clock | None = None,
@@ -73,34 +72,30 @@ class BuiltTrainer:
         settings = {"warmup_period": 20, "max_opt_steps": 50} | settings
         config = SyncConfig(**settings) if kind == "sync" else AsyncConfig(**settings)
         self.recording = Recording([self.recorder], self.clock)
-        self.post_step = PostStep(
-            config,
-            agent=self.agent,
-            replay_buffer=self.buffer,
-            actors=self.manager,
-            judge=judge
-            or InlineEvaluationRunner(
-                self.evaluator,
-                lambda: self.agent.factory(None),  # type: ignore[arg-type]
-                Heartbeat("evaluation"),
-            ),
-            checkpoints=self.checkpoints,
-            saving=Saving(config, self.checkpoints, clock=self.clock, flag=self.save),
-            recording=self.recording,
-            clock=self.clock,
+        runner = runner or InlineEvaluationRunner(
+            self.evaluator,
+            lambda: self.agent.factory(None),  # type: ignore[arg-type]
+            Heartbeat("evaluation"),
         )
         make = SyncTrainer if kind == "sync" else AsyncTrainer
         self.trainer: Trainer = make(
             config,
-            agent=self.agent,
-            replay_buffer=self.buffer,
-            actors=self.manager,
-            post_step=self.post_step,
+            parts=LearnerParts(
+                agent=self.agent,
+                replay_buffer=self.buffer,
+                actors=self.manager,
+                evaluation_runner=runner,
+                checkpoints=self.checkpoints,
+                recording=self.recording,
+                clock=self.clock,
+                stop=self.stop,
+                save=self.save,
+            ),
             batch_size=4,
             slack=2 * num_actors * n_buffer,
             observation=SPEC.observation,
-            stop=self.stop,
         )
+        self.post_step = self.trainer.post_step
 
     def train(self) -> list[ActorStats]:
         with self.manager:

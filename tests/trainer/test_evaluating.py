@@ -1,4 +1,4 @@
-"""Evaluation beside the learner: what is recorded, and what is kept as the best."""
+"""Evaluation in the background: what is recorded, and what is kept as the best."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from fakes import FakeAgent, FakeClock, MemoryCheckpoints
 from trainers import BuiltTrainer
 
 from border_cli.core.interfaces import Evaluation, EvaluationRunner
+from border_cli.core.output import Resumption
 from border_cli.core.stop import Heartbeat, Pulse
 from border_cli.core.types import Snapshot
 
 
-class SlowJudge(EvaluationRunner):
-    """Gives its verdict at the `looks`-th look; the score is a function of the weights."""
+class SlowRunner(EvaluationRunner):
+    """Gives its result at the `looks`-th look; the score is a function of the weights."""
 
     in_background = True
 
@@ -69,21 +70,20 @@ class RememberedStates(MemoryCheckpoints):
         self.best_states.append((state["opt_steps"], int(counters["opt_steps"])))
 
 
-def built(judge: SlowJudge, **settings: Any) -> BuiltTrainer:
+def built(runner: SlowRunner, **settings: Any) -> BuiltTrainer:
+    settings = {"eval_interval": 20, "max_opt_steps": 100} | settings
     return BuiltTrainer(
-        judge=judge,
+        runner=runner,
         agent=FakeAgent(),
         clock=FakeClock(),
         checkpoints=RememberedStates(),
-        eval_interval=20,
-        max_opt_steps=100,
         **settings,
     )
 
 
-def test_a_verdict_is_recorded_at_the_step_of_the_weights_that_were_judged() -> None:
-    judge = SlowJudge(looks=2, score={20: 5.0, 40: 7.0})
-    made = built(judge)
+def test_a_result_is_recorded_at_the_step_of_the_weights_that_were_evaluated() -> None:
+    runner = SlowRunner(looks=2, score={20: 5.0, 40: 7.0})
+    made = built(runner)
     made.train()
     assert made.recorder.of("eval/return")[:2] == [(20, 5.0), (40, 7.0)]
     # The row was written 10 updates later, behind rows of later steps or between them.
@@ -91,25 +91,25 @@ def test_a_verdict_is_recorded_at_the_step_of_the_weights_that_were_judged() -> 
     assert made.post_step.scores.best_opt_steps == 40
 
 
-def test_the_best_model_saved_is_exactly_the_one_that_was_judged() -> None:
-    judge = SlowJudge(looks=2, score={40: 7.0, 80: 9.0})
-    made = built(judge)
+def test_the_best_model_saved_is_exactly_the_one_that_was_evaluated() -> None:
+    runner = SlowRunner(looks=2, score={40: 7.0, 80: 9.0})
+    made = built(runner)
     made.train()
     assert isinstance(made.checkpoints, RememberedStates)
-    # the first verdict is the best of one, whatever it is
+    # the first result is the best of one, whatever it is
     assert made.checkpoints.best_states == [(20, 20), (40, 40), (80, 80)]
 
 
 def test_an_evaluation_that_falls_due_while_another_is_under_way_is_left_out_and_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    judge = SlowJudge(looks=5, score={})
-    made = built(judge)
+    runner = SlowRunner(looks=5, score={})
+    made = built(runner)
     made.train()
-    # looks at 20, 30, 40, 50, 60: the verdict on 20 arrives at 60, where the next one has just
+    # looks at 20, 30, 40, 50, 60: the result of 20 arrives at 60, where the next one has just
     # been left out
-    assert judge.submitted == [20, 80, 100]
-    assert made.post_step.evaluating.skipped == 3
+    assert runner.submitted == [20, 80, 100]
+    assert made.post_step.evaluations.skipped == 3
     warnings = [each for each in caplog.records if each.levelname == "WARNING"]
     assert len(warnings) == 1
     assert (
@@ -118,11 +118,11 @@ def test_an_evaluation_that_falls_due_while_another_is_under_way_is_left_out_and
     )
 
 
-def test_a_run_that_reached_its_end_waits_for_the_verdict_and_judges_its_last_weights() -> None:
-    judge = SlowJudge(looks=1_000, score={20: 1.0, 100: 2.0})
-    made = built(judge)
+def test_a_run_that_reached_its_end_waits_for_the_result_and_evaluates_its_last_weights() -> None:
+    runner = SlowRunner(looks=1_000, score={20: 1.0, 100: 2.0})
+    made = built(runner)
     made.train()
-    assert judge.submitted == [20, 100]
+    assert runner.submitted == [20, 100]
     finals = [
         (step.opt_steps, row["eval/return"], final)
         for step, row, final in made.recorder.rows
@@ -131,9 +131,26 @@ def test_a_run_that_reached_its_end_waits_for_the_verdict_and_judges_its_last_we
     assert finals == [(20, 1.0, False), (100, 2.0, True)]
 
 
-def test_a_late_verdict_ends_the_run_that_was_to_stop_at_its_score() -> None:
-    judge = SlowJudge(looks=2, score={20: 9.0})
-    made = built(judge, stop_at_score=8.0, stop_evals=1)
+def test_a_late_result_ends_the_run_that_was_to_stop_at_its_score() -> None:
+    runner = SlowRunner(looks=2, score={20: 9.0})
+    made = built(runner, stop_at_score=8.0, stop_evals=1)
     made.train()
     assert made.trainer.ended_by == "stop_at_score"
     assert made.post_step.counters.opt_steps == 30  # ten updates after the snapshot
+
+
+def test_a_pending_evaluation_is_made_with_the_resumed_weights() -> None:
+    """Its place on the curve is that of the checkpoint; without one nothing is made up for."""
+    for eval_interval, submitted in ((20, [30, 100]), (0, [100])):
+        first = built(
+            SlowRunner(looks=1_000, score={}), eval_interval=eval_interval, max_opt_steps=30
+        )
+        first.train()
+        saved = first.checkpoints.states[-1]
+        runner = SlowRunner(looks=1_000, score={})
+        second = built(runner, eval_interval=0)
+        second.trainer.resume(
+            Resumption(counters=saved.counters, run=saved.run, agent=saved.agent, load_rows=None)
+        )
+        second.train()
+        assert runner.submitted == submitted

@@ -16,15 +16,14 @@ from fakes import (
     ScriptedEvaluator,
 )
 
-from border_cli.actor_manager.idle import IdleActorManager
 from border_cli.core.errors import ConfigError, Interrupted
+from border_cli.core.interfaces import NoActors
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.types import Transitions
 from border_cli.evaluator.inline import InlineEvaluationRunner
 from border_cli.trainer.config import OfflineConfig
-from border_cli.trainer.post_step import PostStep
+from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
-from border_cli.trainer.saving import Saving
 from border_cli.trainer.trainer import OfflineTrainer
 
 ROW = Transitions(
@@ -41,36 +40,32 @@ class Built:
 
     def __init__(self, **settings: Any) -> None:
         config = OfflineConfig(**{"max_opt_steps": 50} | settings)
-        clock, actors, buffer = FakeClock(), IdleActorManager(), ListBuffer()
+        clock, actors, buffer = FakeClock(), NoActors(), ListBuffer()
         buffer.push(ROW)
         self.agent, self.stop = FakeAgent(), StopFlag()
         self.recorder, self.checkpoints = ListRecorder(), MemoryCheckpoints()
         self.evaluator = ScriptedEvaluator()
-        self.post_step = PostStep(
-            config,
-            agent=self.agent,
-            replay_buffer=buffer,
-            actors=actors,
-            judge=InlineEvaluationRunner(
-                self.evaluator,
-                lambda: self.agent.factory(None),  # type: ignore[arg-type]
-                Heartbeat("evaluation"),
-            ),
-            checkpoints=self.checkpoints,
-            saving=Saving(config, self.checkpoints, clock=clock, flag=SaveFlag()),
-            recording=Recording([self.recorder], clock),
-            clock=clock,
+        runner = InlineEvaluationRunner(
+            self.evaluator,
+            lambda: self.agent.factory(None),  # type: ignore[arg-type]
+            Heartbeat("evaluation"),
         )
         self.trainer = OfflineTrainer(
             config,
-            agent=self.agent,
-            replay_buffer=buffer,
-            actors=actors,
-            post_step=self.post_step,
+            parts=LearnerParts(
+                agent=self.agent,
+                replay_buffer=buffer,
+                actors=actors,
+                evaluation_runner=runner,
+                checkpoints=self.checkpoints,
+                recording=Recording([self.recorder], clock),
+                clock=clock,
+                stop=self.stop,
+                save=SaveFlag(),
+            ),
             batch_size=4,
             slack=0,
             observation=SPEC.observation,
-            stop=self.stop,
         )
 
 
@@ -104,7 +99,7 @@ def test_nothing_is_said_of_actors_and_their_samples() -> None:
 def test_nobody_needs_weights() -> None:
     built = Built(sync_interval=1)
     built.trainer.train()
-    assert built.post_step.state_dict()["weights"] is None
+    assert built.checkpoints.states[-1].run["weights"] is None
 
 
 def test_a_signal_ends_it_with_a_checkpoint() -> None:

@@ -427,7 +427,7 @@ def test_a_full_disk_does_not_end_the_run_and_is_counted() -> None:
     built.train()
     assert built.trainer.counters.opt_steps == 50
     # the best model, two checkpoints, one more try at the end
-    assert built.post_step.saving.report.failures == 4
+    assert built.checkpoints.report.failures == 4
     assert built.recording.failures == 7  # updates 10, 20, 25, 30, 40, 50 and the end
 
 

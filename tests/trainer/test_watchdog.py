@@ -42,7 +42,7 @@ class Case:
         self.look()
 
     def look(self) -> Stalled | None:
-        return self.watchdog.look()
+        return self.watchdog.check()
 
     def pass_s(self, seconds: float) -> Stalled | None:
         self.clock.time_s += seconds
@@ -78,7 +78,7 @@ def test_nobody_is_blamed_for_the_time_in_which_the_whole_process_was_stopped() 
     case = Case()
     assert case.pass_s(TIMEOUT_S - 1) is None
     case.clock.time_s += 3600
-    assert case.watchdog.look(stopped_s=3600) is None
+    assert case.watchdog.check(stopped_s=3600) is None
     assert case.blamed(1) == "learner, actor 0"
 
 
@@ -92,7 +92,7 @@ def test_a_part_without_a_step_is_named_once_the_timeout_has_passed() -> None:
     assert case.blamed(0.1) == "actor 0"
 
 
-def test_the_report_shows_the_stack_of_the_guilty_first_with_the_line_that_blocks() -> None:
+def test_the_report_shows_the_stack_of_the_hung_part_first_with_the_line_that_blocks() -> None:
     case = Case()
     with blocked(case.actor):
         case.learner.beat()
@@ -334,7 +334,7 @@ def test_an_evaluation_after_the_actors_have_ended_may_last() -> None:
         with evaluation.working():
             for _ in range(5):
                 evaluation.beat()
-                assert watchdog.look() is None
+                assert watchdog.check() is None
                 clock.time_s += 59
 
 

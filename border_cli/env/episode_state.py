@@ -1,0 +1,163 @@
+"""What it takes to return into the middle of an episode: its actions, its wrappers, the replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
+from numpy.typing import NDArray
+
+from border_cli.core.types import Array, Beat, State, leaves
+from border_cli.env.answers import as_flag, as_reward
+
+RECENT = 1024  # steps whose actions are kept as they came, until `tidy`
+
+Normalizer: TypeAlias = NormalizeObservation[Any, Any, Any] | NormalizeReward[Any, Any]
+
+
+class ReplayDiverged(Exception):
+    """An episode went otherwise than it did before; says how."""
+
+
+class ActionLog:
+    """The actions of N running episodes, and the statistics with which their wrappers began.
+
+    The environment appends to `recent` itself, because a call in every step would cost more than
+    all the rest, and calls `tidy` after the `RECENT`th entry.
+    """
+
+    def __init__(self, envs: Sequence[Any], *, length: list[int]) -> None:
+        self._length = length  # of the running episodes: the environment's own list, only read
+        self._normalizers = [normalizers(env) for env in envs]
+        self.recent: list[NDArray[Any]] = []  # each [N] or [N, A]: the actions of one step
+        self.clear()
+
+    def clear(self) -> None:
+        """No episode has begun yet."""
+        self.recent.clear()
+        self._packed: list[NDArray[Any]] = []  # each [T, N] or [T, N, A]: of the steps before
+        self._statistics: list[list[State]] = [[] for _ in self._length]  # before the episode
+
+    def episode_begins(self, i: int) -> None:
+        """Keeps the statistics of the wrappers of environment i, before its reset."""
+        if self._normalizers[i]:
+            self._statistics[i] = statistics_of(self._normalizers[i])
+
+    def tidy(self) -> None:
+        """Drops actions of episodes that are over, and packs the others where they are many."""
+        longest = max(self._length)
+        if 2 * longest <= RECENT:
+            del self.recent[: len(self.recent) - longest]
+            self._packed.clear()
+            return
+        self._packed.append(_stacked(self.recent))
+        self.recent.clear()
+        steps = sum(map(len, self._packed))
+        while steps - len(self._packed[0]) >= longest:
+            steps -= len(self._packed.pop(0))
+
+    def state_dict(self) -> State:
+        """The actions and statistics from which `replay` starts."""
+        parts = [*self._packed, *([_stacked(self.recent)] if self.recent else [])]
+        steps = sum(map(len, parts))
+        # [T, N] or [T, N, A]; without any step the form of an action is not known, nor needed
+        count = len(self._length)
+        taken = np.concatenate(parts) if parts else np.empty((0, count), np.float32)
+        return {
+            # Each [length] or [length, A]
+            "actions": [taken[steps - n :, i].copy() for i, n in enumerate(self._length)],
+            "learned": list(self._statistics),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned; the environments are replayed afterwards."""
+        self._statistics = list(state["learned"])
+        actions: list[NDArray[Any]] = state["actions"]
+        longest = max(actions, key=len)
+        if not len(longest):
+            return
+        taken = np.zeros((len(longest), len(actions), *longest.shape[1:]), longest.dtype)
+        for i, each in enumerate(actions):
+            if len(each):
+                taken[-len(each) :, i] = each
+        self._packed = [taken]
+
+    def restore_statistics(self, i: int) -> None:
+        """Sets the wrappers of environment i to the statistics with which its episode began."""
+        load_statistics(self._normalizers[i], self._statistics[i])
+
+
+def _stacked(actions: list[NDArray[Any]]) -> NDArray[Any]:
+    """T times [N, …] -> [T, N, …], at a fifth of the time of `np.stack`."""
+    return np.concatenate(actions).reshape(len(actions), *actions[0].shape)
+
+
+def replay(env: Any, actions: Sequence[Any], *, seed: int, score: float, beat: Beat) -> Any:
+    """Plays an episode again, whose return was `score`; returns its last observation.
+
+    Raises `ReplayDiverged` where it ends or pays otherwise, and whatever the environment raises.
+    """
+    total = 0.0
+    observation, _ = env.reset(seed=seed)
+    for count, action in enumerate(actions, start=1):
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total += as_reward(reward)
+        if as_flag("terminated", terminated) or as_flag("truncated", truncated):
+            raise ReplayDiverged(f"the episode ended after {count} of {len(actions)} steps")
+        beat()
+    if np.float64(total).tobytes() != np.float64(score).tobytes():  # NaN equals NaN
+        raise ReplayDiverged(f"its return is {total!r}, it was {score!r}")
+    return observation
+
+
+def require_same_row(i: int, now: Array, then: Array) -> None:
+    """Raises `ReplayDiverged` where row i of two observations is not the same to the bit."""
+    for mine, its in zip(leaves(now), leaves(then), strict=True):
+        if mine.dtype != its.dtype or mine[i].tobytes() != its[i].tobytes():
+            raise ReplayDiverged("the observation differs from the saved one")
+
+
+def normalizers(env: gym.Env[Any, Any]) -> list[Normalizer]:
+    """The wrappers around `env` that keep running statistics, the outermost first."""
+    # By their classes: a look at vars(env) would make every step slower from then on, because
+    # Python then keeps the attributes in a dictionary.
+    found: list[Normalizer] = []
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, NormalizeObservation | NormalizeReward):
+            found.append(env)
+        env = env.env
+    return found
+
+
+def statistics_of(wrappers: Sequence[Normalizer]) -> list[State]:
+    """Copies of their statistics: these outlive episodes, so no replay restores them."""
+    return [_state_of(each) for each in wrappers]
+
+
+def _state_of(wrapper: Normalizer) -> State:
+    statistics = _statistics(wrapper)
+    state: State = {
+        "mean": np.array(statistics.mean),
+        "var": np.array(statistics.var),
+        "count": float(statistics.count),
+    }
+    if isinstance(wrapper, NormalizeReward):  # its running return goes on where a time limit cuts
+        state["discounted_reward"] = np.array(wrapper.discounted_reward)
+    return state
+
+
+def load_statistics(wrappers: Sequence[Normalizer], states: Sequence[Mapping[str, Any]]) -> None:
+    """Sets them to what `statistics_of` returned."""
+    for wrapper, state in zip(wrappers, states, strict=True):
+        statistics = _statistics(wrapper)
+        statistics.mean, statistics.var = np.array(state["mean"]), np.array(state["var"])
+        statistics.count = state["count"]
+        if isinstance(wrapper, NormalizeReward):
+            wrapper.discounted_reward = np.array(state["discounted_reward"])
+
+
+def _statistics(wrapper: Normalizer) -> Any:
+    return wrapper.obs_rms if isinstance(wrapper, NormalizeObservation) else wrapper.return_rms

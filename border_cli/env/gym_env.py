@@ -1,0 +1,291 @@
+"""N Gymnasium environments stepped in one loop, each episode with a seed of its own.
+
+Not Gymnasium's own synchronous vector, where episodes have no seeds of their own; and here an
+episode that ends is followed by the next one within the same step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy import ndarray
+from numpy.typing import NDArray
+
+from border_cli.core.errors import BadStep, CheckpointError
+from border_cli.core.interfaces import Env
+from border_cli.core.seeding import derived_seed
+from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
+from border_cli.env.answers import (
+    RESET,
+    STEP,
+    as_flag,
+    as_reward,
+    observation_writer,
+    place_of,
+    plain_layout,
+    refuse_other_answer,
+)
+from border_cli.env.config import GymConfig
+from border_cli.env.construct import construct, starting
+from border_cli.env.episode_state import RECENT, ActionLog, replay, require_same_row
+from border_cli.env.gym_spaces import (
+    action_reader,
+    action_space,
+    allocator,
+    observation_space,
+)
+
+log = logging.getLogger(__name__)
+
+
+class GymEnv(Env):
+    """N environments of one id; owns them until `close`. One thread calls it."""
+
+    def __init__(
+        self, config: GymConfig, *, training: bool, render: str | None = None, first: int = 0
+    ) -> None:
+        self.num_envs = config.num_envs
+        self._id = str(config.id)
+        self._training = training
+        self._limit = config.max_episode_steps
+        self._envs: list[Any] = []
+        try:
+            for i in range(config.num_envs):
+                # A process has one window at most: pygame draws all environments into the same.
+                self._envs.append(construct(config, render if i == 0 else None))
+            observation, action = self._envs[0].observation_space, self._envs[0].action_space
+            self._space = observation_space(observation, self._id)
+            action_space(action, self._id)
+        except BaseException:
+            self._abandon()
+            raise
+        self._write = observation_writer(observation)
+        self._plain = plain_layout(observation)
+        self._read = action_reader(action)
+        self._allocate = allocator(self._space, self.num_envs)
+        self._no_flags = np.zeros(self.num_envs, np.bool_)  # [N]
+        self._no_flags.setflags(write=False)  # shared by all steps in which nothing ended
+        self._first = first  # number of the first environment, from which the seeds follow
+        self._score = [0.0] * self.num_envs  # of the running episodes
+        self._length = [0] * self.num_envs
+        self._log = ActionLog(self._envs, length=self._length)
+        self._tallies = self._score, self._length, self._log.recent  # these lists stay the same
+        self._clear(seed=0)
+
+    @property
+    def single(self) -> gym.Env[Any, Any]:
+        """The first environment, as Gymnasium made it."""
+        env: gym.Env[Any, Any] = self._envs[0]
+        return env
+
+    def _clear(self, seed: int) -> None:
+        """No episode has begun yet; those to come belong to this seed."""
+        self._obs: Array = self._allocate()  # [N, …]
+        self._live = list(range(self.num_envs))  # those that still move
+        self._seed = seed
+        self._number = [0] * self.num_envs  # how many episodes of this seed have begun, less one
+        self._score[:] = [0.0] * self.num_envs
+        self._length[:] = [0] * self.num_envs
+        self._log.clear()
+
+    def _seed_of(self, i: int) -> int:
+        return derived_seed(self._seed, self._first + i, self._number[i])
+
+    def reset(self, seed: int) -> Array:
+        """Starts N episodes, whatever ran before. [N, …]"""
+        self._clear(seed)
+        with self._starting():
+            for i in range(self.num_envs):
+                self._begin(i, self._obs)
+        return self._obs
+
+    def state_dict(self) -> State:
+        """The running episodes, and the observations to act on next."""
+        return {
+            "episodes": list(self._number),
+            "scores": list(self._score),
+            **self._log.state_dict(),
+            "obs": self._obs,
+        }
+
+    def resume(
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
+    ) -> tuple[Array, list[int]]:
+        """Replays the running episodes. One that diverges, ends or raises is followed by a new one;
+        its environment is returned."""
+        if "episodes" not in state:  # of a vector implementation, whose seeds are others
+            return self.reset(seed), list(range(self.num_envs))
+        if len(state["episodes"]) != self.num_envs:
+            raise CheckpointError(
+                f"env.num_envs={self.num_envs} does not match the saved state of "
+                f"{len(state['episodes'])} environments"
+            )
+        self._clear(seed)
+        self._number = list(state["episodes"])
+        self._score[:] = state["scores"]
+        self._length[:] = [len(each) for each in state["actions"]]
+        self._log.load_state_dict(state)
+        anew = []
+        with self._starting():
+            for i in range(self.num_envs):
+                try:
+                    self._log.restore_statistics(i)
+                    actions, score = self._read(state["actions"][i]), self._score[i]
+                    last = replay(
+                        self._envs[i], actions, seed=self._seed_of(i), score=score, beat=beat
+                    )
+                    self._write(self._obs, i, last)
+                    require_same_row(i, self._obs, state["obs"])
+                except Exception as reason:  # a user's environment may raise anything
+                    log.info(
+                        "env.id=%s: starting a new episode, the saved one cannot be continued: %r",
+                        self._id,
+                        reason,
+                    )
+                    self._number[i] += 1
+                    self._begin(i, self._obs)
+                    anew.append(i)
+        return self._obs, anew
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """The block in which first episodes begin; a failure closes all environments."""
+        try:
+            with starting(self._id):
+                yield
+        except BaseException:
+            self._abandon()
+            raise
+
+    def step(self, action: NDArray[Any]) -> Step:
+        """Acts once in each environment that still moves."""
+        envs, write, limit = self._envs, self._write, self._limit
+        plain_dtype, plain_shape = self._plain
+        scores, lengths, recent = self._tallies
+        obs = self._obs
+        next_obs = self._fresh()  # [N, …]
+        reward = np.zeros(self.num_envs, np.float32)  # [N]
+        ended = []  # (environment, terminated, truncated)
+
+        actions = self._read(action)
+        i = 0
+        try:
+            for i in self._live:
+                observation, r, terminated, truncated, _ = envs[i].step(actions[i])
+                if (
+                    type(observation) is ndarray
+                    and observation.dtype is plain_dtype
+                    and observation.shape == plain_shape
+                ):
+                    next_obs[i] = observation  # type: ignore[index]
+                else:
+                    write(next_obs, i, observation)
+                if type(r) is not float:
+                    r = as_reward(r)
+                reward[i] = r
+                scores[i] += r
+                lengths[i] += 1
+                if terminated is not False or truncated is not False:
+                    terminated = as_flag("terminated", terminated)
+                    truncated = as_flag("truncated", truncated)
+                if terminated or truncated or lengths[i] == limit:
+                    ended.append((i, terminated, truncated or lengths[i] == limit))
+        except BadStep as error:
+            raise error.within(self._place(i)) from None
+        except (TypeError, ValueError) as error:
+            refuse_other_answer(error, self._place(i), STEP)
+            raise
+        recent.append(action)
+        if len(recent) == RECENT:
+            self._log.tidy()
+        if ended:
+            return self._ending(obs, action, reward, next_obs, ended)
+        self._obs = next_obs
+        return Step(
+            obs=obs,
+            action=action,
+            reward=reward,
+            terminated=self._no_flags,
+            truncated=self._no_flags,
+            next_obs=next_obs,
+            act_obs=next_obs,
+        )
+
+    def _ending(
+        self,
+        obs: Array,
+        action: NDArray[Any],
+        reward: NDArray[np.float32],
+        next_obs: Array,
+        ended: list[tuple[int, bool, bool]],
+    ) -> Step:
+        """The step that ends some episodes; while training, the next ones begin within it."""
+        flags = np.zeros((2, self.num_envs), np.bool_)  # terminated and truncated
+        for i, has_terminated, was_cut in ended:
+            flags[:, i] = has_terminated, was_cut
+        over = [i for i, _, _ in ended]
+        episodes = tuple(Episode(self._score[i], self._length[i]) for i in over)
+        self._obs = self._after(over, next_obs)
+        return Step(
+            obs=obs,
+            action=action,
+            reward=reward,
+            terminated=flags[0],
+            truncated=flags[1],
+            next_obs=next_obs,
+            act_obs=self._obs,
+            episodes=episodes,
+        )
+
+    def _fresh(self) -> Array:
+        """Storage for the next observations; environments at rest repeat their last one."""
+        if len(self._live) == self.num_envs:
+            return self._allocate()
+        return map_array(np.copy, self._obs)
+
+    def _after(self, ended: list[int], next_obs: Array) -> Array:
+        """The observations to act on once the episodes of `ended` are over.  [N, …]"""
+        if not self._training:
+            self._live = [i for i in self._live if i not in ended]
+            return next_obs
+        act_obs = map_array(np.copy, next_obs)
+        for i in ended:
+            self._number[i] += 1
+            self._begin(i, act_obs)
+        return act_obs
+
+    def _begin(self, i: int, obs: Array) -> None:
+        """Starts the next episode of environment i and writes its first observation into `obs`."""
+        self._log.episode_begins(i)
+        self._score[i] = 0.0
+        self._length[i] = 0
+        try:
+            observation, _ = self._envs[i].reset(seed=self._seed_of(i))
+            self._write(obs, i, observation)
+        except BadStep as error:
+            raise error.within(f"{self._place(i)}, at reset") from None
+        except (TypeError, ValueError) as error:
+            refuse_other_answer(error, self._place(i), RESET)
+            raise
+
+    def _place(self, i: int) -> str:
+        return place_of(self._id, i, self.num_envs)
+
+    def close(self) -> None:
+        """Frees the environments, all of them even where one raises; may be called twice."""
+        envs, self._envs = self._envs, []
+        with ExitStack() as stack:
+            for env in envs:
+                stack.callback(env.close)
+
+    def _abandon(self) -> None:
+        """Closes after a failure, which stays the one that is raised."""
+        try:
+            self.close()
+        except Exception:
+            log.warning("closing env.id=%s failed as well", self._id, exc_info=True)

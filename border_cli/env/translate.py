@@ -1,0 +1,124 @@
+"""Raw observations, actions and recordings as rows, for code that steps no environment of ours.
+
+What `env/gym_spaces.py` does step by step, for whole episodes at once, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from border_cli.core.errors import BadStep
+from border_cli.core.spaces import LeafSpace, Space, allocate
+from border_cli.core.types import Array, leaves
+from border_cli.env.answers import Values, batch_size, observation_reader, observation_writer
+from border_cli.env.config import GymConfig
+from border_cli.env.construct import construct
+from border_cli.env.gym_spaces import (
+    action_batch,
+    action_reader,
+    action_space,
+    observation_space,
+)
+
+
+class GymTranslator:
+    """Between raw observations and actions of Gymnasium and the rows of a policy.
+
+    Raises BadStep with the environment's id for an observation that does not fit its space.
+    """
+
+    def __init__(self, observation: gym.Space[Any], action: gym.Space[Any], env_id: str) -> None:
+        self._id = env_id
+        self._space = observation_space(observation, env_id)
+        self._raw_space = observation
+        self._write = observation_writer(observation)
+        self._read_rows = observation_reader(observation, lambda i, _: f"observation {i}")
+        self._read = action_reader(action)
+        self._read_batch = action_batch(action)
+
+    def batch_size(self, observation: Any) -> int | None:
+        """N for a batch of N raw observations [N, …], None for one observation."""
+        with self._naming_env():
+            return batch_size(self._raw_space, observation)
+
+    def observation(self, observation: Any) -> Array:
+        """One raw observation as one row.  [1, …]"""
+        row = allocate(self._space, 1)
+        with self._naming_env():
+            self._write(row, 0, observation)
+        return row
+
+    def observations(self, observations: Any, count: int) -> Array:
+        """A batch of raw observations as rows.  [N, …]"""
+        with self._naming_env():
+            return self._read_rows(observations, count)
+
+    def action(self, action: NDArray[Any]) -> Any:
+        """One row of actions as the environment's `step` wants it."""
+        return self._read(action)[0]
+
+    def actions(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """N rows of actions as the `step` of a vector environment wants them.  [N, …]"""
+        return self._read_batch(actions)
+
+    @contextmanager
+    def _naming_env(self) -> Iterator[None]:
+        try:
+            yield
+        except BadStep as error:
+            raise error.within(f"env.id={self._id}") from None
+
+
+def spaces_of(observation: Any, action: Any, name: str) -> tuple[Space, LeafSpace]:
+    """Our names for the spaces of a recording; unsupported ones are refused."""
+    return observation_space(observation, name, remedy=""), action_space(action, name)
+
+
+def observation_rows(space: Any, recorded: Any) -> Array:
+    """Observations of an episode as rows; raises `BadStep` as for a played one. [T + 1, …]"""
+    with np.errstate(over="ignore"):
+        return observation_reader(space, _step)(recorded, len(leaves(recorded)[0]))
+
+
+def action_rows(space: Any, recorded: Any) -> NDArray[Any]:
+    """Actions of an episode as rows, within their bounds or not. [T] int64, or [T, A]"""
+    with np.errstate(over="ignore"):
+        return Values(space, "action", _step).unbounded_rows(recorded, len(recorded))
+
+
+def _step(i: int, _: int) -> str:
+    return f"step {i}"
+
+
+def recorded_rows(space: Any, rows: Array) -> Any:
+    """Rows as a data set of this space holds them: what the two above undo."""
+    if isinstance(space, spaces.Dict):
+        assert isinstance(rows, dict)
+        return {key: _recorded(part, rows[str(key)]) for key, part in space.spaces.items()}
+    assert not isinstance(rows, dict)
+    return _recorded(space, rows)
+
+
+def _recorded(space: gym.Space[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    match space:
+        case spaces.Discrete():
+            return (rows + int(space.start)).astype(space.dtype)
+        case spaces.MultiDiscrete():
+            return (rows.reshape(len(rows), *space.shape) + space.start).astype(space.dtype)
+    return rows.reshape(len(rows), *(space.shape or ())).astype(space.dtype)
+
+
+def raw_parts(config: GymConfig) -> tuple[Any, Any, Any]:
+    """Gymnasium's own observation space, action space and specification of an environment."""
+    env = construct(config)
+    try:
+        return env.observation_space, env.action_space, env.spec
+    finally:
+        env.close()

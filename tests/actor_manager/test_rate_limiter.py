@@ -1,0 +1,395 @@
+"""What actors may make: in threads, and in other processes without a lock."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from channels import channel_of, message_of
+
+from border_cli.actor_manager.rate_limiter import Closed, RateLimiter, SharedRateLimiter
+from border_cli.actor_manager.shared_channel import (
+    BUDGET,
+    GRANTED,
+    MADE,
+    NOTHING,
+    WAITS,
+    ChannelReader,
+    ChannelWriter,
+    SharedChannel,
+)
+
+
+def test_budgets_never_exceed_what_is_permitted() -> None:
+    limiter = RateLimiter(burst=4)
+    limiter.permit(10)
+    assert [limiter.try_acquire(4) for _ in range(4)] == [4, 4, 2, 0]
+
+
+def test_a_fraction_of_a_sample_is_not_granted() -> None:
+    limiter = RateLimiter(burst=1)
+    limiter.permit(1.75)
+    assert limiter.try_acquire(5) == 1
+    limiter.permit(2.0)
+    assert limiter.try_acquire(5) == 1
+
+
+def test_a_smaller_permission_takes_nothing_back() -> None:
+    limiter = RateLimiter(burst=1)
+    limiter.permit(3)
+    limiter.permit(1)
+    assert limiter.try_acquire(5) == 3
+
+
+def test_without_a_limit_every_wish_is_granted() -> None:
+    limiter = RateLimiter(burst=1)
+    limiter.permit(math.inf)
+    assert limiter.try_acquire(1_000_000) == 1_000_000
+
+
+def test_what_is_given_back_can_be_granted_again_and_a_debt_cannot() -> None:
+    limiter = RateLimiter(burst=1)
+    limiter.permit(10)
+    limiter.try_acquire(10)
+    limiter.give_back(3)
+    assert limiter.try_acquire(10) == 3
+    limiter.give_back(-2)
+    limiter.permit(13)
+    assert limiter.try_acquire(10) == 1
+
+
+def test_a_waiting_actor_is_woken_for_a_burst_not_for_a_sample() -> None:
+    limiter = RateLimiter(burst=10)
+    granted: list[int] = []
+    thread = threading.Thread(target=lambda: granted.append(limiter.acquire(100)), daemon=True)
+    thread.start()
+    for permitted in (1, 5, 9):
+        limiter.permit(permitted)
+    assert not granted  # it cannot have been served, whenever it looked
+    limiter.permit(12)
+    thread.join(5)
+    assert granted == [12]
+
+
+def test_closing_ends_the_waits() -> None:
+    limiter = RateLimiter(burst=1)
+    ended = threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(Closed):
+            limiter.acquire(1)
+        ended.set()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    limiter.close()
+    thread.join(5)
+    assert ended.is_set()
+    with pytest.raises(Closed):
+        limiter.pause(60)
+
+
+def test_while_the_learner_waits_one_sample_is_worth_waking_for() -> None:
+    limiter = RateLimiter(burst=10)
+    limiter.permit(1)
+    granted: list[int] = []
+    thread = threading.Thread(target=lambda: granted.append(limiter.acquire(100)), daemon=True)
+    thread.start()
+    limiter.set_urgent(True)
+    thread.join(5)
+    assert granted == [1]
+
+
+def test_actors_that_wait_share_what_becomes_free() -> None:
+    limiter = RateLimiter(burst=10)
+    granted: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: granted.append(limiter.acquire(100)), daemon=True)
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    while limiter.waiting < 4:
+        threading.Event().wait(0.001)
+    assert limiter.try_acquire(5) == 0  # those who wait come first
+    limiter.permit(40)
+    for thread in threads:
+        thread.join(0.2)
+    limiter.permit(60)
+    for thread in threads:
+        thread.join(5)
+    assert sorted(granted)[0] >= 10
+
+
+def test_what_is_left_of_a_permission_that_no_longer_grows_is_granted() -> None:
+    # less than a burst, and the learner that could be urgent about it does not wait
+    limiter = RateLimiter(burst=100)
+    granted: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: granted.append(limiter.acquire(100))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    while limiter.waiting < 2:
+        threading.Event().wait(0.001)
+    limiter.permit(75)
+    limiter.permit(75)
+    for thread in threads:
+        thread.join(5)
+    limiter.close()  # ends what still waits
+    assert sorted(granted) == [37, 38]
+
+
+def test_what_was_granted_before_a_resume_counts() -> None:
+    limiter = RateLimiter(burst=1)
+    limiter.resume(7)
+    limiter.permit(5)
+    assert limiter.try_acquire(10) == 0
+    limiter.permit(10)
+    assert limiter.try_acquire(10) == 3
+
+
+def test_before_anything_is_permitted_no_actor_begins() -> None:
+    limiter = RateLimiter(burst=10)
+    begun: list[bool] = []
+
+    def wait() -> None:
+        limiter.wait_until_open()
+        begun.append(limiter.is_open)
+
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    limiter.permit(0)
+    assert begun == []
+    limiter.permit(1)
+    for thread in threads:
+        thread.join(5)
+    assert begun == [True, True]
+    limiter.close()
+    with pytest.raises(Closed):
+        limiter.wait_until_open()
+
+
+class Actors:
+    """Channels and their limiter, with actors that make as many samples as they are told."""
+
+    def __init__(self, number: int, n_buffer: int) -> None:
+        self.channels = [channel_of("vector", capacity=4 * n_buffer) for _ in range(number)]
+        self.limiter = SharedRateLimiter(self.channels, n_buffer)
+
+    def left(self, actor: int) -> int:
+        """Samples it may still make; below 0 it owes."""
+        channel = self.channels[actor]
+        return channel.learner[GRANTED] - channel.actor[MADE]
+
+    def make(self, actor: int, samples: int) -> None:
+        self.channels[actor].actor[MADE] += samples
+
+    def use_up(self) -> None:
+        for actor in range(len(self.channels)):
+            self.make(actor, max(0, self.left(actor)))
+
+    @property
+    def granted(self) -> list[int]:
+        return [channel.learner[GRANTED] for channel in self.channels]
+
+    @property
+    def made(self) -> int:
+        return sum(channel.actor[MADE] for channel in self.channels)
+
+    def is_woken(self, actor: int) -> bool:
+        """Whether it was woken since the last look."""
+        pipe = self.channels[actor].pipe
+        woken = bool(pipe._poll.poll(0))
+        pipe.drain()
+        return woken
+
+
+ActorsOf = Callable[[int, int], Actors]
+
+
+@pytest.fixture
+def actors_of() -> Iterator[ActorsOf]:
+    channels: list[SharedChannel] = []
+
+    def _actors(number: int, n_buffer: int) -> Actors:
+        actors = Actors(number, n_buffer)
+        channels.extend(actors.channels)
+        return actors
+
+    yield _actors
+    for channel in channels:
+        channel.learner_pipe.close()
+        channel.close()
+
+
+def test_budgets_never_exceed_what_is_permitted_across_processes(actors_of: ActorsOf) -> None:
+    actors = actors_of(3, 4)
+    actors.limiter.permit(10)
+    assert actors.granted == [4, 3, 3]
+    actors.use_up()
+    actors.limiter.permit(13)  # three free: less than a burst
+    assert sum(actors.granted) == 10
+    actors.limiter.permit(14.5)
+    assert sum(actors.granted) == 14
+
+
+def test_a_fraction_of_a_sample_is_not_granted_across_processes(actors_of: ActorsOf) -> None:
+    actors = actors_of(1, 1)
+    actors.limiter.permit(1.75)
+    assert actors.granted == [1]
+    actors.use_up()
+    actors.limiter.permit(2.0)
+    assert actors.granted == [2]
+
+
+def test_a_smaller_permission_takes_nothing_back_across_processes(actors_of: ActorsOf) -> None:
+    actors = actors_of(1, 3)
+    actors.limiter.permit(3)
+    actors.limiter.permit(1)
+    assert actors.granted == [3]
+
+
+def test_without_a_limit_no_actor_is_held_back_again(actors_of: ActorsOf) -> None:
+    actors = actors_of(2, 5)
+    actors.limiter.permit(7)
+    actors.channels[1].actor[WAITS] = BUDGET
+    actors.is_woken(1)
+    actors.limiter.permit(math.inf)
+    actors.limiter.permit(3)  # changes nothing
+    assert min(actors.left(0), actors.left(1)) > 1e18
+    assert actors.is_woken(1)
+
+
+def test_a_budget_is_renewed_once_half_of_it_is_used_up(actors_of: ActorsOf) -> None:
+    actors = actors_of(1, 10)
+    actors.limiter.permit(1_000)
+    assert actors.left(0) == 10
+    actors.make(0, 4)
+    actors.limiter.distribute()
+    assert actors.left(0) == 6
+    actors.make(0, 1)
+    actors.limiter.distribute()
+    assert actors.left(0) == 10
+
+
+def test_an_actor_that_waits_is_woken_for_a_burst_not_for_a_sample(actors_of: ActorsOf) -> None:
+    actors = actors_of(1, 10)
+    actors.channels[0].actor[WAITS] = BUDGET
+    for permitted in (1, 5, 9):
+        actors.limiter.permit(permitted)
+        assert not actors.is_woken(0)
+    actors.limiter.permit(12)
+    assert actors.is_woken(0)
+    assert actors.granted == [10]
+
+
+def test_an_actor_that_does_not_wait_is_not_woken(actors_of: ActorsOf) -> None:
+    actors = actors_of(1, 10)
+    actors.channels[0].actor[WAITS] = NOTHING
+    actors.limiter.permit(50)
+    assert actors.granted == [10]
+    assert not actors.is_woken(0)
+
+
+def test_while_the_learner_waits_one_sample_is_worth_a_grant(actors_of: ActorsOf) -> None:
+    actors = actors_of(1, 10)
+    actors.limiter.permit(1)
+    assert actors.granted == [0]
+    actors.limiter.distribute(urgent=True)
+    assert actors.granted == [1]
+
+
+def test_what_is_left_of_a_permission_that_no_longer_grows_is_granted_across_processes(
+    actors_of: ActorsOf,
+) -> None:
+    actors = actors_of(2, 100)
+    actors.limiter.permit(75)
+    assert actors.granted == [0, 0]
+    actors.limiter.permit(75)
+    assert sorted(actors.granted) == [37, 38]
+
+
+def test_the_last_permission_is_used_up_to_the_last_sample(actors_of: ActorsOf) -> None:
+    rng = np.random.default_rng(0)
+    actors = actors_of(3, 7)
+    while actors.made < 100:
+        actors.limiter.permit(100)
+        actor = int(rng.integers(3))
+        actors.make(actor, int(rng.integers(actors.left(actor) + 1)))
+        assert sum(actors.granted) <= 100
+    assert actors.granted == [channel.actor[MADE] for channel in actors.channels]
+    assert sum(actors.granted) == 100
+
+
+def test_a_round_of_environments_may_overshoot_and_is_charged(actors_of: ActorsOf) -> None:
+    actors = actors_of(1, 4)
+    actors.limiter.permit(4)
+    actors.make(0, 6)  # two rounds of three
+    assert actors.left(0) == -2
+    actors.limiter.permit(8)
+    assert actors.left(0) == 2
+    actors.make(0, 3)
+    assert actors.left(0) == -1
+    actors.limiter.permit(12)
+    assert sum(actors.granted) == 12  # 13 were wished for
+
+
+@pytest.mark.parametrize("n_buffer", [1, 2, 8])
+def test_actors_share_a_scarce_permission(actors_of: ActorsOf, n_buffer: int) -> None:
+    """Each makes its samples at once, so that all are always about to need a grant."""
+    actors = actors_of(3, n_buffer)
+    for permitted in range(1, 601):
+        actors.limiter.permit(permitted)
+        actors.limiter.distribute(urgent=True)
+        actors.use_up()
+    assert sum(actors.granted) == 600
+    assert min(actors.granted) >= 190
+
+
+def test_what_died_with_a_process_is_made_again(actors_of: ActorsOf) -> None:
+    actors = actors_of(1, 10)
+    channel = actors.channels[0]
+    writer, reader = ChannelWriter(channel), ChannelReader(0, channel)
+    actors.limiter.permit(20)
+    actors.make(0, 8)
+    writer.send(message_of("vector", 0, 5))
+    assert channel.reap() == 3
+    assert actors.left(0) == 5  # two that were never made, three that died
+    actors.make(0, 5)
+    actors.limiter.permit(20)
+    actors.make(0, actors.left(0))
+    writer.send(message_of("vector", 5, 15))
+    reader.take()
+    assert (reader.rows, sum(actors.granted)) == (20, 20)
+
+
+def test_the_learner_always_gets_what_its_next_update_needs(actors_of: ActorsOf) -> None:
+    """With a slack of a burst per actor, two at least; actors send when they are held back."""
+    rng = np.random.default_rng(2)
+    for _ in range(40):
+        number, n_buffer = int(rng.integers(1, 5)), int(rng.integers(1, 20))
+        ratio, warmup = float(rng.choice([0.25, 1, 3, 16])), int(rng.integers(0, 30))
+        actors = actors_of(number, n_buffer)
+        slack = max(2, number) * n_buffer
+        arrived, unsent, updates = 0, [0] * number, 0
+        while updates < 50:
+            needed = max(1, warmup + updates * ratio)
+            actors.limiter.permit(warmup + updates * ratio + slack)
+            for turn in range(1_000):
+                if arrived >= needed:
+                    break
+                actors.limiter.distribute(urgent=True)
+                actor = int(rng.integers(number))
+                if actors.left(actor) > 0:
+                    actors.make(actor, 1)
+                    unsent[actor] += 1
+                if actors.left(actor) <= 0 or unsent[actor] >= n_buffer:
+                    arrived, unsent[actor] = arrived + unsent[actor], 0
+                assert turn < 999, "the learner waits for ever"
+            updates += 1
+        assert actors.made <= warmup + 50 * ratio + slack

@@ -1,0 +1,367 @@
+"""Back into the middle of running episodes: by their seeds and actions, and never otherwise."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from states import reread, same
+
+from border_cli.core.errors import CheckpointError
+from border_cli.core.seeding import derived_seed
+from border_cli.core.types import Step
+from border_cli.env import episode_state
+from border_cli.env.config import GymConfig
+from border_cli.env.gym import GymEnvFactory
+from border_cli.env.gym_env import GymEnv
+
+ACTIONS: dict[str, gym.Space[Any]] = {
+    "number": spaces.Discrete(3, start=-1),
+    "numbers": spaces.MultiDiscrete([3, 4], start=[0, 2]),
+    "vector": spaces.Box(-1, 1, (2,), np.float32),
+}
+
+
+class Walk(gym.Env[Any, Any]):
+    """A random walk pushed by its actions, over which it writes; ends far out, at some 20 steps.
+
+    `spoil(env)` is called before every step: what it changes no seed brings back.
+    """
+
+    spoil: ClassVar[Any] = None
+    seeds: ClassVar[list[int]] = []
+
+    def __init__(self, action: str = "number", named: bool = False) -> None:
+        self.action_space = ACTIONS[action]
+        place = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+        self.named = named
+        self.observation_space = (
+            spaces.Dict(place=place, count=spaces.Discrete(1000, start=7)) if named else place
+        )
+        self.broken = False
+
+    def _observe(self) -> Any:
+        return {"place": self.place, "count": self.t + 7} if self.named else self.place
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed, options=options)
+        assert seed is not None
+        self.seeds.append(seed)
+        self.place, self.t = self.np_random.normal(size=2), 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        if type(self).spoil is not None:
+            type(self).spoil(self)
+        push = np.sum(action, dtype=np.float64)
+        if isinstance(action, np.ndarray):
+            action[:] = 0
+        self.t += 1
+        self.place = self.place + 0.1 * push + self.np_random.normal(size=2)
+        far = bool(np.abs(self.place).max() > 6)
+        return self._observe(), float(push + self.place[0]), far, False, {}
+
+
+gym.register("border/Walk-v0", entry_point=Walk)
+
+
+@pytest.fixture(autouse=True)
+def _sound_walks() -> Any:
+    yield
+    Walk.spoil = None
+    Walk.seeds.clear()
+
+
+def make(num_envs: int = 3, action: str = "number", named: bool = False, **settings: Any) -> GymEnv:
+    config = GymConfig(
+        id="border/Walk-v0",
+        num_envs=num_envs,
+        kwargs={"action": action, "named": named},
+        vectorization="sync",
+        **settings,
+    )
+    env = GymEnvFactory(config).make(training=True, first=2)
+    assert isinstance(env, GymEnv)
+    return env
+
+
+def drawn(action: str, num_envs: int, rng: np.random.Generator) -> Any:
+    """Actions as a policy gives them, counted from 0."""
+    if action == "number":
+        return rng.integers(3, size=num_envs)
+    if action == "numbers":
+        return rng.integers([3, 4], size=(num_envs, 2))
+    return rng.uniform(-1, 1, (num_envs, 2)).astype(np.float32)
+
+
+def play(env: GymEnv, action: str, steps: int, rng: np.random.Generator) -> list[Step]:
+    return [env.step(drawn(action, env.num_envs, rng)) for _ in range(steps)]
+
+
+def described(steps: list[Step]) -> list[Any]:
+    return [
+        [*step[:-2], [[each.score, each.length] for each in step.episodes], step.env_steps]
+        for step in steps
+    ]
+
+
+@pytest.mark.parametrize("limit", [None, 9])
+@pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_resumed_environment_goes_on_to_the_bit(action, num_envs, named, limit):
+    settings = {"action": action, "named": named, "max_episode_steps": limit}
+    for steps in (0, 4, 61):  # at the start, in first episodes, in later ones
+        env, resumed = make(num_envs, **settings), make(num_envs, **settings)
+        obs = env.reset(5)
+        rng = np.random.default_rng(steps)
+        before = play(env, action, steps, rng)
+        resumed_obs, anew = resumed.resume(5, reread(env.state_dict()))
+        assert anew == []
+        assert same(resumed_obs, before[-1].act_obs if before else obs)
+
+        Walk.seeds.clear()
+        ahead = copy.deepcopy(rng)
+        expected = described(play(env, action, 80, rng))
+        seeds = Walk.seeds.copy()
+        assert seeds  # later episodes began
+        Walk.seeds.clear()
+        assert same(described(play(resumed, action, 80, ahead)), expected)
+        assert Walk.seeds == seeds
+
+
+@pytest.mark.parametrize("recent", [2, 8, 30])
+def test_long_episodes_are_packed_and_come_back_all_the_same(recent, monkeypatch):
+    monkeypatch.setattr(episode_state, "RECENT", recent)
+    monkeypatch.setattr("border_cli.env.gym_env.RECENT", recent)
+    for action in ACTIONS:
+        env = make(action=action)
+        env.reset(1)
+        rng = np.random.default_rng(3)
+        for _ in range(12):
+            play(env, action, 7, rng)
+            resumed = make(action=action)
+            obs, anew = resumed.resume(1, reread(env.state_dict()))
+            assert anew == []
+            assert same(obs, env.state_dict()["obs"])
+            assert same(resumed.state_dict(), env.state_dict())
+            env = resumed  # and again from there, with what it had packed
+
+
+def test_actions_of_episodes_that_are_over_are_dropped(monkeypatch):
+    monkeypatch.setattr(episode_state, "RECENT", 64)
+    monkeypatch.setattr("border_cli.env.gym_env.RECENT", 64)
+    env = make(num_envs=2, max_episode_steps=5)
+    env.reset(0)
+    for _ in range(5):
+        play(env, "number", 63, np.random.default_rng(0))
+        assert len(env._log.recent) < 64
+        assert not env._log._packed
+
+
+def test_nothing_in_a_state_is_written_afterwards():
+    for action in ACTIONS:
+        env = make(action=action, named=True, wrappers=[])
+        env.reset(2)
+        rng = np.random.default_rng(0)
+        play(env, action, 30, rng)
+        state = env.state_dict()
+        before = copy.deepcopy(state)
+        play(env, action, 60, rng)
+        assert same(state, before)
+
+
+def test_the_actions_that_are_kept_are_not_those_that_an_environment_wrote_over():
+    env = make(num_envs=2, action="vector")
+    env.reset(4)
+    actions = np.full((2, 2), 0.5, np.float32)
+    env.step(actions)
+    assert same(env.state_dict()["actions"], [np.full((1, 2), 0.5, np.float32)] * 2)
+
+
+def continued(spoil: Any) -> tuple[GymEnv, Any, Any, list[int]]:
+    env = make()
+    env.reset(5)
+    play(env, "number", 4, np.random.default_rng(0))
+    state = reread(env.state_dict())
+    assert [len(each) for each in state["actions"]] == [4, 4, 4]
+    Walk.spoil = spoil
+    Walk.seeds.clear()
+    resumed = make()
+    obs, anew = resumed.resume(5, state)
+    Walk.spoil = None
+    return resumed, state, obs, anew
+
+
+SECOND = derived_seed(5, 3, 0)  # environment 1, the first of them being number 2
+
+
+def of_second(change: Any) -> Any:
+    def spoil(walk: Walk) -> None:
+        if walk.np_random_seed == SECOND and walk.t == 3:
+            change(walk)
+
+    return spoil
+
+
+def unhinge(walk: Walk) -> None:
+    walk.place = walk.place + 1e-12
+
+
+def throw_out(walk: Walk) -> None:
+    walk.place = walk.place + 100
+
+
+def fall_over(walk: Walk) -> None:
+    del walk
+    raise OSError("the simulator fell over")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (unhinge, "return is|differs from"),
+        (throw_out, "the episode ended after 4 of 4 steps"),
+        (fall_over, "the simulator fell over"),
+    ],
+)
+def test_an_episode_that_cannot_be_continued_gives_way_to_the_next_one(change, reason, caplog):
+    caplog.set_level("INFO")
+    resumed, state, obs, anew = continued(of_second(change))
+    assert anew == [1]
+    assert Walk.seeds == [
+        derived_seed(5, 2, 0),
+        SECOND,
+        derived_seed(5, 3, 1),
+        derived_seed(5, 4, 0),
+    ]
+    assert same(obs[[0, 2]], state["obs"][[0, 2]])
+    first, _ = Walk().reset(seed=derived_seed(5, 3, 1))
+    assert same(obs[1], first.astype(np.float32))
+    after = resumed.state_dict()
+    assert after["episodes"] == [0, 1, 0]
+    assert [len(each) for each in after["actions"]] == [4, 0, 4]
+    assert after["scores"][1] == 0
+    assert len(caplog.messages) == 1
+    assert "starting a new episode" in caplog.text
+    assert any(each in caplog.text for each in reason.split("|"))
+
+
+def test_a_reward_that_no_seed_brings_back_is_noticed_too():
+    env = make(num_envs=1)
+    env.reset(5)
+    play(env, "number", 4, np.random.default_rng(0))
+    state = reread(env.state_dict())
+    state["scores"][0] = np.nextafter(state["scores"][0], np.inf)
+    assert make(num_envs=1).resume(5, state)[1] == [0]
+
+
+def test_an_observation_that_differs_in_one_bit_is_noticed():
+    env = make(num_envs=2, named=True)
+    env.reset(5)
+    state = reread(env.state_dict())
+    place = state["obs"]["place"]
+    place[1, 0] = np.nextafter(place[1, 0], np.float32(9))
+    assert make(num_envs=2, named=True).resume(5, state)[1] == [1]
+
+
+def test_a_nan_that_was_observed_equals_itself():
+    def lose(walk: Walk) -> None:
+        if walk.t == 1:
+            walk.place = walk.place * np.array([1, np.nan])
+
+    Walk.spoil = lose
+    env = make(num_envs=1)
+    env.reset(5)
+    play(env, "number", 3, np.random.default_rng(0))
+    state = reread(env.state_dict())
+    assert np.isnan(state["obs"][0, 1])
+    assert make(num_envs=1).resume(5, state)[1] == []
+
+
+def test_an_episode_that_began_anew_is_itself_continued_the_next_time():
+    resumed, _, _, anew = continued(of_second(throw_out))
+    assert anew == [1]
+    rng = np.random.default_rng(8)
+    play(resumed, "number", 3, rng)
+    again = make()
+    _, anew = again.resume(5, reread(resumed.state_dict()))
+    assert anew == []
+    assert same(
+        described(play(again, "number", 40, copy.deepcopy(rng))),
+        described(play(resumed, "number", 40, rng)),
+    )
+
+
+def test_a_state_of_another_number_of_environments_is_refused():
+    env = make(num_envs=2)
+    env.reset(0)
+    with pytest.raises(CheckpointError, match=r"env\.num_envs=3 does not match .* 2 environments"):
+        make(num_envs=3).resume(0, env.state_dict())
+
+
+def test_a_state_of_a_vector_implementation_lets_all_begin():
+    obs, anew = make(num_envs=2).resume(0, {"resumes": 0})
+    assert anew == [0, 1]
+    assert same(obs, make(num_envs=2).reset(0))
+
+
+def test_a_failed_start_of_a_resumed_environment_closes_all(counting):
+    config = GymConfig(id="border/Counting-v1", num_envs=2, vectorization="sync")
+    env = GymEnvFactory(config).make(training=True)
+    env.reset(0)
+    state = env.state_dict()
+    config = GymConfig(
+        id="border/Counting-v1", num_envs=2, vectorization="sync", kwargs={"fail_reset": True}
+    )
+    resumed = GymEnvFactory(config).make(training=True)
+    with pytest.raises(OSError, match=r"^cannot begin$"):
+        resumed.resume(0, state)
+    assert [each.closed for each in counting.made] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("wrapper", ["NormalizeObservation", "NormalizeReward"])
+def test_what_a_normalizing_wrapper_learned_in_earlier_episodes_comes_back(wrapper):
+    settings = {"wrappers": [wrapper], "max_episode_steps": 9}
+    env = make(num_envs=2, **settings)
+    env.reset(5)
+    rng = np.random.default_rng(0)
+    play(env, "number", 40, rng)
+    state = reread(env.state_dict())
+    resumed = make(num_envs=2, **settings)
+    _, anew = resumed.resume(5, state)
+    assert anew == []
+    before = copy.deepcopy(state)
+    ahead = copy.deepcopy(rng)
+    expected = described(play(env, "number", 40, rng))
+    assert same(described(play(resumed, "number", 40, ahead)), expected)
+    assert same(state, before)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "Pendulum-v1", "LunarLander-v3"])
+def test_environments_that_people_use_come_back(env_id):
+    config = GymConfig(id=env_id, num_envs=2, vectorization="sync")
+    env, resumed = (GymEnvFactory(config).make(training=True) for _ in "ab")
+    env.reset(3)
+    rng = np.random.default_rng(1)
+    numbered = env_id != "Pendulum-v1"
+
+    def action() -> Any:
+        if numbered:
+            return rng.integers(2, size=2)
+        return rng.uniform(-2, 2, (2, 1)).astype(np.float32)
+
+    for _ in range(130):
+        env.step(action())
+    _, anew = resumed.resume(3, reread(env.state_dict()))
+    assert anew == []
+    taken = [action() for _ in range(100)]
+    expected = described([env.step(each) for each in taken])
+    assert same(described([resumed.step(each) for each in taken]), expected)
+    env.close()
+    resumed.close()

@@ -1,0 +1,348 @@
+"""Spaces of Gymnasium in our terms, and what flows through them."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from border_cli.core.errors import BadStep, ConfigError
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace
+from border_cli.env.config import GymConfig
+from border_cli.env.gym import GymEnvFactory
+from border_cli.env.gym_env import GymEnv
+from border_cli.env.gym_spaces import action_space, observation_space
+from border_cli.env.translate import GymTranslator
+
+FLAG = spaces.Discrete(2)
+
+
+def opened(spaced: Any, observation: Any, action: Any, observations: list[Any]) -> GymEnv:
+    spaced.spaces, spaced.observations = (observation, action), observations
+    return GymEnvFactory(GymConfig(id="border/Spaced-v1")).make(training=True)
+
+
+def test_float64_arrives_as_float32(spaced):
+    space = spaces.Box(-1e300, 5.0, (2,), np.float64)
+    ours = observation_space(space, "X-v0")
+    assert isinstance(ours, BoxSpace)
+    assert (ours.dtype, ours.low.dtype) == ("float32", np.float32)
+    assert (ours.low.tolist(), ours.high.tolist()) == ([-np.inf] * 2, [5.0] * 2)
+    env = opened(spaced, space, FLAG, [np.array([0.1, 2.0])])
+    obs = env.reset(0)
+    assert obs.dtype == np.float32
+    np.testing.assert_array_equal(obs, np.array([[0.1, 2.0]], np.float32))
+
+
+def test_pixels_stay_bytes(spaced):
+    frames = [np.full((2, 3), 255, np.uint8), np.full((2, 3), 7, np.uint8)]
+    env = opened(spaced, spaces.Box(0, 255, (2, 3), np.uint8), FLAG, frames)
+    obs = env.reset(0)
+    assert (obs.dtype, obs.shape) == (np.uint8, (1, 2, 3))
+    assert env.step(np.array([0])).next_obs.tolist() == [frames[1].tolist()]
+
+
+def test_an_environment_may_reuse_its_own_array(spaced):
+    buffer = np.zeros(2, np.float32)
+    env = opened(spaced, spaces.Box(0, 9, (2,), np.float32), FLAG, [buffer, buffer])
+    first = env.reset(0)
+    buffer[:] = 9
+    env.step(np.array([0]))
+    assert first.tolist() == [[0, 0]]
+
+
+def test_discrete_observations_are_counted_from_zero(spaced):
+    space = spaces.Discrete(3, start=-1)
+    assert observation_space(space, "X-v0") == DiscreteSpace(3)
+    env = opened(spaced, space, FLAG, [-1, np.int64(1)])
+    assert env.reset(0).tolist() == [0]
+    step = env.step(np.array([0]))
+    assert (step.next_obs.tolist(), step.next_obs.dtype) == ([2], np.int64)
+
+
+def test_discrete_observations_without_offset_are_kept(spaced):
+    env = opened(spaced, spaces.Discrete(3), FLAG, [2])
+    assert env.reset(0).tolist() == [2]
+
+
+def test_several_integers_are_counted_from_zero_and_flat(spaced):
+    space = spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 10]])
+    assert observation_space(space, "X-v0") == MultiDiscreteSpace((2, 3, 4, 5))
+    env = opened(spaced, space, FLAG, [np.array([[2, 1], [3, 14]])])
+    assert env.reset(0).tolist() == [[1, 1, 3, 4]]
+
+
+def test_named_parts_keep_the_order_of_the_space(spaced):
+    space = spaces.Dict(
+        OrderedDict(
+            z=spaces.Box(0, 1, (2,), np.float64),
+            a=spaces.Discrete(4, start=1),
+            m=spaces.MultiDiscrete([3, 3]),
+        )
+    )
+    ours = observation_space(space, "X-v0")
+    assert isinstance(ours, DictSpace)
+    assert list(ours.spaces) == ["z", "a", "m"]
+    told = [
+        {"a": 4, "m": np.array([2, 1]), "z": np.array([0.0, 0.5])},
+        {"a": 1, "m": np.array([0, 0]), "z": np.array([0.0, 1.0])},
+    ]
+    env = opened(spaced, space, FLAG, told)
+    obs = env.reset(0)
+    assert list(obs) == ["z", "a", "m"]
+    assert {key: value.tolist() for key, value in obs.items()} == {
+        "z": [[0.0, 0.5]],
+        "a": [3],
+        "m": [[2, 1]],
+    }
+    step = env.step(np.array([0]))
+    assert step.next_obs["a"].tolist() == [0]
+    assert step.obs["a"].tolist() == [3]
+    assert obs["z"].dtype == np.float32
+
+
+def test_the_end_of_an_episode_copies_every_named_part(spaced):
+    space = spaces.Dict(x=spaces.Discrete(9))
+    spaced.spaces = (space, FLAG)
+    spaced.observations = [{"x": 1}, {"x": 5}]
+    factory = GymEnvFactory(GymConfig(id="border/Spaced-v1", max_episode_steps=1))
+    env = factory.make(training=True)
+    env.reset(0)
+    step = env.step(np.array([0]))
+    assert (step.next_obs["x"].tolist(), step.act_obs["x"].tolist()) == ([5], [1])
+
+
+@pytest.mark.parametrize(
+    ("space", "ours", "action", "expected"),
+    [
+        (spaces.Discrete(3), DiscreteSpace(3), [2], 2),
+        (spaces.Discrete(3, start=1), DiscreteSpace(3), [2], 3),
+        (spaces.MultiDiscrete([3, 4]), MultiDiscreteSpace((3, 4)), [[2, 3]], [2, 3]),
+        (spaces.MultiDiscrete([3, 4], start=[5, 0]), MultiDiscreteSpace((3, 4)), [[2, 3]], [7, 3]),
+        (spaces.MultiDiscrete([[2], [2]]), MultiDiscreteSpace((2, 2)), [[0, 1]], [[0], [1]]),
+    ],
+)
+def test_integer_actions_reach_the_environment_in_its_own_counting(
+    spaced, counting, space, ours, action, expected
+):
+    assert action_space(space, "X-v0") == ours
+    env = opened(spaced, spaces.Discrete(1), space, [0, 0])
+    env.reset(0)
+    step = env.step(np.array(action))
+    [told] = counting.made[0].actions
+    assert space.contains(told)
+    assert np.asarray(told).tolist() == expected
+    assert step.action.tolist() == action
+
+
+def test_real_actions_reach_the_environment_as_a_copy_of_its_own_type(spaced, counting):
+    space = spaces.Box(-1.0, 1.0, (1, 2), np.float64)
+    ours = action_space(space, "X-v0")
+    assert isinstance(ours, BoxSpace)
+    assert (ours.shape, ours.dtype) == ((1, 2), "float32")
+    env = opened(spaced, spaces.Discrete(1), space, [0, 0])
+    env.reset(0)
+    step = env.step(np.array([[0.5, -1.0]], np.float32))
+    [told] = counting.made[0].actions
+    assert (told.dtype, told.tolist()) == (np.float64, [[0.5, -1.0]])
+    told[:] = 9
+    assert step.action.tolist() == [[0.5, -1.0]]
+
+
+def test_real_actions_of_the_same_type_are_copied_too(spaced, counting):
+    env = opened(spaced, spaces.Discrete(1), spaces.Box(-1.0, 1.0, (2,)), [0, 0])
+    env.reset(0)
+    step = env.step(np.array([[0.5, -1.0]], np.float32))
+    counting.made[0].actions[0][:] = 9
+    assert step.action.tolist() == [[0.5, -1.0]]
+
+
+REMEDY = r"; env\.wrappers=\[FlattenObservation\] turns it into a Box"
+
+
+@pytest.mark.parametrize(
+    ("space", "named", "remedy"),
+    [
+        (spaces.Text(5), r"observation space Text\(", ""),
+        (spaces.MultiBinary(3), r"observation space MultiBinary\(3\)", REMEDY),
+        (spaces.Tuple([FLAG]), r"observation space Tuple\(", REMEDY),
+        (spaces.Tuple([FLAG, spaces.Text(5)]), r"observation space Tuple\(", ""),
+        (spaces.Tuple([]), r"observation space Tuple\(", ""),
+        (spaces.Dict({}), r"observation space Dict\(\)", ""),
+        (spaces.Dict(a=FLAG, note=spaces.Text(5)), r"space Text\(.* of key 'note'", ""),
+        (spaces.Dict(inner=spaces.Dict(a=FLAG)), r"space Dict\(.* of key 'inner'", REMEDY),
+        (spaces.Dict(a=FLAG, b=spaces.Sequence(FLAG)), r"Sequence\(.* of key 'b'", ""),
+    ],
+)
+def test_an_unsupported_observation_space_is_refused_with_its_name(
+    spaced, counting, space, named, remedy
+):
+    end = rf" is not supported; supported: Box, Discrete, MultiDiscrete and Dict of these{remedy}$"
+    spaced.spaces = (space, FLAG)
+    factory = GymEnvFactory(GymConfig(id="border/Spaced-v1"))
+    with pytest.raises(ConfigError, match=rf"^env\.id=border/Spaced-v1: .*{named}.*{end}"):
+        assert factory.spec
+    with pytest.raises(ConfigError, match=named):
+        factory.make(training=True)
+    assert [env.closed for env in counting.made] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "flat"),
+    [
+        (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
+        (spaces.Tuple([FLAG, spaces.Discrete(3, start=1)]), (1, 2), [0, 1, 0, 1, 0]),
+        (
+            spaces.Dict(inner=spaces.Dict(a=FLAG, b=spaces.Box(0, 9, (2,), np.float64))),
+            {"inner": {"a": np.int64(0), "b": np.array([0.5, 2.0])}},
+            [1, 0, 0.5, 2],
+        ),
+    ],
+)
+def test_what_the_refusal_names_makes_numbers_of_it(spaced, space, value, flat):
+    spaced.spaces, spaced.observations = (space, FLAG), [value, value]
+    config = GymConfig(id="border/Spaced-v1", wrappers=["FlattenObservation"])
+    env = GymEnvFactory(config).make(training=True)
+    assert env.reset(0).tolist() == [flat]
+    assert env.step(np.array([0])).next_obs.tolist() == [flat]
+
+
+@pytest.mark.parametrize("space", [spaces.Dict(a=FLAG), spaces.Tuple([FLAG]), spaces.Text(3)])
+def test_an_unsupported_action_space_is_refused_with_its_name(spaced, space):
+    name = type(space).__name__
+    end = "is not supported; supported: Box, Discrete, MultiDiscrete$"
+    spaced.spaces = (FLAG, space)
+    with pytest.raises(ConfigError, match=rf"Spaced-v1: action space {name}\(.* {end}"):
+        assert GymEnvFactory(GymConfig(id="border/Spaced-v1")).spec
+
+
+def test_an_observation_of_another_shape_than_its_space_is_refused(spaced):
+    env = opened(spaced, spaces.Box(0, 1, (3,), np.float32), FLAG, [np.zeros(1, np.float32)])
+    with pytest.raises(BadStep, match=r"Spaced-v1, at reset: .* shape is \(1,\), not \(3,\)$"):
+        env.reset(0)
+
+
+NAMED = spaces.Dict(x=spaces.Box(0, 1, (2,), np.float64), room=spaces.Discrete(4, start=1))
+PIXELS = spaces.Box(0, 255, (2, 3, 1), np.uint8)
+INTEGERS = spaces.MultiDiscrete([3, 4])
+
+
+def translator(observation: Any, action: Any = FLAG) -> GymTranslator:
+    return GymTranslator(observation, action, "X-v0")
+
+
+@pytest.mark.parametrize(
+    ("space", "one", "several"),
+    [
+        (spaces.Box(-1, 1, (3,), np.float32), [0.1, 0.2, 0.3], [[0.1, 0.2, 0.3]] * 2),
+        (spaces.Box(-1, 1, (), np.float32), 0.5, [0.5, 0.25]),
+        (PIXELS, np.full((2, 3, 1), 255, np.uint8), np.full((5, 2, 3, 1), 255, np.uint8)),
+        (spaces.Discrete(3), 2, [2]),
+        (spaces.Discrete(3, start=-1), np.int64(-1), np.array([-1, 0, 1])),
+        (INTEGERS, (2, 3), [[2, 3], [0, 0]]),
+        (spaces.MultiDiscrete([[2, 3]]), [[1, 2]], [[[1, 2]], [[0, 1]]]),
+        (NAMED, {"x": [0, 0.5], "room": 4}, {"x": [[0, 0.5], [1, 1]], "room": [4, 1]}),
+    ],
+)
+def test_a_batch_of_observations_gives_the_rows_of_its_single_ones(
+    space: spaces.Space[Any], one: Any, several: Any
+) -> None:
+    reads = translator(space)
+    assert reads.batch_size(one) is None
+    reads.observation(one)
+    count = reads.batch_size(several)
+    assert count == len(several["x"] if isinstance(several, dict) else several)
+
+    def pick(i: int) -> Any:
+        if isinstance(several, dict):
+            return {key: part[i] for key, part in several.items()}
+        return several[i]
+
+    rows = reads.observations(several, count)
+    single = [reads.observation(pick(i)) for i in range(count)]
+    for key in rows if isinstance(rows, dict) else [...]:
+        expected = np.concatenate([each[key] for each in single])
+        np.testing.assert_array_equal(rows[key], expected)
+        assert rows[key].dtype == expected.dtype
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "said"),
+    [
+        (
+            spaces.Box(-1, 1, (4,), np.float32),
+            np.zeros(3),
+            "the shape (3,); expected (4,) for one observation or (N, 4) for a batch of N",
+        ),
+        (
+            PIXELS,
+            np.zeros((1, 5, 2, 3, 1)),
+            "expected (2, 3, 1) for one observation or (N, 2, 3, 1)",
+        ),
+        (PIXELS, np.zeros((2, 3), np.uint8), "the shape (2, 3); expected (2, 3, 1) for one"),
+        (
+            spaces.Discrete(3),
+            [[1], [2]],
+            "the shape (2, 1); expected () for one observation or (N,)",
+        ),
+        (INTEGERS, 1, "the shape (); expected (2,) for one observation or (N, 2) for a batch of N"),
+        (
+            NAMED,
+            {"x": [0.0], "room": 1},
+            "key 'x': the observation has the shape (1,); expected (2,)",
+        ),
+        (
+            NAMED,
+            {"x": np.zeros((3, 2)), "room": [1, 2]},
+            "the keys have different numbers of observations: 'x' 3, 'room' 2",
+        ),
+        (
+            NAMED,
+            {"x": np.zeros((3, 2)), "room": 1},
+            "the keys have different numbers of observations: 'x' 3, 'room' one",
+        ),
+        (PIXELS, np.zeros((0, 2, 3, 1), np.uint8), "the batch of observations is empty: its shape"),
+        (NAMED, [0.0, 1.0], "is not a dict with keys"),
+        (NAMED, {"x": [0.0, 1.0]}, "the observation lacks 'room'"),
+    ],
+)
+def test_a_shape_that_is_neither_one_observation_nor_a_batch_is_refused(
+    space: spaces.Space[Any], observation: Any, said: str
+) -> None:
+    with pytest.raises(BadStep, match=re.escape(said)) as caught:
+        translator(space).batch_size(observation)
+    assert str(caught.value).startswith("env.id=X-v0: ")
+
+
+def test_what_does_not_fit_within_a_batch_is_named_by_its_place() -> None:
+    with pytest.raises(BadStep, match=r"env\.id=X-v0: observation 1: .* 7 is not within 0 to 2"):
+        translator(spaces.Discrete(3)).observations([0, 7], 2)
+    reads = translator(spaces.Box(-1, 1, (1,), np.float32))
+    assert reads.batch_size("abc") is None
+    with pytest.raises(BadStep, match=r"X-v0: the observation 'abc' .* expected real numbers"):
+        reads.observation("abc")
+
+
+@pytest.mark.parametrize(
+    ("space", "rows", "expected"),
+    [
+        (spaces.Discrete(3, start=1), [0, 2], np.array([1, 3])),
+        (spaces.MultiDiscrete([3, 4], start=[5, 0]), [[2, 3]], np.array([[7, 3]])),
+        (
+            spaces.Box(-1, 1, (2, 1), np.float64),
+            np.array([[0.5, 1], [0, 0]], np.float32),
+            np.array([[[0.5], [1]], [[0], [0]]]),
+        ),
+    ],
+)
+def test_the_actions_of_a_batch_are_those_of_a_vector_environment(
+    space: spaces.Space[Any], rows: Any, expected: Any
+) -> None:
+    actions = translator(FLAG, space).actions(np.asarray(rows))
+    np.testing.assert_array_equal(actions, expected)
+    assert actions.dtype == space.dtype
+    assert all(space.contains(each) for each in actions)

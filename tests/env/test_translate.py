@@ -1,0 +1,120 @@
+"""Recorded observations and actions of any space, to rows and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from border_cli.core.errors import BadStep, ConfigError
+from border_cli.core.spaces import allocate
+from border_cli.core.types import leaves
+from border_cli.env.answers import observation_writer
+from border_cli.env.config import GymConfig
+from border_cli.env.gym_spaces import action_reader, observation_space
+from border_cli.env.translate import (
+    action_rows,
+    observation_rows,
+    raw_parts,
+    recorded_rows,
+    spaces_of,
+)
+
+SPACES: dict[str, spaces.Space[Any]] = {
+    "float64": spaces.Box(-1, 1, (2, 3), np.float64),
+    "pixels": spaces.Box(0, 255, (4, 4, 1), np.uint8),
+    "choice": spaces.Discrete(5),
+    "choice that begins at 3": spaces.Discrete(5, start=3),
+    "choices": spaces.MultiDiscrete([3, 4], start=[1, -1]),
+    "table of choices": spaces.MultiDiscrete(np.array([[3, 4], [5, 6]])),
+    "named": spaces.Dict({"b": spaces.Discrete(3, start=1), "a": spaces.Box(0, 1, (2,))}),
+}
+
+
+def samples(space: spaces.Space[Any], count: int = 5) -> list[Any]:
+    space.seed(0)
+    return [space.sample() for _ in range(count)]
+
+
+def together(values: list[Any]) -> Any:
+    """As a data set gives them."""
+    if isinstance(values[0], dict):
+        return {key: np.stack([each[key] for each in values]) for key in values[0]}
+    return np.stack(values)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_rows_are_those_that_an_environment_would_have_given(name: str) -> None:
+    space = SPACES[name]
+    values = samples(space)
+    write, expected = observation_writer(space), allocate(observation_space(space, "x"), 5)
+    for row, value in enumerate(values):
+        write(expected, row, value)
+    found = observation_rows(space, together(values))
+    for mine, theirs in zip(leaves(found), leaves(expected), strict=True):
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_what_is_recorded_comes_back(name: str) -> None:
+    space = SPACES[name]
+    rows = observation_rows(space, together(samples(space)))
+    back = recorded_rows(space, rows)
+    again = observation_rows(space, back)
+    for mine, theirs in zip(leaves(again), leaves(rows), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    if not isinstance(back, dict):
+        assert back.dtype == space.dtype
+        assert all(each in space for each in back)
+
+
+@pytest.mark.parametrize("name", [each for each in SPACES if each != "named"])
+def test_recorded_actions_are_those_that_the_environment_got(name: str) -> None:
+    space = SPACES[name]
+    actions = action_rows(space, together(samples(space)))
+    np.testing.assert_array_equal(
+        recorded_rows(space, actions), np.stack(action_reader(space)(actions))
+    )
+
+
+def test_a_space_that_is_not_supported_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"data set a-v0: observation space Text.* not supported"):
+        spaces_of(spaces.Text(3), spaces.Discrete(2), "data set a-v0")
+
+
+def test_a_data_set_is_not_refused_with_what_only_environments_can_do() -> None:
+    pair = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)])
+    with pytest.raises(ConfigError, match=r"data set a-v0: .*Tuple.* and Dict of these$"):
+        spaces_of(pair, spaces.Discrete(2), "data set a-v0")
+
+
+def test_the_parts_of_an_environment_are_gymnasiums_own() -> None:
+    observation, action, spec = raw_parts(GymConfig(id="CartPole-v1", max_episode_steps=9))
+    assert (observation.shape, action) == ((4,), spaces.Discrete(2))
+    assert (spec.id, spec.max_episode_steps) == ("CartPole-v1", 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("float64", np.zeros((5, 2)), r"5 observations .* its shape is \(5, 2\), not \(5, 2, 3\)"),
+        ("pixels", np.full((5, 4, 4, 1), 300), r"step 0: .* 300 at \[0, 0, 0\] is not within 0 to"),
+        ("choice", np.array([0, 4, 5]), "step 2: the observation 5 does not fit Discrete"),
+        ("choice", np.array([0.0, 2.7]), "2 observations .* expected integers, got float64"),
+        ("choices", np.array([[1, -1], [1, -2]]), r"step 1: .* -2 at \[1\] is not within -1 to 2"),
+        ("named", {"b": np.array([1])}, "the observation lacks 'a'"),
+    ],
+)
+def test_what_is_refused_of_an_environment_is_refused_of_a_recording(
+    name: str, values: Any, said: str
+) -> None:
+    with pytest.raises(BadStep, match=said):
+        observation_rows(SPACES[name], values)
+
+
+def test_recorded_choices_that_are_no_integers_are_refused() -> None:
+    with pytest.raises(BadStep, match=r"2 actions .* expected integers, got float64"):
+        action_rows(SPACES["choice"], np.array([0.0, 2.7]))

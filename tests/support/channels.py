@@ -1,0 +1,123 @@
+"""Shared channels, and messages whose every number tells its row."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.actor_manager.actor import Message
+from border_cli.actor_manager.shared_channel import SharedChannel
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
+from border_cli.core.types import Array, Episode, Experience, Transitions, leaves
+from border_cli.process.shared_memory import WakePipe
+
+
+def _box(shape: tuple[int, ...], dtype: str) -> BoxSpace:
+    low, high = (0, 255) if dtype == "uint8" else (-1e9, 1e9)
+    return BoxSpace(shape, dtype, np.full(shape, low, dtype), np.full(shape, high, dtype))
+
+
+SPECS = {
+    "vector": EnvSpec(
+        id="vector",
+        observation=_box((3,), "float32"),
+        action=DiscreteSpace(2),
+        max_episode_steps=None,
+    ),
+    "image": EnvSpec(
+        id="image",
+        observation=_box((2, 24, 24), "uint8"),  # more bytes than a packed row takes
+        action=_box((2,), "float32"),
+        max_episode_steps=None,
+    ),
+    "dict": EnvSpec(
+        id="dict",
+        observation=DictSpace({"place": _box((3,), "float32"), "picture": _box((40, 40), "uint8")}),
+        action=DiscreteSpace(4),
+        max_episode_steps=None,
+    ),
+}
+
+
+def channel_of(spec_name: str, *, capacity: int, returns: bool = False) -> SharedChannel:
+    """A channel and a pipe of its own for the learner; the test closes both."""
+    return SharedChannel(
+        SPECS[spec_name], capacity=capacity, learner_pipe=WakePipe(), returns=returns
+    )
+
+
+def _numbered(numbers: NDArray[np.int64], shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """[M, *shape]: row k is full of k, modulo 251 where a byte must hold it."""
+    values = numbers % 251 if dtype == "uint8" else numbers
+    return np.broadcast_to(
+        values.reshape(-1, *[1] * len(shape)), (len(numbers), *shape)
+    ).astype(dtype)  # fmt: skip
+
+
+def rows_of(spec_name: str, first: int, last: int) -> Transitions:
+    """Rows first … last - 1."""
+    spec, numbers = SPECS[spec_name], np.arange(first, last)
+
+    def observation(offset: int) -> Array:
+        space = spec.observation
+        if isinstance(space, DictSpace):
+            return {
+                key: _numbered(numbers + offset, part.shape, part.dtype)
+                for key, part in space.spaces.items()
+            }
+        assert isinstance(space, BoxSpace)
+        return _numbered(numbers + offset, space.shape, space.dtype)
+
+    action = spec.action
+    return Transitions(
+        obs=observation(0),
+        action=_numbered(numbers, (2,), "float32") if isinstance(action, BoxSpace) else numbers,
+        reward=numbers.astype(np.float32) / 2,
+        discount=numbers.astype(np.float32) / 4,
+        next_obs=observation(1),
+    )
+
+
+def message_of(
+    spec_name: str,
+    first: int,
+    rows: int,
+    *,
+    episodes: tuple[Episode, ...] = (),
+    rng: np.random.Generator | None = None,
+) -> Message:
+    """So many rows from `first` on, cut into parts at random; one env step more than rows."""
+    cuts = [0, rows] if rng is None else [0, *sorted(rng.integers(0, rows + 1, 2).tolist()), rows]
+    spans = [(first + begin, first + end) for begin, end in pairwise(cuts)]
+    return Message(
+        actor_id=3,
+        opt_steps=first,
+        env_steps=rows + 1,
+        parts=[rows_of(spec_name, begin, end) for begin, end in spans if end > begin],
+        rows=rows,
+        episodes=episodes,
+    )
+
+
+def columns(rows: Transitions) -> dict[str, NDArray[Any]]:
+    """Every array of the rows under a name of its own."""
+    found = {"action": rows.action, "reward": rows.reward, "discount": rows.discount}
+    for name, array in (("obs", rows.obs), ("next_obs", rows.next_obs)):
+        found |= {f"{name} {number}": leaf for number, leaf in enumerate(leaves(array))}
+    return found
+
+
+def assert_same_rows(spec_name: str, arrived: list[Experience], first: int, last: int) -> None:
+    """Exactly the rows first … last - 1, in order, in every column and of the right type."""
+    expected = columns(rows_of(spec_name, first, last))
+    parts = [columns(each.transitions) for each in arrived if len(each.transitions)]
+    assert parts or first == last
+    for name, column in expected.items():
+        joined = [part[name] for part in parts]
+        if first == last:
+            continue
+        assert {part.dtype for part in joined} == {column.dtype}
+        np.testing.assert_array_equal(np.concatenate(joined), column)
