@@ -59,16 +59,50 @@ RUNS = {
     "dqn": Run(
         argv=("agent=dqn", "env=cartpole", "trainer=sync", *SMALL),
         begin="agent/torch_agent.py:update",
-        end="trainer/post_step.py:after_update",
+        end="agent/torch_agent.py:update",
     ),
     "sac": Run(
         argv=("agent=sac", "env=pendulum", "trainer=sync", *SMALL),
         begin="agent/torch_agent.py:update",
-        end="trainer/post_step.py:after_update",
+        end="agent/torch_agent.py:update",
     ),
     "first update": Run(
         argv=("agent=dqn", "env=cartpole", "run_dir=run", "trainer.max_opt_steps=1"),
         end="agent/torch_agent.py:update",
+    ),
+    # Numbers instead of a Box of float32, which the environments' loop copies by itself.
+    "thread": Run(
+        argv=("agent=dqn", "env=taxi", "actor_manager.num_actors=1", *SMALL),
+        begin="actor_manager/actor.py:step trainer/trainer.py:ingest",
+        end="actor_manager/thread.py:_send replay_buffer/uniform.py:sample",
+        threads={"actor 0": 0, "MainThread": 5},
+    ),
+    "process": Run(
+        argv=(
+            *("agent=dqn", "env=taxi", "actor_manager=process", "actor_manager.num_actors=1"),
+            *("imports=[walking]", *SMALL),
+        ),
+        begin="actor_manager/actor_process.py:_step trainer/trainer.py:ingest",
+        end="actor_manager/shared_channel.py:send replay_buffer/uniform.py:sample",
+        threads={"child": 0, "MainThread": 8},
+    ),
+    "ctrl-c": Run(
+        argv=(
+            *("agent=dqn", "env.id=unruly:Signals-v0", "env.kwargs.signum=2", "env.kwargs.at=80"),
+            *("imports=[unruly]", *SMALL, "trainer.max_opt_steps=100_000"),
+        ),
+        begin="cli/signals.py:handle",
+        end="cli/signals.py:handle",
+    ),
+    "checkpoint": Run(
+        argv=("agent=dqn", "env=cartpole", *SMALL, "trainer.save_interval=4"),
+        begin="trainer/post_step.py:save run/checkpoint.py:_run",
+        end="trainer/post_step.py:save run/checkpoint.py:_run",
+        threads={"MainThread": 0, "checkpoints": 5},
+    ),
+    "resume": Run(
+        before=("agent=dqn", "env=cartpole", *SMALL),
+        argv=("resume=run", "trainer.max_opt_steps=8"),
     ),
 }
 
@@ -89,24 +123,28 @@ def walked(run: Run, folder: Path) -> tuple[dict[str, list[str]], set[tuple[str,
     out = folder / "walk"
     variables = os.environ | {"PYTHONPATH": f"{SUPPORT}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
     following = {"WALK": str(out), "WALK_BEGIN": run.begin, "WALK_END": run.end}
-    commands = [(run.before, {})] if run.before else []
-    for argv, more in [*commands, (run.argv, following)]:
-        code = "import walking; from border_cli.cli.train import command; command()"
-        done = subprocess.run(
+    code = "import walking; from border_cli.cli.train import command; command()"
+    main = 0
+    for argv, more in [*([(run.before, {})] if run.before else []), (run.argv, following)]:
+        with subprocess.Popen(
             [sys.executable, "-c", code, *argv],
-            cwd=folder, env=variables | more, capture_output=True, text=True, timeout=100,
-        )  # fmt: skip
-        assert done.returncode in (0, 130), done.stderr
+            cwd=folder, env=variables | more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:  # fmt: skip
+            said, _ = process.communicate(timeout=100)
+        main = process.pid
+        assert process.returncode in (0, 130), said.decode()
     entered: dict[str, list[str]] = {}
     calls = set()
-    lines = [line.split("|") for line in out.read_text(encoding="utf-8").splitlines()]
-    for pid, thread, what in lines:
+    for line in out.read_text(encoding="utf-8").splitlines():
+        pid, thread, what = line.split("|")
+        name = thread if int(pid) == main else "child"
         if ">" in what:
             above, _, below = what.partition(">")
             calls.add((above, below))
-        else:
-            name = thread if pid == lines[0][0] else "child"
+        elif what:
             entered.setdefault(name, []).append(what)
+        else:
+            entered[name] = []  # it begins anew
     return entered, calls
 
 

@@ -3,8 +3,10 @@
 A process that imports this module with `WALK` in its environment is followed: to the file `WALK`
 it appends a line `PID|THREAD|PATH` for every file that a thread enters for the first time, and a
 line `PID|THREAD|CALLER>PATH` for every file that another file of ours calls for the first time.
-It begins with the first call of `WALK_BEGIN` (`file.py:function`; at once without it) in any thread
-of the process, and ends with the first call of `WALK_END`.
+
+A thread begins with a call of one of `WALK_BEGIN` (`file.py:function`, with spaces between), and
+begins anew, with a line `PID|THREAD|`, at every other such call; but once one of `WALK_END` was
+called, the next one ends it. Without `WALK_BEGIN` threads begin at once and `WALK_END` ends them.
 """
 
 from __future__ import annotations
@@ -37,35 +39,48 @@ def caller(frame: FrameType) -> str | None:
     return None
 
 
-class Walk:
-    def __init__(self, out: str, begin: str, end: str) -> None:
-        self._out = os.open(out, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._begin, self._end = begin, end
-        self._begun, self._ended = not begin, False
-        self._seen: set[str] = set()
+class Walk(threading.local):
+    """One thread's way."""
+
+    out: int
+    begin: frozenset[str]
+    end: frozenset[str]
+
+    def __init__(self) -> None:
+        self.begun = not self.begin
+        self.last = self.ended = False
+        self.seen: set[str] = set()
 
     def called(self, frame: FrameType, event: str, argument: Any) -> None:
         del argument
-        if event != "call" or self._ended or (path := ours(frame.f_code)) is None:
+        if event != "call" or self.ended or (path := ours(frame.f_code)) is None:
             return
         call = f"{path}:{frame.f_code.co_name}"
-        self._begun = self._begun or call == self._begin
-        self._ended = call == self._end
-        if not self._begun:
+        if call in self.begin:
+            self.ended = self.last
+            self.begun = True
+            self.seen.clear()
+            if not self.ended:
+                self.write("")
+        self.last = self.last or (self.begun and call in self.end)
+        self.ended = self.ended or (self.last and not self.begin)
+        if not self.begun or self.ended:
             return
-        self._write(path)
-        before = caller(frame)
-        if before not in (None, path):
-            self._write(f"{before}>{path}")
+        self.write(path)
+        if (before := caller(frame)) not in (None, path):
+            self.write(f"{before}>{path}")
 
-    def _write(self, what: str) -> None:
-        line = f"{os.getpid()}|{threading.current_thread().name}|{what}\n"
-        if line not in self._seen:
-            self._seen.add(line)
-            os.write(self._out, line.encode())
+    def write(self, what: str) -> None:
+        if what not in self.seen:
+            self.seen.add(what)
+            line = f"{os.getpid()}|{threading.current_thread().name}|{what}\n"
+            os.write(self.out, line.encode())
 
 
 if "WALK" in os.environ:
-    walk = Walk(os.environ["WALK"], os.environ.get("WALK_BEGIN", ""), os.environ.get("WALK_END", ""))
+    Walk.out = os.open(os.environ["WALK"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    Walk.begin = frozenset(os.environ.get("WALK_BEGIN", "").split())
+    Walk.end = frozenset(os.environ.get("WALK_END", "").split())
+    walk = Walk()
     threading.setprofile(walk.called)
     sys.setprofile(walk.called)
