@@ -130,7 +130,7 @@ class Cql(SoftActorCritic):
             weight = self.conservative()
         q = self.critic(batch.obs, batch.action)  # [E, B, 1]
         gaps = conservative_gaps(self.soft_maxima(batch, noise), q, batch.weight)  # [E]
-        # Half the square beside whole gaps, as in equation 4: in the authors' code both are whole.
+        # Half the square and whole gaps, as in equation 4: in the authors' code both are whole.
         loss = squared_loss(q - y, batch.weight) + weight * gaps.sum()
         metrics = {
             "q_mean": q.detach().mean(),

@@ -166,7 +166,8 @@ def by_autograd(
 class ValueAgent(TorchAgent):
     """Owns Q, Q_target and the optimizer; learns Q by gradient steps on a TD loss.
 
-    A subclass makes the network and sets `td_loss`. The learner's thread calls everything.
+    A subclass makes the network, and sets `td_loss` or learns in its own way. The learner's thread
+    calls everything.
     """
 
     targets = {"target": "online"}  # noqa: RUF012 - read-only, and a ClassVar in the base

@@ -121,11 +121,13 @@ class LearnerConfig(AgentConfig):
 
         Convolutions are always so, but for the single one of the MinAtar network, where it is the
         dense layer after it that counts. Measured on two cores: two threads gain 7 % at [256, 256]
-        and 64 rows, 40 % at 256 rows. A network of a user counts as what `auto` would be.
+        and 64 rows, 40 % at 256 rows. A user's network counts as `auto` would.
         """
         from border_cli.nn.architecture import MINATAR_WINDOWS, size_after
 
-        form = replace(self.architecture(observation), kind="auto", target=None)
+        form = self.architecture(observation)
+        if form.target is not None:
+            form = replace(form, kind="auto", target=None)
         images = form.images.values()
         if any(each.network != "minatar_cnn" for each in images):
             return True

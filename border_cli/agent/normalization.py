@@ -1,4 +1,18 @@
-"""Normalised observations and rewards, and the running statistics that they go by."""
+"""Normalised observations and rewards, and the running statistics that they go by.
+
+Observation statistics cover all received transitions and reach actors in the snapshot.
+`normalize_reward` divides by the standard deviation of the running discounted returns, like
+Gymnasium's `NormalizeReward`: G = r + gamma G in each environment of each actor, 0 at the start of
+an episode. N-step transitions do not contain the rewards of single steps, so actors compute G
+(`core/returns.py`) and send count, mean and squared deviations with each message. A data set is
+processed completely before the first update. The divisor is at least a tenth of the root mean
+square of G, so that constant rewards are not blown up, and 1 while all G are 0; nothing is clipped.
+Unlike in Gymnasium, a truncation also ends an episode, because the next one starts elsewhere, and
+the reward of a termination is added to the return before it. All this is skipped if the agent does
+not need it (`AgentConfig.needs_returns`). A model saved before returns were tracked has statistics
+of per-transition rewards; a run that resumes it or starts from it keeps dividing by these, because
+its values are in that unit, and logs it.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +181,7 @@ class Normalization:
         self.features.refresh(self.statistics["obs"].mean, self.statistics["obs"].std)
 
     def __call__(self, batch: TensorBatch) -> TensorBatch:
-        """The batch with features for observations, and rewards divided where asked for."""
+        """The batch with features for observations, and rewards divided if configured."""
         if not self.features.changes_nothing:
             obs, next_obs = self.features(batch.obs), self.features(batch.next_obs)
             batch = batch._replace(obs=obs, next_obs=next_obs)

@@ -105,7 +105,7 @@ def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArr
 
 
 class RandomPolicy(Policy):
-    """Draws from the action space, whatever it sees and whether or not it should explore."""
+    """Draws from the action space, exploring or not."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class RandomPolicy(Policy):
 class NetworkPolicy(Policy):
     """Random actions in the warm-up, then those of a network, which owns copies of the weights.
 
-    The thread that acts owns it, and the generator that it is given.
+    The acting thread owns it and its generator.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ def refuse_exploration(exploration: float | None, agent: str) -> None:
 class CategoricalPolicy(NetworkPolicy):
     """Draws from the softmax of the logits to explore; else takes the most likely action.
 
-    `agent` is the name in the refusal of `exploration`: what is learned explores.
+    `agent` is its name, for the refusal of `exploration`.
     """
 
     def __init__(

@@ -35,13 +35,13 @@ R = TypeVar("R")
 def gradient_step(
     optimizer: Optimizer, loss: Tensor, loss_name: str, norm_name: str
 ) -> dict[str, Tensor]:
-    """One step; the loss and, where it is clipped, the gradient's norm, under these names."""
+    """One step; the loss and, if it is clipped, the norm of the gradient, under these names."""
     norm = optimizer.minimize(loss)
     return {loss_name: loss.detach(), **norm_metric(norm, norm_name)}
 
 
 def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:
-    """The gradient's norm, where it is clipped and so was computed."""
+    """The norm of the gradient, which is known only if it is clipped."""
     return {} if norm is None else {name: norm}
 
 
@@ -113,7 +113,7 @@ class TorchAgent(Agent):
         )
 
     def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, by torch.compile where `agent.compile` asks for it."""
+        """The function, compiled by torch if `agent.compile` is set."""
         return Compiled(function, self._device) if self.config.compile else function
 
     @property
@@ -133,7 +133,7 @@ class TorchAgent(Agent):
     def learn(self, batch: TensorBatch) -> Update:
         """One optimisation step; `opt_steps` counts it already.
 
-        Observations are features, rewards normalised where the settings ask for it, and actions of
+        Observations are features, rewards normalised if configured, and actions of
         a bounded Box lie between -1 and 1.
         """
 

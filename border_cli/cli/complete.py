@@ -166,7 +166,7 @@ def _directories(typed: str) -> list[str]:
 
 
 def _values(composer: Composer, overrides: Sequence[str], key: str, value: str) -> list[str]:
-    """Of a choice or a setting; of a list, or of several values for a sweep, the last entry."""
+    """Values of a choice or a setting: of a list, or several for a sweep, the last entry."""
     loader = _Offered(composer.folders)
     group = key.lstrip("+")
     if loader.repository.group_exists(group):

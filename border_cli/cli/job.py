@@ -193,7 +193,7 @@ def _fail(outcome: Outcome, error: Exception, config: RunConfig, console: Consol
     outcome.facts = read_run(outcome.folder)
     if not config.quiet:
         damaged = isinstance(error, CheckpointError)
-        print_closing(console, outcome.folder, outcome.facts, resumable=not damaged)
+        print_closing(console, outcome.folder, outcome.facts, intact=not damaged)
 
 
 def _say_failure(outcome: Outcome, error: Exception) -> None:

@@ -194,7 +194,7 @@ def _load(request: Request, config: RunConfig, name: str) -> tuple[Agent, Snapsh
 
 
 def _players(request: Request) -> list[Player]:
-    """Who plays how many episodes; refuses policies that the run does not have."""
+    """The policies with their episodes; refuses those that the run does not have."""
     from border_cli.launch.play import RANDOM, Player, split_episodes
     from border_cli.run.finding import find_checkpoint
 
@@ -236,7 +236,7 @@ def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
 
 
 def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -> None:
-    """Who played what, the reference scores, and what to type next, see `typed_env`."""
+    """What each policy played, the reference scores, and what to type next; see `typed_env`."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

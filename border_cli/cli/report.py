@@ -17,6 +17,7 @@ from border_cli.core.words import counted, setting, shell_command, shortest
 from border_cli.launch.build import actor_manager_config
 from border_cli.recorder import terminal
 from border_cli.registry import ACTOR_MANAGERS
+from border_cli.run.finding import resumable
 
 UNFINISHED = ("interrupted", "failed", "killed")
 
@@ -43,11 +44,11 @@ def print_tables(
 
 
 def print_closing(
-    console: Console, run_dir: Path, facts: Mapping[str, Any], *, resumable: bool = True
+    console: Console, run_dir: Path, facts: Mapping[str, Any], *, intact: bool = True
 ) -> None:
     """What went wrong on the way, the run directory, the best score and what to type next.
 
-    `facts` are those of `run.json`. `resumable`: its checkpoints may serve to go on.
+    `facts` are those of `run.json`. `intact`: a checkpoint can be resumed.
     """
     shown = shortest(run_dir)
     best = None
@@ -74,7 +75,7 @@ def print_closing(
     events = "events.out.tfevents.*"
     if any(run_dir.glob(events)) or any(run_dir.glob(f"tensorboard/{events}")):
         commands.append(f"{shell_command('tensorboard')} --logdir {quoted}")
-    if resumable and facts.get("status") in UNFINISHED and resumable(run_dir):
+    if intact and facts.get("status") in UNFINISHED and resumable(run_dir):
         commands.append(resume_run(run_dir))
     lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
     if facts.get("status") == "done":

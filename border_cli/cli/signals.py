@@ -1,4 +1,9 @@
-"""Ctrl-C and similar signals: the first one stops and saves, a second one quits immediately."""
+"""Ctrl-C and similar signals: the first one stops and saves, a second one quits immediately.
+
+Inside loops (a run, border-eval, border-record) a handler only sets a `StopFlag`, because Python
+drops exceptions raised by a handler inside a weak reference callback. Outside of loops it raises
+KeyboardInterrupt; a run that starts after one was lost stops immediately.
+"""
 
 from __future__ import annotations
 

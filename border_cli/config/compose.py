@@ -263,7 +263,7 @@ class Composer:
             return bool(master.hydra.mode == RunMode.MULTIRUN)
 
     def _master(self, loader: Loader, overrides: list[str]) -> DictConfig:
-        """A sweep's own composition: what is swept is left out, as Hydra does it."""
+        """The composition of the sweep itself: what is swept is left out, as Hydra does it."""
         return loader.load_configuration(
             self.config_name, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
         )
@@ -310,8 +310,8 @@ def _folder(config: DictConfig) -> str:
 def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Source]:
     """One entry per chosen file, in the order of merging; the primary configuration first.
 
-    `choices` are Hydra's: of a group that chooses several (`recorder`) it knows nothing, and of
-    a file that another one inherits from neither. Of `tuned` every file counts.
+    `choices` are Hydra's, which has none of a group that chooses several (`recorder`), and none of
+    a file that another one inherits from. Every file of `tuned` counts.
     """
     found = []
     for part in parts:
@@ -403,7 +403,7 @@ class Loader(ConfigLoaderImpl):
         return super()._compose_config_from_defaults_list(defaults, repo)
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
-        """Of a tuned file what applies."""
+        """A file as it is; of a tuned file, what applies."""
         loaded = super()._load_single_config(default, repo)
         if not is_tuned(default.config_path or "") or default.package:
             return loaded

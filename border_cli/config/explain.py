@@ -82,7 +82,7 @@ def _explain(error: Exception, loader: Loader, config_name: str, overrides: Sequ
 def _missing(
     error: MissingConfigException, loader: Loader, config_name: str, overrides: Sequence[str]
 ) -> str:
-    """Of a file that no folder has: what exists instead, and which file asked for it."""
+    """A file that no folder has: what exists instead, and which file asks for it."""
     path = error.missing_cfg_file or ""
     searched = f"searched in {', '.join(loader.folders())}"
     if path == config_name:
@@ -129,7 +129,7 @@ def _interpolating(message: str, loader: Loader) -> str:
 def _setting(
     cause: OmegaConfBaseException, loader: Loader, overrides: Sequence[str], file: str
 ) -> str:
-    """Of a key or a value that OmegaConf refuses."""
+    """A key or a value that OmegaConf refuses."""
     path = str(cause.full_key or cause.key)
     typed = _typed_for(path, overrides) if not file else None
     place = f"{file}: " if file else ("" if typed else check.where(path, loader.parts))
@@ -208,9 +208,9 @@ def _typed_for(path: str, overrides: Sequence[str]) -> str | None:
 def _composition(
     error: Exception, name: str, overrides: Sequence[str], place: tuple[str, str] | None
 ) -> str:
-    """Of everything else that Hydra says while it puts files together.
+    """Everything else that Hydra refuses while it puts files together.
 
-    `place` is the path and the file that its message begins with.
+    `place`: the path and the file that its message begins with.
     """
     text = str(error)
     path, file = place or ("", "")

@@ -1,5 +1,10 @@
 """Modules of the user that register components, wherever `imports` is written, and those that a
-saved run names."""
+saved run names.
+
+The modules of a saved run can execute code, so they come only from the user's own Python: already
+imported modules, the current directory, `$PYTHONPATH`, installed packages. All are located before
+the first is imported. The run chooses the names, so it can pick any module available there.
+"""
 
 from __future__ import annotations
 

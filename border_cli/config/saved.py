@@ -1,5 +1,11 @@
 """The saved settings of a run: written with their types, so that they run again by themselves, and
-read again as data, as the settings of a run or the primary configuration of a command."""
+read again as data, as the settings of a run or the primary configuration of a command.
+
+The file may be another's. It is one mapping of at most 1 MiB under the defaults list that we write,
+without aliases, tags (except bytes and paths, which Python callers may use), interpolations and
+Hydra settings; `${` in a value is written escaped. Anything else is refused with file and line or
+entry, and no other file of its folder is composed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Tuned files: the values that an agent, or a pair of agent and env, needs of all groups."""
+"""Tuned files: the values that an agent, or a pair of agent and env, needs of all groups.
+
+`conf/tuned/<agent>.yaml` has what an algorithm needs from other groups with any env (the replay
+ratio 20 of `redq`, the priority exponent of `rainbow`), `conf/tuned/<agent>_<env>.yaml` the best
+values for a pair of names; a bare `env.id=…` has no pair. The agent's file is inserted into Hydra's
+defaults list before the pair's; an empty file keeps the place of a missing pair. If an agent's file
+is based on another one, the tuned values of that agent apply too, below its own; pairs are not
+inherited. Saved settings have no `tuned`, so tuned values are never applied to them again.
+
+Only applicable values are used: settings that the chosen option of a group lacks but others have
+are dropped, and so are the limits of a run if a later file or the command line sets one. With
+`trainer=offline`, all trainer values of an agent that sets a replay ratio are dropped.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +44,7 @@ class Part:
     path: str  # agent/dqn
     package: str  # where it was merged: agent; empty is the top
     file: str | None  # None: a schema, or a pair without a file of its own
-    content: Any  # as written, but for what of a tuned file does not apply; not merged or resolved
+    content: Any  # as written, less what does not apply of a tuned file; not merged or resolved
     of_agent: bool = False  # a tuned file that goes with the agent's name
 
 
@@ -87,8 +99,8 @@ def _agent_file(name: str, repo: IConfigRepository) -> ResultDefault | None:
 
 
 def fitted(parts: list[Part], overrides: Sequence[Override]) -> list[Part]:
-    """The parts, of tuned files what applies: settings that the chosen options have, and no limit
-    of the run where a later file or the command line sets one."""
+    """The parts, reduced to what applies of tuned files: settings that the chosen options have, and
+    no limit of the run where a later file or the command line sets one."""
     if not any(is_tuned(part.path) for part in parts):
         return parts
     kinds = _chosen(parts)

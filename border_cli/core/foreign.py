@@ -1,4 +1,9 @@
-"""What other people's run directories must not do: be imported from, or control a terminal."""
+"""What other people's run directories must not do: be imported from, or control a terminal.
+
+A closed folder, with links resolved, serves no import: not as the current directory, as an entry of
+`sys.path`, as a part of an enclosing package, as a Hydra plug-in or as an installed package; nor in
+child processes, which are started without the current directory on their path.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How much memory and disk this machine has, and how much of it a process may still take."""
+"""How much memory and disk this machine has, and how much of it a process may still take.
+
+Write access to a directory is tested by creating and removing an empty directory in its nearest
+existing parent, which covers owners, ACLs, read-only and special file systems.
+"""
 
 from __future__ import annotations
 

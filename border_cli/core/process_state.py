@@ -2,6 +2,13 @@
 
 An environment's constructor runs here: it can ignore Ctrl-C, go to another folder, or take the log
 away, for all that comes after it.
+
+Restored and reported once: current directory, signal handlers, `sys.stdout` and `stderr`,
+excepthooks, root logger, warning filters, numpy's error handling, torch and BLAS threads, locale,
+faulthandler. Constructors run one at a time, so that before and after can be compared exactly; the
+first episodes are compared if the main thread starts them. Handlers installed by C code are
+restored for the signals that a run listens to or would die of (in any thread), and left alone for
+all others: the virtual machines of Java and Julia need their SIGSEGV handlers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Where torch computes, what it keeps per thread, and what malloc does with freed memory."""
+"""Where torch computes, what it keeps per thread, and what malloc does with freed memory.
+
+Within `Agent.learner_thread` denormals are flushed and `agent.num_threads` and
+`agent.matmul_precision` apply; from then on the process keeps freed memory, which glibc would
+return to the kernel and request again, cleared, a thousand pages in every update of SAC. `medium`
+was 1.3 times as fast at [256, 256] and batch 256 on a CPU with bfloat16 units, and slower at batch
+64 or with smaller networks.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Optimizers that clip the gradient's norm: our Adam, and those of torch.optim by their names.
 
 Kingma and Ba 2015, "Adam: a method for stochastic optimization", Algorithm 1.
+
+No unused gradient is computed: each optimizer requests gradients for its own parameters only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
 """Event files for TensorBoard, written without torch, without TensorFlow and without a thread.
 
 TensorBoard's own writer has a thread that dies of a full disk; its record format is all we need.
+
+HParams gets a session start with the settings, and at the end of the run the best score and a
+session end. There is no `experiment` record: TensorBoard would use the first run's for all runs and
+no longer see which settings differ. The session end comes after the position of every checkpoint,
+so a resume drops it. A resume truncates the event files to the checkpoint and starts a new one with
+a marker that makes a running TensorBoard drop what it had shown.
 """
 
 from __future__ import annotations

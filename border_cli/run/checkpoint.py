@@ -1,4 +1,11 @@
-"""Takes checkpoints from the learner's thread; a thread of its own writes them."""
+"""Takes checkpoints from the learner's thread; a thread of its own writes them.
+
+A save verifies the chunks it relies on by listing the directory once in the learner's thread: from
+the first missing chunk on, transitions are frozen and written again, as far as the buffer still
+holds them. The writing thread also rewrites the best model, whose files stay in memory, and
+`.hydra/resolved.yaml`, and once an hour updates the times of all files of the run, so that no purge
+of old files removes them. If the last checkpoint is missing when a run ends, it is written again.
+"""
 
 from __future__ import annotations
 

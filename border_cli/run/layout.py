@@ -34,7 +34,6 @@ class Layout:
         return re.fullmatch(self.files, name) is not None
 
 
-# Earlier versions wrote candidate.pt, the agent under evaluation.
 _SAVED = r"(agent|candidate)\.pt|(state|score|manifest)\.json|arrays\.npz"
 _CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.\d+\.npy"
 STEPS = r"(best-)?\d{10,}"  # folders of checkpoints

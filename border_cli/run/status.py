@@ -1,4 +1,10 @@
-"""Which process runs in a directory, and how its run went: `run.lock` and `run.json`."""
+"""Which process runs in a directory, and how its run went: `run.lock` and `run.json`.
+
+Values of a wrong type in `run.json` are treated as missing, and rejected if a resume needs them. If
+the run directory disappears, this is reported with the next row of metrics, which is kept; the next
+checkpoint creates the directory again, under its lock, or fails if another process has started a
+run there since.
+"""
 
 from __future__ import annotations
 

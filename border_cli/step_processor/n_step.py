@@ -2,8 +2,7 @@
 
 Hessel et al. 2018, "Rainbow: combining improvements in deep reinforcement learning", section
 "Multi-step learning". Beyond the paper: an episode that ends flushes its window as shorter rows,
-so that none of its steps is lost, and one that was only cut off bootstraps from its last
-observation.
+so that no step is lost, and a truncated one bootstraps from its last observation.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from border_cli.core.interfaces import StepProcessor
 from border_cli.core.types import Array, State, Step, Transitions, map_array
 from border_cli.step_processor.config import NStepConfig
 
-SLIDES = 128  # steps between two moves of the rewards that wait
+SLIDES = 128  # steps between two moves of the pending rewards
 
 
 def suffix_powers(gamma: float, n_steps: int) -> NDArray[np.float64]:
@@ -33,8 +32,8 @@ def suffix_powers(gamma: float, n_steps: int) -> NDArray[np.float64]:
     return np.where(exponent >= 0, np.power(float(gamma), np.abs(exponent)), 0.0)
 
 
-class Waiting(NamedTuple):
-    """All that is still needed of a step in the window."""
+class PendingStep(NamedTuple):
+    """What the window needs of a step that a checkpoint restored."""
 
     obs: Array  # [N, …]
     action: NDArray[Any]  # [N] or [N, A]
@@ -59,12 +58,12 @@ class NStep(StepProcessor):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets what waits in the windows: the environments begin anew."""
-        self._window: deque[Step | Waiting] = deque(maxlen=self._n)  # oldest first
-        # Float64, the newest last; the last n rows slide through it, see `_remember`.
+        """Empties the windows: the environments start anew."""
+        self._window: deque[Step | PendingStep] = deque(maxlen=self._n)  # oldest first
+        # Float64, the newest last; the last n rows slide through it, see `_add_reward`.
         self._rewards = np.zeros((self._n - 1 + max(self._n, SLIDES), self._num_envs))
         self._newest = self._n - 2  # row of the newest; n - 1 rows of zeros stand before the first
-        self._count = np.zeros(self._num_envs, np.int64)  # [N]  steps waiting, all of one episode
+        self._count = np.zeros(self._num_envs, np.int64)  # [N]  pending steps, all of one episode
         self._filling = self._n  # steps until every window is full, if no episode ends
 
     def state_dict(self) -> State:
@@ -84,7 +83,7 @@ class NStep(StepProcessor):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave; raises CheckpointError where it does not fit."""
+        """Restores what `state_dict` gave; raises CheckpointError if it does not fit."""
         self.reset()
         if self._n == 1:
             return
@@ -102,17 +101,17 @@ class NStep(StepProcessor):
         self._filling = state["filling"]
         if state["obs"] is not None:
             for w, action in enumerate(state["action"]):
-                self._window.append(Waiting(_row_of(state["obs"], w), action))
+                self._window.append(PendingStep(_row_of(state["obs"], w), action))
 
     def forget(self, envs: Sequence[int]) -> None:
-        """Drops what waits of these environments; the windows of the others stay full."""
+        """Drops the pending steps of these environments; the windows of the others stay full."""
         if envs:
             self._count[list(envs)] = 0
             self._filling = self._n  # windows differ in length until then
 
     @property
     def pending(self) -> int:
-        """Rows that still wait in the windows."""
+        """Rows still in the windows."""
         return int(self._count.sum())
 
     def process(self, step: Step) -> Transitions:
@@ -120,13 +119,13 @@ class NStep(StepProcessor):
         if self._n == 1:
             return self._one_step(step)
         self._window.append(step)
-        rewards = self._remember(step.reward)  # [n, N]
+        rewards = self._add_reward(step.reward)  # [n, N]
         self._filling = max(0, self._filling - 1)
         ended = np.count_nonzero(step.terminated) or np.count_nonzero(step.truncated)
         if ended or step.moved is not None:
             self._filling = self._n
         if self._filling > 0:
-            return self._partly(step, rewards)
+            return self._flush(step, rewards)
         # Every window takes one step in and gives one row out: the counts stay at n - 1.
         oldest = self._window[0]
         return Transitions(
@@ -142,7 +141,7 @@ class NStep(StepProcessor):
         if np.count_nonzero(step.terminated):
             discount = ~step.terminated * self._gamma
         if step.moved is not None:
-            return _those(step, discount, step.moved)
+            return _of_moved(step, discount, step.moved)
         return Transitions(
             obs=step.obs,
             action=step.action,
@@ -151,7 +150,7 @@ class NStep(StepProcessor):
             next_obs=step.next_obs,
         )
 
-    def _remember(self, reward: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _add_reward(self, reward: NDArray[np.float32]) -> NDArray[np.float64]:
         """The rewards of the last n steps, the newest last.  [n, N], a view"""
         newest = self._newest + 1
         if newest == len(self._rewards):  # once in many steps, in place of moving all at each
@@ -161,15 +160,15 @@ class NStep(StepProcessor):
         self._newest = newest
         return self._rewards[newest - self._n + 1 : newest + 1]
 
-    def _partly(self, step: Step, rewards: NDArray[np.float64]) -> Transitions:
+    def _flush(self, step: Step, rewards: NDArray[np.float64]) -> Transitions:
         """The rows where windows are still filling or an episode has just ended."""
-        # Whoever did not move has an empty window: the end before it flushed what waited there.
+        # An environment that did not move has an empty window: its end flushed it.
         self._count += 1 if step.moved is None else step.moved
         ended = step.terminated | step.truncated  # [N]
         length = len(self._window)
         spans = np.arange(length, 0, -1)  # [W]  env steps from each step of the window to now
-        waiting = spans[:, None] <= self._count  # [W, N]  of the running episode
-        leaving = waiting & (ended | (spans[:, None] == self._n))  # [W, N]
+        pending = spans[:, None] <= self._count  # [W, N]  of the running episode
+        leaving = pending & (ended | (spans[:, None] == self._n))  # [W, N]
         slot, env = np.nonzero(leaving)  # [M], [M]  oldest first
         self._count -= leaving.sum(axis=0)
 
@@ -184,7 +183,7 @@ class NStep(StepProcessor):
         )
 
 
-def _those(step: Step, discount: NDArray[np.float32], moved: NDArray[np.bool_]) -> Transitions:
+def _of_moved(step: Step, discount: NDArray[np.float32], moved: NDArray[np.bool_]) -> Transitions:
     """One-step rows of the environments that moved."""
     return Transitions(
         obs=map_array(lambda array: array[moved], step.obs),

@@ -1,4 +1,9 @@
-"""From the actors' messages into the replay buffer."""
+"""From the actors' messages into the replay buffer.
+
+Rewards, actions and observations of every message are checked for NaN and infinity before they are
+pushed, and float observations against the bounds of their space: samples outside are counted
+(`out_of_bounds` in `run.json`, across resumes), and the first is reported.
+"""
 
 from __future__ import annotations
 

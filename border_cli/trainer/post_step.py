@@ -26,8 +26,8 @@ from border_cli.trainer.update_log import check_losses, check_weights
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 10  # updates between two looks for the result of an evaluation in the background
-LOOK_UP_S = 0.2  # between two looks at how far the disk is
+POLL_EVERY = 10  # updates between two polls of an evaluation in the background
+POLL_S = 0.2  # between two polls of the disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +209,7 @@ class PostStep:
             self.sync()
         ends = [(opt_steps // each + 1) * each for each in self._intervals if each]
         if self.evaluations.pending:
-            ends.append(opt_steps + LOOK_EVERY)
+            ends.append(opt_steps + POLL_EVERY)
         self._next_due = min(ends, default=math.inf)
         self._unfinished = False
 
@@ -289,7 +289,7 @@ class PostStep:
         """Until everything is on the disk, or could not be written."""
         with self.heartbeat.waiting("the disk"):
             written = self._checkpoints.report
-            while not self._checkpoints.wait(LOOK_UP_S):
+            while not self._checkpoints.wait(POLL_S):
                 if self._checkpoints.report != written:  # a large replay buffer takes its time
                     written = self._checkpoints.report
                     self.heartbeat.beat()

@@ -23,7 +23,7 @@ from border_cli.trainer.reporting import Reporting
 
 log = logging.getLogger(__name__)
 
-LOOK_UP_S = 0.2  # a learner that waits for samples looks at the stop flag this often
+WAIT_S = 0.2  # at most for samples, before the stop flag is checked again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +321,7 @@ class AsyncTrainer(Trainer):
     asks for more samples."""
 
     def ingest(self, *, wait: bool) -> None:
-        self._take(LOOK_UP_S if wait else 0.0)
+        self._take(WAIT_S if wait else 0.0)
 
 
 class SyncTrainer(Trainer):

@@ -1,4 +1,9 @@
-"""What updates reported, read late; nothing is kept that follows from a NaN or an infinity."""
+"""What updates reported, read late; nothing is kept that follows from a NaN or an infinity.
+
+Losses are read every 100 updates and before weights are saved or evaluated, when the weights are
+checked too. The first bad quantity is reported with its update and the range of each column of its
+batch; the batch is saved in `not_finite.npz`.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +22,13 @@ from border_cli.core.rows import columns_of
 from border_cli.core.types import State
 
 BATCH_FILE = "not_finite.npz"  # in the run directory
-LOOK_EVERY = 100  # updates; reading each one immediately would make every step wait for the device
+CHECK_EVERY = 100  # updates; reading each one immediately would make every step wait for the device
 
 
 class UpdateLog:
     """Keeps what the agent reported, unread, then checks and averages it.
 
-    Owned by the learner's thread. A loss that is not finite is found at most `LOOK_EVERY` updates
+    Owned by the learner's thread. A loss that is not finite is found at most `CHECK_EVERY` updates
     later, always before weights are saved or evaluated, and is named with its own step.
     """
 
@@ -41,7 +46,7 @@ class UpdateLog:
         Returns whether it is time for a `check`.
         """
         self._unread.append((opt_steps, metrics, index.copy()))
-        return len(self._unread) >= LOOK_EVERY
+        return len(self._unread) >= CHECK_EVERY
 
     def check(self) -> None:
         """Reads all; raises `NotFinite` with the name, step and batch of the first bad quantity."""

@@ -1,4 +1,9 @@
-"""Finds the part of a run that hangs, reports where, and ends the run."""
+"""Finds the part of a run that hangs, reports where, and ends the run.
+
+It logs all stacks with the blocking line, the queues and which part waits for which, and requests a
+stop. If the learner itself hangs, the command writes `run.json` and exits with status 1; `train`,
+if called in the main thread, is interrupted and raises `Stalled`.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from quantiles import (
     trained,
     values_and_actions,
 )
+from sampling import sampled
 
 from border_cli.agent.config import IqnConfig
 from border_cli.agent.iqn import Iqn, iqn_loss
@@ -102,7 +103,7 @@ def test_the_gradient_is_that_of_finite_differences():
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("double", sampled([True, False], every=2))
 def test_the_values_of_a_chain_are_found(double: bool):
     agent = trained(
         lambda learning_rate: iqn(CHAIN, **QUICK, double=double, learning_rate=learning_rate),

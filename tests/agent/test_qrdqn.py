@@ -22,14 +22,92 @@ from quantiles import (
     values_and_actions,
 )
 
-from border_cli.agent.config import QrdqnConfig
-from border_cli.agent.dqn import by_autograd, written_out
-from border_cli.agent.qrdqn import Qrdqn, td_loss
+from border_cli.agent.config import IqnConfig, QrdqnConfig
+from border_cli.agent.dqn import ValueAgent, by_autograd, written_out
+from border_cli.agent.iqn import Iqn
+from border_cli.agent.qrdqn import Qrdqn, distance, quantile_regression, td_loss
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.network import Network, target_of
 from border_cli.nn.tensor_batch import TensorBatch
+
+B, N, TARGETS = 5, 4, 3
+
+
+def draw(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Quantiles, fractions, targets and weights of rows, in double precision."""
+    rng = np.random.default_rng(seed)
+    shapes = (B, N), (B, N), (B, TARGETS), (B, 1)
+    quantiles, fractions, target, weight = (torch.from_numpy(rng.random(each)) for each in shapes)
+    return quantiles * 4, fractions, target * 4, weight
+
+
+def row(*values: float) -> torch.Tensor:
+    return torch.tensor([values], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.3, 1.0, 2.5])
+def test_the_loss_is_that_of_rlax_divided_by_kappa(kappa: float):
+    quantiles, fractions, target, weight = draw(0)
+    rows = by_row(
+        rlax.quantile_regression_loss, quantiles, fractions, target, huber_param=kappa
+    )  # [B]
+    expected = np.mean(weight.squeeze(1).numpy() * rows) / (kappa or 1)
+    found = quantile_regression(quantiles, fractions, target, weight, kappa)
+    assert found.loss.item() == pytest.approx(expected, rel=1e-12)
+    assert found.q_mean.item() == pytest.approx(quantiles.mean().item())
+
+
+def test_one_row_by_hand():
+    """At fraction 1/4 a target 2 above costs 1/4 (2 - 1/2), one 1/2 below 3/4 (1/2)^2 / 2."""
+    found = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 1.0)
+    assert found.loss.item() == 2 * (0.375 + 0.09375) / 2
+    assert found.grad_output.tolist() == [[-2 * (0.25 - 0.375) / 2]]
+    plain = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 0.0)
+    assert plain.loss.item() == 2 * (0.25 * 2 + 0.75 * 0.5) / 2
+    assert plain.grad_output.tolist() == [[-2 * (0.25 - 0.75) / 2]]
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0])
+def test_the_slope_is_the_derivative_of_the_loss(kappa: float):
+    quantiles, fractions, target, weight = draw(1)
+    found = quantile_regression(quantiles, fractions, target, weight, kappa)
+    step = 1e-7
+    for b in range(B):
+        for n in range(N):
+            losses = []
+            for sign in (1, -1):
+                moved = quantiles.clone()
+                moved[b, n] += sign * step
+                losses.append(
+                    quantile_regression(moved, fractions, target, weight, kappa).loss.item()
+                )
+            by_hand = (losses[0] - losses[1]) / (2 * step)
+            assert found.grad_output[b, n].item() == pytest.approx(by_hand, rel=1e-6, abs=1e-9)
+
+
+def test_fractions_of_all_rows_are_those_of_each():
+    quantiles, fractions, target, weight = draw(2)
+    of_all = quantile_regression(quantiles, fractions[0], target, weight, 1.0)
+    of_each = quantile_regression(quantiles, fractions[:1].expand(B, N), target, weight, 1.0)
+    assert torch.equal(of_all.grad_output, of_each.grad_output)
+    assert of_all.loss == of_each.loss
+
+
+def test_a_weight_multiplies_the_loss_of_its_row_once():
+    quantiles, fractions, target, weight = draw(3)
+    ones = torch.ones_like(weight)
+    plain = quantile_regression(quantiles, fractions, target, ones, 1.0)
+    weighted = quantile_regression(quantiles, fractions, target, weight, 1.0)
+    np.testing.assert_allclose(weighted.grad_output, plain.grad_output * weight, rtol=1e-12)
+    half = quantile_regression(quantiles, fractions, target, ones / 2, 1.0)
+    assert half.loss.item() == pytest.approx(plain.loss.item() / 2)
+
+
+def test_the_distance_of_a_row_is_the_mean_over_all_pairs():
+    assert distance(row(0, 2), row(1, 3)).tolist() == [(1 + 3 + 1 + 1) / 4]
+
 
 INPUTS, ACTIONS, QUANTILES = 2, 3, 4
 FRACTIONS = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
@@ -107,12 +185,10 @@ def test_the_next_action_is_chosen_by_the_range():
     zero, one = torch.zeros(1, 1), torch.ones(1, 1)
     batch = TensorBatch(zero, zero.long(), reward=zero, discount=one, next_obs=zero, weight=one)
     q_next, fractions = torch.tensor([[0.0, 10, 4, 4]]), torch.tensor([0.25, 0.75])
-    for shares, distance in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # of 0 from (0, 10) and (4, 4)
+    for shares, apart in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # of 0 from (0, 10) and (4, 4)
         formula = partial(td_loss, fractions=fractions, shares=torch.tensor(shares), kappa=1.0)
         for online_next in (q_next, None):
-            assert (
-                formula(torch.zeros(1, 4), q_next, online_next, batch).td_error.item() == distance
-            )
+            assert formula(torch.zeros(1, 4), q_next, online_next, batch).td_error.item() == apart
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -209,3 +285,34 @@ def test_adam_epsilon_damps_small_steps(spec, make_batch):
         agent.update(make_batch(0))
         weights.append(np.abs(agent.snapshot().arrays["network.mlp.layers.0.weight"] - before))
     assert weights[1].max() < weights[0].max() / 5
+
+
+each_agent = pytest.mark.parametrize("name", ["iqn", "qrdqn"])
+
+
+def made(name: str, spec: EnvSpec, **settings: Any) -> ValueAgent:
+    where: dict[str, Any] = {"spec": spec, "device": "cpu", "seed": 0}
+    if name == "iqn":
+        return Iqn(IqnConfig(hidden=[9, 4], **settings), **where)
+    return Qrdqn(QrdqnConfig(hidden=[9, 4], num_quantiles=4, **settings), **where)
+
+
+@each_agent
+def test_rows_without_weight_say_nothing(name: str, spec, make_batch):
+    agents = [made(name, spec) for _ in range(2)]
+    batches = [make_batch(1), make_batch(1)]
+    for batch in batches:
+        batch.weight[3] = 0
+    batches[1].obs[3], batches[1].reward[3] = 5.0, -70.0
+    updates = [agent.update(batch) for agent, batch in zip(agents, batches, strict=True)]
+    assert float(updates[0].metrics["loss"]) == float(updates[1].metrics["loss"])
+    errors = [update.td_error() for update in updates]
+    assert errors[1][3] > errors[0][3] + 10
+    assert errors[0].shape == (8,)
+
+
+@each_agent
+def test_every_metric_has_its_name(name: str, spec, make_batch):
+    assert set(made(name, spec).update(make_batch(0)).metrics) == {"loss", "q_mean", "grad_norm"}
+    unclipped = made(name, spec, max_grad_norm=None).update(make_batch(0))
+    assert "grad_norm" not in unclipped.metrics

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from malicious import Malicious
 from saves import SmallRun
 
 from border_cli.core.errors import CheckpointError
@@ -144,16 +145,6 @@ def sign(folder: Path, **changes: Any) -> None:
             content["sha256"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
     content["checksum"] = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     path.write_text(json.dumps(content))
-
-
-class Malicious:
-    """Leaves a file where it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.path,)
 
 
 def test_a_pickle_in_a_signed_agent_is_refused_and_does_not_run(run_dir: Path) -> None:

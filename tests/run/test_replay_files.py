@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from malicious import Malicious
 from saves import rows, spec_of
 
 from border_cli.core.errors import CheckpointError
@@ -186,16 +187,6 @@ def signed(folder: Path, name: str) -> SavedRows:
     sums = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest()}
     chunk = Chunk(first=0, end=3, files=sums)
     return SavedRows(first=0, end=3, capacity=100, chunks=(chunk,))
-
-
-class Malicious:
-    """Leaves a file where it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.path,)
 
 
 def header(text: str) -> bytes:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from border_cli.core.errors import NotFinite
-from border_cli.trainer.update_log import LOOK_EVERY, UpdateLog
+from border_cli.trainer.update_log import CHECK_EVERY, UpdateLog
 
 SLOTS = np.array([7, 3])
 
@@ -38,14 +38,14 @@ def test_means_are_those_since_the_last_call() -> None:
 
 def test_nothing_is_read_before_it_is_needed() -> None:
     log, before = UpdateLog(), Late.reads
-    for step in range(1, LOOK_EVERY):
+    for step in range(1, CHECK_EVERY):
         assert not log.add(step, {"loss": Late(1.0)}, SLOTS)
-    assert log.add(LOOK_EVERY, {"loss": Late(1.0)}, SLOTS)
+    assert log.add(CHECK_EVERY, {"loss": Late(1.0)}, SLOTS)
     assert Late.reads == before
     log.check()
-    assert Late.reads == before + LOOK_EVERY
+    assert Late.reads == before + CHECK_EVERY
     log.check()
-    assert Late.reads == before + LOOK_EVERY
+    assert Late.reads == before + CHECK_EVERY
     assert log.means() == {"train/loss": 1.0}
 
 

@@ -1,7 +1,8 @@
-"""The formula of the update: by hand on networks of two actions, and against autograd."""
+"""The loss of DQN: by hand on networks of two actions, against autograd and against rlax."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from networks import q_network
+from oracle import by_row, rlax
 
 from border_cli.agent.config import Loss
+from border_cli.agent.cql import conservative_gap
 from border_cli.agent.dqn import by_autograd, td_loss, td_target, weighted_loss, written_out
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
@@ -173,3 +176,50 @@ def test_loss_and_gradient_are_those_of_autograd(space, hidden, double, loss, al
 def test_without_conservatism_there_is_no_gap():
     _, found = gradient_of(network(*ONLINE), network(*TARGET), BATCH, double=False, loss=Loss.mse)
     assert found.conservative_gap is None
+
+
+def test_the_conservative_part_by_hand():
+    """Q(s, ·) = (0, ln 3): logsumexp is ln 4, softmax (1/4, 3/4)."""
+    q = torch.tensor([[0.0, math.log(3)]] * 2, dtype=torch.float64)
+    action, weight = torch.tensor([[0], [1]]), torch.tensor([[1.0], [0.5]], dtype=torch.float64)
+    gap, grad_q = conservative_gap(q, action, weight)
+    assert float(gap) == pytest.approx((math.log(4) + 0.5 * math.log(4 / 3)) / 2)
+    expected = np.array([[-3 / 4, 3 / 4], [1 / 8, -1 / 8]]) / 2
+    np.testing.assert_allclose(grad_q, expected, rtol=1e-12)
+
+
+def in_double_precision(seed: int, actions: int = 4, rows: int = 16) -> dict[str, torch.Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return 2 * torch.randn(shape, generator=rng, dtype=torch.float64)
+
+    return {
+        **{name: normal(rows, actions) for name in ("q", "q_next", "q_next_online")},
+        "reward": normal(rows, 1),
+        "action": torch.randint(actions, (rows, 1), generator=rng),
+        "discount": 0.9 * torch.randint(2, (rows, 1), generator=rng).double(),
+        "weight": torch.rand(rows, 1, generator=rng, dtype=torch.float64),
+    }
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_errors_are_those_of_rlax(double: bool):
+    drawn = in_double_precision(3)
+    action, reward, discount = (drawn[name].squeeze(1) for name in ("action", "reward", "discount"))
+    if double:
+        expected = by_row(
+            rlax.double_q_learning,
+            *(drawn["q"], action, reward, discount, drawn["q_next"], drawn["q_next_online"]),
+        )
+    else:
+        expected = by_row(rlax.q_learning, drawn["q"], action, reward, discount, drawn["q_next"])
+    batch = TensorBatch(
+        obs=drawn["q"], next_obs=drawn["q"],
+        **{name: drawn[name] for name in ("action", "reward", "discount", "weight")},
+    )  # fmt: skip
+    online = drawn["q_next_online"] if double else None
+    found = td_loss(drawn["q"], drawn["q_next"], online, batch, loss=Loss.mse)
+    np.testing.assert_allclose(found.td_error.squeeze(1), expected, rtol=1e-12)
+    squares = drawn["weight"].squeeze(1).numpy() * np.array(expected) ** 2
+    assert float(found.loss) == pytest.approx(squares.mean(), rel=1e-12)

@@ -1,0 +1,369 @@
+"""How actors choose continuous actions: samples, means, noise and bounds."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from continuous import HALF, LOW, MIDDLE, batch, spec
+from soft_agents import KINDS, agent_of
+from states import reread, same
+
+from border_cli.agent.action_space import ActionBounds, action_bounds
+from border_cli.agent.awac import Awac
+from border_cli.agent.config import AwacConfig, Noise
+from border_cli.agent.continuous_policies import (
+    ClippedGaussianPolicy,
+    DeterministicPolicy,
+    GaussianPolicy,
+)
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import BoxSpace
+from border_cli.core.types import Snapshot
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.distributions import split
+from border_cli.nn.numpy_network import NumpyNetwork
+
+ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
+OBS = np.ones((20_000, 1), np.float32)
+
+
+def policy(seed: int = 0, exploration: float | None = None) -> GaussianPolicy:
+    bounds = action_bounds(spec().action)
+    assert bounds is not None
+    look = Architecture(ONE_NUMBER, hidden=())
+    rng = np.random.default_rng(seed)
+    return GaussianPolicy(
+        rng, exploration, network=partial(NumpyNetwork, look), bounds=bounds, agent="sac"
+    )
+
+
+def snapshot(outputs: list[float], warm_up: bool = False) -> Snapshot:
+    """Weights with these outputs for every observation: two means, two log_stds."""
+    arrays = {
+        "network.mlp.layers.0.weight": np.zeros((4, 1), np.float32),
+        "network.mlp.layers.0.bias": np.array(outputs, np.float32),
+    }
+    return Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays)
+
+
+def test_evaluation_takes_tanh_of_the_mean_within_the_bounds():
+    acting = policy()
+    for warm_up in (False, True):
+        acting.load_snapshot(snapshot([0.5, -0.2, 1, 1], warm_up))
+        expected = MIDDLE + HALF * np.tanh([0.5, -0.2])
+        np.testing.assert_allclose(acting.act(OBS[:3], explore=False), [expected] * 3, rtol=1e-6)
+    acting.load_snapshot(snapshot([-50, 50, 1, 1]))
+    np.testing.assert_array_equal(acting.act(OBS[:1], explore=False), [[LOW[0], 6]])
+
+
+def test_exploring_draws_from_the_distribution():
+    acting = policy()
+    acting.load_snapshot(snapshot([0.5, -0.2, np.log(0.3), np.log(0.8)]))
+    action = acting.act(OBS, explore=True)
+    assert action.dtype == np.float32
+    before = np.arctanh(np.clip((action.astype(np.float64) - MIDDLE) / HALF, -0.999999, 0.999999))
+    np.testing.assert_allclose(before.mean(axis=0), [0.5, -0.2], atol=0.02)
+    np.testing.assert_allclose(before.std(axis=0), [0.3, 0.8], atol=0.02)
+    assert abs(np.corrcoef(before.T)[0, 1]) < 0.03
+
+
+def test_a_deviation_is_exponentiated_once_and_has_its_range():
+    acting = policy()
+    for log_std, std in ((2.0, np.exp(2)), (9.0, np.exp(2)), (-50.0, np.exp(-20))):
+        acting.load_snapshot(snapshot([0, 0, log_std, log_std]))
+        action = (acting.act(OBS, explore=True) - MIDDLE) / HALF
+        inner = np.abs(np.arctanh(np.clip(action, -0.999, 0.999))) < 0.5
+        # The share of a Gaussian within 0.5 of its mean.
+        expected = torch.erf(torch.tensor(0.5 / std / 2**0.5)).item()
+        assert inner.mean() == pytest.approx(expected, abs=0.01)
+
+
+def test_in_warm_up_every_action_is_taken_equally_often():
+    acting = policy()
+    acting.load_snapshot(snapshot([9, 9, -9, -9], warm_up=True))
+    action = (acting.act(OBS, explore=True) - MIDDLE) / HALF
+    quartiles = np.quantile(action, [0, 0.25, 0.5, 0.75, 1])
+    np.testing.assert_allclose(quartiles, [-1, -0.5, 0, 0.5, 1], atol=0.02)
+
+
+def test_a_constant_of_exploration_is_refused():
+    with pytest.raises(ConfigError, match=r"exploration must be null with agent=sac"):
+        policy(exploration=0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "settings", [{}, {"activation": "silu", "layer_norm": True, "critic_layer_norm": False}]
+)
+def test_the_policy_acts_as_the_actor_of_the_agent(kind: str, settings: dict[str, Any]):
+    agent = agent_of(kind, **settings)
+    for seed in range(5):
+        agent.update(batch(seed))
+    factory = pickle.loads(pickle.dumps(agent.policy_factory))
+    acting = factory(np.random.default_rng(0), None)
+    acting.load_snapshot(agent.snapshot())
+    obs = batch(9).obs
+    with torch.no_grad():
+        mean, log_std = split(agent.actor(torch.from_numpy(obs)))
+    wanted = MIDDLE + HALF * torch.tanh(mean).numpy()
+    np.testing.assert_allclose(acting.act(obs, explore=False), wanted, rtol=1e-5, atol=1e-5)
+    noise = np.random.default_rng(0).standard_normal((8, 2), np.float32)
+    wanted = MIDDLE + HALF * np.tanh(mean.numpy() + log_std.exp().numpy() * noise)
+    np.testing.assert_allclose(acting.act(obs, explore=True), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_a_restored_policy_explores_as_the_one_that_went_on(warm_up: bool):
+    acting, restored = policy(1), policy(2)
+    for each in (acting, restored):
+        each.load_snapshot(snapshot([0.1, 0.2, 0, 0], warm_up))
+        each.act(OBS[:3], explore=True)
+    restored.load_state_dict(reread(acting.state_dict()))
+    drawn = [[each.act(OBS[:3], explore=True) for _ in range(9)] for each in (acting, restored)]
+    assert same(*drawn)
+
+
+def agent() -> Awac:
+    return Awac(AwacConfig(hidden=[8, 6], batch_size=8), spec=spec(), device="cpu", seed=1)
+
+
+def clipped(seed: int = 0, exploration: float | None = None) -> Any:
+    return agent().policy_factory(np.random.default_rng(seed), exploration)
+
+
+def of_clipped(x: list[float], log_std: list[float], *, warm_up: bool = False) -> Snapshot:
+    """Weights with this output for every observation."""
+    arrays = {
+        "network.mlp.layers.0.weight": np.zeros((2, 3), np.float32),
+        "network.mlp.layers.0.bias": np.array(x, np.float32),
+        "network.log_std": np.array(log_std, np.float32),
+    }
+    return Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays)
+
+
+THREE_NUMBERS = np.zeros((20_000, 3), np.float32)
+
+
+def test_numpy_acts_as_torch_computes():
+    made, acting = agent(), clipped()
+    for seed in range(5):
+        made.update(batch(seed))
+    acting.load_snapshot(made.snapshot())
+    obs = batch(7).obs
+    with torch.no_grad():
+        mean = made.actor(torch.from_numpy(obs)).numpy()
+    np.testing.assert_allclose(acting.act(obs, explore=False), MIDDLE + HALF * mean, rtol=1e-5)
+    assert acting.act(obs, explore=False).dtype == np.float32
+
+
+def test_samples_have_the_learned_mean_and_deviation_in_the_units_of_the_environment():
+    acting = clipped()
+    acting.load_snapshot(of_clipped([0.2, -0.4], [np.log(0.1), np.log(0.05)]))
+    action = acting.act(THREE_NUMBERS, explore=True)
+    np.testing.assert_allclose(action.mean(0), MIDDLE + HALF * np.tanh([0.2, -0.4]), atol=0.01)
+    np.testing.assert_allclose(action.std(0), HALF * [0.1, 0.05], rtol=0.03)
+
+
+def test_samples_beyond_the_bounds_are_the_bounds():
+    acting = clipped()
+    acting.load_snapshot(of_clipped([-4.0, 0.0], [0.0, -5.0]))
+    action = acting.act(THREE_NUMBERS, explore=True)
+    assert (action[:, 0] == LOW[0]).mean() == pytest.approx(0.5, abs=0.02)
+    assert (action >= LOW).all()
+
+
+def test_in_warm_up_any_action_is_as_likely():
+    acting = clipped()
+    acting.load_snapshot(of_clipped([3.0, 3.0], [-5.0, -5.0], warm_up=True))
+    action = acting.act(THREE_NUMBERS, explore=True)
+    np.testing.assert_allclose(action.mean(0), MIDDLE, atol=0.05)
+
+
+def test_a_constant_exploration_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"actor_manager.exploration must be null with agent=awac"
+    ):
+        clipped(exploration=0.3)
+
+
+def test_a_restored_clipped_policy_explores_as_the_one_that_went_on():
+    one, other = clipped(1), clipped(2)
+    for each in (one, other):
+        each.load_snapshot(of_clipped([0.0, 0.0], [0.0, 0.0]))
+    one.act(THREE_NUMBERS, explore=True)
+    other.load_state_dict(reread(one.state_dict()))
+    assert same(one.act(THREE_NUMBERS, explore=True), other.act(THREE_NUMBERS, explore=True))
+
+
+def test_the_factory_crosses_to_other_processes():
+    made = pickle.loads(pickle.dumps(agent().policy_factory))
+    assert isinstance(made(np.random.default_rng(0), None), ClippedGaussianPolicy)
+
+
+# Numbers from -1 to 1 are 1 to 5 and -3 to 3 of the environment.
+BOX = BoxSpace(
+    shape=(2,),
+    dtype="float32",
+    low=np.array([1, -3], np.float32),
+    high=np.array([5, 3], np.float32),
+)
+ONE_ROW = np.ones((1, 1), np.float32)
+
+
+def bounds() -> ActionBounds:
+    found = action_bounds(BOX)
+    assert found is not None
+    return found
+
+
+def deterministic(
+    constant: float | None = None, seed: int = 0, **settings: Any
+) -> DeterministicPolicy:
+    acting = DeterministicPolicy(
+        np.random.default_rng(seed),
+        constant,
+        network=partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=())),
+        bounds=bounds(),
+        **settings,
+    )
+    acting.load_snapshot(of_actions([0.0, 0.0]))
+    return acting
+
+
+def of_actions(outputs: list[float], warm_up: bool = False) -> Snapshot:
+    """Weights with these outputs for every observation."""
+    arrays = {
+        "network.mlp.layers.0.weight": np.zeros((2, 1), np.float32),
+        "network.mlp.layers.0.bias": np.array(outputs, np.float32),
+    }
+    return Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays)
+
+
+def noise_of(acting: DeterministicPolicy, steps: int, rows: int = 1) -> Any:
+    """What was added to actions in units of -1 to 1.  [steps, rows, 2]"""
+    obs = np.ones((rows, 1), np.float32)
+    taken = np.stack([acting.act(obs, explore=True) for _ in range(steps)])
+    return (taken - bounds().middle) / bounds().half
+
+
+def test_without_exploration_it_is_tanh_in_the_units_of_the_environment():
+    acting = deterministic(noise_std=0.5)
+    acting.load_snapshot(of_actions([np.arctanh(0.5), -np.arctanh(0.25)]))
+    action = acting.act(ONE_ROW, explore=False)
+    np.testing.assert_allclose(action, [[4.0, -0.75]], rtol=1e-6)
+    assert action.dtype == np.float32
+    assert same(acting.act(ONE_ROW, explore=False), action)
+
+
+def test_without_noise_it_explores_as_it_acts():
+    acting = deterministic()
+    assert same(acting.act(ONE_ROW, explore=True), acting.act(ONE_ROW, explore=False))
+
+
+@pytest.mark.parametrize(("constant", "std"), [(None, 0.1), (0.25, 0.25), (0.0, 0.0)])
+def test_gaussian_noise_has_its_deviation_and_no_memory(constant: float | None, std: float):
+    noise = noise_of(deterministic(constant, noise_std=0.1), 4_000, rows=2).reshape(4_000, 4)
+    assert noise.std(axis=0) == pytest.approx(std, rel=0.05, abs=1e-6)
+    assert noise.mean(axis=0) == pytest.approx(0, abs=4 * std / 4_000**0.5 + 1e-6)
+    if std > 0:
+        assert np.abs(np.corrcoef(noise.T) - np.eye(4)).max() < 0.08
+        assert abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 0.08
+
+
+def test_ornstein_uhlenbeck_noise_lasts_into_the_next_steps():
+    """x' = 0.85 x + 0.1 n: of one step 0.85 is left after the next, and in the long run the
+    deviation is 0.1 / sqrt(1 - 0.85^2) = 0.1898."""
+    noise = noise_of(deterministic(noise=Noise.ornstein_uhlenbeck, noise_std=0.1), 20_000, rows=2)
+    first = noise[:, 0, 0]
+    assert noise[100:].std() == pytest.approx(0.1898, rel=0.03)
+    assert np.corrcoef(first[:-1], first[1:])[0, 1] == pytest.approx(0.85, abs=0.02)
+    steps = noise[1:] - 0.85 * noise[:-1]
+    assert steps.std() == pytest.approx(0.1, rel=0.03)
+    assert abs(np.corrcoef(first, noise[:, 1, 0])[0, 1]) < 0.1  # each environment has its own
+
+
+def test_it_begins_at_no_noise():
+    """The first step is drawn alone: of many actors its deviation is noise_std."""
+    firsts = [
+        noise_of(deterministic(seed=seed, noise=Noise.ornstein_uhlenbeck, noise_std=0.1), 1)
+        for seed in range(500)
+    ]
+    assert np.std(firsts) == pytest.approx(0.1, rel=0.1)
+
+
+def test_no_action_leaves_the_bounds():
+    acting = deterministic(3.0)
+    taken = np.concatenate([acting.act(ONE_ROW, explore=True) for _ in range(500)])
+    assert taken.min(axis=0) == pytest.approx([1, -3])
+    assert taken.max(axis=0) == pytest.approx([5, 3])
+
+
+def test_in_warm_up_a_deterministic_policy_takes_every_action_equally_often():
+    acting = deterministic(0.0)
+    acting.load_snapshot(of_actions([9.0, 9.0], warm_up=True))
+    obs = np.ones((4_000, 1), np.float32)
+    taken = acting.act(obs, explore=True)
+    assert taken.mean(axis=0) == pytest.approx([3, 0], abs=0.1)
+    assert taken.std(axis=0) == pytest.approx([4 / 12**0.5, 6 / 12**0.5], rel=0.03)
+    np.testing.assert_allclose(acting.act(ONE_ROW, explore=False), [[5, 3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", list(Noise))
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_restored_deterministic_policy_explores_as_the_one_that_went_on(noise: Noise, rows: int):
+    acting = deterministic(seed=1, noise=noise, noise_std=0.2)
+    for steps in (0, 1, 20):
+        for _ in range(steps):
+            noise_of(acting, 1, rows)
+        state = acting.state_dict()
+        before = reread(state)
+        restored = deterministic(seed=2, noise=noise, noise_std=0.2)
+        noise_of(restored, 5, rows)
+        restored.load_state_dict(reread(state))
+        assert same(noise_of(restored, 50, rows), noise_of(acting, 50, rows))
+        assert same(reread(state), before)
+
+
+def test_a_policy_that_changes_its_number_of_environments_begins_its_noise_anew():
+    acting = deterministic(noise=Noise.ornstein_uhlenbeck, noise_std=0.1)
+    noise_of(acting, 30)
+    assert noise_of(acting, 1, rows=400).std() == pytest.approx(0.1, rel=0.1)
+
+
+def test_the_noise_of_an_environment_begins_anew_with_its_episode():
+    """The same draws with and without the end of an episode: what was left of the noise is gone
+    from the one environment whose episode ended, at once and from then on."""
+    settings: dict[str, Any] = {"noise": Noise.ornstein_uhlenbeck, "noise_std": 0.1}
+    acting, other = deterministic(**settings), deterministic(**settings)
+    last = noise_of(acting, 30, rows=3)[-1]
+    assert same(noise_of(other, 30, rows=3)[-1], last)
+    acting.forget([1])
+    found, expected = noise_of(acting, 5, rows=3), noise_of(other, 5, rows=3)
+    assert same(found[:, [0, 2]], expected[:, [0, 2]])
+    left = 0.85 ** np.arange(1, 6)[:, None] * last[1]  # [5, 2]
+    assert np.abs(left).min() > 1e-3
+    np.testing.assert_allclose(found[:, 1], expected[:, 1] - left, atol=1e-5)
+
+
+def test_a_state_that_was_taken_keeps_its_noise_past_the_end_of_an_episode():
+    acting = deterministic(noise=Noise.ornstein_uhlenbeck, noise_std=0.1)
+    acting.forget(range(2))  # before the first action there is nothing to forget
+    noise_of(acting, 9, rows=2)
+    state = acting.state_dict()
+    before = reread(state)
+    acting.forget([0, 1])
+    assert same(reread(state), before)
+    assert not acting.state_dict()["noise"].any()
+
+
+def test_the_end_of_an_episode_is_nothing_to_gaussian_noise():
+    one, other = deterministic(noise_std=0.1), deterministic(noise_std=0.1)
+    noise_of(one, 3)
+    noise_of(other, 3)
+    one.forget([0])
+    assert same(noise_of(one, 9), noise_of(other, 9))

@@ -1,0 +1,588 @@
+"""How actors choose actions by values and logits, or at random, and go on to the bit."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from networks import q_network
+from states import reread, same
+
+from border_cli.agent.config import DqnConfig, Exploration
+from border_cli.agent.dqn import Dqn
+from border_cli.agent.policies import (
+    CategoricalPolicy,
+    EpsilonGreedy,
+    QPolicy,
+    RandomPolicy,
+    greedy,
+    linear,
+    softmax,
+    uniform,
+)
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.interfaces import Policy
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
+from border_cli.core.types import Snapshot
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.numpy_network import NumpyNetwork
+
+DRAWS = 30_000  # a share of p is then off by more than 0.015 in one of a million runs
+
+
+def shares(action: np.ndarray, num_actions: int) -> list[float]:
+    assert action.dtype == np.int64
+    return (np.bincount(action, minlength=num_actions) / len(action)).tolist()
+
+
+def rows(*q: float) -> np.ndarray:
+    return np.tile(np.array(q, np.float32), (DRAWS, 1))
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(11)
+
+
+def test_a_linear_schedule_falls_to_its_end_and_stays():
+    values = [linear(1.0, 0.2, progress) for progress in (0, 0.25, 0.5, 1, 7)]
+    assert values == pytest.approx([1.0, 0.8, 0.6, 0.2, 0.2])
+
+
+def test_greedy_takes_the_first_of_equal_values():
+    assert greedy(np.array([[1, 2, 2], [3, 0, 3]], np.float32)).tolist() == [1, 0]
+
+
+def test_uniform_takes_every_action_equally_often():
+    assert shares(uniform(4, DRAWS, rng()), 4) == pytest.approx([0.25] * 4, abs=0.015)
+
+
+def test_epsilon_greedy_takes_the_best_action_unless_it_explores_all():
+    action = EpsilonGreedy(rng())(rows(0, 5, 1), 0.3)
+    assert shares(action, 3) == pytest.approx([0.1, 0.8, 0.1], abs=0.015)
+
+
+def test_epsilon_zero_never_explores_and_epsilon_one_always():
+    explore = EpsilonGreedy(rng())
+    assert explore(rows(0, 5), 0.0).all()
+    assert shares(explore(rows(0, 5), 1.0), 2) == pytest.approx([0.5, 0.5], abs=0.015)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.3, 1.0])
+def test_what_is_explored_is_uniform_whatever_epsilon_is(epsilon):
+    """One number says whether and which, so the second must not depend on the first."""
+    q = np.zeros((200_000, 3), np.float32)
+    q[:, 1] = 1
+    action, explore = np.zeros(0, np.int64), EpsilonGreedy(rng())
+    while np.count_nonzero(action != 1) < 400:
+        action = np.concatenate([action, explore(q, epsilon)])
+    first, _, last = np.bincount(action, minlength=3)
+    assert last / (first + last) == pytest.approx(0.5, abs=0.125)  # 5 deviations of 400 draws
+
+
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_a_few_rows_at_a_time_explore_as_often_as_many(num_rows):
+    """Across the blocks in which random numbers are drawn."""
+    explore, q = EpsilonGreedy(rng()), rows(0, 5, 1)[:num_rows]
+    action = np.concatenate([explore(q, 0.3) for _ in range(DRAWS // num_rows)])
+    assert shares(action, 3) == pytest.approx([0.1, 0.8, 0.1], abs=0.015)
+
+
+class Highest:
+    """A generator whose every number is the greatest below `bound`."""
+
+    def __init__(self, bound: float) -> None:
+        self.bound = bound
+
+    def random(self, size: int) -> np.ndarray:
+        return np.full(size, np.nextafter(self.bound, 0.0))
+
+
+def test_no_number_leads_to_an_action_that_does_not_exist():
+    for epsilon in (1.0, 0.7, 0.05, 1e-9):
+        for num_actions in range(1, 300):
+            q = np.zeros((1, num_actions), np.float32)
+            assert EpsilonGreedy(Highest(epsilon))(q, epsilon) == [num_actions - 1]
+
+
+@pytest.mark.parametrize(("temperature", "expected"), [(1.0, [1 / 3, 2 / 3]), (0.5, [0.2, 0.8])])
+def test_softmax_takes_actions_by_the_exponential_of_their_value(temperature, expected):
+    q = rows(0, np.log(2))  # e^(q / T): 1 and 2, or 1 and 4
+    assert shares(softmax(q, temperature, rng()), 2) == pytest.approx(expected, abs=0.015)
+
+
+def test_softmax_at_temperature_zero_is_greedy_and_at_any_size_of_values_finite():
+    assert softmax(rows(0, 1e-3), 0.0, rng()).all()
+    assert softmax(rows(-1e6, 1e6), 1.0, rng()).all()
+
+
+@pytest.mark.parametrize("explore", [EpsilonGreedy(rng()), partial(softmax, rng=rng())])
+def test_each_environment_draws_for_itself(explore):
+    """Two environments side by side agree only as often as chance lets them."""
+    pairs = np.array([explore(np.zeros((2, 2), np.float32), 1.0) for _ in range(4_000)])
+    assert (pairs[:, 0] == pairs[:, 1]).mean() == pytest.approx(0.5, abs=0.04)
+
+
+ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
+LINEAR = partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=()))
+OBS = np.ones((4_000, 1), np.float32)  # shares are then within 0.04
+
+
+def snapshot(q: list[float], env_steps: int = 0, warm_up: bool = False) -> Snapshot:
+    """Weights with these values for every observation."""
+    arrays = {
+        "network.mlp.layers.0.weight": np.zeros((2, 1), np.float32),
+        "network.mlp.layers.0.bias": np.array(q, np.float32),
+    }
+    return Snapshot(opt_steps=0, env_steps=env_steps, warm_up=warm_up, arrays=arrays)
+
+
+def policy(constant: float | None = None, seed: int = 0, **settings: Any) -> QPolicy:
+    rng = np.random.default_rng(seed)
+    return QPolicy(DqnConfig(**settings), rng, constant, network=LINEAR, num_actions=2)
+
+
+def share_of_1(acting: QPolicy, newest: Snapshot) -> float:
+    acting.load_snapshot(newest)
+    return float(acting.act(OBS, explore=True).mean())
+
+
+def test_without_exploration_it_takes_the_best_action_always():
+    acting = policy(epsilon_final=1.0)
+    for warm_up in (False, True):
+        acting.load_snapshot(snapshot([0, 1], warm_up=warm_up))
+        assert acting.act(OBS, explore=False).all()
+    acting.load_snapshot(snapshot([1, 0]))
+    assert not acting.act(OBS, explore=False).any()
+
+
+@pytest.mark.parametrize("exploration", ["epsilon_greedy", "softmax"])
+@pytest.mark.parametrize("constant", [None, 0.0])
+def test_in_warm_up_every_action_is_taken_equally_often(exploration, constant):
+    settings = {"temperature": 0.01} if exploration == "softmax" else {}
+    acting = policy(constant, exploration=exploration, epsilon_start=0.0, **settings)
+    newest = snapshot([0, 9], warm_up=True)
+    assert share_of_1(acting, newest) == pytest.approx(0.5, abs=0.04)
+    assert share_of_1(acting, snapshot([0, 9])) == 1
+
+
+def test_epsilon_follows_the_env_steps_of_the_snapshot():
+    acting = policy(epsilon_start=1.0, epsilon_final=0.2, epsilon_steps=100)
+    found = [share_of_1(acting, snapshot([0, 1], env_steps)) for env_steps in (0, 50, 100, 900)]
+    assert found == pytest.approx([0.5, 0.7, 0.9, 0.9], abs=0.04)  # 1 - epsilon / 2
+
+
+def test_a_constant_epsilon_replaces_the_schedule():
+    acting = policy(0.4, epsilon_steps=100)
+    for env_steps in (0, 900):
+        assert share_of_1(acting, snapshot([0, 1], env_steps)) == pytest.approx(0.8, abs=0.04)
+
+
+@pytest.mark.parametrize(("constant", "expected"), [(None, 2 / 3), (0.5, 0.8), (0.0, 1.0)])
+def test_the_temperature_is_that_of_the_settings_or_the_constant(constant, expected):
+    acting = policy(constant, exploration="softmax", temperature=1.0)
+    assert share_of_1(acting, snapshot([0, np.log(2)])) == pytest.approx(expected, abs=0.04)
+
+
+def test_a_constant_that_is_no_probability_is_refused_as_epsilon_only():
+    policy(1.5, exploration="softmax")
+    with pytest.raises(ConfigError, match=r"actor_manager\.exploration must be at most 1.*1\.5"):
+        policy(1.5)
+
+
+def test_one_seed_gives_one_sequence_of_actions():
+    def actions(seed: int) -> list[int]:
+        acting = policy(0.5, seed)
+        acting.load_snapshot(snapshot([0, 1]))
+        return [int(acting.act(OBS[:1], explore=True)[0]) for _ in range(60)]
+
+    assert actions(1) == actions(1)
+    assert actions(1) != actions(2)
+
+
+def test_it_keeps_what_it_loaded_whatever_becomes_of_agent_and_snapshot(spec, make_batch):
+    agent = Dqn(DqnConfig(hidden=[8], learning_rate=0.1), spec=spec, device="cpu", seed=0)
+    acting = agent.policy_factory(np.random.default_rng(0))
+    taken = agent.snapshot()
+    arrays = {name: array.copy() for name, array in taken.arrays.items()}
+    acting.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays=arrays))
+    obs = np.random.default_rng(1).standard_normal((50, 3)).astype(np.float32)
+    before = acting.act(obs, explore=False)
+    for seed in range(20):
+        agent.update(make_batch(seed))
+    for array in arrays.values():
+        array[:] = np.nan
+    np.testing.assert_array_equal(acting.act(obs, explore=False), before)
+    acting.load_snapshot(agent.snapshot())
+    assert (acting.act(obs, explore=False) != before).any()
+
+
+def test_the_same_weights_take_the_same_actions_in_numpy_and_in_torch(spec):
+    """To float tolerance: where two values are as good as equal, either action is right."""
+    obs = np.random.default_rng(2).standard_normal((500, 3)).astype(np.float32)
+    for seed in range(5):
+        agent = Dqn(DqnConfig(hidden=[64, 32]), spec=spec, device="cpu", seed=seed)
+        acting = agent.policy_factory(np.random.default_rng(0))
+        acting.load_snapshot(agent.snapshot())
+        action = acting.act(obs, explore=False)
+        network = q_network(spec.observation, [64, 32], spec.action.n, seed=0)
+        network.load_state_dict(
+            {
+                name.removeprefix("network."): torch.tensor(each)
+                for name, each in agent.snapshot().arrays.items()
+            }
+        )
+        q = network(torch.from_numpy(obs)).detach().numpy()  # [500, num_actions]
+        taken = q[np.arange(500), action]
+        np.testing.assert_allclose(taken, q.max(axis=1), rtol=0, atol=1e-5)
+        assert (action == q.argmax(axis=1)).mean() > 0.99
+        alone = [int(acting.act(obs[i : i + 1], explore=False)[0]) for i in range(500)]
+        np.testing.assert_allclose(q[np.arange(500), alone], q.max(axis=1), rtol=0, atol=1e-5)
+
+
+def test_actions_handed_out_are_not_written_again():
+    acting = policy()
+    acting.load_snapshot(snapshot([0, 1]))
+    first = acting.act(OBS[:2], explore=False)
+    acting.load_snapshot(snapshot([1, 0]))
+    acting.act(OBS[:2], explore=False)
+    assert first.tolist() == [1, 1]
+
+
+def test_the_factory_can_be_sent_to_another_process(spec):
+    agent = Dqn(DqnConfig(hidden=[8]), spec=spec, device="cpu", seed=0)
+    factory = pickle.loads(pickle.dumps(agent.policy_factory))
+    acting = factory(np.random.default_rng(0), 0.0)
+    acting.load_snapshot(agent.snapshot())
+    assert acting.act(np.zeros((5, 3), np.float32), explore=True).shape == (5,)
+
+
+def test_acting_needs_no_torch():
+    """Nor do settings, nor the form of networks."""
+    modules = (
+        *("agent.config", "agent.policies", "agent.continuous_policies"),
+        *("nn.architecture", "nn.encoding", "nn.numpy_network"),
+    )
+    imports = ", ".join(f"border_cli.{each}" for each in modules)
+    code = f"import sys, {imports}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+MANY = np.random.default_rng(7).standard_normal((300, 3)).astype(np.float32)
+NOISY: dict[str, Any] = {"noisy": True, "exploration": Exploration.greedy}
+
+
+def dqn(spec: Any, seed: int = 1, **settings: Any) -> Dqn:
+    config = DqnConfig(**{"hidden": [16, 8], **settings})
+    return Dqn(config, spec=spec, device="cpu", seed=seed)
+
+
+def acting(agent: Dqn, seed: int = 0, constant: float | None = None, **snapshot: Any) -> Any:
+    policy = agent.policy_factory(np.random.default_rng(seed), constant)
+    policy.load_snapshot(agent.snapshot(**snapshot))
+    return policy
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"dueling": True},
+        {"num_atoms": 7},
+        {**NOISY, "dueling": True, "num_atoms": 7},
+        {"dueling": True, "activation": "elu", "layer_norm": True, "normalize_obs": True},
+    ],
+)
+def test_a_policy_takes_the_actions_of_the_torch_network(spec, form: dict[str, Any]):
+    agent = dqn(spec, **form)
+    action = acting(agent).act(MANY, explore=False)
+    with torch.no_grad():
+        outputs = agent.online(agent.features(torch.from_numpy(MANY)))
+    if agent.config.categorical:
+        atoms = torch.linspace(-10, 10, 7)
+        outputs = (outputs.view(len(MANY), 2, 7).softmax(2) * atoms).sum(2)
+    q = outputs.numpy()
+    np.testing.assert_allclose(q[np.arange(len(MANY)), action], q.max(axis=1), atol=1e-4)
+    assert (action == q.argmax(axis=1)).mean() > 0.98
+
+
+def test_the_value_of_atoms_is_their_mean_however_large_the_logits():
+    """Atoms -1, 0 and 1: half at each end is worth 0, and halves at 0 and 1 are worth 0.5."""
+    config = DqnConfig(num_atoms=3, v_min=-1.0, v_max=1.0)
+    one = EnvSpec(
+        id="One", observation=DiscreteSpace(1), action=DiscreteSpace(2), max_episode_steps=None
+    )
+    agent = Dqn(config, spec=one, device="cpu", seed=0)
+    policy: Any = agent.policy_factory(np.random.default_rng(0))
+    logits = np.array([[0, -500, 0, -500, 200, 200]], np.float32)
+    np.testing.assert_allclose(policy.values(logits), [[0, 0.5]], atol=1e-7)
+
+
+def test_noisy_weights_explore_and_means_evaluate(spec):
+    policy = acting(dqn(spec, noisy_std=2.0, **NOISY))
+    one = np.repeat(MANY[:1], 500, axis=0)
+    still = policy.act(one, explore=False)
+    assert (still == still[0]).all()
+    for rows in (one, one[:1]):  # every row of a call, and every call, draws anew
+        taken = np.concatenate([policy.act(rows, explore=True) for _ in range(500 // len(rows))])
+        assert 0.02 < taken.mean() < 0.98
+    np.testing.assert_array_equal(policy.act(one, explore=False), still)
+
+
+def test_noise_that_was_learned_away_explores_nothing(spec):
+    agent = dqn(spec, **NOISY)
+    policy = acting(agent)
+    arrays = dict(agent.snapshot().arrays)
+    arrays |= {name: each * 0 for name, each in arrays.items() if name.endswith("_std")}
+    policy.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays=arrays))
+    np.testing.assert_array_equal(policy.act(MANY, explore=True), policy.act(MANY, explore=False))
+
+
+def test_in_warm_up_a_noisy_policy_takes_any_action(spec):
+    taken = acting(dqn(spec, **NOISY), warm_up=True).act(np.repeat(MANY, 10, axis=0), explore=True)
+    assert taken.mean() == pytest.approx(0.5, abs=0.04)
+
+
+def test_epsilon_and_noise_can_explore_together(spec):
+    policy = acting(dqn(spec, noisy=True, noisy_std=1e-6, epsilon_steps=1), env_steps=5)
+    off = policy.act(MANY, explore=True) != policy.act(MANY, explore=False)
+    assert 0 < off.mean() < 0.1  # epsilon_final / 2
+
+
+def test_a_constant_of_an_actor_is_refused_where_there_is_nothing_to_replace(spec):
+    with pytest.raises(ConfigError, match=r"actor_manager\.exploration must be null.*got 0\.4"):
+        acting(dqn(spec, **NOISY), constant=0.4)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_restored_noisy_policy_explores_as_the_one_that_went_on(spec, rows: int):
+    agent = dqn(spec, noisy_std=2.0, dueling=True, num_atoms=5, **NOISY)
+    policy, restored = acting(agent, seed=1), acting(agent, seed=2)
+
+    def act(which: Any, steps: int) -> list[Any]:
+        return [which.act(MANY[i : i + rows], explore=True) for i in range(steps)]
+
+    for steps in (0, 1, 20):
+        act(policy, steps)
+        restored.load_state_dict(reread(policy.state_dict()))
+        expected = act(policy, 100)
+        assert same(act(restored, 100), expected)
+        assert len(np.unique(np.concatenate(expected))) == 2
+
+
+def test_the_factory_of_a_noisy_policy_can_be_sent_to_another_process(spec):
+    agent = dqn(spec, dueling=True, num_atoms=5, **NOISY)
+    policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(0))
+    policy.load_snapshot(agent.snapshot())
+    assert policy.act(MANY, explore=True).shape == (300,)
+
+
+SAME = np.ones((20_000, 1), np.float32)
+LOGITS = [0.0, np.log(2.0), np.log(5.0)]  # 1/8, 2/8 and 5/8
+
+
+def by_logits(exploration: float | None = None, seed: int = 0) -> CategoricalPolicy:
+    acting = CategoricalPolicy(
+        np.random.default_rng(seed),
+        exploration,
+        network=partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=())),
+        num_actions=3,
+        agent="bc",
+    )
+    acting.load_snapshot(of_logits())
+    return acting
+
+
+def of_logits(warm_up: bool = False) -> Snapshot:
+    arrays = {
+        "network.mlp.layers.0.weight": np.zeros((3, 1), np.float32),
+        "network.mlp.layers.0.bias": np.array(LOGITS, np.float32),
+    }
+    return Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays)
+
+
+def shares_of(acting: CategoricalPolicy, *, explore: bool) -> list[float]:
+    action = acting.act(SAME, explore=explore)
+    assert action.dtype == np.int64
+    return (np.bincount(action, minlength=3) / len(action)).tolist()
+
+
+def test_exploring_it_takes_each_action_as_often_as_its_logit_says():
+    assert shares_of(by_logits(), explore=True) == pytest.approx([0.125, 0.25, 0.625], abs=0.01)
+
+
+def test_evaluated_it_takes_the_most_likely_one():
+    assert shares_of(by_logits(), explore=False) == [0, 0, 1]
+
+
+def test_in_warm_up_it_takes_any():
+    acting = by_logits()
+    acting.load_snapshot(of_logits(warm_up=True))
+    assert shares_of(acting, explore=True) == pytest.approx([1 / 3] * 3, abs=0.01)
+    assert shares_of(acting, explore=False) == [0, 0, 1]
+
+
+def test_a_constant_of_exploration_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"actor_manager\.exploration must be null with agent=bc.*got 0\.3"
+    ):
+        by_logits(0.3)
+
+
+def test_a_restored_policy_draws_as_the_one_that_went_on():
+    acting, restored = by_logits(seed=1), by_logits(seed=2)
+    acting.act(SAME[:77], explore=True)
+    restored.load_state_dict(reread(acting.state_dict()))
+    assert same(
+        restored.act(SAME[:99], explore=True),
+        acting.act(SAME[:99], explore=True),
+    )
+
+
+ROWS = 10_000
+
+
+def box(low: Any, high: Any) -> BoxSpace:
+    low, high = np.array(low, np.float32), np.array(high, np.float32)
+    return BoxSpace(shape=low.shape, dtype="float32", low=low, high=high)
+
+
+def draw(space: LeafSpace, rows: int = ROWS, seed: int = 0) -> np.ndarray:
+    obs = {"any": np.zeros((rows, 2))}
+    return RandomPolicy(space, np.random.default_rng(seed)).act(obs, explore=False)
+
+
+def test_discrete_actions_are_equally_frequent():
+    action = draw(DiscreteSpace(4))
+    assert action.dtype == np.int64
+    assert np.bincount(action) / ROWS == pytest.approx([0.25] * 4, abs=0.025)
+
+
+def test_several_discrete_actions_are_drawn_apart():
+    action = draw(MultiDiscreteSpace((2, 5)))
+    assert action.shape == (ROWS, 2)
+    assert action.dtype == np.int64
+    assert np.bincount(action[:, 0]) / ROWS == pytest.approx([0.5] * 2, abs=0.025)
+    assert np.bincount(action[:, 1]) / ROWS == pytest.approx([0.2] * 5, abs=0.025)
+
+
+def test_a_bounded_box_is_filled_evenly():
+    action = draw(box([-2, 10], [4, 11]))
+    assert action.shape == (ROWS, 2)
+    assert action.dtype == np.float32
+    for column, (low, high) in zip(action.T, [(-2, 4), (10, 11)], strict=True):
+        assert low <= column.min()
+        assert column.max() <= high
+        parts, _ = np.histogram(column, bins=5, range=(low, high))
+        assert parts / ROWS == pytest.approx([0.2] * 5, abs=0.025)
+
+
+def test_an_open_box_gives_standard_normals():
+    column = draw(box([-np.inf], [np.inf]))[:, 0]
+    assert column.mean() == pytest.approx(0, abs=0.05)
+    assert column.std() == pytest.approx(1, abs=0.05)
+
+
+def test_a_half_open_box_is_kept_on_its_side():
+    action = draw(box([3, -np.inf], [np.inf, -1]))
+    assert action[:, 0].min() >= 3
+    assert action[:, 1].max() <= -1
+    assert np.isfinite(action).all()
+
+
+def test_a_box_keeps_its_shape():
+    assert draw(box(np.zeros((2, 3)), np.ones((2, 3))), rows=5).shape == (5, 2, 3)
+
+
+def test_one_seed_gives_one_sequence():
+    space = box([0], [1])
+    np.testing.assert_array_equal(draw(space, seed=1), draw(space, seed=1))
+    assert (draw(space, seed=1) != draw(space, seed=2)).any()
+
+
+BOX = BoxSpace(
+    shape=(2,),
+    dtype="float32",
+    low=np.array([-1, -np.inf], np.float32),
+    high=np.array([2, np.inf], np.float32),
+)
+
+OF_BOX = partial(NumpyNetwork, Architecture(BOX, hidden=()))
+
+
+def q_policy(exploration: str, seed: int, warm_up: bool) -> QPolicy:
+    settings: dict[str, Any] = {"temperature": 2.0} if exploration == "softmax" else {}
+    config = DqnConfig(exploration=exploration, **settings)  # type: ignore[arg-type]
+    policy = QPolicy(config, np.random.default_rng(seed), 0.6, network=OF_BOX, num_actions=3)
+    rng = np.random.default_rng(9)
+    arrays = {
+        "network.mlp.layers.0.weight": rng.normal(size=(3, 2)).astype(np.float32),
+        "network.mlp.layers.0.bias": rng.normal(size=3).astype(np.float32),
+    }
+    policy.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays))
+    return policy
+
+
+def act(policy: Policy, steps: int, rows: int) -> list[Any]:
+    rng = np.random.default_rng(4)
+    obs = [rng.normal(size=(rows, 2)).astype(np.float32) for _ in range(steps)]
+    return [policy.act(each, explore=True) for each in obs]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("warm_up", [False, True], ids=["", "warm-up"])
+@pytest.mark.parametrize("exploration", ["epsilon_greedy", "softmax"])
+def test_a_restored_q_policy_explores_as_the_one_that_went_on(exploration, warm_up, rows):
+    policy = q_policy(exploration, 1, warm_up)
+    for steps in (0, 3, 500, 1):  # the draws of a block are used up in between
+        taken = act(policy, steps, rows)
+        state = policy.state_dict()
+        before = copy.deepcopy(state)
+        restored = q_policy(exploration, 2, warm_up)
+        act(restored, 5, rows)
+        restored.load_state_dict(reread(state))
+        expected = act(policy, 800, rows)
+        assert same(act(restored, 800, rows), expected)
+        assert same(state, before)
+        assert len(np.unique(np.concatenate(expected))) == 3
+        assert not any(np.shares_memory(one, expected[0]) for one in taken)
+
+
+def test_warm_up_and_its_end_go_on_from_one_state():
+    """Warm-up draws from the generator itself, between two blocks of the other exploration."""
+    policy = q_policy("epsilon_greedy", 1, warm_up=False)
+    act(policy, 100, 1)
+    arrays = policy.state_dict()
+    for warm_up in (True, False):
+        one, other = (q_policy("epsilon_greedy", seed, warm_up) for seed in (5, 6))
+        one.load_state_dict(arrays)
+        other.load_state_dict(reread(arrays))
+        assert same(act(one, 1500, 1), act(other, 1500, 1))
+        arrays = one.state_dict()
+
+
+@pytest.mark.parametrize(
+    "space", [DiscreteSpace(5), MultiDiscreteSpace((2, 70)), BOX], ids=["number", "numbers", "box"]
+)
+def test_a_restored_random_policy_draws_as_the_one_that_went_on(space: LeafSpace):
+    policy = RandomPolicy(space, np.random.default_rng(1))
+    for steps in (0, 1, 77):  # an odd number of 32-bit draws leaves half a word behind
+        act(policy, steps, 1)
+        restored = RandomPolicy(space, np.random.default_rng(2))
+        restored.load_state_dict(reread(policy.state_dict()))
+        assert same(act(restored, 50, 1), act(policy, 50, 1))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: q_policy("softmax", 1, False), lambda: RandomPolicy(BOX, np.random.default_rng(0))],
+)
+def test_a_generator_of_another_kind_is_refused(make):
+    state = {**make().state_dict(), "generator": np.random.MT19937(0).state}
+    with pytest.raises(CheckpointError, match="state of a generator is invalid"):
+        make().load_state_dict(state)

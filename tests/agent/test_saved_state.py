@@ -1,0 +1,467 @@
+"""What agents save: every kind goes on to the bit, and what does not fit is refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from compilers import needs_compiler
+from continuous import batch, counted, spec
+from soft_agents import sac
+from torch import nn
+
+from border_cli.agent.config import DqnConfig, RandomConfig
+from border_cli.agent.dqn import Dqn
+from border_cli.agent.random import RandomAgent
+from border_cli.agent.torch_agent import TorchAgent
+from border_cli.core.errors import CheckpointError
+from border_cli.core.returns import Moments
+from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
+from border_cli.core.types import Batch
+from border_cli.nn.architecture import Activation
+from border_cli.nn.saving import load_state, save_state
+from border_cli.registry import AGENTS, register_builtin
+
+
+def dqn(spec: EnvSpec, seed: int, **settings: Any) -> Dqn:
+    config = DqnConfig(**{"hidden": [9, 4], "learning_rate": 0.01, **settings})
+    return Dqn(config, spec=spec, device="cpu", seed=seed)
+
+
+def bits(state: Any, name: str = "") -> dict[str, Any]:
+    """Every leaf of a state by its path: type, shape and bytes."""
+    if isinstance(state, torch.Tensor):
+        return {name: (state.dtype, tuple(state.shape), state.numpy().tobytes())}
+    if isinstance(state, dict | list):
+        pairs = state.items() if isinstance(state, dict) else enumerate(state)
+        return {
+            key: leaf
+            for part, value in pairs
+            for key, leaf in bits(value, f"{name}.{part}").items()
+        }
+    return {name: state}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"loss": "huber"},
+        {"loss": "mse"},
+        {"num_atoms": 5, "dueling": True},
+        {"noisy": True, "dueling": True, "num_atoms": 5},
+        {"conservative_weight": 0.5, "layer_norm": True},
+    ],
+)
+@pytest.mark.parametrize("tau", [1.0, 0.3])
+def test_fifty_updates_saved_and_fifty_more_are_a_hundred(
+    spec, make_batch, tmp_path: Path, tau: float, form: dict[str, Any]
+):
+    settings = {"target_interval": 7, "tau": tau, "double": True, **form}
+    agent, restored = dqn(spec, 1, **settings), dqn(spec, 2, **settings)
+    for seed in range(50):
+        agent.update(make_batch(seed))
+    save_state(agent.state_dict(), tmp_path / "agent.pt")
+    restored.load_state_dict(load_state(tmp_path / "agent.pt"))
+    assert bits(restored.state_dict()) == bits(agent.state_dict())
+    for seed in range(50, 100):
+        first, second = (each.update(make_batch(seed)) for each in (agent, restored))
+        assert first.td_error().tobytes() == second.td_error().tobytes()
+        for name, value in first.metrics.items():
+            assert float(value) == float(second.metrics[name])
+    after = bits(agent.state_dict())
+    assert bits(restored.state_dict()) == after
+    assert after[".opt_steps"] == 100
+    assert after[".optimizer.steps.0"] == (torch.float32, (), np.float32(100).tobytes())
+
+
+def test_weights_alone_begin_a_new_training(spec, make_batch):
+    """As if the constructor had drawn them: equal networks, a fresh optimiser, no steps."""
+    settings = {"target_interval": 3, "tau": 1.0}
+    old = dqn(spec, 1, learning_rate=0.05, **settings)
+    for seed in range(10):
+        old.update(make_batch(seed))
+    saved = old.state_dict()
+    assert bits(saved["target"]) != bits(saved["online"])
+    new, fresh = dqn(spec, 2, **settings), dqn(spec, 3, **settings)
+    untouched = bits(new.state_dict()["optimizer"])
+    new.load_weights(saved)
+    state = new.state_dict()
+    assert bits(state["online"]) == bits(state["target"]) == bits(saved["online"])
+    assert new.opt_steps == 0
+    assert bits(state["optimizer"]) == untouched
+    drawn = {"online": saved["online"], "target": saved["online"], "noise": state["noise"]}
+    fresh.load_state_dict({**fresh.state_dict(), **drawn})
+    for seed in range(8):
+        assert float(new.update(make_batch(seed)).metrics["loss"]) == float(
+            fresh.update(make_batch(seed)).metrics["loss"]
+        )
+    assert bits(new.state_dict()) == bits(fresh.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda state: state.pop("online"), "it has no 'online', but target, optimizer; it"),
+        (lambda state: state.update(online=3), "online: .*dict"),
+        (
+            lambda state: state["online"].pop("mlp.layers.0.bias"),
+            r"online: .*Missing key.*layers\.0\.bias",
+        ),
+        (lambda state: state["online"].update(x=torch.ones(1)), "online: .*Unexpected key.*x"),
+        (lambda state: state.update(statistics=3), "statistics: 'int' object"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(spec, change: Any, match: str):
+    state = dqn(spec, 1).state_dict()
+    change(state)
+    with pytest.raises(CheckpointError, match=match) as raised:
+        dqn(spec, 2).load_weights(state)
+    message = str(raised.value)
+    assert message.startswith("the saved agent does not fit agent=dqn: ")
+    assert "hidden" not in message  # which is not to blame
+
+
+def test_weights_of_another_size_are_refused(spec):
+    match = r"agent=dqn: its network 'online' differs: agent\.hidden \(saved with \[8, 4\], now "
+    with pytest.raises(CheckpointError, match=match):
+        dqn(spec, 2).load_weights(dqn(spec, 1, hidden=[8, 4]).state_dict())
+
+
+OTHER_FORMS = [
+    ({"layer_norm": True}, r"agent\.layer_norm \(saved with true\)$"),
+    ({"num_atoms": 5}, r"outputs, .* agent\.num_atoms \(saved with \[\d+\], now \[\d+\]\)$"),
+    ({"dueling": True}, r"its layers, by the agent or by settings such as agent\.dueling"),
+    ({"noisy": True}, r"its layers, by the agent or by settings such as agent\.dueling"),
+]
+
+
+@pytest.mark.parametrize(("other", "said"), OTHER_FORMS, ids=[str(each) for each, _ in OTHER_FORMS])
+def test_the_setting_by_which_weights_do_not_fit_is_named(spec, other: dict[str, Any], said: str):
+    with pytest.raises(CheckpointError, match=said) as raised:
+        dqn(spec, 2).load_weights(dqn(spec, 1, **other).state_dict())
+    assert "state_dict" not in str(raised.value)
+
+
+def test_weights_of_another_environment_are_refused_by_its_spaces(spec):
+    bounds = np.full(7, np.inf, np.float32)
+    wider = replace(
+        spec, observation=BoxSpace(shape=(7,), dtype="float32", low=-bounds, high=bounds)
+    )
+    with pytest.raises(CheckpointError, match=r"inputs, from the spaces .* \(saved with 7, now "):
+        dqn(spec, 2).load_weights(dqn(wider, 1).state_dict())
+
+
+def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Path):
+    """They would fit in size, and compute something else."""
+    save_state(dqn(spec, 1, activation=Activation.tanh).state_dict(), tmp_path / "agent.pt")
+    saved = load_state(tmp_path / "agent.pt")
+    match = r"the saved agent does not fit agent\.activation=relu: it has tanh"
+    with pytest.raises(CheckpointError, match=match):
+        dqn(spec, 2).load_weights(saved)
+    dqn(spec, 2, activation=Activation.tanh).load_weights(saved)
+    del saved["activation"]  # as of earlier versions, which do not tell
+    dqn(spec, 2).load_weights(saved)
+
+
+def test_weights_learned_on_other_atoms_are_refused(spec):
+    """The same probabilities would be those of other returns."""
+    saved = dqn(spec, 1, num_atoms=5, v_max=100.0).state_dict()
+    match = r"the saved agent does not fit agent\.v_max=10\.0: it has 100\.0"
+    with pytest.raises(CheckpointError, match=match):
+        dqn(spec, 2, num_atoms=5).load_weights(saved)
+    dqn(spec, 2, num_atoms=5, v_max=100.0).load_weights(saved)
+    dqn(spec, 2, v_max=3.0).load_weights(dqn(spec, 1).state_dict())  # there are no atoms
+
+
+def test_the_generator_of_a_damaged_state_is_named(spec):
+    state = {**dqn(spec, 1).state_dict(), "noise": torch.zeros(3, dtype=torch.uint8)}
+    match = "saved state does not fit agent=dqn: the random generator and the number of updates: "
+    with pytest.raises(CheckpointError, match=match):
+        dqn(spec, 2).load_state_dict(state)
+
+
+def test_an_agent_that_learns_nothing_has_no_weights_to_begin_with(spec):
+    agent = RandomAgent(RandomConfig(), spec=spec, device="cpu", seed=0)
+    with pytest.raises(CheckpointError, match="RandomAgent has no weights"):
+        agent.load_weights(agent.state_dict())
+    assert agent.first_not_finite() is None
+
+
+@pytest.mark.parametrize(
+    ("which", "index", "name"),
+    [
+        ("online", "mlp.layers.0.weight", "online.mlp.layers.0.weight"),
+        ("target", "mlp.layers.2.bias", "target.mlp.layers.2.bias"),
+        ("optimizer", "squares", "optimizer.squares.1"),
+    ],
+)
+def test_a_weight_that_is_not_finite_is_named(spec, make_batch, which, index, name):
+    agent = dqn(spec, 1)
+    agent.update(make_batch(0))
+    assert agent.first_not_finite() is None
+    state = agent.state_dict()
+    part = state[which][index]
+    (part[1] if isinstance(part, list) else part).view(-1)[-1] = float("-inf")
+    agent.load_state_dict(state)
+    assert agent.first_not_finite() == name
+
+
+def test_an_update_that_breaks_the_weights_is_found(spec, make_batch):
+    agent, batch = dqn(spec, 1), make_batch(0)
+    batch.reward[3] = np.nan
+    agent.update(batch)
+    assert agent.first_not_finite() == "online.mlp.layers.0.weight"
+
+
+SMALL: dict[str, Any] = {"hidden": [9, 4], "learning_rate": 0.01, "batch_size": 8}
+NORMALISED = {"normalize_obs": True, "normalize_reward": True}
+FOLLOWED = {"target_interval": 7, "tau": 0.3}
+SINGLE = {"num_critics": 1, "policy_delay": 1, "target_noise": 0.0}
+# Of each: the agent, whether it counts its actions, and its settings.
+KINDS: dict[str, tuple[str, bool, dict[str, Any]]] = {
+    "dqn": ("dqn", True, {"double": True, **FOLLOWED}),
+    "rainbow": (
+        *("dqn", True),
+        {"dueling": True, "noisy": True, "num_atoms": 5, "exploration": "greedy", **FOLLOWED},
+    ),
+    "dqn, conservative": ("dqn", True, {"conservative_weight": 1.0, **NORMALISED}),
+    "qrdqn": ("qrdqn", True, {"num_quantiles": 5, **FOLLOWED}),
+    "iqn": ("iqn", True, {"double": True, **FOLLOWED}),
+    "sac": ("sac", False, NORMALISED),
+    "redq": ("sac", False, {"num_critics": 4, "subset": 2, "policy_delay": 3}),
+    "droq": ("sac", False, {"dropout": 0.2, "critic_layer_norm": True}),
+    "tqc": ("tqc", False, {"num_quantiles": 5, "dropped_quantiles": 1}),
+    "td3": ("td3", False, {"policy_delay": 3, "tau": 0.3}),
+    "ddpg": ("td3", False, SINGLE),
+    "td3_bc": ("td3_bc", False, NORMALISED),
+    "bc": ("bc", False, {}),
+    "bc, stochastic": ("bc", False, {"stochastic": True}),
+    "bc, counted": ("bc", True, {}),
+    "awac": ("awac", False, {"tau": 0.3}),
+    "awac, counted": ("awac", True, {}),
+    "iql": ("iql", False, {"tau": 0.3, **NORMALISED}),
+    "iql, counted": ("iql", True, {}),
+    "cql": ("cql", False, {"sampled_actions": 3}),
+    "cql, gap": (
+        *("cql", False),
+        {"sampled_actions": 3, "conservative_gap": 0.5, "backup_entropy": True},
+    ),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def agent_of(kind: str, seed: int, **more: Any) -> TorchAgent:
+    register_builtin()
+    name, counts, settings = KINDS[kind]
+    config = AGENTS.entry(name).config_type(**{**SMALL, **settings, **more})
+    where = counted() if counts else spec()
+    agent: TorchAgent = AGENTS.build(config, spec=where, device="cpu", seed=seed)
+    return agent
+
+
+def rows(kind: str, seed: int) -> Batch:
+    return batch(seed, actions=3 if KINDS[kind][1] else None)
+
+
+def ranks_rows(kind: str) -> bool:
+    """Whether the agent has TD errors."""
+    return KINDS[kind][0] != "bc"
+
+
+def learn(agent: TorchAgent, kind: str, seeds: range) -> list[bytes]:
+    """The errors and metrics of every update."""
+    found = []
+    for seed in seeds:
+        seen = rows(kind, seed)
+        agent.observe(seen)
+        agent.observe_returns(Moments.of(seen.reward.astype(np.float64)))
+        update = agent.update(seen)
+        metrics = [float(each) for each in update.metrics.values()]
+        errors = update.td_error() if ranks_rows(kind) else np.zeros(8)
+        found.append(errors.tobytes() + np.array(metrics).tobytes())
+    return found
+
+
+@each_kind
+def test_twenty_updates_saved_and_twenty_more_are_forty(kind: str, tmp_path: Path):
+    agent, restored = agent_of(kind, 1), agent_of(kind, 2)
+    learn(agent, kind, range(20))
+    save_state(agent.state_dict(), tmp_path / "agent.pt")
+    restored.load_state_dict(load_state(tmp_path / "agent.pt"))
+    assert bits(restored.state_dict()) == bits(agent.state_dict())
+    more = range(20, 40)
+    assert learn(restored, kind, more) == learn(agent, kind, more)
+    assert bits(restored.state_dict()) == bits(agent.state_dict())
+    arrays, others = agent.snapshot().arrays, restored.snapshot().arrays
+    assert all(array.tobytes() == others[name].tobytes() for name, array in arrays.items())
+
+
+@each_kind
+def test_weights_alone_begin_a_new_training_of_every_kind(kind: str):
+    """Targets equal to what they follow, fresh optimisers, no steps."""
+    old, new = agent_of(kind, 1), agent_of(kind, 2)
+    learn(old, kind, range(8))
+    saved, untouched = old.state_dict(), new.state_dict()
+    new.load_weights(saved)
+    state = new.state_dict()
+    optimizers = [part for part in state if part.endswith("optimizer")]
+    assert optimizers
+    for part in {*state} - {*optimizers, "noise", "opt_steps"}:
+        assert bits(state[part]) == bits(saved[new.targets.get(part, part)]), part
+    for part in [*optimizers, "noise"]:
+        assert bits(state[part]) == bits(untouched[part]), part
+    for target, online in new.targets.items():
+        assert bits(saved[target]) != bits(saved[online]), "it did not lag behind"
+    assert new.opt_steps == 0
+
+
+@each_kind
+def test_weights_of_another_agent_are_refused(kind: str):
+    name = KINDS[kind][0]
+    other = {"td3": "bc", "td3_bc": "bc"}.get(name, "td3")
+    if kind == "bc":
+        other = "bc, stochastic"  # with twice as many outputs
+    state, agent = agent_of(other, 1).state_dict(), agent_of(kind, 1)
+    state.pop("statistics", None)
+    if "statistics" in agent.state_dict():
+        state["statistics"] = agent.state_dict()["statistics"]
+    # Its form, or that it has other parts.
+    match = rf"does not fit agent={name}: (its network '[a-z]+' differs|it has no '[a-z]+', but )"
+    with pytest.raises(CheckpointError, match=match):
+        agent.load_weights(state)
+
+
+@each_kind
+def test_a_weight_that_is_not_finite_is_named_in_every_kind(kind: str):
+    agent = agent_of(kind, 1)
+    assert agent.first_not_finite() is None
+    state = agent.state_dict()
+    part = next(name for name in ("online", "actor") if name in state)
+    weight = list(state[part])[-1]
+    state[part][weight].view(-1)[-1] = float("nan")
+    agent.load_state_dict(state)
+    assert agent.first_not_finite() == f"{part}.{weight}"
+
+
+@each_kind
+def test_a_snapshot_never_changes(kind: str):
+    agent = agent_of(kind, 1)
+    arrays = agent.snapshot().arrays
+    before = {name: array.tobytes() for name, array in arrays.items()}
+    learn(agent, kind, range(6))
+    assert {name: array.tobytes() for name, array in arrays.items()} == before
+    assert any(array.tobytes() != before[name] for name, array in agent.snapshot().arrays.items())
+
+
+@each_kind
+def test_what_shares_memory_with_the_weights_has_those_that_were_loaded(kind: str):
+    agent, other = agent_of(kind, 1), agent_of(kind, 2)
+    learn(agent, kind, range(3))
+    other.load_state_dict(agent.state_dict())
+    for name, twin in vars(other).items():
+        mine = getattr(agent, name)
+        if isinstance(twin, nn.Module):
+            assert bits(dict(twin.state_dict())) == bits(dict(mine.state_dict())), name
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((36, 36, 1), "uint8"), ((10, 10, 2), "bool")], ids=["large", "small"]
+)
+@each_kind
+def test_images_beside_numbers_are_learned_from_acted_on_and_saved(
+    kind: str, shape: tuple[int, ...], dtype: str
+):
+    register_builtin()
+    name, counts, settings = KINDS[kind]
+    most = 255 if dtype == "uint8" else 1
+    pixels = BoxSpace(shape=shape, dtype=dtype, low=np.zeros(1), high=np.full(1, most))
+    seen = DictSpace({"screen": pixels, "speed": spec().observation})  # type: ignore[dict-item]
+    where = replace(counted() if counts else spec(), observation=seen)
+    config = AGENTS.entry(name).config_type(**{**SMALL, **settings})
+    agent, other = (AGENTS.build(config, spec=where, device="cpu", seed=i) for i in (1, 2))
+    drawn = rows(kind, 0)
+    drawn_screens = np.random.default_rng(0).integers(most, size=(8, *shape), endpoint=True)
+    screens = drawn_screens.astype(dtype)
+    given = replace(
+        drawn,
+        obs={"screen": screens, "speed": drawn.obs},
+        next_obs={"screen": screens[::-1].copy(), "speed": drawn.next_obs},
+    )
+    for _ in range(3):
+        agent.observe(given)
+        update = agent.update(given)
+    assert not ranks_rows(kind) or np.isfinite(update.td_error()).all()
+    assert agent.first_not_finite() is None
+    other.load_state_dict(agent.state_dict())
+    actions = []
+    for each in (agent, other):
+        policy = each.policy_factory(np.random.default_rng(0))
+        policy.load_snapshot(each.snapshot())
+        actions.append(policy.act(given.obs, explore=True))
+    assert actions[0].shape == given.action.shape
+    assert actions[0].tobytes() == actions[1].tobytes()
+
+
+@pytest.mark.slow
+@needs_compiler
+@each_kind
+def test_a_compiled_agent_learns_what_an_eager_one_learns(kind: str):
+    eager, compiled = agent_of(kind, 1), agent_of(kind, 1, compile=True)
+    learn(eager, kind, range(7))
+    with compiled.learner_thread():
+        assert compiled.opt_steps == 0
+        learn(compiled, kind, range(7))
+    others = compiled.snapshot().arrays
+    for name, array in eager.snapshot().arrays.items():
+        np.testing.assert_allclose(others[name], array, rtol=1e-3, atol=1e-5)
+
+
+def test_a_learned_weight_of_entropy_begins_where_it_was_and_a_twin_has_the_critics_weights():
+    old, new = sac(1), sac(2)
+    for seed in range(12):
+        old.update(batch(seed))
+    new.load_weights(old.state_dict())
+    assert torch.equal(new.ent_coef(), old.ent_coef())
+    assert torch.equal(new.frozen_critic.mlp.weights[0], new.critic.mlp.weights[0])
+
+
+def test_a_fixed_weight_of_entropy_is_that_of_the_settings_and_not_of_a_checkpoint():
+    old, new = sac(ent_coef=0.3), sac(ent_coef=0.1)
+    new.load_weights(old.state_dict())
+    assert new.ent_coef().item() == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("old", "new"), [(None, 0.1), (0.3, None)])
+def test_a_coefficient_that_one_of_two_runs_learned_is_that_of_the_settings(
+    old: float | None, new: float | None, caplog: pytest.LogCaptureFixture
+):
+    """The networks fit all the same."""
+    before, after = sac(1, ent_coef=old), sac(2, ent_coef=new)
+    first = after.ent_coef().item()
+    for seed in range(5):
+        before.update(batch(seed))
+    with caplog.at_level("INFO"):
+        after.load_weights(before.state_dict())
+    assert after.ent_coef().item() == first
+    assert torch.equal(after.actor.mlp.layers[0].weight, before.actor.mlp.layers[0].weight)
+    assert "agent.ent_coef starts at its configured value: the saved agent" in caplog.text
+    with pytest.raises(CheckpointError, match=r"saved state does not fit .*: agent\.ent_coef: "):
+        after.load_state_dict(before.state_dict())
+
+
+def test_weights_of_another_number_of_critics_are_refused():
+    match = r"its network 'critic' differs: agent\.num_critics \(saved with 3, now 2\)$"
+    with pytest.raises(CheckpointError, match=match):
+        sac().load_weights(sac(num_critics=3).state_dict())
+
+
+def test_a_weight_of_entropy_that_is_not_finite_is_named():
+    agent = sac()
+    agent.update(batch(0))
+    assert agent.first_not_finite() is None
+    agent.ent_coef.log.fill_(float("nan"))
+    assert agent.first_not_finite() == "ent_coef.log"
