@@ -18,7 +18,8 @@ from border_cli.core.stop import StopFlag
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import build_recorders
-from border_cli.launch.training import Launch, launch
+from border_cli.launch.effective import effective_settings
+from border_cli.launch.training import RunOptions, train_through
 from border_cli.recorder.config import JsonlConfig
 from border_cli.registry import ACTOR_MANAGERS, register_builtin
 from border_cli.replay_buffer.config import UniformConfig
@@ -80,9 +81,11 @@ def full_run(setup: Setup, span: Span, seed: int) -> Window:
     stop = StopFlag()
     window = Window(span, actors=setup.actors, stop=stop)
     with tempfile.TemporaryDirectory() as folder:
-        recorders = [*build_recorders(config, Path(folder), None), window]
+        recorders = [*build_recorders(effective_settings(config), Path(folder), None), window]
         with suppress(Over):
-            launch(config, Path(folder), Launch(recorders=recorders, stop=stop))
+            train_through(
+                effective_settings(config), Path(folder), RunOptions(recorders=recorders, stop=stop)
+            )
     return window
 
 

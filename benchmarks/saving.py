@@ -29,7 +29,8 @@ from benchmarks.table import Reading, emit, parser, say, spread
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
-from border_cli.launch.training import Launch, launch
+from border_cli.launch.effective import effective_settings
+from border_cli.launch.training import RunOptions, train_through
 from border_cli.registry import register_builtin
 from border_cli.run.finding import resumable
 
@@ -94,9 +95,9 @@ def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
     stop, save = StopFlag(), SaveFlag()
     blocks = Blocks(pairs, block_s, stop=stop, save=save)
     with tempfile.TemporaryDirectory() as folder:
-        options = Launch(recorders=[blocks], stop=stop, save=save)
+        options = RunOptions(recorders=[blocks], stop=stop, save=save)
         with suppress(Over):
-            launch(config, Path(folder), options)
+            train_through(effective_settings(config), Path(folder), options)
         assert resumable(Path(folder)), "nothing was saved"
     without, having = blocks.rates[::2], blocks.rates[1::2]
     around = [fmean(pair) for pair in pairwise(without)]

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -33,16 +32,16 @@ from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch.build import (
     build_agent,
-    countable_agent,
+    build_dry_agent,
     env_factory,
     evaluation_policy,
-    spec_of_state,
-    thread_budget,
+    spec_for_state,
 )
-from border_cli.launch.dry_build import Probes, rehearse
-from border_cli.launch.needs import loading_needs, plan, refuse_no_room, refuse_unmet, sizes_of
+from border_cli.launch.dry_build import Probes, dry_build
+from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.needs import loading_needs, refuse_no_room, refuse_unmet, run_needs, sizes_of
 from border_cli.launch.summary import Result
-from border_cli.launch.training import Launch, interrupt, launch
+from border_cli.launch.training import RunOptions, interrupt, training_run
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
@@ -65,10 +64,10 @@ def train(
     """Trains as `border-train` would, and returns the trained agent with its statistics.
 
     `recorders` and `evaluator` replace those of the config; an empty list records nothing. The run
-    directory is `config.run_dir`, else a new one below `outputs`; `config.resume` goes on with the
+    directory is `config.run_dir`, else a new one below `outputs`; `config.resume` continues the
     run in one, or with auto starts it. Raises ConfigError before anything is written,
-    CheckpointError where there is nothing whole to resume from, RunFailed when the run cannot go
-    on; blocks until the end.
+    CheckpointError where there is nothing whole to resume from, RunFailed when the run cannot
+    continue; blocks until the end.
 
     The settings are checked again, because a caller may have changed them since `compose`.
     """
@@ -86,30 +85,34 @@ def train(
     if config.dry_run:
         raise ConfigError("dry_run=true is for the command line; train() does not support it")
     refuse_unwritable(_place(config))
-    built = rehearse(config, Probes(_interrupt_here()))
-    run_dir = run_to_go_on_with(config)
+    effective = effective_settings(config)
+    built = dry_build(effective, Probes(_interrupt_here()))
+    run_dir = _run_to_resume(config)
     if run_dir is not None:
         refuse_foreign(run_dir)
     if built is not None:
-        refuse_unmet([plan(config, run_dir or _place(config), built)])
-        log.info("threads: %s", thread_budget(config, built[0]))
+        refuse_unmet([run_needs(effective, run_dir or _place(config), built)])
+        log.info("threads: %s", effective.threads_line(built[0]))
     text = resolved_yaml(config)
-    begin = partial(begin_attempt, text=text)
-    resume = run_dir is not None
+    resumes = run_dir is not None
     if run_dir is None:
         run_dir = _new_run_dir(config)
         refuse_foreign(run_dir)
         set_aside(run_dir)
-        begin(run_dir, {})
-    options = Launch(
+        begin_attempt(run_dir, {}, text)
+    options = RunOptions(
         recorders=recorders,
         evaluator=evaluator,
-        resume=resume,
-        facts={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
+        resume=resumes,
+        run_json={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
         settings=text,
-        on_restored=partial(begin, run_dir, {"command.txt": "border_cli.train\n"}),
     )
-    return launch(config, run_dir, options)
+    with training_run(effective, run_dir, options) as run:
+        run.prepare()
+        run.build()
+        if resumes:  # nothing refuses it any more
+            begin_attempt(run_dir, {"command.txt": "border_cli.train\n"}, text)
+        return run.train()
 
 
 def resume(
@@ -119,7 +122,7 @@ def resume(
     evaluator: Evaluator | None = None,
     trust: bool = False,
 ) -> Result:
-    """Goes on with a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`.
+    """Continues a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`.
 
     Modules that it names are imported as `load_policy` does.
     """
@@ -174,8 +177,8 @@ def _interrupt_here() -> Callable[[ProbeFailed], None]:
 
 
 @reachable(ConfigError)
-def run_to_go_on_with(config: RunConfig) -> Path | None:
-    """The run directory that `config.resume` goes on in; None where a run starts.
+def _run_to_resume(config: RunConfig) -> Path | None:
+    """The run directory that `config.resume` names; None where a run starts.
 
     Raises ConfigError where its settings differ in what may not change.
     """
@@ -196,8 +199,8 @@ def run_to_go_on_with(config: RunConfig) -> Path | None:
 
 def _place(config: RunConfig) -> Path:
     """The folder of the run, or below which one is made for it."""
-    goes_on = config.resume not in (None, "auto")
-    place = config.resume if goes_on else config.run_dir
+    resumes = config.resume not in (None, "auto")
+    place = config.resume if resumes else config.run_dir
     return Path(place or "outputs").expanduser().absolute()
 
 
@@ -255,10 +258,10 @@ def load_policy(
     named = None if checkpoint is None else str(checkpoint)
     place, which = find_run(Path(run_dir).expanduser(), named)
     with opened(place, trust=trust):
-        config, agent = load_agent(place, which or "best", trust=trust)
-        policy = evaluation_policy(config, agent)
+        effective, agent = load_agent(place, which or "best", trust=trust)
+        policy = evaluation_policy(effective, agent)
         policy.load_snapshot(agent.snapshot())
-        return LoadedPolicy(policy, env_factory(config).translator())
+        return LoadedPolicy(policy, env_factory(effective).translator())
 
 
 def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
@@ -267,19 +270,21 @@ def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
 
 
 @reachable(CheckpointError)
-def load_agent(run_dir: Path, checkpoint: str, *, trust: bool = False) -> tuple[RunConfig, Agent]:
+def load_agent(
+    run_dir: Path, checkpoint: str, *, trust: bool = False
+) -> tuple[EffectiveSettings, Agent]:
     """The settings and the agent of a run as they were saved."""
     register_builtin()
-    config = read_config(run_dir, trust=trust)
+    effective = effective_settings(read_config(run_dir, trust=trust))
     folder = find_checkpoint(run_dir, checkpoint)
     verify(folder)
-    spec = env_factory(config).spec
-    sizes = sizes_of(config, countable_agent(config, spec, learns=False))
-    refuse_no_room(f"{folder}", loading_needs(config, sizes))
+    spec = env_factory(effective).spec
+    sizes = sizes_of(effective, build_dry_agent(effective, spec, learns=False))
+    refuse_no_room(f"{folder}", loading_needs(effective, sizes))
     state = load_state(folder / "agent.pt")
-    agent = build_agent(config, spec_of_state(config, spec, state), learns=False)
+    agent = build_agent(effective, spec_for_state(effective, spec, state), learns=False)
     agent.load_state_dict(state)
-    return config, agent
+    return effective, agent
 
 
 @reachable(CheckpointError)

@@ -23,6 +23,7 @@ from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Array, Experience, Step
 from border_cli.launch.build import build_replay_buffer
+from border_cli.launch.effective import effective_settings
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 
@@ -189,7 +190,7 @@ def numbers_of(*overrides: str, seen: list[Moments]) -> None:
         "agent=iql", "env=cartpole", "~tuned", "trainer=offline",
         f"replay_buffer.dataset={NUMBERS}", "agent.gamma=0.5", *overrides,
     )  # fmt: skip
-    build_replay_buffer(config, spec, seen.append)
+    build_replay_buffer(effective_settings(config), spec, seen.append)
 
 
 @pytest.mark.usefixtures("datasets")

@@ -26,6 +26,7 @@ from border_cli.config.compose import compose
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent
 from border_cli.launch.build import build_agent, encoders_of, env_factory
+from border_cli.launch.effective import effective_settings
 
 SAVED = Path(__file__).parent / "support" / "old_run.tar.xz"
 SETTINGS = (
@@ -96,7 +97,7 @@ def test_a_new_run_that_begins_with_it_takes_observations_as_it_did(
 def test_it_is_refused_by_networks_that_take_observations_otherwise(run_dir: Path) -> None:
     saved = load_agent(run_dir, "latest")[1].state_dict()
     config = compose(*SETTINGS, "agent.network=mlp")
-    today = build_agent(config, env_factory(config).spec)
+    today = build_agent(effective_settings(config), env_factory(effective_settings(config)).spec)
     match = "was trained on integers divided by 255 .*, but .* take them scaled by their bounds"
     for state in (saved, {name: each for name, each in saved.items() if name != "encoding"}):
         with pytest.raises(CheckpointError, match=match):
@@ -109,7 +110,7 @@ def test_it_is_refused_by_networks_that_take_observations_otherwise(run_dir: Pat
 def test_where_all_of_a_byte_counts_models_of_then_are_those_of_today() -> None:
     def built(kwargs: str) -> Agent:
         config = compose(*SETTINGS, f"env.kwargs={kwargs}")
-        return build_agent(config, env_factory(config).spec)
+        return build_agent(effective_settings(config), env_factory(effective_settings(config)).spec)
 
     for kwargs in ("{dtype:uint8,high:255,flat:true}", "{dtype:uint8,high:255,side:36}"):
         state = dict(built(kwargs).state_dict())

@@ -50,8 +50,9 @@ from border_cli.launch.build import (
     env_factory,
     evaluation_policy,
 )
+from border_cli.launch.effective import effective_settings
 from border_cli.launch.summary import Result
-from border_cli.launch.training import Launch, launch
+from border_cli.launch.training import RunOptions, train_through
 from border_cli.nn.saving import load_state
 from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
@@ -150,16 +151,21 @@ class Deletes(Recorder):
 
 def run(config: RunConfig, folder: Path, **options: Any) -> Result:
     folder.mkdir(exist_ok=True)
-    return launch(config, folder, Launch(**options))
+    return train_through(effective_settings(config), folder, RunOptions(**options))
 
 
 def interrupt(config: RunConfig, folder: Path, at: int, phase: str | None = None) -> None:
     """Runs until a row of at least `at` updates, or a phase from there on."""
     stop = StopFlag()
     folder.mkdir(exist_ok=True)
-    recorders = [*build_recorders(config, folder, None), StopAt(stop, at, phase)]
+    recorders = [
+        *build_recorders(effective_settings(config), folder, None),
+        StopAt(stop, at, phase),
+    ]
     with pytest.raises(Interrupted):
-        launch(config, folder, Launch(recorders=recorders, stop=stop))
+        train_through(
+            effective_settings(config), folder, RunOptions(recorders=recorders, stop=stop)
+        )
 
 
 def newest(folder: Path) -> Saved:
@@ -167,7 +173,9 @@ def newest(folder: Path) -> Saved:
 
 
 def rows_of(config: RunConfig, saved: Saved) -> ReplayBuffer:
-    buffer = build_replay_buffer(config, env_factory(config).spec)
+    buffer = build_replay_buffer(
+        effective_settings(config), env_factory(effective_settings(config)).spec
+    )
     buffer.load_state_dict(saved.run["replay_buffer"])
     saved.load_rows(buffer)
     return buffer
@@ -486,10 +494,10 @@ def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> Non
         rows = buffer.rows(np.arange(first, first + 100))
         return float(np.mean(policy.act(rows.obs, explore=False) == rows.action))
 
-    agent = build_agent(offline, env_factory(offline).spec)
+    agent = build_agent(effective_settings(offline), env_factory(effective_settings(offline)).spec)
     latest = tmp_path / "offline" / "checkpoints" / "latest"
     agent.load_state_dict(load_state(latest / "agent.pt"))
-    policy = evaluation_policy(offline, agent)
+    policy = evaluation_policy(effective_settings(offline), agent)
     policy.load_snapshot(agent.snapshot())
     assert greedy_share("trained", init_from=str(latest)) == 1.0
     assert greedy_share("untrained") < 0.9
@@ -509,7 +517,10 @@ def test_many_attempts_in_a_row_change_nothing(tmp_path: Path) -> None:
     interrupt(config, tmp_path / "cut", 50)
     for at in (100, 150, 200, 250, 300, 350):
         stop = StopFlag()
-        recorders = [*build_recorders(config, tmp_path / "cut", None), StopAt(stop, at)]
+        recorders = [
+            *build_recorders(effective_settings(config), tmp_path / "cut", None),
+            StopAt(stop, at),
+        ]
         with pytest.raises(Interrupted):
             run(config, tmp_path / "cut", recorders=recorders, stop=stop, resume=True)
     run(config, tmp_path / "cut", resume=True)
@@ -691,8 +702,13 @@ def test_what_is_deleted_during_a_run_is_there_at_its_end_and_nothing_else_chang
     folder = tmp_path / "deleted"
     run(config, tmp_path / "whole", settings="seed: 5\n")
     folder.mkdir()
-    recorders = [*build_recorders(config, folder, None), Deletes([folder / what], at, phase)]
-    launch(config, folder, Launch(recorders=recorders, settings="seed: 5\n"))
+    recorders = [
+        *build_recorders(effective_settings(config), folder, None),
+        Deletes([folder / what], at, phase),
+    ]
+    train_through(
+        effective_settings(config), folder, RunOptions(recorders=recorders, settings="seed: 5\n")
+    )
     assert_equal_checkpoints(config, tmp_path / "whole", folder)
     assert _names(folder) == _names(tmp_path / "whole")
     assert read_run(folder)["status"] == "done"
@@ -707,7 +723,9 @@ def test_actors_beside_the_learner_lose_no_row_where_rows_are_deleted(tmp_path: 
     config = config_of("thread")
     folder.mkdir()
     replay = folder / "checkpoints" / "replay"
-    launch(config, folder, Launch(recorders=[Deletes([replay], 200)]))
+    train_through(
+        effective_settings(config), folder, RunOptions(recorders=[Deletes([replay], 200)])
+    )
     saved = newest(folder)
     assert len(rows_of(config, saved)) == config.replay_buffer.capacity
 
@@ -728,7 +746,9 @@ def test_while_a_run_directory_is_gone_no_other_run_is_let_in_once_it_is_made_ag
                     refused.append(error)
 
     folder.mkdir()
-    launch(config_of(), folder, Launch(recorders=[TriesToRun([folder], 200)]))
+    train_through(
+        effective_settings(config_of()), folder, RunOptions(recorders=[TriesToRun([folder], 200)])
+    )
     assert refused
 
 

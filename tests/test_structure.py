@@ -153,6 +153,18 @@ def test_a_wrong_arrow_is_found(
     assert len(wrong_arrows(file)) == 1
 
 
+def test_the_files_of_launch_import_only_those_before_them() -> None:
+    order = (
+        *("effective", "offline_data", "build", "needs", "dry_build"),
+        *("summary", "training", "play"),
+    )
+    assert {each.stem for each in (PACKAGE / "launch").glob("*.py")} == {"__init__", *order}
+    for place, name in enumerate(order):
+        imports = {module for _, module in imported(PACKAGE / "launch" / f"{name}.py")}
+        later = {f"border_cli.launch.{each}" for each in order[place:]}
+        assert not imports & later, f"{name} imports what comes after it"
+
+
 def test_no_folder_of_the_package_is_missing_in_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     folders = {f"border_cli.{each.parent.name}" for each in PACKAGE.glob("*/__init__.py")}

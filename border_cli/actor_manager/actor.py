@@ -213,7 +213,6 @@ class Actor:
         )
         self.env_steps = 0
         self.restarted_episodes = 0  # that could not be continued and began anew
-        policy.bind_thread()
         if saved is None:
             self._obs = env.reset(env_seed)
         else:
@@ -236,6 +235,10 @@ class Actor:
             self._returns.forget(anew)
         self.restarted_episodes = len(anew)
         return obs
+
+    def bind_thread(self) -> None:
+        """Called once by a thread that does nothing but act, and so not by the learner's."""
+        self._policy.bind_thread()
 
     def step(self) -> int:
         """Acts once in each environment with the newest weights; returns the number of samples."""

@@ -1,4 +1,10 @@
-"""What runs in an actor's process."""
+"""What runs in an actor's process.
+
+The process is forked from Python's fork server, which has imported what actors need, and receives a
+picklable recipe. It has one BLAS thread and a lower priority (`actor_manager.nice`), so that
+sampling uses the CPU time that learning leaves. Signals, logging and the end of the parent are the
+affair of `process/child.py`.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +69,7 @@ class ActorProcess:
             send=ChannelWriter(recipe.channel).send,
             weights=recipe.weights,
         )
+        self._actor.bind_thread()
         self._beat()
 
     def run(self) -> None:

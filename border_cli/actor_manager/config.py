@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from border_cli.core.config import ActorManagerConfig, StartMethod
 from border_cli.core.settings import setting
@@ -12,6 +13,8 @@ from border_cli.registry import ACTOR_MANAGERS
 @dataclass(kw_only=True)
 class SerialConfig(ActorManagerConfig):
     """Actors take turns in the learner's thread: for debugging and bit-reproducible runs."""
+
+    in_learner_thread: ClassVar[bool] = True
 
 
 @dataclass(kw_only=True)

@@ -251,8 +251,9 @@ class ProcessActorManager(ActorManager):
 
 def _modules(make_actor: ActorFactory) -> set[str]:
     """The modules of the parts of an actor: worth importing once for all processes."""
-    policy = getattr(make_actor.policy_factory, "func", make_actor.policy_factory)  # of a partial
-    parts = (make_actor.env_factory, policy)
+    policy = make_actor.policy_factory
+    recipes = (policy, *getattr(policy, "keywords", {}).values())  # of a partial, and in it
+    parts = (make_actor.env_factory, *(getattr(each, "func", each) for each in recipes))
     names = {getattr(part, "__module__", type(part).__module__) for part in parts}
     return {name for name in names if name != "__main__" and name in sys.modules}
 

@@ -1,4 +1,10 @@
-"""Starts, watches and restarts the processes of the actors."""
+"""Starts, watches and restarts the processes of the actors.
+
+A process that fails, exits or is killed from outside is reaped and started again after a pause, as
+long as restarts are left; its successor continues behind the last message that is complete. One
+that makes no step for too long is reported with its stack, killed and restarted; one that does not
+stop in time is reported and killed.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +138,7 @@ class ActorHandle(Pulse):
     def thread_id(self) -> int | None:
         return None  # its stack is in another process
 
-    def revive(self) -> bool:
+    def restart(self) -> bool:
         """Has its process replaced; False where that was asked before and did not happen."""
         if self.stuck:
             return False

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.actor_manager.actor import ActorFactory, Message
+from border_cli.actor_manager.actor import Actor, ActorFactory, Message, Send
 from border_cli.actor_manager.config import ThreadConfig
 from border_cli.actor_manager.rate_limiter import Closed
 from border_cli.actor_manager.worker import LocalActorManager, Worker
@@ -143,6 +143,18 @@ class ThreadActorManager(LocalActorManager):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self._received = [each.samples for each in self._saved.actors]
+
+    def _make(
+        self,
+        make_actor: ActorFactory,
+        send: Send,
+        actor_id: int,
+        incarnation: int,
+        saved: State | None,
+    ) -> Actor:
+        actor = super()._make(make_actor, send, actor_id, incarnation, saved)
+        actor.bind_thread()
+        return actor
 
     def _run(self, worker: Worker) -> None:
         """The thread of one actor."""

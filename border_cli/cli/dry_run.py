@@ -9,21 +9,33 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from border_cli.cli.outlook import directory_line, outlook
+from border_cli import __version__
+from border_cli.cli.job import Planned, job_names
+from border_cli.cli.report import (
+    actors_line,
+    choice_lines,
+    dataset_lines,
+    doubts,
+    trainer_line,
+)
 from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
-from border_cli.core.errors import ConfigError, ProbeFailed
+from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, address_rooms, free_disk, memory_rooms
+from border_cli.core.machine import Room, free_disk, memory_rooms
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
+from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
-from border_cli.launch.build import build_agent, env_factory
-from border_cli.launch.dry_build import Probes, rehearse
-from border_cli.launch.needs import Need, Plan, plan, refuse_unmet
+from border_cli.launch.build import build_agent, build_evaluator, encoders_of, env_factory
+from border_cli.launch.dry_build import Probes, dry_build
+from border_cli.launch.effective import EffectiveSettings
+from border_cli.launch.needs import Need, RunNeeds, refuse_unmet, run_needs
 from border_cli.recorder import terminal
+from border_cli.registry import AGENTS, RECORDERS
 
 
 def is_asked_for(composer: Composer, jobs: Sequence[Job], overrides: Sequence[str]) -> bool:
-    """Whether `dry_run=true` was given; one job is enough, because nobody means a part of a sweep.
+    """Whether `dry_run=true` was given; one job of a sweep is enough.
 
     Raises ConfigError where a sweeper invents the jobs as it goes.
     """
@@ -37,75 +49,47 @@ def is_asked_for(composer: Composer, jobs: Sequence[Job], overrides: Sequence[st
     return False
 
 
-def show(jobs: Sequence[Job], probes: Probes) -> None:
+def show(planned: Sequence[Planned], probes: Probes) -> None:
     """Prints all jobs; raises ConfigError where what they need is not there."""
     console = terminal.make_console()
-    plans = []
-    for job, name in zip(jobs, names(jobs), strict=True):
-        built = rehearse(job.config, probes)
-        if built is None:  # what hindered it is for all to see now
-            spec = env_factory(job.config).spec
-            built = spec, build_agent(job.config, spec)
-        made = plan(job.config, Path(job.folder).absolute(), built, name)
-        plans.append(made)
+    runs = []
+    names = job_names([each.job for each in planned])
+    for (job, _, effective), name in zip(planned, names, strict=True):
+        built = dry_build(effective, probes)
+        if built is None:  # now the error shows
+            spec = env_factory(effective).spec
+            built = spec, build_agent(effective, spec)
+        made = run_needs(effective, Path(job.folder).absolute(), built, name)
+        runs.append(made)
         if job.number is None:
             _show_run(console, job, made, built[1])
         else:
             _show_job(console, made)
-    if jobs and jobs[0].number is not None:
-        _show_sweep(console, plans)
-    refuse_unmet(plans)
+    if planned and planned[0].job.number is not None:
+        _show_sweep(console, runs)
+    refuse_unmet(runs)
     terminal.say(console, "dry run: nothing was run and nothing was written")
 
 
-def plans_of(jobs: Sequence[Job], probes: Probes) -> list[Plan]:
-    """Lets the components refuse what only they can judge, and counts what the jobs need.
-
-    A job of a sweep whose environment fails as it is tried will say so itself: it needs nothing.
-    """
-    plans = []
-    for job, name in zip(jobs, names(jobs), strict=True):
-        try:
-            built = rehearse(job.config, probes)
-        except ProbeFailed:
-            if job.number is None:
-                raise
-            continue
-        if built is not None:
-            plans.append(plan(job.config, Path(job.folder).absolute(), built, name))
-    return plans
+def _show_run(console: Console, job: Job, run: RunNeeds, agent: Agent) -> None:
+    terminal.header(console, outlook(job, run, agent))
+    _table(console, "memory", run.memory, memory_rooms())
+    _table(console, "disk", run.disk, [free_disk(run.run_dir)], held=run.held)
 
 
-def names(jobs: Sequence[Job]) -> list[str]:
-    """What to call each job: its number and what is swept."""
-    if len(jobs) == 1 and jobs[0].number is None:
-        return ["the run"]
-    common = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
-    return [
-        f"job {job.number} ({' '.join(each for each in job.overrides if each not in common)})"
-        for job in jobs
-    ]
+def _show_job(console: Console, run: RunNeeds) -> None:
+    needs = f"memory {size(run.memory_nbytes)}, disk {size(run.disk_nbytes)}"
+    terminal.say(console, run.name)
+    terminal.header(console, [("  needs", needs), ("  run directory", _directory_line(run))])
 
 
-def _show_run(console: Console, job: Job, plan: Plan, agent: Agent) -> None:
-    terminal.header(console, outlook(job, plan, agent))
-    _table(console, "memory", plan.memory, [*memory_rooms(), *address_rooms()])
-    _table(console, "disk", plan.disk, [free_disk(plan.run_dir)], held=plan.held)
-
-
-def _show_job(console: Console, plan: Plan) -> None:
-    needs = f"memory {size(plan.memory_nbytes)}, disk {size(plan.disk_nbytes)}"
-    terminal.say(console, plan.name)
-    terminal.header(console, [("  needs", needs), ("  run directory", directory_line(plan))])
-
-
-def _show_sweep(console: Console, plans: Sequence[Plan]) -> None:
+def _show_sweep(console: Console, runs: Sequence[RunNeeds]) -> None:
     """The job that needs most, in full, and what all leave on the disk."""
-    largest = max(plans, key=lambda each: each.memory_nbytes)
-    terminal.say(console, f"{len(plans)} jobs; {largest.name} needs the most memory")
-    _table(console, "memory", largest.memory, [*memory_rooms(), *address_rooms()])
-    together = sum(each.disk_nbytes for each in plans)
-    room = free_disk(plans[0].run_dir)
+    largest = max(runs, key=lambda each: each.memory_nbytes)
+    terminal.say(console, f"{len(runs)} jobs; {largest.name} needs the most memory")
+    _table(console, "memory", largest.memory, memory_rooms())
+    together = sum(each.disk_nbytes for each in runs)
+    room = free_disk(runs[0].run_dir)
     terminal.say(
         console, f"disk of all jobs {size(together)}; available {size(room.nbytes)}: {room.limit}"
     )
@@ -125,10 +109,102 @@ def _table(
     table.add_row("needed", size(sum(each.nbytes for each in needs)), "")
     if held:
         table.add_row("already written", size(held), "")
-    reserved = sum(each.reserved for each in needs)
     for room in rooms:
-        said = room.limit
-        if room in address_rooms():
-            said += f", of which {size(reserved)} will be reserved"
-        table.add_row("available", size(room.nbytes), said)
+        table.add_row("available", size(room.nbytes), room.limit)
     console.print(table)
+
+
+def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
+    """Everything that a run would do, as key and value."""
+    effective, config, kind = run.effective, job.config, AGENTS.entry_of(job.config.agent).name
+    return [
+        ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
+        *choice_lines(job.sources),
+        ("env", _env_line(run.spec)),
+        ("agent", f"{kind}, {run.agent.parameters:,} parameters, batch {config.agent.batch_size}"),
+        *encoders_of(agent),
+        ("trainer", trainer_line(effective)),
+        ("actors", actors_line(effective)),
+        *dataset_lines(effective),
+        ("device", agent.device_name),
+        ("threads", effective.threads_line(run.spec)),
+        ("budget", _budget_line(effective)),
+        ("evaluation", _evaluation_line(effective)),
+        ("metrics", _metrics_line(effective)),
+        ("checkpoints", _checkpoints_line(effective)),
+        ("run directory", _directory_line(run)),
+        *[("warning", each) for each in doubts(effective, job.sources)],
+    ]
+
+
+def _directory_line(run: RunNeeds) -> str:
+    """Where a run would be written, and what is there."""
+    return f"{run.run_dir}" + (f", which already has {size(run.held)}" if run.held else "")
+
+
+def _env_line(spec: EnvSpec) -> str:
+    limit = spec.max_episode_steps
+    ends = f"at most {limit:,} steps" if limit is not None else "no step limit"
+    return f"{spec.id}, observes {_space(spec.observation)}, acts {_space(spec.action)}, {ends}"
+
+
+def _space(space: Space) -> str:
+    if isinstance(space, DictSpace):
+        return ", ".join(f"{key}: {_space(part)}" for key, part in space.spaces.items())
+    if isinstance(space, BoxSpace):
+        return f"{space.dtype} [{', '.join(map(str, space.shape))}]"
+    if isinstance(space, DiscreteSpace):
+        return f"one of {space.n}"
+    return f"one each of [{', '.join(map(str, space.nvec))}]"
+
+
+def _budget_line(effective: EffectiveSettings) -> str:
+    trainer, updates = effective.config.trainer, effective.most_updates
+    samples = effective.most_samples
+    parts = [
+        f"{updates:,} updates" if updates is not None else "no limit on updates",
+    ]
+    if effective.has_actors:
+        parts.append(f"at most {samples:,} samples" if samples else "no limit on samples")
+        if trainer.max_env_steps is not None:
+            parts.append(f"{trainer.max_env_steps:,} env steps")
+    if trainer.max_time_s is not None:
+        parts.append(f"{trainer.max_time_s:,g} s")
+    return ", ".join(parts)
+
+
+def _evaluation_line(effective: EffectiveSettings) -> str:
+    evaluator = build_evaluator(effective, stop=StopFlag(), heartbeat=Heartbeat("evaluation"))
+    line = evaluator.describe()
+    evaluator.close()
+    where = ", in a separate process" if effective.background else ""
+    return f"{_times(effective, effective.config.trainer.eval_interval)}: {line}{where}"
+
+
+def _metrics_line(effective: EffectiveSettings) -> str:
+    config = effective.config
+    kinds = [RECORDERS.entry_of(each).name for each in config.recorder.values()]
+    rows = _times(effective, config.trainer.record_interval)
+    return f"{rows}; {', '.join(kinds) or 'no recorder'}"
+
+
+def _checkpoints_line(effective: EffectiveSettings) -> str:
+    config = effective.config
+    made = _times(effective, config.trainer.save_interval)
+    if config.trainer.save_every_s is not None:
+        made += f", and every {config.trainer.save_every_s:g} s"
+    rows = f"{'with' if config.checkpoint.replay_buffer else 'without'} the replay buffer"
+    if not effective.has_actors:
+        rows = "without the data set"
+    interval = config.checkpoint.milestone_interval
+    also = f", and one every {interval:,} updates permanently" if interval else ""
+    return f"{made}; keeps the newest {config.checkpoint.keep}{also}, {rows}"
+
+
+def _times(effective: EffectiveSettings, interval: int) -> str:
+    """`8, every 125 updates`; those of the end are among them."""
+    if not interval:
+        return "1, at the end"
+    count = effective.times(interval)
+    known = f"{count:,}, " if count is not None else ""
+    return f"{known}every {interval:,} updates"

@@ -116,38 +116,37 @@ def refuse_no_display(platform: str, environment: Mapping[str, str]) -> None:
 
 def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import load_agent
-    from border_cli.launch.build import env_factory, evaluation_env_config, evaluation_policy
+    from border_cli.launch.build import env_factory, evaluation_policy
     from border_cli.launch.needs import playing_needs, refuse_no_room, sizes_of
-    from border_cli.launch.offline_data import evaluator_config
     from border_cli.launch.play import play
     from border_cli.run.finding import episodes_of_best
 
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
-    config, agent = load_agent(request.run_dir, checkpoint, trust=request.trust)
-    expect(config.trainer.stall_timeout_s)
+    effective, agent = load_agent(request.run_dir, checkpoint, trust=request.trust)
+    expect(effective.config.trainer.stall_timeout_s)
     rounds = 1
     if request.episodes is not None:
-        config = replace(config, evaluator=replace(config.evaluator, num_episodes=request.episodes))
+        effective = effective.with_episodes(request.episodes)
     elif checkpoint == "best":
         played = episodes_of_best(request.run_dir) or 0
-        rounds = max(1, played // config.evaluator.num_episodes)  # more than 1: it was confirmed
+        rounds = max(1, played // effective.evaluator.num_episodes)  # more than 1: confirmed
     if request.render is None:  # else one after another
-        needed = playing_needs(config, env_factory(config).spec, sizes_of(config, agent))
+        needed = playing_needs(effective, env_factory(effective).spec, sizes_of(effective, agent))
         refuse_no_room("the evaluation", needed)
-    policy = evaluation_policy(config, agent)
+    policy = evaluation_policy(effective, agent)
     policy.load_snapshot(agent.snapshot())
     with signals.polled() as stop:
         returns, lengths = play(
-            config, policy, stop, seed=request.seed, rounds=rounds, render=request.render
+            effective, policy, stop, seed=request.seed, rounds=rounds, render=request.render
         )
     figures = summary(returns)
-    normalized = evaluator_config(config).normalized(figures["mean"])
+    normalized = effective.evaluator.normalized(figures["mean"])
     if normalized is not None:
         figures["normalized_score"] = normalized
     if request.as_json:
         identity = {
             "run_dir": str(request.run_dir.absolute()),
-            "env": evaluation_env_config(config).id,
+            "env": effective.evaluation_env.id,
             "checkpoint": checkpoint,
             "opt_steps": agent.opt_steps,
             "seed": request.seed,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from border_cli.core.config import RunConfig
     from border_cli.core.interfaces import Agent
     from border_cli.core.types import Snapshot
+    from border_cli.launch.effective import EffectiveSettings
     from border_cli.launch.play import Player, Recorded
 
 HELP = """\
@@ -150,6 +151,7 @@ def _weight(text: str, weight: str) -> float:
 def _record(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import read_config
     from border_cli.dataset.minari_files import refuse_name
+    from border_cli.launch.effective import effective_settings
     from border_cli.launch.play import RecordingRequest, record
 
     dataset = refuse_name(request.dataset, overwrite=request.overwrite)
@@ -157,9 +159,9 @@ def _record(request: Request, signals: EarlySignals) -> None:
     with reachable(CheckpointError):
         env_words = typed_env(request.run_dir)  # before anything is played: it may be refused
     with signals.polled() as stop:
-        config = read_config(request.run_dir, trust=request.trust)
-        expect(config.trainer.stall_timeout_s)
-        loaded = [_load(request, config, each.name) for each in players]
+        effective = effective_settings(read_config(request.run_dir, trust=request.trust))
+        expect(effective.config.trainer.stall_timeout_s)
+        loaded = [_load(request, effective, each.name) for each in players]
         recording = RecordingRequest(
             run_dir=request.run_dir,
             dataset=dataset,
@@ -168,14 +170,14 @@ def _record(request: Request, signals: EarlySignals) -> None:
             explore=request.explore,
             overwrite=request.overwrite,
         )
-        recorded = record(recording, config, loaded, stop)
+        recorded = record(recording, effective, loaded, stop)
     if request.as_json:
         sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
     else:
         print_recorded(dataset, recorded, env_words)
 
 
-def _load(request: Request, config: RunConfig, name: str) -> tuple[Agent, Snapshot]:
+def _load(request: Request, effective: EffectiveSettings, name: str) -> tuple[Agent, Snapshot]:
     """An agent, and its weights with the exploration that it had when it was saved."""
     from border_cli.api import load_agent
     from border_cli.core.types import PAST_SCHEDULES
@@ -184,10 +186,10 @@ def _load(request: Request, config: RunConfig, name: str) -> tuple[Agent, Snapsh
     from border_cli.run.finding import find_checkpoint
 
     if name == RANDOM:
-        agent = random_agent(config)
+        agent = random_agent(effective)
         return agent, agent.snapshot()
     agent = load_agent(request.run_dir, name, trust=request.trust)[1]
-    if config.init_from is not None or config.trainer.offline:
+    if effective.config.init_from is not None or not effective.has_actors:
         return agent, agent.snapshot(env_steps=PAST_SCHEDULES)
     counters = read_json(find_checkpoint(request.run_dir, name) / "state.json")
     return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
@@ -264,7 +266,7 @@ def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -
         low, high = recorded.references
         references = f"{low:.2f} of random actions, {high:.2f} of the best model"
     lines.append(("references", references))
-    lines.append(("next", _next_command(dataset, recorded.config, env_words)))
+    lines.append(("next", _next_command(dataset, recorded.effective.config, env_words)))
     terminal.header(console, lines)
 
 

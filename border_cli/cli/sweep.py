@@ -1,22 +1,21 @@
-"""All jobs of one command: what Hydra calls for each, and what closes a sweep."""
+"""The jobs of a sweep: how each ended, as a table and in `sweep.csv`, and what to type next."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from border_cli.cli.job import JobContext, Outcome, leave_now, run_job
 from border_cli.cli.report import resume_run, resume_sweep
 from border_cli.config.resuming import FINISHED
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import ConfigError
 from border_cli.core.files import write_text
-from border_cli.launch.dry_build import Probes
 from border_cli.recorder import terminal
 from border_cli.run.finding import resumable
 
@@ -24,62 +23,50 @@ FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
 COLUMNS = ("job", "overrides", "status", "score", *FACTS, "reason", "folder")
 
 
-class Jobs:
-    """Runs each job that it is called with; a job that fails leaves the others alone.
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How one job ended."""
 
-    The objective of a failed job is NaN. An interruption ends the sweep after its job.
-    """
+    folder: Path
+    number: int | None
+    overrides: list[str]
+    status: str  # done, failed, interrupted
+    score: float = math.nan  # the objective
+    reason: str = ""
+    exit_status: int = 0
+    threads_left: bool = False  # a thread hangs: the process cannot end by itself
+    facts: dict[str, Any] = field(default_factory=dict)  # run.json
 
-    def __init__(self, probes: Probes) -> None:
-        self._probes = probes
+
+class Sweep:
+    """The jobs of a sweep that have ended."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
         self._outcomes: list[Outcome] = []
         self._quiet = True  # until a job is not
-        self._command: list[str] = []
         self._has_own_folder = False
 
-    def __call__(self, config: RunConfig, context: JobContext) -> float:
-        self._quiet &= config.quiet
-        self._command = context.command
-        self._has_own_folder = config.run_dir is not None
-        outcome = run_job(config, context, on_hung=self._take, refused=self._refusal(config))
-        self._take(outcome)
-        return outcome.score
-
-    def _refusal(self, config: RunConfig) -> ConfigError | None:
-        """Why the environments of a job cannot be used; they were tried before, unless its sweeper
-        invented it."""
-        try:
-            self._probes.training(config)
-            self._probes.evaluation(config)
-        except ConfigError as error:
-            return error
-        return None
-
-    def _take(self, outcome: Outcome) -> None:
-        """Notes how a job ended; leaves the command where no other job can follow."""
+    def add(self, outcome: Outcome, config: RunConfig) -> None:
+        """Notes how a job ended, in `sweep.csv` as well."""
         self._outcomes.append(outcome)
-        if outcome.number is not None:
-            self._write_csv()
-        ends = outcome.number is None or outcome.status == "interrupted"
-        if outcome.threads_left or (ends and outcome.exit_status):
-            self.finish()
-            if outcome.threads_left:
-                leave_now(outcome.exit_status)
-            raise SystemExit(outcome.exit_status)
+        self._quiet &= config.quiet
+        self._has_own_folder = config.run_dir is not None
+        self._write_csv()
 
     def finish(self, *, interrupted: bool = False) -> int:
-        """Prints the table of a sweep that is not quiet; the exit status of the command.
+        """Prints the table of a sweep, unless it is quiet; returns the exit status of the command.
 
         `interrupted`: between two jobs.
         """
-        if not self._quiet and any(each.number is not None for each in self._outcomes):
+        if not self._quiet and self._outcomes:
             self._print_table()
             self._print_next(interrupted)
         failed = [each for each in self._outcomes if each.status != FINISHED]
         return max((each.exit_status for each in failed), default=0) and 1
 
     def _print_next(self, interrupted: bool) -> None:
-        """How the sweep goes on, where something of it is not done."""
+        """How to resume the sweep, where something of it is not done."""
         last = self._outcomes[-1]
         undone = any(each.status != FINISHED for each in self._outcomes)
         if self._has_own_folder and (undone or interrupted):
@@ -108,7 +95,7 @@ class Jobs:
             table.add_column(name, overflow="fold")
         common = set.intersection(*(set(each.overrides) for each in self._outcomes))
         if len(self._outcomes) == 1:
-            common = set()  # a sweep that ended early: nobody knows yet what was swept
+            common = set()  # a sweep that ended early: what was swept is unknown
         for each in self._outcomes:
             score = "-" if math.isnan(each.score) else f"{each.score:,.1f}"
             swept = " ".join(text for text in each.overrides if text not in common)

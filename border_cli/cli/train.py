@@ -1,33 +1,148 @@
-"""`border-train`: from the command line to checked jobs; `cli.job` runs them."""
+"""`border-train`: the command line, taken apart, and what answers it; `cli.job` trains."""
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn
 
 from border_cli import __version__
-from border_cli.cli.arguments import Arguments, read_arguments
-from border_cli.cli.monitor import STALL_TIMEOUT_S, expect, monitored
+from border_cli.cli.monitor import monitored
 from border_cli.cli.signals import early_signals
-from border_cli.cli.startup import collect_from_here, not_collecting, set_up_threads
+from border_cli.cli.startup import not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
 from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
 from border_cli.core.process_state import keeping_everything
 from border_cli.core.words import visible
 
-NO_ROOM = "not enough memory to start"
-
 if TYPE_CHECKING:
-    from border_cli.cli.launch import RunJob
-    from border_cli.cli.sweep import Jobs
-    from border_cli.config.compose import Composer, Job
-    from border_cli.config.resuming import Continuation
-    from border_cli.launch.dry_build import Probes
+    from border_cli.cli.job import RunJob
+    from border_cli.config.compose import Composer
+
+NO_ROOM = "not enough memory to start"
+FLAGS = (
+    ("-m, --multirun", "runs a job for each combination of values: seed=0,1,2 agent=dqn,random"),
+    (
+        "-cd, --config-dir DIR",
+        "searches your config directory first; $BORDER_CONFIG_PATH adds more",
+    ),
+    (
+        "-cn, --config-name NAME",
+        "uses another primary config than config.yaml, such as a saved one",
+    ),
+    ("-c, --cfg job|hydra|all", "prints the configuration instead of running"),
+    ("    --resolve", "with --cfg job: resolved and complete, so that the file runs on its own"),
+    ("-p, --package KEY", "with --cfg: prints this part only"),
+    ("-i, --info [WHAT]", "shows what Hydra searched and composed: all, defaults, searchpath, …"),
+    (
+        "-sc, --shell-completion",
+        'eval "$(border-train -sc install=bash)" enables Tab completion; zsh: install=zsh; fish: '
+        "border-train -sc install=fish | source",
+    ),
+    ("-h, --help", "prints this text, or with a choice such as agent=dqn its settings"),
+    ("    --hydra-help", "prints Hydra's own help"),
+    ("    --version", "prints the version"),
+)
+CFGS = ("job", "hydra", "all")
+INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """The command line, taken apart."""
+
+    overrides: list[str]
+    config_dirs: list[str]
+    config_name: str
+    multirun: bool
+    cfg: str | None
+    resolve: bool
+    package: str | None
+    info: str | None
+    shell_completion: bool
+    help: bool
+    hydra_help: bool
+    version: bool
+
+    def resumed(self) -> Iterator[Path]:
+        """The run directories of `resume=RUN_DIR`, as far as Hydra is not needed to read them;
+        none where trust=true may be typed."""
+        pairs = [each.lstrip("+").partition("=") for each in self.overrides]
+        if any(key == "trust" and value.lower() != "false" for key, _, value in pairs):
+            return
+        for key, _, value in pairs:
+            if key == "resume" and value.lower() not in ("", "auto", "null"):
+                yield Path(value.strip("'\"")).expanduser()
+
+    def for_hydra(self, overrides: Sequence[str]) -> list[str]:
+        """Flags first, as Hydra's own parser wants them; folders reach it another way."""
+        flags = ["--config-name", self.config_name]
+        flags += ["--multirun"] if self.multirun else []
+        flags += ["--hydra-help"] if self.hydra_help else []
+        flags += ["--cfg", self.cfg] if self.cfg else []
+        flags += ["--resolve"] if self.resolve else []
+        flags += ["--package", self.package] if self.package else []
+        flags += [f"--info={self.info}"] if self.info else []
+        return [*flags, *overrides]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Refuses as every other setting is refused, with status 2."""
+        setting = re.search(r"unrecognized arguments: --?([\w.]+)[= ]([^\s-]\S*)", message)
+        hint = (
+            "; settings are written without dashes: {}={}".format(*setting.groups())
+            if setting
+            else ""
+        )
+        raise ConfigError(f"{message}{hint} (border-train --help lists the flags)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="border-train", add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("-cd", "--config-dir", action="append", default=[])
+    parser.add_argument("-cn", "--config-name", default="config")
+    parser.add_argument("-m", "--multirun", action="store_true")
+    parser.add_argument("-r", "--run", action="store_true")
+    parser.add_argument("-c", "--cfg", choices=CFGS)
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("-p", "--package")
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFOS)
+    parser.add_argument("-sc", "--shell-completion", action="store_true")
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--hydra-help", action="store_true")
+    parser.add_argument("--version", action="store_true")
+    return parser
+
+
+def read_arguments(argv: Sequence[str]) -> Arguments:
+    """Takes a command line apart; raises ConfigError for a flag that does not exist."""
+    found = _parser().parse_intermixed_args(list(argv))
+    if found.multirun and (found.cfg or found.info):
+        raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
+    if found.resolve and not found.cfg:
+        raise ConfigError("--resolve belongs to --cfg")
+    return Arguments(
+        overrides=found.overrides,
+        config_dirs=found.config_dir,
+        config_name=found.config_name.removesuffix(".yaml"),
+        multirun=found.multirun,
+        cfg=found.cfg,
+        resolve=found.resolve,
+        package=found.package,
+        info=found.info,
+        shell_completion=found.shell_completion,
+        help=found.help,
+        hydra_help=found.hydra_help,
+        version=found.version,
+    )
 
 
 def command() -> None:
@@ -39,8 +154,8 @@ def command() -> None:
 def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> None:
     """Runs the command; leaves with status 2 when its settings are refused.
 
-    `run_job` stands in for `border_cli.cli.sweep.Jobs`. Hydra and the groups' settings are
-    imported only where an answer needs them, torch and gymnasium by the job alone.
+    `run_job` stands in for training. Hydra and the groups' settings are imported only where an
+    answer needs them, torch and gymnasium by the job alone.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
     set_up_threads()
@@ -111,122 +226,17 @@ def _respond(
         text = resolved_yaml(job.config) if arguments.resolve else job.as_composed
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     elif arguments.cfg or arguments.info or arguments.hydra_help:
-        from border_cli.cli.launch import launch
+        from border_cli.cli.job import hydra_app
         from border_cli.config.compose import Loader
 
         composer.job(overrides)
-        launch(_never, arguments.for_hydra(overrides), Loader(composer.folders))
+        hydra_app(_never, arguments.for_hydra(overrides), Loader(composer.folders))
     else:
+        from border_cli.cli.job import train
+
         with keeping_everything():
-            _train(arguments, composer, overrides, typed, run_job)
+            train(arguments, composer, overrides, typed, run_job)
 
 
 def _never(composed: object) -> float:
     raise AssertionError(f"a question about the settings must not run a job: {composed}")
-
-
-def _train(
-    arguments: Arguments,
-    composer: Composer,
-    overrides: list[str],
-    typed: list[str],
-    run_job: RunJob | None,
-) -> None:
-    from border_cli.config.check import checked_jobs
-    from border_cli.run.layout import refuse_foreign
-
-    jobs = checked_jobs(composer, overrides, multirun=arguments.multirun)
-    for job in jobs:
-        refuse_foreign(Path(job.folder))
-        if job.number is not None:  # Hydra and we write beside the jobs of a sweep, too
-            refuse_foreign(Path(job.folder).parent)
-    expect(max((job.config.trainer.stall_timeout_s for job in jobs), default=STALL_TIMEOUT_S))
-    continuations = _continuations(composer, jobs)
-    alone = len(jobs) == 1 and jobs[0].number is None
-    if alone and _is_finished(jobs[0], continuations[0]):
-        return
-    if _is_dry(composer, jobs, overrides):
-        return
-    from border_cli.cli.launch import Task, launch, launch_one
-    from border_cli.config.compose import Loader
-
-    runner = run_job or _runner(jobs)
-    task = Task(composer, jobs, continuations, runner, command=["border-train", *typed])
-    loader = Loader(composer.folders)
-    try:
-        if alone:
-            launch_one(task, composer.config_name, overrides, loader)
-        else:
-            quiet = bool(jobs) and all(job.config.quiet for job in jobs)
-            launch(task, arguments.for_hydra(overrides), loader, quiet=quiet)
-    except KeyboardInterrupt:  # between two jobs of a sweep
-        if not run_job:
-            cast("Jobs", runner).finish(interrupted=True)
-        raise
-    if not run_job:
-        sys.exit(cast("Jobs", runner).finish())
-
-
-def _continuations(composer: Composer, jobs: list[Job]) -> list[Continuation | None]:
-    """Which jobs go on with a run; one that cannot refuses the command."""
-    if all(job.config.resume is None for job in jobs):
-        return [None] * len(jobs)
-    from border_cli.config.resuming import continuation_of
-
-    return [continuation_of(composer, job) for job in jobs]
-
-
-def _is_finished(job: Job, continuation: Continuation | None) -> bool:
-    """Says so where the run of a single job has reached its budget: nothing is touched then."""
-    if continuation is None:
-        return False
-    from border_cli.config.resuming import finished
-    from border_cli.run.status import read_run
-
-    folder = Path(job.folder)
-    found = finished(folder, job.config, continuation.trainer)
-    if found is None:
-        return False
-    message = found.message
-    if job.config.quiet:
-        from border_cli.cli.report import result_line
-
-        message = result_line(folder, read_run(folder))
-    sys.stdout.write(visible(f"{message}\n"))
-    return True
-
-
-def _is_dry(composer: Composer, jobs: list[Job], overrides: list[str]) -> bool:
-    """Shows the jobs of a command with `dry_run=true`, which runs none of them."""
-    if jobs and not any(job.config.dry_run for job in jobs):
-        return False
-    from border_cli.cli import dry_run
-
-    if not dry_run.is_asked_for(composer, jobs, overrides):
-        return False
-    dry_run.show(jobs, _probes())
-    return True
-
-
-def _runner(jobs: list[Job]) -> Jobs:
-    """Loads torch and the environments, and lets them refuse what only they can judge."""
-    from border_cli.cli.dry_run import plans_of
-    from border_cli.cli.sweep import Jobs
-    from border_cli.launch.needs import refuse_unmet
-
-    probes = _probes()
-    refuse_unmet(plans_of(jobs, probes))
-    collect_from_here()
-    return Jobs(probes)
-
-
-def _probes() -> Probes:
-    """Tries environments; one that hangs ends the command, because nothing can end a thread."""
-    from border_cli.cli.job import leave_now
-    from border_cli.launch.dry_build import Probes
-
-    def leave(error: BorderError) -> None:
-        sys.stderr.write(f"border-train: {error}\n")
-        leave_now(error.exit_status)
-
-    return Probes(leave)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from border_cli.core.errors import ConfigError
 from border_cli.core.settings import Settings, setting
@@ -80,6 +80,13 @@ class EnvConfig(Settings, path="env"):
         "only constructs it, for simulators that start slowly",
     )
 
+    def one_by_one(self) -> Self:
+        """The settings with which environments are stepped one by one.
+
+        A vector implementation keeps random numbers of its own, which no resume brings back.
+        """
+        return self
+
 
 @dataclass(kw_only=True)
 class StepProcessorConfig(Settings, path="step_processor"):
@@ -103,6 +110,8 @@ class ReplayBufferConfig(Settings, path="replay_buffer"):
 @dataclass(kw_only=True)
 class ActorManagerConfig(Settings, path="actor_manager"):
     """Settings that every actor manager has."""
+
+    in_learner_thread: ClassVar[bool] = False  # whether actors step in the learner's own thread
 
     num_actors: int = setting(2, "number of actors", low=1, takes_memory=True)
     n_buffer: int = setting(

@@ -43,7 +43,7 @@ class Policy(ABC):
         """Acts with these weights and schedules from now on (Border's `sync_model`)."""
 
     def bind_thread(self) -> None:  # noqa: B027 - most policies keep nothing per thread
-        """Sets what the calling thread must have before it acts."""
+        """Called once by a thread that does nothing but act; not by the learner's."""
 
     def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most keep nothing per episode
         """Drops what it keeps of these of the N environments: their episodes start again."""
@@ -343,7 +343,7 @@ class ActorStats:
     duration_s: float
     restarts: int
     lost_samples: int  # transitions that it never will: of crashed actors, or in flight at a kill
-    restarted_episodes: int = 0  # that a resumed run could not continue and began anew
+    restarted_episodes: int = 0  # that a resumed run could not continue
     # Where its time went: act, env_step, process, send, blocked. Estimated from steps that were
     # timed now and then; empty where none was.
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -356,7 +356,7 @@ class ActorStats:
 class ActorManager(ABC):
     """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
 
-    # Actors step only within `receive`, so that two runs with one seed are the same to the bit,
+    # Actors step only within `receive`, so that two runs with one seed are bit-identical,
     # and a resumed one continues every episode. `state_dict` is then as of the moment before a
     # `stop`, with what the actors had gathered.
     reproducible: ClassVar[bool] = False
@@ -383,15 +383,15 @@ class ActorManager(ABC):
 
     @abstractmethod
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        """What arrived, at once where something did, else within `timeout_s`.
+        """What arrived, immediately where something did, else within `timeout_s`.
 
-        Its arrays are valid until the next call, which may let actors write over them.
-        Raises `ActorCrashed` once an actor is past its restarts.
+        Its arrays are valid until the next call, after which actors may overwrite them.
+        Raises `ActorCrashed` once an actor has used up its restarts.
         """
 
     @abstractmethod
     def stop(self) -> list[Experience]:
-        """Ends acting and returns all that is under way; idempotent."""
+        """Ends acting and returns everything in flight; idempotent."""
 
     def undelivered(self) -> list[Experience]:
         """What `receive` has not returned though `state_dict` counts it as received.
@@ -402,13 +402,12 @@ class ActorManager(ABC):
 
     @abstractmethod
     def state_dict(self) -> State:
-        """The counters of all actors, and of reproducible ones all else; at any time between two
-        `receive`, and after `stop`. Nothing in it is written again.
-        """
+        """The counters of all actors, and everything else of reproducible ones; at any time
+        between two `receive`, and after `stop`. Nothing in it is written again."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there; called before the `with` block. Any manager takes any other's."""
+        """Continues from there; called before the `with` block. Any manager takes any other's."""
 
     @abstractmethod
     def stats(self) -> list[ActorStats]:
@@ -420,7 +419,7 @@ class ActorManager(ABC):
 
     @abstractmethod
     def gauges(self) -> Metrics:
-        """Queue fill and the like, for records and the panel."""
+        """Queue fill and similar, for records and the panel."""
 
 
 class NoActors(ActorManager):

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from border_cli.core.errors import BorderError, OutOfMemory, RunFailed
 from border_cli.core.words import size
 
-PROC = Path("/proc")
-UNLIMITED = 2**60  # bytes; cgroups of version 1 say "no limit" by a number above
+CGROUPS = Path("/sys/fs/cgroup")  # version 2
+OWN_CGROUP = Path("/proc/self/cgroup")
 
 # In what torch raises where the allocator of a CPU or a GPU has nothing left, or C++ does not, and
 # where a size is beyond all numbers.
@@ -29,10 +29,7 @@ _ALLOCATION_FAILED = (
     *("bad_alloc", "bad allocation", "Storage size calculation overflowed"),
     "Overflow when unpacking long",
 )
-_ARENA_NBYTES = 64 * 2**20  # of address space, which malloc reserves for each thread
-_ARENAS_PER_CORE = 8  # at most; later threads share them
 _LONGEST_PATH_INSIDE = 200  # bytes, of the files in a run directory
-_STACK_NBYTES = 2 * 2**20  # of a thread, where RLIMIT_STACK has no limit
 
 
 class Room(NamedTuple):
@@ -40,6 +37,7 @@ class Room(NamedTuple):
 
     limit: str  # what is limited, in words
     nbytes: int
+    of_process: bool = False  # limits this process alone, without its children
 
 
 def failed_allocation(error: BaseException) -> str | None:
@@ -96,12 +94,11 @@ def memory_for(
         raise failed from error
 
 
-def resident_bytes(proc: Path = PROC) -> int:
-    """Memory of this process that is in RAM now; where /proc is missing, the most it ever was."""
-    pages = _statm(proc)
-    if pages is None:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes, on macOS
-    return pages[1] * os.sysconf("SC_PAGE_SIZE")
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM now."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
 
 
 def machine_bytes() -> int:
@@ -109,41 +106,72 @@ def machine_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def memory_rooms(proc: Path = PROC) -> list[Room]:
-    """What all processes that count together may still take: of the machine, of each cgroup."""
-    free = _kilobytes(proc / "meminfo", "MemAvailable")
-    if free is None:
-        return [Room("memory of this machine", machine_bytes() - resident_bytes(proc))]
-    return [Room("free memory of this machine", free), *_cgroup_rooms(proc)]
+def memory_rooms(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> list[Room]:
+    """What may still be taken: of the machine, of each cgroup that this process is in, and of the
+    limits of this process alone."""
+    import psutil
 
-
-def address_rooms(proc: Path = PROC) -> list[Room]:
-    """What this process alone may still reserve, used or not; nothing where there is no limit."""
-    pages, writable = _statm(proc), _kilobytes(proc / "self/status", "VmData")
-    used = pages[0] * os.sysconf("SC_PAGE_SIZE") if pages else None
-    limits = (
-        ("address space, ulimit -v", resource.RLIMIT_AS, used),
-        ("data segment, ulimit -d", resource.RLIMIT_DATA, writable),
-    )
-    rooms = []
-    for limit, which, taken in limits:
-        most, _ = resource.getrlimit(which)
-        if most != resource.RLIM_INFINITY and taken is not None:
-            rooms.append(Room(limit, max(0, most - taken)))
-    return rooms
+    free = Room("free memory of this machine", int(psutil.virtual_memory().available))
+    return [free, *_cgroup_rooms(cgroups, own_cgroup), *_process_rooms()]
 
 
 def least_room() -> Room:
     """The smallest of all rooms: what this process may still take at most."""
-    return min([*memory_rooms(), *address_rooms()], key=lambda each: each.nbytes)
+    return min(memory_rooms(), key=lambda each: each.nbytes)
 
 
-def thread_nbytes(threads: int, cores: int) -> int:
-    """Address space that so many more threads reserve: their stacks, and malloc's arenas."""
-    stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    if stack == resource.RLIM_INFINITY:
-        stack = _STACK_NBYTES
-    return threads * stack + min(threads, _ARENAS_PER_CORE * cores) * _ARENA_NBYTES
+def _process_rooms() -> list[Room]:
+    """What this process alone may still reserve, used or not; nothing where there is no limit."""
+    import psutil
+
+    taken = psutil.Process().memory_info()
+    if not hasattr(taken, "data"):
+        return []  # only Linux enforces these limits
+    limits = (
+        ("address space, ulimit -v", resource.RLIMIT_AS, taken.vms),
+        ("data segment, ulimit -d", resource.RLIMIT_DATA, taken.data),
+    )
+    rooms = []
+    for limit, which, nbytes in limits:
+        most, _ = resource.getrlimit(which)
+        if most != resource.RLIM_INFINITY:
+            rooms.append(Room(limit, max(0, most - nbytes), of_process=True))
+    return rooms
+
+
+def _cgroup_rooms(cgroups: Path, own_cgroup: Path) -> list[Room]:
+    """Of this process's group and of all that it lies in; none where there is no limit."""
+    try:
+        lines = own_cgroup.read_text().splitlines()
+    except OSError:
+        return []
+    path = next((each.removeprefix("0::/") for each in lines if each.startswith("0::/")), None)
+    if path is None:
+        return []
+    folder = cgroups / path
+    if ".." in folder.parts or not folder.is_dir():
+        folder = cgroups  # in a container: its own group is mounted there, and no other is visible
+    rooms = []
+    for each in (folder, *folder.parents):
+        rooms += _rooms_of_group(each, f"/{each.relative_to(cgroups)}".rstrip("."))
+        if each == cgroups:
+            break
+    return rooms
+
+
+def _rooms_of_group(folder: Path, name: str) -> list[Room]:
+    with suppress(OSError, ValueError):
+        files = [folder / each for each in ("memory.max", "memory.high")]
+        limits = [each.read_text().strip() for each in files if each.exists()]
+        most = min((int(each) for each in limits if each != "max"), default=None)
+        if most is None:
+            return []
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        used = int((folder / "memory.current").read_text())
+        # Cached files: the kernel gives them back when memory is needed.
+        used -= sum(int(stat.get(each, 0)) for each in ("inactive_file", "active_file"))
+        return [Room(f"limit of the cgroup {name}", max(0, most - used))]
+    return []
 
 
 def free_disk(folder: Path) -> Room:
@@ -197,97 +225,3 @@ def _nearest(folder: Path) -> Path:
             if each.is_symlink():
                 raise OSError(errno.ENOENT, "is a broken link", str(each)) from None
     raise AssertionError("there is no root folder")
-
-
-def _statm(proc: Path) -> list[int] | None:
-    """Pages of this process: in all, resident, …"""
-    try:
-        return [int(each) for each in (proc / "self/statm").read_text().split()]
-    except (OSError, ValueError):
-        return None
-
-
-def _kilobytes(path: Path, key: str) -> int | None:
-    """The bytes of a line such as `MemAvailable:  1234 kB`."""
-    with suppress(OSError, ValueError, IndexError):
-        for line in path.read_text().splitlines():
-            if line.startswith(f"{key}:"):
-                return int(line.split()[1]) * 1024
-    return None
-
-
-class _Files(NamedTuple):
-    """How one version of cgroups names what it knows of memory."""
-
-    limits: tuple[str, ...]
-    usage: str
-    cached: tuple[str, ...]  # of memory.stat: what the kernel gives back when it is needed
-
-
-_VERSION_1 = _Files(
-    ("memory.limit_in_bytes",),
-    "memory.usage_in_bytes",
-    ("total_inactive_file", "total_active_file"),
-)
-_VERSION_2 = _Files(
-    ("memory.max", "memory.high"), "memory.current", ("inactive_file", "active_file")
-)
-
-
-def _cgroup_rooms(proc: Path) -> list[Room]:
-    """Of this process's groups and of all that they lie in; none where there is no limit."""
-    rooms = []
-    for mount, folder, files in _groups(proc):
-        for each in (folder, *folder.parents):
-            rooms += _rooms_of_group(each, files, f"/{each.relative_to(mount)}".rstrip("."))
-            if each == mount:
-                break
-    return rooms
-
-
-def _groups(proc: Path) -> Iterator[tuple[Path, Path, _Files]]:
-    """Where the memory of this process is counted: mount point, folder of the group, its files."""
-    try:
-        mounts = (proc / "self/mountinfo").read_text().splitlines()
-        memberships = (proc / "self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    paths = {names: path for _, names, path in (line.split(":", 2) for line in memberships)}
-    for line in mounts:
-        before, _, after = line.partition(" - ")
-        root, mount = before.split()[3:5]
-        kind, options = after.split(" ")[0], after.split(" ")[-1]  # the source between may be empty
-        if kind == "cgroup2" and "" in paths:
-            yield *_place(mount, root, paths[""]), _VERSION_2
-        elif kind == "cgroup" and "memory" in options.split(","):
-            names = next((each for each in paths if "memory" in each.split(",")), None)
-            if names is not None:
-                yield *_place(mount, root, paths[names]), _VERSION_1
-
-
-def _place(mount: str, root: str, path: str) -> tuple[Path, Path]:
-    """The mount point and the group's folder in it; inside a container, whose own group is mounted,
-    the path may lie outside: then the mount point is all there is to see."""
-    top = Path(mount.replace("\\040", " "))
-    inside = Path(path)
-    if ".." in inside.parts or not inside.is_relative_to(root):
-        return top, top
-    return top, top / inside.relative_to(root)
-
-
-def _rooms_of_group(folder: Path, files: _Files, name: str) -> list[Room]:
-    with suppress(OSError, ValueError):
-        limits = [_limit(folder / each) for each in files.limits if (folder / each).exists()]
-        most = min((each for each in limits if each is not None), default=None)
-        if most is None:
-            return []
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        used = int((folder / files.usage).read_text())
-        used -= sum(int(stat.get(each, 0)) for each in files.cached)
-        return [Room(f"limit of the cgroup {name}", max(0, most - used))]
-    return []
-
-
-def _limit(file: Path) -> int | None:
-    text = file.read_text().strip()
-    return None if text == "max" or int(text) >= UNLIMITED else int(text)

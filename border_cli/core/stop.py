@@ -100,7 +100,7 @@ class Pulse(Protocol):
     def thread_id(self) -> int | None:
         """Whose stack to show; None for a part in another process."""
 
-    def revive(self) -> bool:
+    def restart(self) -> bool:
         """Replaces a part that hangs; False where that is impossible, and the run must end."""
 
 
@@ -121,7 +121,7 @@ class Heartbeat:
         """One step was made."""
         self.beats += 1
 
-    def revive(self) -> bool:
+    def restart(self) -> bool:
         """A thread cannot be replaced while it hangs."""
         return False
 

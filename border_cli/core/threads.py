@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.words import counted
-
 # What numpy's and torch's libraries read as they are loaded.
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _FUNCTIONS = (  # getter, setter
@@ -73,22 +71,3 @@ def _loaded_blas(maps: Path) -> list[str]:
     files = {line.split(maxsplit=5)[5] for line in lines if line.count("/")}
     names = {each for each in files if "openblas" in each or "mkl_rt" in each}
     return sorted(names, key=lambda each: ("numpy" not in each, each))
-
-
-def thread_budget(
-    *, torch: int, blas: int | None, actors: int, actor_manager: str, cores: int
-) -> str:
-    """The compute threads of learner and actors, as text.
-
-    An actor in a process of its own always has one.
-    """
-    ours = f"BLAS {blas}" if blas is not None else "BLAS default"
-    each = {"serial": "in the learner's thread", "thread": f"{ours} each"}
-    computing = torch + (0 if actor_manager == "serial" else actors)
-    acting = f"{counted(actors, 'actor')}: {each.get(actor_manager, '1 each')}; "
-    crowded = f", fewer than the {computing} compute threads" if computing > cores else ""
-    return (
-        f"learner: torch {torch}, {ours}; "
-        f"{acting if actors else ''}"
-        f"{counted(cores, 'core')}{crowded}"
-    )

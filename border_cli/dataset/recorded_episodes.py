@@ -24,6 +24,7 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.types import Array, Step, leaves, map_array, num_rows
 
+ROUNDING = 1e-4  # of the distance between two bounds
 GROUP = 64  # episodes stepped in parallel: one call of the step processor for all
 GROUP_NBYTES = 64 * 2**20  # of their observations, the shorter ones padded
 
@@ -130,9 +131,6 @@ def _zero_padded(arrays: list[NDArray[Any]], longest: int) -> NDArray[Any]:
     for i, each in enumerate(arrays):
         room[: len(each), i] = each
     return room
-
-
-ROUNDING = 1e-4  # of the distance between two bounds
 
 
 def refuse_other_spaces(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from border_cli.core.config import EnvConfig
 from border_cli.core.settings import setting
@@ -35,6 +35,9 @@ class GymConfig(EnvConfig):
         "each episode. Bit-reproducible runs (trainer=sync, actor_manager=serial) always use "
         "sync",
     )
+
+    def one_by_one(self) -> Self:
+        return replace(self, vectorization=Vectorization.sync)
 
 
 ENVS.register("gym", GymConfig, "border_cli.env.gym:GymEnvFactory")

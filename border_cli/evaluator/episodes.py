@@ -1,4 +1,4 @@
-"""Evaluation by whole episodes, all of them side by side in one environment."""
+"""Evaluation by whole episodes, all of them in parallel in one vector of environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Environments tried before a run: what would end the run is refused with the user's own lines."""
+"""The dry build: environments are tried, and what is cheap is built once, before a run begins.
+
+What would end the run is refused with the user's own lines.
+
+`reset`, three `step`s, `reset` and `close`, in the environment whose spaces are read and in its
+vector implementation if the run uses one, through the classes that training uses and with fixed
+seeds. `evaluator.env` is tried if it differs; a sweep tries equal settings once. A failure is one
+message: call, exception type and text, traceback lines outside this package and Gymnasium. In a
+sweep it ends the affected jobs, each with a `run.json` in its directory. A call that does not
+return within `stall_timeout_s` is reported with its stack and ends the command, also a sweep;
+`train` is interrupted and raises. A call that holds the GIL is not noticed here. `env.probe=false`
+only constructs the environment; a resume may change it.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +25,28 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from border_cli.agent.policies import RandomPolicy
-from border_cli.core.config import EnvConfig, RunConfig
+from border_cli.core.config import EnvConfig
 from border_cli.core.errors import BorderError, ConfigError, MissingPackage, ProbeFailed
 from border_cli.core.interfaces import Agent, Env, EnvFactory
 from border_cli.core.machine import failed_allocation, out_of_memory
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.launch.build import (
+    build_dry_agent,
     build_first_agent,
-    countable_agent,
     env_factory,
-    evaluation_env_config,
-    memory_settings,
-    num_actors,
 )
+from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import check_dataset
 from border_cli.registry import ENVS
 
 log = logging.getLogger(__name__)
 
 STEPS = 3
-LOOKS = 4  # at a call under way, within the time that it has
+LOOKS = 4  # at a call in progress, within the time that it has
 
 CONSTRUCTOR = "its constructor"
-EXPECTED = {  # said of a call that fails outside of the environment's own lines
+EXPECTED = {  # for a call that fails outside of the environment's own lines
     "reset": "reset(*, seed, options) returns an observation and a dict",
     "step": "step(action) returns observation, reward, terminated, truncated and a dict",
 }
@@ -53,21 +63,22 @@ class Probes:
         self._on_hung = on_hung
         self._tried: list[tuple[EnvConfig, EnvSpec | ProbeFailed]] = []
 
-    def training(self, config: RunConfig) -> EnvSpec:
+    def training(self, effective: EffectiveSettings) -> EnvSpec:
         """What the training environment says of itself.
 
         Raises ProbeFailed where it failed as it was tried, and ConfigError where its settings are
         refused. Where `env.probe` is false, it is constructed and not played.
         """
-        return self._of(config.env, env_factory(config), config.trainer.stall_timeout_s)
+        timeout_s = effective.config.trainer.stall_timeout_s
+        return self._of(effective.config.env, env_factory(effective), timeout_s)
 
-    def evaluation(self, config: RunConfig) -> None:
+    def evaluation(self, effective: EffectiveSettings) -> None:
         """Raises the same for the evaluator's environment, where its settings are others."""
-        if not config.evaluator.env:
+        if not effective.config.evaluator.env:
             return
-        settings = replace(evaluation_env_config(config), num_envs=1)
+        settings = replace(effective.evaluation_env, num_envs=1)
         try:
-            self._of(settings, ENVS.build(settings), config.trainer.stall_timeout_s)
+            self._of(settings, ENVS.build(settings), effective.config.trainer.stall_timeout_s)
         except ProbeFailed as error:
             raise ProbeFailed(f"evaluator.env: {error}") from error
         except ConfigError as error:
@@ -121,7 +132,7 @@ def _play(env: Env, spec: EnvSpec, calls: _Calls) -> None:
 
 
 class _Calls:
-    """Names the call of an environment that is under way; its thread finds one that hangs."""
+    """Names the call of an environment in progress; its thread finds one that hangs."""
 
     def __init__(self, who: str, timeout_s: float, on_hung: Callable[[ProbeFailed], None]) -> None:
         self._who = who
@@ -163,7 +174,7 @@ class _Calls:
         except (Exception, SystemExit) as error:
             if failed_allocation(error) is not None:
                 raise  # the settings that take memory are named with it
-            raise ProbeFailed(f"{self._who}: {call} raised {_told(error, call)}") from error
+            raise ProbeFailed(f"{self._who}: {call} raised {_described(error, call)}") from error
 
     def _watch(self) -> None:
         made, looks = -1, 0
@@ -184,7 +195,7 @@ class _Calls:
         )
 
 
-def _told(error: BaseException, call: str) -> str:
+def _described(error: BaseException, call: str) -> str:
     """Type and text of an exception, with the lines of the environment that it went through."""
     what = "".join(traceback.format_exception_only(error)).rstrip()
     lines = _lines(traceback.walk_tb(error.__traceback__))
@@ -222,7 +233,7 @@ def _is_machinery(frame: FrameType) -> bool:
     )
 
 
-def rehearse(config: RunConfig, probes: Probes) -> tuple[EnvSpec, Agent] | None:
+def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Agent] | None:
     """Tries the environments, builds what is cheap, and refuses most: agent and policies.
 
     Returns the agent and what it was built for, to be counted and dropped; None where they could
@@ -233,20 +244,20 @@ def rehearse(config: RunConfig, probes: Probes) -> tuple[EnvSpec, Agent] | None:
     other failure is left to the run, which reports it with its traceback.
     """
     try:
-        spec = probes.training(config)
-        check_dataset(config, spec)
-        probes.evaluation(config)
-        if config.resume is None:
-            agent = build_first_agent(config, spec, countable_agent)
-        else:  # the weights that it began with may be long gone, and are not needed
-            agent = countable_agent(config, spec)
-        for exploration in _explorations(config):
-            agent.policy_factory(generator(config.seed), exploration)
+        spec = probes.training(effective)
+        check_dataset(effective, spec)
+        probes.evaluation(effective)
+        if effective.config.resume is None:
+            agent = build_first_agent(effective, spec, build_dry_agent)
+        else:  # the weights that it began with may be gone, and are not needed
+            agent = build_dry_agent(effective, spec)
+        for exploration in _explorations(effective):
+            agent.policy_factory(generator(effective.config.seed), exploration)
     except BorderError:
         raise
     except Exception as error:
         refused = out_of_memory(
-            error, "the run does not fit in memory", memory_settings(config), ConfigError
+            error, "the run does not fit in memory", effective.memory_settings(), ConfigError
         )
         if refused is not None:
             raise refused from error
@@ -255,9 +266,9 @@ def rehearse(config: RunConfig, probes: Probes) -> tuple[EnvSpec, Agent] | None:
     return spec, agent
 
 
-def _explorations(config: RunConfig) -> set[float | None]:
+def _explorations(effective: EffectiveSettings) -> set[float | None]:
     """Those of the actors, each once: a million actors have few."""
-    actors = range(num_actors(config))
+    actors, settings = range(effective.num_actors), effective.actors
     ends = [*actors[:1], *actors[-1:]]  # of ape_x, whose constants lie between two that are valid
-    spread = config.actor_manager.exploration == "ape_x"
-    return {config.actor_manager.exploration_of(i) for i in (ends if spread else actors)}
+    spread = settings.exploration == "ape_x"
+    return {settings.exploration_of(i) for i in (ends if spread else actors)}

@@ -1,15 +1,22 @@
-"""What a run learns from a data set: found, held against the environment, turned into rows."""
+"""The data set of a run: checked against the environment, turned into transitions.
+
+Episodes become `Step`s as if up to 64 environments had played them in parallel, and the run's own
+step processor turns these into transitions: n-step returns, gamma, and bootstrapping at truncations
+but not at terminations are handled in one place. An episode recorded without its end counts as
+truncated. The dry build compares the spaces with the environment's and checks the first episode;
+later every episode is checked for gaps, non-finite values, and invalid observations and actions.
+The agent observes all transitions once, for its statistics.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from border_cli.core.config import EvaluatorConfig, RunConfig
-from border_cli.core.errors import BadStep, BorderError, CheckpointError, ConfigError
+from border_cli.core.errors import BadStep, CheckpointError, ConfigError
 from border_cli.core.interfaces import Agent, ReplayBuffer, StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
@@ -23,12 +30,13 @@ from border_cli.dataset.recorded_episodes import (
     refuse_damaged,
     refuse_other_spaces,
 )
-from border_cli.dataset.store import counts_of, reference_scores, refuse_unknown
+from border_cli.dataset.store import counts_of, refuse_unknown
+from border_cli.launch.effective import EffectiveSettings
 from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS
 from border_cli.replay_buffer.config import DatasetConfig
 
 SETTING = "replay_buffer.dataset"
-OBSERVED = 4096  # rows that an agent is shown at a time, and steps whose returns it is shown
+OBSERVED = 4096  # transitions per call of `Agent.observe`, and steps per one of `observe_returns`
 SeeReturns: TypeAlias = Callable[[Moments], None]
 
 
@@ -41,24 +49,19 @@ class DatasetSize:
     steps: int
 
 
-def dataset_of(config: RunConfig) -> str | None:
-    """The id of the data set that a run learns from; None where it has none."""
-    settings = config.replay_buffer
-    return settings.dataset if isinstance(settings, DatasetConfig) else None
-
-
-def dataset_size(config: RunConfig) -> DatasetSize | None:
+def dataset_size(effective: EffectiveSettings) -> DatasetSize | None:
     """What the data set of a run says of itself; None where it has none."""
-    dataset = dataset_of(config)
+    dataset = effective.dataset
     return None if dataset is None else DatasetSize(dataset, *counts_of(dataset))
 
 
-def check_dataset(config: RunConfig, spec: EnvSpec) -> None:
+def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
     """Raises ConfigError where the data set is missing, or not one of this environment.
 
-    Where a run of that name shall go on, the data set that it had is missing: CheckpointError.
+    CheckpointError where a run cannot be resumed, because its data set is missing or another.
     """
-    if config.trainer.offline and not isinstance(config.replay_buffer, DatasetConfig):
+    config = effective.config
+    if not effective.has_actors and not isinstance(config.replay_buffer, DatasetConfig):
         chosen = REPLAY_BUFFERS.entry_of(config.replay_buffer).name
         raise ConfigError(
             f"trainer=offline needs replay_buffer=dataset, got replay_buffer={chosen}"
@@ -79,7 +82,7 @@ def check_dataset(config: RunConfig, spec: EnvSpec) -> None:
 
 
 def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
-    """Shows the agent the rows that are there from the start, if it has statistics of them."""
+    """Lets the agent observe the transitions that are stored already, for its statistics."""
     if not agent.observes:
         return
     for first in range(0, len(replay_buffer), OBSERVED):
@@ -88,13 +91,14 @@ def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
 
 
 def dataset_transitions(
-    config: RunConfig,
+    effective: EffectiveSettings,
     recording: Recording,
     spec: EnvSpec,
     checksum: Checksum,
     see_returns: SeeReturns | None,
 ) -> Iterator[Transitions]:
-    """All rows of a data set, as the run's own step processor makes them."""
+    """All transitions of a data set, as the run's own step processor makes them."""
+    config = effective.config
     make: type[Any] = STEP_PROCESSORS.load(config.step_processor)
     episodes = checksum.of_each(_episodes(recording, spec))
     for group in grouped(episodes, spec):
@@ -157,19 +161,3 @@ def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
         )
         refuse_damaged(where, episode, spec)
         yield episode
-
-
-def evaluator_config(config: RunConfig) -> EvaluatorConfig:
-    """The evaluator's settings as they are in effect: with the data set's reference scores, where
-    it has some and the settings have none."""
-    settings = config.evaluator
-    dataset = dataset_of(config)
-    if settings.ref_min_score is not None or dataset is None:
-        return settings
-    try:
-        found = reference_scores(dataset)
-    except BorderError:  # the model can be judged without
-        found = None
-    if found is None:
-        return settings
-    return replace(settings, ref_min_score=found[0], ref_max_score=found[1])

@@ -1,4 +1,10 @@
-"""Episodes of saved models: for a score, in a window, and for a Minari data set."""
+"""Episodes of saved models: for a score, in a window, and for a Minari data set.
+
+A recording plays episodes in the training environment, greedily or with exploration. Each has a
+seed that is recorded with it. It is written under a hidden name, which is renamed to the data set's
+at the end. The reference scores are the mean return of 100 random episodes, played as in the run's
+evaluations, and the recorded best score of the run; they are the same for all data sets of a run.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +30,8 @@ from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
 from border_cli.env.translate import raw_parts, recorded_rows
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
-from border_cli.launch.build import build_evaluator, env_factory, evaluation_env_config
+from border_cli.launch.build import build_evaluator, env_factory
+from border_cli.launch.effective import EffectiveSettings
 from border_cli.registry import AGENTS, ENVS
 from border_cli.run.finding import best_score
 
@@ -56,7 +63,7 @@ class Shown(EnvFactory):
 
 
 def play(
-    config: RunConfig,
+    effective: EffectiveSettings,
     policy: Policy,
     stop: StopFlag,
     *,
@@ -64,15 +71,15 @@ def play(
     rounds: int,
     render: str | None,
 ) -> tuple[list[float], list[int]]:
-    """Returns and lengths of the episodes: side by side, a round of `num_episodes` after the other,
-    or one after another in a window."""
+    """Returns and lengths of the episodes: rounds of `num_episodes` in parallel, or one episode
+    after another in a window."""
     if render is None:
-        return _evaluate(config, policy, stop, seed, rounds)
-    one = replace(config, evaluator=replace(config.evaluator, num_episodes=1))
-    inner: EnvFactory = ENVS.build(evaluation_env_config(one))
+        return _evaluate(effective, policy, stop, seed, rounds)
+    one = effective.with_episodes(1)
+    inner: EnvFactory = ENVS.build(one.evaluation_env)
     returns: list[float] = []
     lengths: list[int] = []
-    for episode in range(rounds * config.evaluator.num_episodes):
+    for episode in range(rounds * effective.config.evaluator.num_episodes):
         score, length = _evaluate(one, policy, stop, seed, 1, Shown(inner, episode, render))
         returns += score
         lengths += length
@@ -80,7 +87,7 @@ def play(
 
 
 def _evaluate(
-    config: RunConfig,
+    effective: EffectiveSettings,
     policy: Policy,
     stop: StopFlag,
     seed: int | None,
@@ -88,7 +95,7 @@ def _evaluate(
     factory: EnvFactory | None = None,
 ) -> tuple[list[float], list[int]]:
     evaluator = build_evaluator(
-        config, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
+        effective, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
     )
     try:
         evaluation = evaluator.evaluate(policy)
@@ -133,7 +140,7 @@ class Played:
 class Recorded:
     """What was recorded; the references are missing where the run is no better than chance."""
 
-    config: RunConfig
+    effective: EffectiveSettings
     played: Sequence[Played]
     references: tuple[float, float] | None
 
@@ -150,7 +157,7 @@ def split_episodes(episodes: int, weights: Sequence[float]) -> list[int]:
 
 def record(
     request: RecordingRequest,
-    config: RunConfig,
+    effective: EffectiveSettings,
     loaded: Sequence[tuple[Agent, Snapshot]],
     stop: StopFlag,
 ) -> Recorded:
@@ -159,17 +166,17 @@ def record(
     `loaded` has the agent of each player, with the weights to act with. Raises the reason of
     `stop` between two env steps.
     """
-    env = _env_parts(config)
+    config, env = effective.config, _env_parts(effective.config)
     with DatasetWriter(request.dataset, env, overwrite=request.overwrite) as writer:
         played = []
         for number, player in enumerate(request.players):
             agent, snapshot = loaded[number]
-            rounds = _play_all(config, request, number, agent, snapshot, stop)
+            rounds = _play_all(effective, request, number, agent, snapshot, stop)
             opt_steps = None if player.name == RANDOM else agent.opt_steps
             played.append(_write(writer, env, player.name, opt_steps, rounds))
-        references = _references(request.run_dir, config, played, stop)
+        references = _references(request.run_dir, effective, played, stop)
         writer.finish(_metadata(config, played, references))
-    return Recorded(config=config, played=played, references=references)
+    return Recorded(effective=effective, played=played, references=references)
 
 
 def _env_parts(config: RunConfig) -> EnvParts:
@@ -201,24 +208,26 @@ def _write(
     )
 
 
-def random_agent(config: RunConfig) -> Agent:
+def random_agent(effective: EffectiveSettings) -> Agent:
+    config = effective.config
     random = AGENTS.entry(RANDOM).config_type(gamma=config.agent.gamma)
     agent: Agent = AGENTS.build(
-        random, spec=env_factory(config).spec, device=config.device.value, seed=config.seed
+        random, spec=env_factory(effective).spec, device=config.device.value, seed=config.seed
     )
     return agent
 
 
 def _play_all(
-    config: RunConfig,
+    effective: EffectiveSettings,
     request: RecordingRequest,
     number: int,
     agent: Agent,
     snapshot: Snapshot,
     stop: StopFlag,
 ) -> Iterator[list[PlayedEpisode]]:
-    """All episodes of the player of this number; those that explore are shared out over the actors
-    of the run, which may explore each in its own way."""
+    """All episodes of the player of this number; those that explore are split over the actors of
+    the run, each of which may explore in its own way."""
+    config = effective.config
     seed = config.seed if request.seed is None else request.seed
     actors = config.actor_manager.num_actors if request.explore else 1
     counts = split_episodes(request.players[number].episodes, [1.0] * actors)
@@ -231,25 +240,31 @@ def _play_all(
         )
         policy.load_snapshot(snapshot)
         first = derived_seed(seed, Branch.EVALUATION, RECORDING, number, actor_id)
-        yield from _rounds(config, policy, count, first, stop, explore=request.explore)
+        yield from _rounds(effective, policy, count, first, stop, explore=request.explore)
 
 
 def _rounds(
-    config: RunConfig, policy: Policy, episodes: int, seed: int, stop: StopFlag, *, explore: bool
+    effective: EffectiveSettings,
+    policy: Policy,
+    episodes: int,
+    seed: int,
+    stop: StopFlag,
+    *,
+    explore: bool,
 ) -> Iterator[list[PlayedEpisode]]:
-    """Several episodes side by side."""
-    spec = env_factory(config).spec
+    """Several episodes in parallel."""
+    spec = env_factory(effective).spec
     limit = spec.max_episode_steps or DEFAULT_LIMIT
     most = max(1, min(PARALLEL_EPISODES, PARALLEL_NBYTES // (limit * row_nbytes(spec.observation))))
     rounds = math.ceil(episodes / most)
-    beside = math.ceil(episodes / rounds)  # of the last round a few may be too many
-    factory: EnvFactory = ENVS.build(replace(config.env, num_envs=beside))
+    parallel = math.ceil(episodes / rounds)  # of the last round a few may be too many
+    factory: EnvFactory = ENVS.build(replace(effective.config.env, num_envs=parallel))
     env = factory.make(training=False)
     try:
         for number in range(rounds):
             place = derived_seed(seed, number)
             played = play_round(env, policy, place, stop, limit=limit, explore=explore)
-            yield played[: episodes - number * beside]
+            yield played[: episodes - number * parallel]
     finally:
         env.close()
 
@@ -267,22 +282,22 @@ def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
 
 
 def _references(
-    run_dir: Path, config: RunConfig, played: Sequence[Played], stop: StopFlag
+    run_dir: Path, effective: EffectiveSettings, played: Sequence[Played], stop: StopFlag
 ) -> tuple[float, float] | None:
-    """Mean return of random actions, judged as the run judged its models, and the best score of the
-    run; where there is none, the best of the means that were just measured.
+    """Mean return of random actions, evaluated as the run evaluated its models, and the best score
+    of the run; where there is none, the best of the means that were just measured.
 
     The same for every data set of a run, whatever its seed and its players.
     """
-    judged = replace(config.evaluator, num_episodes=REFERENCE_EPISODES)
+    seed = effective.config.seed
     evaluator = build_evaluator(
-        replace(config, evaluator=judged),
+        effective.with_episodes(REFERENCE_EPISODES),
         stop=stop,
         heartbeat=Heartbeat("the reference episodes"),
-        seed=derived_seed(config.seed, Branch.EVALUATION, REFERENCE),
+        seed=derived_seed(seed, Branch.EVALUATION, REFERENCE),
     )
-    agent = random_agent(config)
-    policy = agent.policy_factory(generator(config.seed, Branch.EVALUATION, REFERENCE, 1))
+    agent = random_agent(effective)
+    policy = agent.policy_factory(generator(seed, Branch.EVALUATION, REFERENCE, 1))
     policy.load_snapshot(agent.snapshot())
     try:
         low = evaluator.evaluate(policy).score

@@ -8,17 +8,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.config import RunConfig
 from border_cli.core.errors import Interrupted, reason_of
 from border_cli.core.interfaces import ActorStats, Agent
 from border_cli.core.output import TrainerStats
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
 from border_cli.core.words import counted, visible
-from border_cli.launch.build import Assembly, actor_manager_config
+from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
-from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.trainer.bottleneck import bottleneck_advice
+from border_cli.trainer.post_step import LearnerParts
+from border_cli.trainer.trainer import Trainer
 
 FIGURES = (
     *("best_score", "best_opt_steps", "opt_steps", "env_steps", "samples_total"),
@@ -76,42 +76,43 @@ def status_of(error: BaseException) -> tuple[str, str]:
     return "failed", reason_of(error)
 
 
-def facts_of(config: RunConfig, assembly: Assembly, *, failed: bool) -> dict[str, Any]:
+def run_summary(
+    effective: EffectiveSettings, trainer: Trainer, parts: LearnerParts, *, failed: bool
+) -> dict[str, Any]:
     """Scores, counters, failures, times, and the bottleneck."""
-    stats, actors = assembly.trainer.stats(), assembly.parts.actors.stats()
-    facts: dict[str, Any] = {name: getattr(stats, name) for name in FIGURES}
-    facts["final_score"] = stats.last_score
-    facts["actors"] = [_of_actor(each) for each in actors]
+    stats, actors = trainer.stats(), parts.actors.stats()
+    summary: dict[str, Any] = {name: getattr(stats, name) for name in FIGURES}
+    summary["final_score"] = stats.last_score
+    summary["actors"] = [_of_actor(each) for each in actors]
     actor_seconds = summed(each.seconds for each in actors)
-    facts["seconds"] = {
+    summary["seconds"] = {
         name: {section: round(spent_s, 3) for section, spent_s in seconds.items() if spent_s > 0}
         for name, seconds in (("learner", stats.seconds), ("actors", actor_seconds))
     }
     if not failed:  # the bottleneck of a run that broke is what broke it
-        manager = ACTOR_MANAGERS.entry_of(actor_manager_config(config)).name  # in effect
-        facts["bottleneck"] = bottleneck_advice(
-            config,
+        summary["bottleneck"] = bottleneck_advice(
+            effective.config,
             learner=stats.seconds,
             actors=actor_seconds,
-            device=assembly.parts.agent.device_name,
+            device=parts.agent.device_name,
             cores=available_cores(),
-            threads=assembly.parts.agent.num_threads,
-            in_learner_thread=manager == "serial",
-            actor_threads=manager == "thread",
-            prioritized=REPLAY_BUFFERS.entry_of(config.replay_buffer).name == "prioritized",
+            threads=parts.agent.num_threads,
+            in_learner_thread=effective.in_learner_thread,
+            actor_threads=effective.actor_threads,
+            prioritized=effective.prioritized,
         )
-    return facts
+    return summary
 
 
 def _of_actor(stats: ActorStats) -> dict[str, Any]:
     found = asdict(stats)
-    del found["seconds"]  # an estimate, told for all actors together
+    del found["seconds"]  # an estimate, reported for all actors together
     return found | {"samples_per_sec": stats.samples_per_sec}
 
 
-def closing_lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """What `facts_of` found, one sentence per line."""
-    for each in facts["actors"]:
+def summary_lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    """What `run_summary` found, one sentence per line."""
+    for each in summary["actors"]:
         yield (
             f"actor {each['actor_id']}: {each['env_steps']:,} env steps, {each['samples']:,} "
             f"samples, {each['samples_per_sec']:,.1f} samples/s, {each['duration_s']:,.1f} s, "
@@ -119,16 +120,16 @@ def closing_lines(facts: Mapping[str, Any]) -> Iterator[str]:
             f"{counted(each['lost_samples'], 'lost sample')}"
         )
     yield (
-        f"trainer: {counted(facts['opt_steps'], 'update')}, "
-        f"{counted(facts['samples_total'], 'sample')}, "
-        f"{counted(facts['evaluations'], 'evaluation')}, {facts['duration_s']:,.1f} s, "
-        f"{counted(facts['saves'], 'checkpoint')}"
+        f"trainer: {counted(summary['opt_steps'], 'update')}, "
+        f"{counted(summary['samples_total'], 'sample')}, "
+        f"{counted(summary['evaluations'], 'evaluation')}, {summary['duration_s']:,.1f} s, "
+        f"{counted(summary['saves'], 'checkpoint')}"
     )
-    for name, seconds in facts["seconds"].items():
+    for name, seconds in summary["seconds"].items():
         total_s = sum(seconds.values())
         longest_first = sorted(seconds.items(), key=lambda each: -each[1])
         shares = [f"{section} {100 * each_s / total_s:.1f} %" for section, each_s in longest_first]
         if shares:
             yield f"{name} time: {', '.join(shares)}"
-    if facts.get("bottleneck"):
-        yield f"bottleneck: {facts['bottleneck']}"
+    if summary.get("bottleneck"):
+        yield f"bottleneck: {summary['bottleneck']}"

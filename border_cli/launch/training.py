@@ -1,4 +1,13 @@
-"""One run, from its settings to its result: what the command and `train` share."""
+"""One attempt of a run, from its settings in effect to its result.
+
+    with training_run(effective, run_dir, options) as run:
+        started = run.prepare()  # nothing large is allocated, nothing runs
+        run.build()
+        result = run.train()
+
+Whatever fails within the block, between two steps as well, ends the run: everything is closed, and
+`run.json` says how it ended.
+"""
 
 from __future__ import annotations
 
@@ -17,39 +26,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.config import RunConfig
-from border_cli.core.errors import ActorCrashed, ConfigError, NotFinite, Stalled
+from border_cli.core.errors import ActorCrashed, NotFinite, Stalled
 from border_cli.core.files import not_through_links
-from border_cli.core.interfaces import ActorStats, Evaluator
+from border_cli.core.interfaces import (
+    ActorStats,
+    Agent,
+    EnvFactory,
+    EvaluationRunner,
+    Evaluator,
+)
 from border_cli.core.machine import out_of_memory
 from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock, MonotonicClock
+from border_cli.core.words import counted
 from border_cli.launch.build import (
-    Assembly,
-    assemble,
+    build_actors,
     build_agent,
     build_checkpoints,
+    build_evaluation_runner,
     build_evaluator,
     build_first_agent,
-    build_judge,
     build_recorders,
+    build_replay_buffer,
+    build_trainer,
     encoders_of,
     env_factory,
-    evaluates_in_background,
-    memory_settings,
-    num_actors,
-    spec_of_state,
+    spec_for_state,
 )
-from border_cli.launch.restore import restore, restored_line
-from border_cli.launch.summary import Result, closing_lines, facts_of, status_of
+from border_cli.launch.effective import EffectiveSettings
+from border_cli.launch.offline_data import observe_stored
+from border_cli.launch.summary import Result, run_summary, status_of, summary_lines
 from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint import CheckpointStore
+from border_cli.run.checkpoint_files import Saved
 from border_cli.run.finding import Resumable, best_score
 from border_cli.run.status import RunLock, RunRecord
+from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
+from border_cli.trainer.trainer import Trainer
 from border_cli.trainer.update_log import BATCH_FILE
 from border_cli.trainer.watchdog import Watchdog
 
@@ -70,80 +87,176 @@ DOING = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """What a caller is told when everything is built and nothing runs yet."""
-
-    spec: EnvSpec
-    device_name: str
-    evaluation: str  # how the evaluator describes itself
-    encoders: list[tuple[str, str]]  # see `encoders_of`
-    resumed_opt_steps: int | None = None  # of the checkpoint that the run goes on from
-    restored: str = ""  # what comes back with it
-
-
 @dataclass(slots=True, kw_only=True)
-class Launch:
+class RunOptions:
     """What a caller may bring along; every part has a default."""
 
     recorders: Recorders | None = None  # None: those of the config
     evaluator: Evaluator | None = None  # None: that of the config
     console: Any = None  # a rich console for the panel
-    resume: bool = False  # goes on from the newest whole checkpoint in the run directory
+    resume: bool = False  # from the newest whole checkpoint in the run directory
     stop: StopFlag = field(default_factory=StopFlag)
     save: SaveFlag = field(default_factory=SaveFlag)
     clock: Clock = field(default_factory=MonotonicClock)
-    facts: Mapping[str, Any] = field(default_factory=dict)  # for run.json
+    run_json: Mapping[str, Any] = field(default_factory=dict)  # what `run.json` says in addition
     settings: str = ""  # the text of `.hydra/resolved.yaml`, for checkpoints
-    on_start: Callable[[Started], None] | None = None
-    on_restored: Callable[[], None] = lambda: None  # a resume succeeded: the run goes on
-    on_hung_learner: Callable[[Stalled], None] | None = None
-    refused: ConfigError | None = None  # why the run ends before it begins, found beforehand
+    on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
 
 
-def launch(config: RunConfig, run_dir: Path, options: Launch) -> Result:
-    """Runs to the end and returns the result; `run.json` tells the truth whatever happens.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What is known of a run before large memory is allocated."""
 
-    Raises ConfigError where another process runs there, and CheckpointError where there is nothing
-    whole to resume from; neither changes anything.
+    spec: EnvSpec
+    device_name: str
+    evaluation: str  # how the evaluator describes itself
+    encoders: list[tuple[str, str]]  # of the agent, see `encoders_of`
+    resumed_opt_steps: int | None = None  # of the checkpoint that the run is resumed from
+    restored: str = ""  # what comes back with it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """The parts that take little memory."""
+
+    found: Resumable | None  # None: a new run
+    recording: Recording
+    factory: EnvFactory
+    agent: Agent
+    runner: EvaluationRunner
+
+
+@contextmanager
+def training_run(
+    effective: EffectiveSettings, run_dir: Path, options: RunOptions
+) -> Iterator[TrainingRun]:
+    """The block in which a run lives; holds the lock of its directory.
+
+    Raises ConfigError where another process runs there, and within the block CheckpointError where
+    there is nothing whole to resume from; neither changes anything.
     """
     with RunLock(run_dir) as lock:
-        return _Run(config, run_dir, options, lock).run()
+        run = TrainingRun(effective, run_dir, options, lock)
+        run.begin()
+        try:
+            with run.naming_lack_of_memory(), run.cleanup:
+                yield run
+        except BaseException as error:
+            run.failed(error)
+            raise
 
 
-class _Run:
-    """One attempt: what is built for it, and its document."""
+def train_through(effective: EffectiveSettings, run_dir: Path, options: RunOptions) -> Result:
+    """All steps of a run in a row."""
+    with training_run(effective, run_dir, options) as run:
+        run.prepare()
+        run.build()
+        return run.train()
 
-    def __init__(self, config: RunConfig, run_dir: Path, options: Launch, lock: RunLock) -> None:
-        self._config = config
+
+class TrainingRun:
+    """One attempt: what is built for it, and its `run.json`; owned by the learner's thread."""
+
+    def __init__(
+        self, effective: EffectiveSettings, run_dir: Path, options: RunOptions, lock: RunLock
+    ) -> None:
+        self._effective = effective
         self._run_dir = run_dir
         self._options = options
         self._lock = lock
-        self._assembly: Assembly | None = None
-        facts = dict(options.facts)
+        self._prepared: _Prepared | None = None
+        self._built: tuple[LearnerParts, Trainer] | None = None
+        self._resumed_from: int | None = None  # updates of the checkpoint
+        run_json = dict(options.run_json)
         if not options.resume:
-            facts = {"seeds": derived_seeds(config.seed, num_actors(config)), **facts}
-        self._record = RunRecord(run_dir, lock=lock, **facts)
+            seeds = derived_seeds(effective.config.seed, effective.num_actors)
+            run_json = {"seeds": seeds, **run_json}
+        self._record = RunRecord(run_dir, lock=lock, **run_json)
+        self.cleanup = ExitStack()  # what is open, until `train` takes it over
 
-    def run(self) -> Result:
-        """Builds, trains and tells how it ended."""
+    def begin(self) -> None:
+        """Writes the `run.json` of a new run; that of a resumed one stays until `train`."""
         if not self._options.resume:
             self._record.begin()
-        try:
-            heartbeat = Heartbeat("evaluation", waiting_for="its turn")
-            with self._naming_lack_of_memory(), ExitStack() as cleanup:
-                assembly = self._assembly = self._build(heartbeat, cleanup)
-                actor_stats = self._train(assembly, cleanup)
-        except BaseException as error:
-            if isinstance(error, NotFinite) and error.rows is not None:
-                self._keep_batch(error.rows)
-            self._end(*status_of(error), traceback="".join(traceback.format_exception(error)))
-            raise
-        stats = assembly.trainer.stats()
-        exit_reason = f"{assembly.trainer.ended_by} reached"
+
+    def prepare(self) -> Started:
+        """Builds recorders, evaluator, environment and agent."""
+        effective, options, cleanup = self._effective, self._options, self.cleanup
+        found = None
+        if options.resume:
+            rows = effective.config.checkpoint.replay_buffer
+            found = Resumable(self._run_dir, rows=rows, load_state=load_state)
+        recorders = options.recorders
+        if recorders is None:
+            best = best_score(self._run_dir) if found else None
+            recorders = build_recorders(effective, self._run_dir, options.console, best)
+        recording = Recording(recorders, options.clock)
+        cleanup.callback(recording.close)
+        heartbeat = Heartbeat("evaluation", waiting_for="its turn")
+        evaluator = options.evaluator
+        if evaluator is None:
+            evaluator = build_evaluator(effective, stop=options.stop, heartbeat=heartbeat)
+        cleanup.callback(evaluator.close)
+        factory = env_factory(effective)
+        if found is None:
+            agent = build_first_agent(effective, factory.spec)
+        else:
+            agent = build_agent(effective, spec_for_state(effective, factory.spec, found.agent))
+        runner = build_evaluation_runner(
+            effective, agent, evaluator=evaluator, stop=options.stop, heartbeat=heartbeat
+        )
+        cleanup.callback(runner.close)
+        self._prepared = _Prepared(
+            found=found, recording=recording, factory=factory, agent=agent, runner=runner
+        )
+        return Started(
+            spec=factory.spec,
+            device_name=agent.device_name,
+            evaluation=_evaluation_line(effective, evaluator),
+            encoders=encoders_of(agent),
+            resumed_opt_steps=found.newest.opt_steps if found else None,
+            restored=restored_line(effective, found.newest) if found else "",
+        )
+
+    def build(self) -> None:
+        """Builds the rest, which takes large memory; a resumed run is as at its checkpoint then."""
+        assert self._prepared is not None, "prepare() comes first"
+        effective, options, prepared = self._effective, self._options, self._prepared
+        agent, spec = prepared.agent, prepared.factory.spec
+        reacquire = self._lock.reacquire
+        store = build_checkpoints(effective, self._run_dir, options.settings, reacquire)
+        self.cleanup.callback(store.close)
+        replay_buffer = build_replay_buffer(effective, spec, agent.observe_returns)
+        observe_stored(agent, replay_buffer)
+        parts = LearnerParts(
+            agent=agent,
+            replay_buffer=replay_buffer,
+            actors=build_actors(effective, agent, prepared.factory, options.clock),
+            evaluation_runner=prepared.runner,
+            checkpoints=store,
+            recording=prepared.recording,
+            clock=options.clock,
+            stop=options.stop,
+            save=options.save,
+        )
+        trainer = build_trainer(effective, parts, spec, on_saved=self._record.saved)
+        if prepared.found is not None:
+            self._resumed_from = _restore(prepared.found, trainer, store)
+        self._built = parts, trainer
+        self._prepared = None  # with the weights that were read from the checkpoint
+        self.cleanup.push(partial(_report_end, trainer, prepared.recording))
+
+    def train(self) -> Result:
+        """Trains until a limit is reached; everything is closed then, and `run.json` says done."""
+        assert self._built is not None, "build() comes first"
+        parts, trainer = self._built
+        if self._resumed_from is not None:
+            self._record.begin(self._resumed_from)
+        actor_stats = self._train(parts, trainer)
+        stats, exit_reason = trainer.stats(), f"{trainer.ended_by} reached"
         self._end("done", exit_reason)
         return Result(
-            agent=assembly.parts.agent,
+            agent=parts.agent,
             best_score=stats.best_score,
             actor_stats=actor_stats,
             trainer_stats=stats,
@@ -151,86 +264,8 @@ class _Run:
             exit_reason=exit_reason,
         )
 
-    @contextmanager
-    def _naming_lack_of_memory(self) -> Iterator[None]:
-        """Says what was being done, and what takes memory, where an allocation fails."""
-        try:
-            yield
-        except Exception as error:
-            doing = "while the run was built"
-            if self._assembly is not None:
-                doing = DOING[self._assembly.trainer.post_step.timing.failing]
-            if isinstance(error, ActorCrashed):
-                doing = f"in actor {error.actor_id}"
-            what = f"out of memory {doing}"
-            failed = out_of_memory(error, what, memory_settings(self._config))
-            if failed is None:
-                raise
-            raise failed from error
-
-    def _build(self, heartbeat: Heartbeat, cleanup: ExitStack) -> Assembly:
-        config, run_dir, options = self._config, self._run_dir, self._options
-        if options.refused is not None:
-            raise options.refused
-        rows = config.checkpoint.replay_buffer
-        found = Resumable(run_dir, rows=rows, load_state=load_state) if options.resume else None
-        recorders = options.recorders
-        if recorders is None:
-            best = best_score(run_dir) if found else None
-            recorders = build_recorders(config, run_dir, options.console, best)
-        recording = Recording(recorders, options.clock)
-        cleanup.callback(recording.close)
-        evaluator = options.evaluator
-        if evaluator is None:
-            evaluator = build_evaluator(config, stop=options.stop, heartbeat=heartbeat)
-        cleanup.callback(evaluator.close)
-        factory = env_factory(config)
-        if found is None:
-            agent = build_first_agent(config, factory.spec)
-        else:
-            agent = build_agent(config, spec_of_state(config, factory.spec, found.agent))
-        judge = build_judge(
-            config, agent, evaluator=evaluator, stop=options.stop, heartbeat=heartbeat
-        )
-        cleanup.callback(judge.close)
-        if options.on_start is not None:  # before large memory is allocated
-            options.on_start(
-                Started(
-                    spec=factory.spec,
-                    device_name=agent.device_name,
-                    evaluation=_evaluation_line(config, evaluator),
-                    encoders=encoders_of(agent),
-                    resumed_opt_steps=found.newest.opt_steps if found else None,
-                    restored=restored_line(config, found.newest) if found else "",
-                )
-            )
-        store = build_checkpoints(config, run_dir, options.settings, self._lock.reacquire)
-        cleanup.callback(store.close)
-        assembly = assemble(
-            config,
-            agent=agent,
-            factory=factory,
-            judge=judge,
-            recording=recording,
-            checkpoints=store,
-            clock=options.clock,
-            stop=options.stop,
-            save=options.save,
-            on_saved=self._record.saved,
-        )
-        if found is not None:
-            self._restore(found, assembly, store)
-        cleanup.push(partial(_tell_the_end, assembly, recording))
-        return assembly
-
-    def _restore(self, found: Resumable, assembly: Assembly, store: CheckpointStore) -> None:
-        opt_steps = restore(found, assembly.trainer, store)
-        self._options.on_restored()
-        self._record.begin(opt_steps)
-
-    def _train(self, assembly: Assembly, cleanup: ExitStack) -> list[ActorStats]:
-        parts, options = assembly.parts, self._options
-        learner = assembly.trainer.post_step.heartbeat
+    def _train(self, parts: LearnerParts, trainer: Trainer) -> list[ActorStats]:
+        learner, options = trainer.post_step.heartbeat, self._options
 
         def on_hung_learner(stalled: Stalled) -> None:
             self._end(*status_of(stalled))
@@ -241,24 +276,46 @@ class _Run:
 
         watchdog = Watchdog(
             [learner, parts.evaluation_runner.pulse, *parts.actors.heartbeats()],
-            timeout_s=self._config.trainer.stall_timeout_s,
+            timeout_s=self._effective.config.trainer.stall_timeout_s,
             stop=options.stop,
             clock=options.clock,
-            describe=lambda: _describe(assembly),
+            describe=lambda: _progress(parts, trainer),
             on_hung_learner=on_hung_learner,
         )
         try:
             # The learner's thread is made ready first, which takes a minute where that compiles.
             # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
-            with parts.agent.learner_thread(), watchdog, cleanup.pop_all(), parts.actors:
+            with parts.agent.learner_thread(), watchdog, self.cleanup.pop_all(), parts.actors:
                 parts.evaluation_runner.open()
-                return assembly.trainer.train()
+                return trainer.train()
         except KeyboardInterrupt:
             options.stop.check()  # what the watchdog found, where it interrupted a hung learner
             raise
 
+    @contextmanager
+    def naming_lack_of_memory(self) -> Iterator[None]:
+        """Says what was being done, and what takes memory, where an allocation fails."""
+        try:
+            yield
+        except Exception as error:
+            doing = "while the run was built"
+            if self._built is not None:
+                doing = DOING[self._built[1].post_step.timing.failing]
+            if isinstance(error, ActorCrashed):
+                doing = f"in actor {error.actor_id}"
+            what = f"out of memory {doing}"
+            failed = out_of_memory(error, what, self._effective.memory_settings())
+            if failed is None:
+                raise
+            raise failed from error
+
+    def failed(self, error: BaseException) -> None:
+        """Notes in `run.json` what ended the run, and keeps the batch of a NaN."""
+        if isinstance(error, NotFinite) and error.rows is not None:
+            self._keep_batch(error.rows)
+        self._end(*status_of(error), traceback="".join(traceback.format_exception(error)))
+
     def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
-        """For whoever looks for the cause of a NaN."""
         path, content = self._run_dir / BATCH_FILE, dict[str, Any](rows)
         try:
             with open(path, "wb", opener=not_through_links) as file:
@@ -269,43 +326,77 @@ class _Run:
     def _end(self, status: str, reason: str, **more: Any) -> None:
         if not self._record.begun:
             return
-        facts = dict(more)
-        if self._assembly is not None:
-            facts |= facts_of(self._config, self._assembly, failed=status == "failed")
-            for line in closing_lines(facts):
+        summary = dict(more)
+        if self._built is not None:
+            parts, trainer = self._built
+            summary |= run_summary(self._effective, trainer, parts, failed=status == "failed")
+            for line in summary_lines(summary):
                 log.info("%s", line, extra=FILE_ONLY)
-        score = facts.get("best_score", -math.inf)
+        score = summary.get("best_score", -math.inf)
         with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
         log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
-        self._record.end(status, reason, **facts)
+        self._record.end(status, reason, **summary)
 
 
-def _tell_the_end(
-    assembly: Assembly,
+def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> int:
+    """Brings everything to where the newest whole checkpoint was taken; returns its updates."""
+    saved = found.into(trainer.resume)
+    store.resumed(saved)
+    best = best_score(found.run_dir)
+    if best is not None:  # it may be newer than the checkpoint
+        trainer.scores.know_best(*best)
+    elif trainer.scores.best_opt_steps is not None:
+        log.warning(
+            "the best model (score %g at update %d) is missing from %s or damaged; only a better "
+            "one will replace it",
+            trainer.scores.best, trainer.scores.best_opt_steps, found.run_dir,
+        )  # fmt: skip
+    log.info("resumed from %s", saved.folder)
+    return saved.opt_steps
+
+
+def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
+    """What comes back with a checkpoint, in a few words."""
+    config = effective.config
+    if not effective.has_actors:
+        return "weights, optimiser, random generators; the data set is read again"
+    rows = sum(each.end - each.first for each in saved.chunks)
+    if not config.checkpoint.replay_buffer or not saved.has_rows:
+        samples = config.trainer.warmup_period
+        return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
+    rows = min(rows, config.replay_buffer.capacity)
+    continued = effective.in_learner_thread
+    episodes = "unfinished episodes" if continued else "counters; actors begin new episodes"
+    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), {episodes}"
+
+
+def _report_end(
+    trainer: Trainer,
     recording: Recording,
     kind: object,
     error: BaseException | None,
     trace: object,
 ) -> None:
-    """Tells the recorders how the run ended; an exit callback."""
+    """Reports to the recorders how the run ended; an exit callback."""
     del kind, trace
     status = "done" if error is None else status_of(error)[0]
-    best = assembly.trainer.stats().best_score
+    best = trainer.stats().best_score
     recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))
 
 
-def _evaluation_line(config: RunConfig, evaluator: Evaluator) -> str:
+def _evaluation_line(effective: EffectiveSettings, evaluator: Evaluator) -> str:
     line = evaluator.describe()
-    if evaluates_in_background(config):
+    if effective.background:
         return f"{line}, in the background"
-    if config.evaluator.background:
+    if effective.config.evaluator.background:
         return f"{line}, inline, as in every bit-reproducible run"
     return line
 
 
-def _describe(assembly: Assembly) -> str:
-    gauges = ", ".join(f"{key} {value:g}" for key, value in assembly.parts.actors.gauges().items())
-    counters = assembly.trainer.post_step.counters
+def _progress(parts: LearnerParts, trainer: Trainer) -> str:
+    """How far the run is, for the report of the watchdog."""
+    gauges = ", ".join(f"{key} {value:g}" for key, value in parts.actors.gauges().items())
+    counters = trainer.post_step.counters
     return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} updates"
 
 

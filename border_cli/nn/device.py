@@ -65,6 +65,7 @@ def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Itera
     Memory that was freed is kept for the next update, which holds for the rest of the process.
     """
     keep_freed_memory()
+    # Looked up first: a thread's first look-up adopts what any thread, such as an actor, set last.
     threads, flushing = torch.get_num_threads(), _flushes_denormals()
     precision = torch.get_float32_matmul_precision()
     torch.set_flush_denormal(True)  # before there are other threads

@@ -77,7 +77,7 @@ class ConsoleRecorder(Recorder):
         self._line_due_s: float | None = None
         self._line_step: RecordStep | None = None
         self._shows = not info.quiet
-        panel_line.clear()  # of what a job before was told
+        panel_line.clear()  # of the job before
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final

@@ -17,6 +17,12 @@ from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 
+MIN_WIDTH, MIN_HEIGHT = 60, 12  # of a terminal that has room for the panel
+MAX_LISTED_ACTORS = 3
+MAX_WIDTH = 100
+BUDGET_WORDS = {"opt": "updates", "env": "env steps", "time": "time"}
+ENDED = "ended"  # the last phase: nothing is left of any budget then
+HINT = "Ctrl-C stops the run and saves a checkpoint"
 MAX_SCORES = 12  # evaluations that the small curve shows
 RATE_SPAN_S = 5.0  # rates are means over the last seconds: samples arrive in bursts
 RATE_STEP_S = 0.1  # between two of the moments that are kept
@@ -172,14 +178,6 @@ def _actor_rates(metrics: Metrics) -> dict[int, float]:
         if space == "actor" and metric == "samples_per_sec" and actor_id.isdigit():
             rates[int(actor_id)] = value
     return rates
-
-
-MIN_WIDTH, MIN_HEIGHT = 60, 12  # of a terminal that has room for the panel
-MAX_LISTED_ACTORS = 3
-MAX_WIDTH = 100
-BUDGET_WORDS = {"opt": "updates", "env": "env steps", "time": "time"}
-ENDED = "ended"  # the last phase: nothing is left of any budget then
-HINT = "Ctrl-C stops the run and saves a checkpoint"
 
 
 def panel(

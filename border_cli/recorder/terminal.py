@@ -39,7 +39,7 @@ class _Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """What others named cannot steer the terminal; rich's own steps are told by `control`."""
+        """What others named cannot steer the terminal; rich's own steps are marked by `control`."""
         for each in super().render(renderable, options):
             yield each if each.control else each._replace(text=visible(each.text))
 
@@ -155,23 +155,23 @@ def time_tree(
     learner: Mapping[str, float],
     actors: Mapping[str, float],
     *,
-    in_turn: bool,
-    beside: Mapping[str, float] | None = None,
+    in_learner_thread: bool,
+    concurrent: Mapping[str, float] | None = None,
 ) -> None:
     """Where the learner's and the actors' time went; both in seconds per section.
 
-    Those of the actors are estimates, so only their shares are shown. `in_turn`: the actors step
-    in the learner's thread, which therefore never waits for them. `beside`: seconds of what other
-    threads did while the learner learned, shown as shares of its time.
+    Those of the actors are estimates, so only their shares are shown. `in_learner_thread`: the
+    actors step in the learner's thread, which therefore never waits for them. `concurrent`: seconds
+    of what other threads did meanwhile, shown as shares of its time.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("time", no_wrap=True)
     for name in ("seconds", "share"):
         table.add_column(name, justify="right", no_wrap=True)
-    names = SECTION_NAMES | ({"wait": "actors' steps"} if in_turn else {})
+    names = SECTION_NAMES | ({"wait": "actors' steps"} if in_learner_thread else {})
     for title, seconds, known in (("learner", learner, True), ("actors", actors, False)):
         total_s = sum(seconds.values())
-        if total_s <= 0:  # nobody measured
+        if total_s <= 0:  # not measured
             continue
         table.add_row(title, f"{total_s:,.2f}" if known else "", "100 %")
         for section, spent_s in sorted(seconds.items(), key=lambda each: -each[1]):
@@ -182,7 +182,7 @@ def time_tree(
                     f"{100 * spent_s / total_s:.1f} %",
                 )
     whole_s = sum(learner.values())
-    for name, spent_s in (beside or {}).items():
+    for name, spent_s in (concurrent or {}).items():
         if spent_s > 0 and whole_s > 0:
             table.add_row(name, f"{spent_s:,.2f}", f"{100 * spent_s / whole_s:.1f} %")
     if table.row_count:

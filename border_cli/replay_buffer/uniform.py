@@ -103,9 +103,7 @@ class Ring:
         self.pushed = 0  # rows ever pushed
         self._spec = spec
         self._frozen: FrozenSlots | None = None
-        self._awaited: RingState | None = (
-            None  # what a resumed run had, until its rows are restored
-        )
+        self._awaited: RingState | None = None  # of a resumed run, until its rows are restored
         self._restored = 0  # rows of it before this number are
         try:
             self._all = Rows(spec, most_fixed + capacity)

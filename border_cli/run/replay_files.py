@@ -161,7 +161,8 @@ def load_chunks(folder: Path, rows: SavedRows, buffer: ReplayBuffer) -> None:
         try:
             _load_chunk(folder, chunk, rows.first, buffer)
         except (OSError, ValueError, CheckpointError) as error:
-            _verify(folder, chunk)  # a damaged file is the better explanation
+            for name, expected in chunk.files.items():
+                verify_file(folder / name, expected)  # a damaged file is the better explanation
             names = ", ".join(chunk.files)
             raise CheckpointError(f"{folder / names} cannot be read: {error}") from error
 
@@ -174,8 +175,8 @@ def _load_chunk(folder: Path, chunk: Chunk, oldest: int, buffer: ReplayBuffer) -
             closing.callback(files[-1].close)
         if any(each.rows != chunk.end - chunk.first for each in files):
             raise ValueError(f"it does not contain rows {chunk.first} to {chunk.end}")
-        at = chunk.first
-        for count in _pieces(chunk.first, chunk.end, max(1, PIECE_NBYTES // _row_nbytes(files))):
+        at, row_nbytes = chunk.first, sum(each.dtype.itemsize for each in files)
+        for count in _pieces(chunk.first, chunk.end, max(1, PIECE_NBYTES // row_nbytes)):
             blocks = [each.read(count) for each in files]
             overwritten = min(max(0, oldest - at), count)  # before the save
             last = at + count >= chunk.end
@@ -184,15 +185,6 @@ def _load_chunk(folder: Path, chunk: Chunk, oldest: int, buffer: ReplayBuffer) -
             if overwritten < count:
                 buffer.load_rows(at + overwritten, [block[overwritten:] for block in blocks])
             at += count
-
-
-def _row_nbytes(files: Sequence[NpyReader]) -> int:
-    return sum(each.dtype.itemsize for each in files)
-
-
-def _verify(folder: Path, chunk: Chunk) -> None:
-    for name, expected in chunk.files.items():
-        verify_file(folder / name, expected)
 
 
 def verify_file(path: Path, expected: str) -> None:

@@ -255,8 +255,8 @@ NEEDED_TO_RESUME = ("status", "exit_reason", "pid", "host", "attempts", *LASTING
 class RunRecord:
     """The document `run.json` of one attempt of a run; rewritten whole at every change.
 
-    `status` is running, done, failed or interrupted, and by `read_run` also killed. Owned
-    by the thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
+    `status` is running, done, failed or interrupted, and by `read_run` also killed. Owned by the
+    thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
     document of the attempt before is still true.
     """
 
@@ -283,7 +283,7 @@ class RunRecord:
             "command": facts.get("command"),
             **process,
         }
-        self.content = {
+        content = {
             "status": "running",
             "exit_reason": None,
             **process,
@@ -304,9 +304,10 @@ class RunRecord:
         }
         if from_opt_steps is not None:
             before = _read(self._run_dir, NEEDED_TO_RESUME)
-            self.content |= {name: before[name] for name in LASTING if name in before}
-            self.content |= {"opt_steps": from_opt_steps, **facts}
-            self.content["attempts"] = [*before.get("attempts", []), attempt]
+            content |= {name: before[name] for name in LASTING if name in before}
+            content |= {"opt_steps": from_opt_steps, **facts}
+            content["attempts"] = [*before.get("attempts", []), attempt]
+        self.content = content
         self._write()
 
     def saved(self, counters: Mapping[str, Any]) -> None:

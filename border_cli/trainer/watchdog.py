@@ -116,12 +116,12 @@ class Watchdog:
         if len(still) == len(self._heartbeats) and not hung:
             hung = still  # all parts wait for each other
         else:
-            hung = [each for each in hung if not self._revived(each, now_s)]
+            hung = [each for each in hung if not self._restarted(each, now_s)]
         return Stalled(self._report(hung)) if hung else None
 
-    def _revived(self, part: Pulse, now_s: float) -> bool:
+    def _restarted(self, part: Pulse, now_s: float) -> bool:
         """Whether a hung part is being replaced; its first step may take as long as any other."""
-        if not part.revive():
+        if not part.restart():
             return False
         self._seen[part.name] = (part.beats, now_s)
         return True

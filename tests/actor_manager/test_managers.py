@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from fakes import CountingEnv, FakeClock
 from managers import Built, count, kept, receive, snapshot
-from remote_fakes import BUILDING, Life, TellingPolicyFactory, fail, leave
+from remote_fakes import (
+    BUILDING,
+    BoundPolicyFactory,
+    Life,
+    TellingPolicyFactory,
+    fail,
+    leave,
+)
 
 from border_cli.actor_manager import worker
 from border_cli.core.errors import ActorCrashed
@@ -271,3 +278,13 @@ def test_environments_side_by_side_make_whole_rounds_and_no_more_than_one_too_ma
     assert count(arrived) == sum(each.env_steps for each in manager.stats())
     assert 50 <= count(arrived) <= 50 + 2 * 2  # each actor rounds up to a multiple of three
     assert count(arrived) % 3 == 0
+
+
+def test_threads_that_do_nothing_but_act_are_bound_and_the_learners_is_not(backend: str) -> None:
+    built = Built(backend, num_actors=2, n_buffer=4, policies=BoundPolicyFactory())
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(20)
+        arrived = receive(manager, 20) + manager.stop()
+    actions = np.concatenate([each.transitions.action for each in arrived])
+    assert set(actions.tolist()) == {0 if backend == "serial" else 1}

@@ -26,7 +26,10 @@ def noted(folder: Path, what: str) -> set[int]:
     return {int(file.read_text()) for file in folder.glob(f"{what}-*") if file.suffix != ".part"}
 
 
-@pytest.mark.parametrize("start_method", [StartMethod.forkserver, StartMethod.spawn])
+@pytest.mark.parametrize(
+    "start_method",
+    [StartMethod.forkserver, pytest.param(StartMethod.spawn, marks=pytest.mark.slow)],
+)
 def test_a_killed_parent_leaves_no_process_and_no_segment(
     tmp_path: Path, start_method: StartMethod
 ) -> None:

@@ -35,7 +35,7 @@ from border_cli.core.errors import ActorCrashed, RunFailed
 from border_cli.core.types import Experience, Transitions
 from border_cli.process.start import StartMethod
 
-DEATHS = [fail, leave, vanish, die]
+DEATHS = [fail, die, *(pytest.param(each, marks=pytest.mark.slow) for each in (leave, vanish))]
 
 
 @pytest.mark.parametrize("deed", DEATHS)
@@ -149,7 +149,10 @@ def test_signals_meant_for_the_parent_do_not_end_a_process(tmp_path: Path) -> No
     assert manager.stats()[0].restarts == 0
 
 
-@pytest.mark.parametrize("start_method", [StartMethod.forkserver, StartMethod.spawn])
+@pytest.mark.parametrize(
+    "start_method",
+    [StartMethod.forkserver, pytest.param(StartMethod.spawn, marks=pytest.mark.slow)],
+)
 def test_both_ways_to_start_give_the_same_nice_and_single_threaded_actor(
     tmp_path: Path, start_method: StartMethod
 ) -> None:
@@ -214,6 +217,7 @@ def test_a_stopped_fork_server_does_not_hold_up_the_end(tmp_path: Path) -> None:
         supervisor._thread.join(5)
 
 
+@pytest.mark.slow
 def test_thirty_two_actors_start_and_stop() -> None:
     built = Built("process", num_actors=32, n_buffer=4)
     with built.manager as manager:

@@ -29,7 +29,7 @@ def test_a_hang_is_revived_with_its_stack_in_the_log(
         (handle,) = manager.heartbeats()
         assert (handle.waiting_for, handle.name, handle.thread_id) == (None, "actor 0", None)
         beats = handle.beats
-        assert handle.revive()
+        assert handle.restart()
         arrived = receive(manager, 100)
         assert handle.beats > beats
         arrived += [kept(each) for each in manager.stop()]
@@ -48,7 +48,7 @@ def test_a_hang_past_the_budget_ends_the_run_with_the_stack(tmp_path: Path) -> N
         with built.manager as manager:
             start(manager)
             built.scripted.wait_for("deed")
-            assert manager.heartbeats()[0].revive()
+            assert manager.heartbeats()[0].restart()
             while True:
                 manager.receive(5.0)
 
@@ -64,7 +64,7 @@ def test_who_waits_for_the_learner_is_not_replaced(tmp_path: Path) -> None:
         (handle,) = manager.heartbeats()
         until(lambda: handle.waiting_for is not None)
         assert "samples_per_opt_step" in str(handle.waiting_for)
-        assert handle.revive()
+        assert handle.restart()
         until(lambda: not handle.stuck)  # type: ignore[attr-defined] # it was looked at
         manager.permit(30)
         receive(manager, 20)
@@ -75,8 +75,8 @@ def test_what_cannot_be_revived_is_not_asked_for_ever(tmp_path: Path) -> None:
     """Nothing came of the first request: the watchdog must end the run instead."""
     built = Built("process", folder=tmp_path, num_actors=1)
     (handle,) = built.manager.heartbeats()  # nobody supervises it
-    assert handle.revive()
-    assert not handle.revive()
+    assert handle.restart()
+    assert not handle.restart()
     built.manager.stop()
 
 

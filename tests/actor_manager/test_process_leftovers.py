@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import leftovers
+import pytest
 from managers import Built, receive, snapshot, start
 from remote_fakes import (
     Life,
@@ -16,7 +17,10 @@ from remote_fakes import (
 )
 
 
-def test_many_managers_leave_threads_files_and_segments_as_they_were(tmp_path: Path) -> None:
+@pytest.mark.parametrize("managers", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_many_managers_leave_threads_files_and_segments_as_they_were(
+    tmp_path: Path, managers: int
+) -> None:
     def run(number: int) -> tuple[set[threading.Thread], list[str], int]:
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -32,7 +36,7 @@ def test_many_managers_leave_threads_files_and_segments_as_they_were(tmp_path: P
         return set(threading.enumerate()), left, leftovers.segments()
 
     first = run(0)
-    for number in range(1, 20):
+    for number in range(1, managers):
         last = run(number)
     assert last == first
     assert last[2] == 0

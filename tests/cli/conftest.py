@@ -13,6 +13,7 @@ from border_cli.cli.job import JobContext
 from border_cli.cli.train import main
 from border_cli.config.saved import write_resolved
 from border_cli.core.config import RunConfig
+from border_cli.launch.effective import EffectiveSettings
 
 Capture = pytest.CaptureFixture[str]
 
@@ -39,7 +40,8 @@ class Jobs:
         self.configs: list[RunConfig] = []
         self.contexts: list[JobContext] = []
 
-    def __call__(self, config: RunConfig, context: JobContext) -> float:
+    def __call__(self, effective: EffectiveSettings, context: JobContext) -> float:
+        config = effective.config
         self.configs.append(config)
         self.contexts.append(context)
         write_resolved(context.run_dir, context.resolved)

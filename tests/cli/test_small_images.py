@@ -14,6 +14,7 @@ from datasets import datasets_in
 
 from border_cli.api import load_agent, load_policy, read_config
 from border_cli.launch.build import build_replay_buffer, env_factory
+from border_cli.launch.effective import effective_settings
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import resumable
 
@@ -41,7 +42,9 @@ def _observations(run_dir: Path) -> Any:
     """Those of all rows that a checkpoint holds.  [M, …]"""
     config = read_config(run_dir)
     saved = read_checkpoint(resumable(run_dir)[0])
-    buffer = build_replay_buffer(config, env_factory(config).spec)
+    buffer = build_replay_buffer(
+        effective_settings(config), env_factory(effective_settings(config)).spec
+    )
     buffer.load_state_dict(saved.run["replay_buffer"])
     saved.load_rows(buffer)
     return buffer.rows(np.arange(len(buffer))).obs

@@ -245,7 +245,7 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
 def test_a_sweep_names_no_folder_after_trust(folder: Path) -> None:
     contexts = []
 
-    def note(_config: object, context: Any) -> float:
+    def note(_effective: object, context: Any) -> float:
         contexts.append(context)
         return 0.0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from border_cli.cli.arguments import read_arguments
+from border_cli.cli.train import read_arguments
 from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.core.errors import ConfigError

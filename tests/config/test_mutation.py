@@ -13,7 +13,7 @@ from sampling import sampled
 
 from border_cli.cli.train import main
 from border_cli.config.compose import Composer, compose
-from border_cli.core.config import RunConfig
+from border_cli.launch.effective import EffectiveSettings
 
 CONF = Path(__file__).parents[2] / "conf"
 KEY = re.compile(r"^[ \t]*(?:- )?((?:optional |override )?/?[a-z_]+):", re.MULTILINE)
@@ -58,8 +58,8 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> bool:
     return left.value.code == 2 and said.err.startswith("border-train: ") and not said.out
 
 
-def never(config: RunConfig, context: object) -> float:
-    raise AssertionError(f"ran {config} in {context}")
+def never(effective: EffectiveSettings, context: object) -> float:
+    raise AssertionError(f"ran {effective} in {context}")
 
 
 def chosen_by(file: str) -> list[str]:

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from border_cli.agent.config import SacConfig
-from border_cli.cli.header import choice_lines, doubts
+from border_cli.cli.report import choice_lines, doubts
 from border_cli.config.compose import Composer, Job, compose
 from border_cli.config.describe import settings_help
 from border_cli.config.saved import load_resolved, resolved_yaml, saved_composer, write_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
+from border_cli.launch.effective import effective_settings
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.step_processor.config import NStepConfig
 
@@ -320,25 +321,25 @@ def test_help_shows_the_values_that_the_agent_brings() -> None:
 
 def test_values_of_another_pair_are_doubted() -> None:
     made = job("env=cartpole", "tuned=dqn_acrobot")
-    [said] = doubts(made.config, made.sources)
+    [said] = doubts(effective_settings(made.config), made.sources)
     assert said == "tuned=dqn_acrobot was tuned for another pair than agent=dqn env=cartpole"
     for right in (("env=cartpole",), ("agent=redq", "env=pendulum"), ("env.id=A-v0",)):
         made = job(*right)
-        assert doubts(made.config, made.sources) == []
+        assert doubts(effective_settings(made.config), made.sources) == []
 
 
 def test_cloning_ones_own_actions_is_doubted() -> None:
     made = job("agent=bc", "env=cartpole")
-    [said] = doubts(made.config, made.sources)
+    [said] = doubts(effective_settings(made.config), made.sources)
     assert said == "agent=bc imitates its own actions without trainer=offline"
     offline = job("agent=bc", "env=cartpole", "trainer=offline", "replay_buffer.dataset=a-v0")
-    assert doubts(offline.config, offline.sources) == []
+    assert doubts(effective_settings(offline.config), offline.sources) == []
 
 
 def test_wrappers_that_normalise_are_doubted_with_the_setting_instead() -> None:
     wrappers = "env.wrappers=[FlattenObservation,NormalizeObservation,{NormalizeReward: {}}]"
     made = job("env=cartpole", wrappers)
-    said = doubts(made.config, made.sources)
+    said = doubts(effective_settings(made.config), made.sources)
     assert [each.rpartition("; use ")[2] for each in said] == [
         "agent.normalize_obs=true instead",
         "agent.normalize_reward=true instead",

@@ -11,7 +11,7 @@ import numpy  # noqa: F401 - loads the library that is asked
 import pytest
 
 from border_cli.core import threads
-from border_cli.core.threads import BLAS_VARIABLES, available_cores, blas_threads, thread_budget
+from border_cli.core.threads import BLAS_VARIABLES, available_cores, blas_threads
 
 NO_LIMITS = {name: value for name, value in os.environ.items() if name not in BLAS_VARIABLES}
 
@@ -58,28 +58,3 @@ def test_numpys_own_library_comes_first_and_a_missing_list_is_no_error(tmp_path:
         "/lib/a folder/libopenblas.so",
     ]
     assert threads._loaded_blas(tmp_path / "none") == []
-
-
-def budget(actor_manager: str, actors: int = 2, *, blas: int | None = 1, cores: int = 4) -> str:
-    return thread_budget(
-        torch=1, blas=blas, actors=actors, actor_manager=actor_manager, cores=cores
-    )
-
-
-def test_the_budget_names_everybody_who_computes() -> None:
-    assert budget("thread") == "learner: torch 1, BLAS 1; 2 actors: BLAS 1 each; 4 cores"
-    assert budget("process", 1) == "learner: torch 1, BLAS 1; 1 actor: 1 each; 4 cores"
-    assert budget("serial", cores=1) == (
-        "learner: torch 1, BLAS 1; 2 actors: in the learner's thread; 1 core"
-    )
-
-
-def test_what_is_in_effect_is_said_and_not_what_was_meant() -> None:
-    assert "torch 1, BLAS 16; 2 actors: BLAS 16 each" in budget("thread", blas=16)
-    assert "torch 1, BLAS 16; 2 actors: 1 each" in budget("process", blas=16)
-    assert "torch 1, BLAS default; " in budget("process", blas=None)
-
-
-def test_more_than_the_cores_can_bear_is_hinted_at() -> None:
-    assert budget("process", 3, cores=2).endswith("; 2 cores, fewer than the 4 compute threads")
-    assert budget("process", 3, cores=4).endswith("; 4 cores")

@@ -21,7 +21,8 @@ from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.launch.build import build_replay_buffer, env_factory
-from border_cli.launch.offline_data import check_dataset, evaluator_config, observe_stored
+from border_cli.launch.effective import effective_settings
+from border_cli.launch.offline_data import check_dataset, observe_stored
 
 COUNTS = gym.spaces.Box(0.0, 1e6, (1,), np.float64)
 NUMBERS = "test/numbers-v0"
@@ -65,7 +66,7 @@ def rows_of(buffer: ReplayBuffer) -> Transitions:
 def test_rows_go_through_the_step_processor_of_the_run() -> None:
     write_numbers((3, 4, 5), terminated=True)
     two = config_of("step_processor.n_steps=2")
-    rows: Any = rows_of(build_replay_buffer(two, spec_of()))
+    rows: Any = rows_of(build_replay_buffer(effective_settings(two), spec_of()))
     order = rows.obs[:, 0].argsort()
     assert rows.obs.dtype == np.float32
     assert rows.action[order].tolist() == [3, 4, 5]
@@ -76,7 +77,9 @@ def test_rows_go_through_the_step_processor_of_the_run() -> None:
 
 def test_a_cut_episode_bootstraps() -> None:
     write_numbers((3, 4), truncated=True)
-    rows: Any = rows_of(build_replay_buffer(config_of("step_processor.n_steps=1"), spec_of()))
+    rows: Any = rows_of(
+        build_replay_buffer(effective_settings(config_of("step_processor.n_steps=1")), spec_of())
+    )
     assert rows.discount.tolist() == [0.5, 0.5]
     assert rows.next_obs[:, 0].tolist() == [1, 2]
 
@@ -84,9 +87,9 @@ def test_a_cut_episode_bootstraps() -> None:
 def test_a_real_environment_gives_as_many_rows_as_steps() -> None:
     steps = write_cartpole(CARTPOLE)
     config = compose("env=cartpole", "trainer=offline", f"replay_buffer.dataset={CARTPOLE}")
-    spec = env_factory(config).spec
-    check_dataset(config, spec)
-    assert len(build_replay_buffer(config, spec)) == steps
+    spec = env_factory(effective_settings(config)).spec
+    check_dataset(effective_settings(config), spec)
+    assert len(build_replay_buffer(effective_settings(config), spec)) == steps
 
 
 def test_an_agent_is_shown_every_row_once() -> None:
@@ -98,9 +101,11 @@ def test_an_agent_is_shown_every_row_once() -> None:
 
     write_numbers(tuple([1] * 5_000))
     agent = Watching()
-    observe_stored(agent, build_replay_buffer(config_of(), spec_of()))
+    observe_stored(agent, build_replay_buffer(effective_settings(config_of()), spec_of()))
     assert agent.seen == 5_000
-    observe_stored(agent, build_replay_buffer(compose("env=cartpole"), spec_of()))
+    observe_stored(
+        agent, build_replay_buffer(effective_settings(compose("env=cartpole")), spec_of())
+    )
     assert agent.seen == 5_000  # nothing is there from the start
 
 
@@ -114,7 +119,7 @@ def test_an_agent_is_shown_every_row_once() -> None:
 def test_a_data_set_of_another_environment_is_refused_by_name(spec: EnvSpec, said: str) -> None:
     write_numbers()
     with pytest.raises(ConfigError, match=f"replay_buffer.dataset={NUMBERS} {said}"):
-        check_dataset(config_of(), spec)
+        check_dataset(effective_settings(config_of()), spec)
 
 
 @pytest.mark.parametrize("what", ["observations", "actions", "rewards"])
@@ -130,7 +135,7 @@ def test_what_cannot_be_learned_from_is_refused_with_its_place(what: str) -> Non
         "rewards": "episode 0, rewards: step 2 is not finite: nan",
     }[what]
     with pytest.raises(ConfigError, match=said):
-        check_dataset(config_of(), spec_of())
+        check_dataset(effective_settings(config_of()), spec_of())
 
 
 def test_observations_that_no_environment_may_give_are_refused_with_their_place() -> None:
@@ -140,7 +145,7 @@ def test_observations_that_no_environment_may_give_are_refused_with_their_place(
     spec = replace(spec_of(), observation=DiscreteSpace(5))
     said = "episode 0, step 2: the observation 5 does not fit Discrete"
     with pytest.raises(ConfigError, match=said):
-        check_dataset(config_of(), spec)
+        check_dataset(effective_settings(config_of()), spec)
 
 
 def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
@@ -149,19 +154,19 @@ def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
     write(NUMBERS, [episode(*columns)], COUNTS, space)
     action = BoxSpace((1,), "float32", np.full(1, -2.0), np.full(1, 2.0))
     spec = replace(spec_of(), action=action)
-    check_dataset(config_of(), spec)  # as if rounded
+    check_dataset(effective_settings(config_of()), spec)  # as if rounded
     columns[1][1] = 2.01
     write("test/wide-v0", [episode(*columns)], COUNTS, space)
     said = r"actions: values between \[-2.0\] and \[2.0[01]\d*\] \(allowed: \[-2.0\] to \[2.0\]\)"
     with pytest.raises(ConfigError, match=said):
-        check_dataset(config_of("replay_buffer.dataset=test/wide-v0"), spec)
+        check_dataset(effective_settings(config_of("replay_buffer.dataset=test/wide-v0")), spec)
 
 
 def test_a_missing_observation_is_refused() -> None:
     short = episode(np.zeros((3, 1)), np.zeros(3, np.int64), [1.0, 1.0, 1.0])
     write(NUMBERS, [short], COUNTS, gym.spaces.Discrete(9))
     with pytest.raises(ConfigError, match="episode 0 has 3 observations for 3 rewards"):
-        check_dataset(config_of(), spec_of())
+        check_dataset(effective_settings(config_of()), spec_of())
 
 
 def test_a_damaged_file_is_refused_in_the_rehearsal(datasets: Path) -> None:
@@ -169,7 +174,7 @@ def test_a_damaged_file_is_refused_in_the_rehearsal(datasets: Path) -> None:
     (file,) = datasets.rglob("main_data.hdf5")
     file.write_bytes(file.read_bytes()[:700])
     with pytest.raises(ConfigError, match=f"data set {NUMBERS} cannot be read: OSError"):
-        check_dataset(config_of(), spec_of())
+        check_dataset(effective_settings(config_of()), spec_of())
 
 
 @pytest.mark.parametrize("module", ["minari", "h5py"])
@@ -181,7 +186,7 @@ def test_a_missing_package_is_said_with_the_line_that_installs_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r'pip install "border-cli\[offline\]"'):
-        check_dataset(config_of(), spec_of())
+        check_dataset(effective_settings(config_of()), spec_of())
 
 
 def test_a_run_that_goes_on_cannot_without_its_data_set() -> None:
@@ -189,7 +194,7 @@ def test_a_run_that_goes_on_cannot_without_its_data_set() -> None:
     with pytest.raises(
         CheckpointError, match=f"cannot be resumed without its data set: .*{NUMBERS}"
     ):
-        check_dataset(config, spec_of())
+        check_dataset(effective_settings(config), spec_of())
 
 
 def test_offline_needs_a_data_set() -> None:
@@ -197,17 +202,20 @@ def test_offline_needs_a_data_set() -> None:
     with pytest.raises(
         ConfigError, match=r"offline needs replay_buffer=dataset, got replay_buffer=uniform"
     ):
-        check_dataset(config, spec_of())
-    check_dataset(compose("env=cartpole"), spec_of())
+        check_dataset(effective_settings(config), spec_of())
+    check_dataset(effective_settings(compose("env=cartpole")), spec_of())
 
 
 def test_references_are_those_of_the_settings_else_of_the_data_set() -> None:
     write_numbers()
-    assert evaluator_config(config_of()).normalized(5.0) is None
+    assert effective_settings(config_of()).evaluator.normalized(5.0) is None
     write_cartpole(CARTPOLE, ref_min_score=20.0, ref_max_score=120.0)
     own = f"replay_buffer.dataset={CARTPOLE}"
-    assert evaluator_config(config_of(own)).normalized(70.0) == 50.0
+    assert effective_settings(config_of(own)).evaluator.normalized(70.0) == 50.0
     given = config_of(own, "evaluator.ref_min_score=0", "evaluator.ref_max_score=140")
-    assert evaluator_config(given).normalized(70.0) == 50.0
-    assert evaluator_config(given).normalized(140.0) == 100.0
-    assert evaluator_config(config_of("replay_buffer.dataset=gone-v0")).normalized(1.0) is None
+    assert effective_settings(given).evaluator.normalized(70.0) == 50.0
+    assert effective_settings(given).evaluator.normalized(140.0) == 100.0
+    assert (
+        effective_settings(config_of("replay_buffer.dataset=gone-v0")).evaluator.normalized(1.0)
+        is None
+    )

@@ -39,8 +39,9 @@ from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Metrics, Step
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
+from border_cli.launch.effective import effective_settings
 from border_cli.launch.summary import Result
-from border_cli.launch.training import Launch, launch
+from border_cli.launch.training import RunOptions, train_through, training_run
 from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import ENVS, RECORDERS
@@ -85,7 +86,7 @@ def make_config(kind: str, **changes: Any) -> RunConfig:
 
 def run(config: RunConfig, run_dir: Path, **options: Any) -> Result:
     run_dir.mkdir(exist_ok=True)
-    return launch(config, run_dir, Launch(**options))
+    return train_through(effective_settings(config), run_dir, RunOptions(**options))
 
 
 def facts(run_dir: Path) -> dict[str, Any]:
@@ -446,29 +447,32 @@ def test_no_recorders_record_nothing(tmp_path: Path) -> None:
     assert names == ["best", "checkpoints", "run.json", "run.lock"]
 
 
-def test_whoever_starts_a_run_is_told_once_and_its_facts_are_kept(tmp_path: Path) -> None:
-    told: list[Any] = []
+def test_what_is_known_before_a_run_is_built_and_what_its_caller_adds(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
-    run(
-        make_config("sync", trainer=trainer),
-        tmp_path,
-        on_start=told.append,
-        facts={"command": ["mine"]},
-    )
-    assert [each.spec.id for each in told] == ["CartPole-v1"]
+    effective = effective_settings(make_config("sync", trainer=trainer))
+    options = RunOptions(run_json={"command": ["mine"]})
+    with training_run(effective, tmp_path, options) as run:
+        started = run.prepare()
+        assert facts(tmp_path)["status"] == "running"
+        run.build()
+        run.train()
+    assert started.spec.id == "CartPole-v1"
     assert facts(tmp_path)["command"] == ["mine"]
+    assert facts(tmp_path)["status"] == "done"
 
 
-def test_a_caller_who_fails_at_the_start_closes_the_recorders(tmp_path: Path) -> None:
-    def refuse(_: object) -> None:
-        raise ValueError("not today")
-
+def test_a_caller_who_fails_before_the_run_closes_the_recorders(tmp_path: Path) -> None:
     recorder, evaluator = Recording(), OwnEvaluator()
+    effective = effective_settings(make_config("sync"))
+    options = RunOptions(recorders=[recorder], evaluator=evaluator)
+
+    def fail() -> None:
+        with training_run(effective, tmp_path, options) as run:
+            run.prepare()
+            raise ValueError("not today")
+
     with pytest.raises(ValueError, match="not today"):
-        run(
-            make_config("sync"), tmp_path, on_start=refuse, recorders=[recorder],
-            evaluator=evaluator,
-        )  # fmt: skip
+        fail()
     assert (recorder.closings, evaluator.closings) == (1, 1)
     assert facts(tmp_path)["status"] == "failed"
 

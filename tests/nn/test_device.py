@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -119,3 +120,11 @@ def test_a_learner_does_not_ask_the_kernel_again_for_what_it_freed():
 @pytest.mark.parametrize("choice", USERS_CHOICES, ids=lambda choice: next(iter(choice)))
 def test_what_the_environment_says_of_malloc_holds(choice: dict[str, str]):
     assert not keep_freed_memory(choice)
+
+
+def test_a_thread_that_acts_leaves_the_learner_its_threads():
+    with learner_thread(2):
+        acting = threading.Thread(target=torch.set_num_threads, args=(1,))
+        acting.start()
+        acting.join()
+        assert torch.get_num_threads() == 2

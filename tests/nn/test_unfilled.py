@@ -12,7 +12,8 @@ from torch import nn
 from border_cli.config.compose import compose
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import Room, resident_bytes
-from border_cli.launch.build import build_agent, countable_agent, env_factory
+from border_cli.launch.build import build_agent, build_dry_agent, env_factory
+from border_cli.launch.effective import effective_settings
 from border_cli.launch.needs import agent_sizes
 from border_cli.nn.unfilled import LARGE_NBYTES, MOST_FILLED_NBYTES, Unfilled
 
@@ -36,17 +37,19 @@ def room(nbytes: int) -> Room:
 @pytest.mark.parametrize("typed", AGENTS, ids=" ".join)
 def test_an_agent_counts_the_same_without_contents(typed: tuple[str, ...]) -> None:
     config = compose(*typed, "agent.hidden=[2100,2100]")  # 17 MiB: above what is filled
-    spec = env_factory(config).spec
-    assert agent_sizes(countable_agent(config, spec)) == agent_sizes(build_agent(config, spec))
+    spec = env_factory(effective_settings(config)).spec
+    assert agent_sizes(build_dry_agent(effective_settings(config), spec)) == agent_sizes(
+        build_agent(effective_settings(config), spec)
+    )
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 @pytest.mark.parametrize("agent", ["env=cartpole agent=dqn", "env=pendulum agent=sac"])
 def test_what_is_counted_takes_no_memory(agent: str) -> None:
     config = compose(*agent.split(), "agent.hidden=[8000,8000]")
-    spec = env_factory(config).spec
+    spec = env_factory(effective_settings(config)).spec
     before = resident_bytes()
-    counted: Agent = countable_agent(config, spec)
+    counted: Agent = build_dry_agent(effective_settings(config), spec)
     sizes = agent_sizes(counted)
     assert sizes.state > 4 * 8000 * 8000 * 4
     assert resident_bytes() - before < 150 * MIB
@@ -54,10 +57,10 @@ def test_what_is_counted_takes_no_memory(agent: str) -> None:
 
 def test_small_networks_are_as_they_would_be() -> None:
     config = compose("env=pendulum", "agent=sac")
-    spec = env_factory(config).spec
+    spec = env_factory(effective_settings(config)).spec
     with Unfilled():
-        counted = build_agent(config, spec).snapshot().arrays
-    built = build_agent(config, spec).snapshot().arrays
+        counted = build_agent(effective_settings(config), spec).snapshot().arrays
+    built = build_agent(effective_settings(config), spec).snapshot().arrays
     assert counted.keys() == built.keys()
     assert all((counted[name] == built[name]).all() for name in built)
 

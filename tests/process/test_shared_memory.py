@@ -49,7 +49,9 @@ def test_arrays_begin_with_zeros_and_share_no_cache_line() -> None:
     shared.close()
 
 
-@pytest.mark.parametrize("method", [StartMethod.forkserver, StartMethod.spawn])
+@pytest.mark.parametrize(
+    "method", [StartMethod.forkserver, pytest.param(StartMethod.spawn, marks=pytest.mark.slow)]
+)
 def test_what_a_child_writes_is_seen_here(method: StartMethod) -> None:
     shared = SharedArrays(FORMS)
     child = start_context(method, []).Process(target=fill, args=(shared,))  # type: ignore[attr-defined]
@@ -146,7 +148,9 @@ def test_a_wake_up_ends_a_wait(pipe: WakePipe) -> None:
     assert woken.is_set()
 
 
-@pytest.mark.parametrize("method", [StartMethod.forkserver, StartMethod.spawn])
+@pytest.mark.parametrize(
+    "method", [StartMethod.forkserver, pytest.param(StartMethod.spawn, marks=pytest.mark.slow)]
+)
 def test_another_process_can_wake(pipe: WakePipe, method: StartMethod) -> None:
     child = start_context(method, []).Process(target=pipe.__class__.wake, args=(pipe,))  # type: ignore[attr-defined]
     child.start()

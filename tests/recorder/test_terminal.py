@@ -106,7 +106,7 @@ def test_the_tables_hold_every_actor_and_every_statistic() -> None:
 def test_the_time_tree_shows_the_largest_first_and_leaves_out_what_took_none() -> None:
     console = pipe()
     learner = {"wait": 1.0, "update": 6.0, "priorities": 0.0, "evaluate": 1.004}
-    time_tree(console, learner, {"act": 3.0, "env_step": 5.0}, in_turn=False)
+    time_tree(console, learner, {"act": 3.0, "env_step": 5.0}, in_learner_thread=False)
     rows = [line.rstrip() for line in lines(console) if line.strip()]
     assert rows[2:] == [
         " learner                 8.00    100 %",
@@ -121,7 +121,7 @@ def test_the_time_tree_shows_the_largest_first_and_leaves_out_what_took_none() -
 
 def test_actors_in_turn_do_not_keep_the_learner_waiting() -> None:
     console = pipe()
-    time_tree(console, {"wait": 1.0, "update": 1.0}, {}, in_turn=True)
+    time_tree(console, {"wait": 1.0, "update": 1.0}, {}, in_learner_thread=True)
     rows = [line.split() for line in lines(console) if line.strip()]
     assert ["actors'", "steps", "1.00", "50.0", "%"] in rows
     assert not any("actors" in row for row in rows)  # nobody measured them
@@ -129,7 +129,8 @@ def test_actors_in_turn_do_not_keep_the_learner_waiting() -> None:
 
 def test_what_was_done_beside_the_learner_is_a_share_of_its_time() -> None:
     console = pipe()
-    time_tree(console, {"update": 4.0}, {}, in_turn=False, beside={"writing 3 checkpoints": 0.5})
+    writing = {"writing 3 checkpoints": 0.5}
+    time_tree(console, {"update": 4.0}, {}, in_learner_thread=False, concurrent=writing)
     assert [line.rstrip() for line in lines(console) if line.strip()][-1] == (
         " writing 3 checkpoints      0.50    12.5 %"
     )
@@ -137,7 +138,7 @@ def test_what_was_done_beside_the_learner_is_a_share_of_its_time() -> None:
 
 def test_a_run_without_time_has_no_tree() -> None:
     console = pipe()
-    time_tree(console, {"wait": 0.0}, {}, in_turn=False)
+    time_tree(console, {"wait": 0.0}, {}, in_learner_thread=False)
     assert lines(console) == []
 
 

@@ -427,8 +427,11 @@ def test_a_value_of_a_wrong_kind_is_not_shown_and_refused_where_it_is_needed(
     assert "versions" in facts
     with pytest.raises(CheckpointError, match=rf"run\.json is .*: {key} must be {allowed}, got"):
         read_run(tmp_path, needed=[key])
+    content, resumed = read(tmp_path), RunRecord(tmp_path)
     with pytest.raises(CheckpointError, match=f"{key} must be {allowed}"):
-        RunRecord(tmp_path).begin(5)
+        resumed.begin(5)
+    resumed.end("failed", "it did not begin")
+    assert read(tmp_path) == content
 
 
 def test_modules_are_looked_for_only_where_the_paths_are_paths(tmp_path: Path) -> None:

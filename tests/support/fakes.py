@@ -313,7 +313,7 @@ class ScriptedEvaluator(Evaluator):
 
     def __init__(self, scores: list[float] | None = None) -> None:
         self.scores = scores or [1.0]
-        self.policies: list[int] = []  # opt steps of what was judged
+        self.policies: list[int] = []  # opt steps of what was evaluated
         self.closed = False
 
     def evaluate(self, policy: Policy) -> Evaluation:

@@ -221,3 +221,26 @@ class TellingPolicyFactory:
     def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
         del rng
         return TellingPolicy(exploration)
+
+
+class BoundPolicy(FakePolicy):
+    """Its actions say whether the acting thread was bound: 1, or 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread: int | None = None
+
+    def bind_thread(self) -> None:
+        assert self._thread is None, "bound twice"
+        self._thread = threading.get_ident()
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        return super().act(obs, explore=explore) + int(self._thread == threading.get_ident())
+
+
+class BoundPolicyFactory:
+    """Policies that show, in any process, whether they were bound."""
+
+    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+        del rng, exploration
+        return BoundPolicy()

@@ -23,7 +23,7 @@ from border_cli.core.interfaces import ActorStats, Env, EvaluationRunner
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.core.types import Snapshot
-from border_cli.evaluator.inline import InlineEvaluationRunner
+from border_cli.evaluator.runner import InlineEvaluationRunner
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording

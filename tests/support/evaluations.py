@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot
-from border_cli.evaluator.background import BackgroundEvaluationRunner
+from border_cli.evaluator.runner import BackgroundEvaluationRunner
 
 
 class Weighed(Policy):
@@ -66,11 +66,11 @@ class Scripted(Evaluator):
         if word == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         elif word == "raise":
-            raise ValueError("the judge is drunk")
+            raise ValueError("the evaluator is drunk")
         elif word == "hang":
             threading.Event().wait(60)
         elif word == "log":
-            logging.getLogger("the.judge").warning("a word from the bench")
+            logging.getLogger("the.evaluator").warning("a word from the evaluator")
         elif word == "wait":
             beside = threading.Event()
             while not self._script.with_name("go").exists():
@@ -80,13 +80,13 @@ class Scripted(Evaluator):
         self._script.with_name("closed").touch()
 
 
-def judge(
+def background_runner(
     script: Path,
     words: str = "",
     stop: StopFlag | None = None,
     confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
 ) -> BackgroundEvaluationRunner:
-    """A judge whose process obeys `words`, one per evaluation."""
+    """A runner whose process obeys `words`, one per evaluation."""
     script.write_text(words)
     return BackgroundEvaluationRunner(
         partial(Scripted, script),

@@ -1,9 +1,10 @@
-"""Evaluation in a process of its own: training goes on meanwhile."""
+"""Runs evaluations: in the learner's thread, or in a process while training continues."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Final
 
@@ -11,7 +12,15 @@ import numpy as np
 
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import RunFailed
-from border_cli.core.interfaces import Confirmation, Evaluation, EvaluationRunner, Evaluator, Policy
+from border_cli.core.interfaces import (
+    Confirmation,
+    Evaluation,
+    EvaluationRunner,
+    Evaluator,
+    Policy,
+    PolicyFactory,
+)
+from border_cli.core.seeding import Branch, generator
 from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.process.child import READY, Pipe
@@ -24,17 +33,73 @@ log = logging.getLogger(__name__)
 MakeEvaluator = Callable[..., Evaluator]  # takes `stop` and `heartbeat`
 
 NICE = 5  # before the actors, behind the learner
-MOST_LIVES = 3  # processes that may die over one snapshot
+MAX_INCARNATIONS = 3  # of the process over one snapshot
 ENDS_S = 2.0  # within which an idle process ends by itself
 LOOK_UP_S = 0.2
 DONE: Final = "done"  # evaluation
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyRecipe:
+    """Makes policies for evaluations, each with the same random numbers; picklable."""
+
+    factory: PolicyFactory
+    seed: int  # of the run
+
+    def __call__(self) -> Policy:
+        return self.factory(generator(self.seed, Branch.EVALUATION, 1))
+
+
+class InlineEvaluationRunner(EvaluationRunner):
+    """Evaluates a snapshot in the learner's thread as it is submitted, while training pauses; a
+    bit-reproducible run always does.
+
+    Every snapshot gets a policy of its own, so that a result does not depend on those before it.
+    """
+
+    in_background = False
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        make_policy: Callable[[], Policy],
+        pulse: Pulse,
+        confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
+    ) -> None:
+        self._evaluator = evaluator
+        self._confirmation = confirmation
+        self._pulse = pulse
+        self._make_policy = make_policy
+        self._evaluation: Evaluation | None = None
+
+    @property
+    def pulse(self) -> Pulse:
+        return self._pulse
+
+    def submit(self, snapshot: Snapshot) -> None:
+        policy = self._make_policy()
+        policy.load_snapshot(snapshot)
+        self._evaluation = self._confirmation.evaluated(self._evaluator, policy)
+
+    @property
+    def busy(self) -> bool:
+        return self._evaluation is not None
+
+    def collect(self) -> Evaluation | None:
+        evaluation, self._evaluation = self._evaluation, None
+        return evaluation
+
+    def wait(self) -> Evaluation:
+        evaluation = self.collect()
+        assert evaluation is not None, "nothing was submitted"
+        return evaluation
+
+
 class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
-    """Sends snapshots to a process and collects what it finds; the learner's thread calls it.
+    """Sends snapshots to a process and collects its results; called by the learner's thread.
 
     The process is started by `open` and keeps its environments. One that dies or hangs over a
-    snapshot is replaced, and the snapshot is judged again.
+    snapshot is replaced, and the snapshot is evaluated again.
     """
 
     in_background = True
@@ -56,8 +121,8 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         self._shared = SharedArrays([(np.dtype(np.int64), (1,))])
         self._beats = integers(self._shared.arrays[0])
         self._child: ChildProcess | None = None
-        self._snapshot: Snapshot | None = None  # under judgement
-        self._lives = 0  # of the process, over this snapshot
+        self._snapshot: Snapshot | None = None  # being evaluated
+        self._incarnations = 0  # of the process, over this snapshot
 
     @property
     def pulse(self) -> Pulse:
@@ -65,7 +130,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
 
     @property
     def beats(self) -> int:
-        return self._beats[0] + self._lives
+        return self._beats[0] + self._incarnations
 
     @property
     def waiting_for(self) -> str | None:
@@ -74,7 +139,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             return "its turn"
         return "its process to start" if child is not None and child.starting else None
 
-    def revive(self) -> bool:
+    def restart(self) -> bool:
         """Ends the process; `collect` finds it dead and starts another one."""
         child = self._child
         if child is None:
@@ -93,7 +158,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
 
     def submit(self, snapshot: Snapshot) -> None:
         assert not self.busy, "one snapshot at a time"
-        self._snapshot, self._lives = snapshot, 0
+        self._snapshot, self._incarnations = snapshot, 0
         self._send()
 
     def _send(self) -> None:
@@ -126,8 +191,8 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             child.reap()
             raise child.refusal
         why, raised = child.reap() or "its process exited unexpectedly", child.traceback is not None
-        self._lives += 1
-        if raised or self._lives >= MOST_LIVES:
+        self._incarnations += 1
+        if raised or self._incarnations >= MAX_INCARNATIONS:
             what = why.strip().rpartition("\n")[2]  # the last line of a traceback
             raise RunFailed(f"the evaluation failed: {what}", f"\n{why}" if raised else "")
         log.warning("restarting the evaluation: %s", why)
@@ -143,7 +208,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             wait(self._child.waitables, LOOK_UP_S)
 
     def close(self) -> None:
-        """Ends the process: at once where it judges, else it closes its environments first."""
+        """Ends the process: at once where it evaluates, else once its environments are closed."""
         child, self._child = self._child, None
         if child is not None:
             if self.busy:
@@ -154,27 +219,27 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         self._shared.close()
 
 
-class _ToldHeartbeat(Heartbeat):
+class SharedHeartbeat(Heartbeat):
     """Beats where another process sees it."""
 
     def __init__(self, shared: SharedArrays) -> None:
         super().__init__("evaluation")
-        self._told = integers(shared.arrays[0])
+        self._shared = integers(shared.arrays[0])
 
     def beat(self) -> None:
         super().beat()
-        self._told[0] += 1
+        self._shared[0] += 1
 
 
 def run(recipe: bytes, shared: SharedArrays, pipe: Pipe) -> None:
-    """The process: judges snapshot after snapshot until the learner hangs up."""
+    """The process: evaluates snapshot after snapshot until the learner closes the pipe."""
     make_evaluator, make_policy, confirmation = unpack(recipe)
     pipe.send(READY)
-    evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=_ToldHeartbeat(shared))
+    evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=SharedHeartbeat(shared))
     try:
         while True:
             snapshot = pipe.receive()
-            policy: Policy = make_policy()  # a verdict does not depend on those before it
+            policy: Policy = make_policy()  # a result does not depend on those before it
             policy.bind_thread()
             policy.load_snapshot(snapshot)
             pipe.send(DONE, confirmation.evaluated(evaluator, policy))

@@ -1,0 +1,197 @@
+"""What the settings of a run amount to, resolved once: which actors there are and who steps them,
+where evaluations run, torch's threads, and what the whole run does at most."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+from border_cli.agent.learner_config import LearnerConfig
+from border_cli.core.config import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
+from border_cli.core.errors import BorderError
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.threads import available_cores, blas_threads
+from border_cli.core.words import counted
+from border_cli.dataset.store import reference_scores
+from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
+from border_cli.replay_buffer.config import DatasetConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectiveSettings:
+    """The settings of one run, and what follows from those of several groups together.
+
+    Immutable, like the `RunConfig` that it was made from; any thread may read it. It stays in this
+    process: recipes for other processes get the values that they need.
+    """
+
+    config: RunConfig  # as the user set them
+    has_actors: bool  # False: the run learns from a data set alone
+    num_actors: int  # 0 without actors
+    actors: ActorManagerConfig  # trainer=sync and offline: serial, with n_buffer 1
+    backend: str  # name of `actors`: serial, thread, process, or a user's
+    in_learner_thread: bool  # no other thread acts: the run is bit-reproducible on a CPU
+    env: EnvConfig  # of the actors; stepped one by one in a bit-reproducible run
+    background: bool  # evaluations run in a separate process
+    slack: int  # samples that actors may be ahead of the replay ratio
+    dataset: str | None  # id of the data set that the run learns from
+
+    @property
+    def actor_threads(self) -> bool:
+        """Whether each actor has a thread of this process."""
+        return self.backend == "thread"
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether the replay buffer is `prioritized`."""
+        return REPLAY_BUFFERS.entry_of(self.config.replay_buffer).name == "prioritized"
+
+    @cached_property
+    def evaluation_env(self) -> EnvConfig:
+        """`env` with the values that `evaluator.env` replaces; one episode per environment.
+
+        Raises ConfigError where a value is out of range, hence not before it is asked for.
+        """
+        settings = self.config.evaluator
+        return replace(self.config.env, **{**settings.env, "num_envs": settings.num_episodes})
+
+    @cached_property
+    def evaluator(self) -> EvaluatorConfig:
+        """The evaluator's settings with the data set's reference scores, where it has some and the
+        settings have none."""
+        settings = self.config.evaluator
+        if settings.ref_min_score is not None or self.dataset is None:
+            return settings
+        try:
+            found = reference_scores(self.dataset)
+        except BorderError:  # the model can be evaluated without
+            found = None
+        if found is None:
+            return settings
+        return replace(settings, ref_min_score=found[0], ref_max_score=found[1])
+
+    def with_episodes(self, num_episodes: int) -> EffectiveSettings:
+        """The same with another number of episodes per evaluation."""
+        evaluator = replace(self.config.evaluator, num_episodes=num_episodes)
+        return effective_settings(replace(self.config, evaluator=evaluator))
+
+    def memory_settings(self) -> dict[str, Any]:
+        """What the memory of the run grows with, as it is typed."""
+        config = self.config
+        rows = config.replay_buffer.taking_memory() if self.has_actors else {}
+        acting = (config.env, config.actor_manager) if self.has_actors else ()
+        parts = (config.agent, *acting, config.evaluator)
+        return rows | {
+            name: value for part in parts for name, value in part.taking_memory().items()
+        }
+
+    def torch_threads(self, spec: EnvSpec) -> int:
+        """How many threads an update has: as set, else one, or where its arithmetic can be shared
+        every core that no actor keeps busy."""
+        agent = self.config.agent
+        if not isinstance(agent, LearnerConfig):
+            return 1
+        if agent.num_threads is not None:
+            return agent.num_threads
+        if not agent.compute_bound(spec.observation):
+            return 1
+        # Actors that keep to a replay ratio mostly wait for such a learner.
+        free = self.config.trainer.samples_per_opt_step is None
+        return max(1, available_cores() - (self.num_actors if free else 0))
+
+    def threads_line(self, spec: EnvSpec) -> str:
+        """The compute threads of learner and actors, as text.
+
+        An actor in a process of its own always has one.
+        """
+        torch, blas, cores = self.torch_threads(spec), blas_threads(), available_cores()
+        ours = f"BLAS {blas}" if blas is not None else "BLAS default"
+        each, computing = "1 each", torch + self.num_actors
+        if self.in_learner_thread:
+            each, computing = "in the learner's thread", torch
+        elif self.actor_threads:
+            each = f"{ours} each"
+        acting = f"{counted(self.num_actors, 'actor')}: {each}; " if self.has_actors else ""
+        crowded = f", fewer than the {computing} compute threads" if computing > cores else ""
+        return f"learner: torch {torch}, {ours}; {acting}{counted(cores, 'core')}{crowded}"
+
+    @property
+    def most_updates(self) -> int | None:
+        """Updates of the whole run; None where nothing limits them."""
+        trainer, limits = self.config.trainer, []
+        if trainer.max_opt_steps is not None:
+            limits.append(trainer.max_opt_steps)
+        ratio = trainer.samples_per_opt_step if self.has_actors else None
+        if trainer.max_env_steps is not None and ratio is not None:
+            learned = max(0, trainer.max_env_steps - trainer.warmup_period)
+            limits.append(int(learned / ratio))
+        return min(limits, default=None)
+
+    @property
+    def most_samples(self) -> int | None:
+        """Transitions that the whole run can collect; None where nothing limits them."""
+        if not self.has_actors:
+            return 0
+        trainer, limits = self.config.trainer, []
+        if trainer.max_env_steps is not None:
+            limits.append(trainer.max_env_steps)
+        if trainer.max_opt_steps is not None and trainer.samples_per_opt_step is not None:
+            learned = math.ceil(trainer.max_opt_steps * trainer.samples_per_opt_step)
+            limits.append(trainer.warmup_period + learned)
+        # What actors are ahead comes on top, as does a round of environments that step together.
+        ahead = self.slack + self.num_actors * self.config.env.num_envs
+        return min(limits) + ahead if limits else None
+
+    def times(self, interval: int) -> int | None:
+        """How often something happens in the whole run: at every multiple of `interval` updates,
+        and at the end; only at the end for 0. None where nothing limits the updates."""
+        updates = self.most_updates
+        if updates is None:
+            return None
+        return -(-updates // interval) if interval else 1
+
+
+def effective_settings(config: RunConfig) -> EffectiveSettings:
+    """Resolves the settings of a run; nothing assigns to `config` any more.
+
+    Raises ConfigError where the settings of the actors are of no registered type.
+    """
+    has_actors = not config.trainer.offline
+    actors = config.actor_manager
+    if config.trainer.synchronous or not has_actors:
+        actors = _serial(actors)
+    env = config.env.one_by_one() if actors.in_learner_thread else config.env
+    replay_buffer = config.replay_buffer
+    return EffectiveSettings(
+        config=config,
+        has_actors=has_actors,
+        num_actors=config.actor_manager.num_actors if has_actors else 0,
+        actors=actors,
+        backend=ACTOR_MANAGERS.entry_of(actors).name,
+        in_learner_thread=actors.in_learner_thread,
+        env=env,
+        # When the result of a background evaluation arrives depends on the machine.
+        background=config.evaluator.background and not actors.in_learner_thread,
+        slack=_slack(config.actor_manager),
+        dataset=replay_buffer.dataset if isinstance(replay_buffer, DatasetConfig) else None,
+    )
+
+
+def _serial(actors: ActorManagerConfig) -> ActorManagerConfig:
+    """The same number of actors in turn in the learner's thread."""
+    shared = {each.name: getattr(actors, each.name) for each in fields(ActorManagerConfig)}
+    serial: ActorManagerConfig = ACTOR_MANAGERS.entry("serial").config_type(
+        **shared | {"n_buffer": 1}
+    )
+    return serial
+
+
+def _slack(actors: ActorManagerConfig) -> int:
+    """Two full messages for each actor, of the size that is set.
+
+    One would be enough that none waits for ever. But what fills the messages of all actors is
+    ahead, too, and at 32 actors in step with each other learner and actors would wait in turn.
+    """
+    return 2 * max(2, actors.num_actors) * actors.n_buffer

@@ -1,0 +1,209 @@
+"""Evaluations in the learner's thread and in a process; scores confirmed on other episodes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluations import Weighed, background_runner, weighing
+
+from border_cli.core.errors import Interrupted, RunFailed
+from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.evaluator.runner import BackgroundEvaluationRunner, InlineEvaluationRunner
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "script"
+
+
+def closing(made: BackgroundEvaluationRunner) -> Iterator[BackgroundEvaluationRunner]:
+    yield made
+    made.close()
+
+
+def test_a_snapshot_is_evaluated_elsewhere_and_the_learner_goes_on(script: Path) -> None:
+    for runner in closing(background_runner(script, "wait\n")):
+        runner.submit(weighing(3.5))
+        assert runner.busy
+        assert runner.collect() is None  # it waits for us, and we do not wait for it
+        script.with_name("go").touch()
+        assert runner.wait().score == 3.5
+        assert not runner.busy
+
+
+def test_a_score_that_may_end_the_run_is_confirmed_elsewhere_too(script: Path) -> None:
+    for runner in closing(background_runner(script, confirmation=Confirmation(3.0, 2))):
+        runner.submit(weighing(4.0))
+        assert runner.wait().returns == (4.0, 2.0, 2.0)  # 3 on average after the second
+        runner.submit(weighing(2.9))
+        assert runner.wait().returns == (2.9,)
+
+
+def test_one_process_evaluates_many_snapshots_and_closes_its_environments(script: Path) -> None:
+    runner = background_runner(script)
+    runner.open()
+    assert runner._child is not None
+    pid = runner._child.pid
+    for weight in range(5):
+        runner.submit(weighing(float(weight)))
+        assert runner.wait().score == weight
+    assert runner._child.pid == pid
+    runner.close()
+    assert script.with_name("closed").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_process_that_dies_is_replaced_and_the_same_snapshot_evaluated_again(
+    script: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for runner in closing(background_runner(script, "die\ndie\n")):
+        runner.submit(weighing(7.0))
+        assert runner.wait().score == 7.0
+    assert caplog.text.count("killed by SIGKILL") == 2
+
+
+def test_a_snapshot_that_no_process_survives_ends_the_run(script: Path) -> None:
+    for runner in closing(background_runner(script, "die\n" * 3)):
+        runner.submit(weighing(1.0))
+        with pytest.raises(RunFailed, match="the evaluation failed: its process was killed by"):
+            runner.wait()
+
+
+def test_what_an_evaluator_raises_ends_the_run_at_once_with_its_traceback(script: Path) -> None:
+    for runner in closing(background_runner(script, "raise\n")):
+        runner.submit(weighing(1.0))
+        with pytest.raises(RunFailed, match=r"(?s)Traceback.*ValueError: the evaluator is drunk"):
+            runner.wait()
+
+
+def test_one_that_hangs_is_shown_killed_and_replaced(
+    script: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for runner in closing(background_runner(script, "hang\n")):
+        assert runner.waiting_for == "its turn"
+        runner.submit(weighing(2.0))
+        while runner.waiting_for is not None or not runner.beats:  # until it has begun
+            assert runner.collect() is None
+        before = runner.beats
+        assert runner.restart()
+        assert runner.wait().score == 2.0
+        assert runner.beats > before  # the watchdog sees that something moved
+    assert "evaluations.py" in caplog.text  # its stack
+    assert "_obey" in caplog.text
+
+
+def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> None:
+    """Neither of the first nor of one that takes its place, be the timeout ever so short."""
+    for runner in closing(background_runner(script, "wait\n")):
+        runner.submit(weighing(2.0))
+        assert runner.waiting_for == "its process to start"  # nothing of it was heard yet
+        while runner.waiting_for is not None:
+            assert runner.collect() is None
+        assert runner.restart()
+        while runner.waiting_for is None:
+            assert runner.collect() is None  # until it is found dead, and replaced
+        assert runner.waiting_for == "its process to start"
+        assert runner.wait().score == 2.0
+
+
+def test_its_log_arrives_in_ours(script: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for runner in closing(background_runner(script, "log\n")):
+        runner.submit(weighing(1.0))
+        runner.wait()
+    record = next(each for each in caplog.records if each.name == "the.evaluator")
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == "evaluation: a word from the evaluator"
+
+
+def test_a_learner_that_waits_hears_the_stop_flag(script: Path) -> None:
+    stop = StopFlag()
+    for runner in closing(background_runner(script, "wait\n", stop)):
+        runner.submit(weighing(1.0))
+        stop.request(Interrupted(15))
+        with pytest.raises(Interrupted, match="SIGTERM"):
+            runner.wait()
+
+
+def test_closing_in_the_middle_of_an_evaluation_leaves_no_process(script: Path) -> None:
+    runner = background_runner(script, "hang\n")
+    runner.submit(weighing(1.0))
+    assert runner._child is not None
+    pid = runner._child.pid
+    runner.close()
+    runner.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_parts_that_cannot_be_sent_are_refused_with_the_setting() -> None:
+    with pytest.raises(
+        RunFailed, match=r"evaluator\.background=true needs parts that can be pickled"
+    ):
+        BackgroundEvaluationRunner(lambda: None, lambda: None, imports=[], stop=StopFlag())  # type: ignore[arg-type,return-value]
+
+
+class Lucky(Evaluator):
+    """Scores as listed, a round of one episode after the other."""
+
+    def __init__(self, *rounds: float) -> None:
+        self._rounds = rounds
+        self.weights: list[float] = []
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        return self._of(policy, 1)
+
+    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+        return self._of(policy, len(evaluation.returns) + 1)
+
+    def _of(self, policy: Policy, count: int) -> Evaluation:
+        assert isinstance(policy, Weighed)
+        self.weights.append(policy.weight)
+        returns = self._rounds[:count]
+        return Evaluation(
+            score=float(np.mean(returns)), returns=returns, lengths=(1,) * count, metrics={}
+        )
+
+    def close(self) -> None:
+        raise AssertionError("whoever made an evaluator closes it")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "rounds", "played", "score"),
+    [
+        (500.0, 3, (500.0, 500.0, 440.0), 480.0),  # luck that the third round did not share
+        (500.0, 1, (500.0, 500.0), 500.0),
+        (450.0, 3, (500.0, 500.0, 440.0, 400.0), 460.0),  # still enough, and all were played
+        (500.1, 3, (500.0,), 500.0),
+        (500.0, 0, (500.0,), 500.0),
+        (None, 3, (500.0,), 500.0),
+    ],
+)
+def test_a_score_that_reaches_the_threshold_is_of_more_episodes_as_long_as_it_does(
+    threshold: float | None, rounds: int, played: tuple[float, ...], score: float
+) -> None:
+    evaluator = Lucky(500.0, 500.0, 440.0, 400.0)
+    runner = InlineEvaluationRunner(
+        evaluator, Weighed, Heartbeat("learner"), Confirmation(threshold, rounds)
+    )
+    runner.submit(weighing(3.0))
+    evaluation = runner.wait()
+    assert (evaluation.returns, evaluation.score) == (played, score)
+    assert evaluator.weights == [3.0] * len(played)
+
+
+def test_an_evaluator_without_other_episodes_is_taken_at_its_word() -> None:
+    class Certain(Lucky):
+        extended = Evaluator.extended
+
+    runner = InlineEvaluationRunner(
+        Certain(9.0), Weighed, Heartbeat("learner"), Confirmation(9.0, 2)
+    )
+    runner.submit(weighing(1.0))
+    assert runner.wait().returns == (9.0,)

@@ -1,0 +1,242 @@
+"""What settings of several groups amount to together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from border_cli import compose
+from border_cli.cli.report import actors_line
+from border_cli.core.config import ActorManagerConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.interfaces import Env
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.threads import available_cores, blas_threads
+from border_cli.core.words import counted
+from border_cli.env.gym_env import GymEnv
+from border_cli.env.vector import GymVectorEnv
+from border_cli.launch.build import build_agent, env_factory
+from border_cli.launch.effective import EffectiveSettings, effective_settings
+
+SMALL = ("agent=dqn", "env=cartpole", "~tuned")
+LARGE = (*SMALL, "agent.hidden=[512,512]", "agent.batch_size=256")
+
+
+def settings(*overrides: str) -> EffectiveSettings:
+    return effective_settings(compose(*SMALL, *overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "backend", "num_actors", "n_buffer", "in_learner_thread"),
+    [
+        ((), "thread", 2, 20, False),
+        (("actor_manager=process", "actor_manager.num_actors=5"), "process", 5, 20, False),
+        (("actor_manager=serial", "actor_manager.n_buffer=7"), "serial", 2, 7, True),
+        (("trainer=sync", "actor_manager=process"), "serial", 2, 1, True),
+        (("trainer=sync", "actor_manager=serial"), "serial", 2, 1, True),
+        (("trainer=offline",), "serial", 0, 1, True),
+    ],
+)
+def test_the_trainer_and_the_actor_manager_decide_together_who_steps(
+    overrides: tuple[str, ...],
+    backend: str,
+    num_actors: int,
+    n_buffer: int,
+    in_learner_thread: bool,
+) -> None:
+    found = settings(*overrides)
+    assert (found.backend, found.num_actors) == (backend, num_actors)
+    assert found.actors.n_buffer == n_buffer
+    assert found.in_learner_thread == in_learner_thread
+    assert found.has_actors == (num_actors > 0)
+    assert found.actor_threads == (backend == "thread")
+
+
+def test_actors_that_take_turns_keep_the_other_settings() -> None:
+    found = settings("trainer=sync", "actor_manager.exploration=ape_x")
+    assert found.actors.exploration == "ape_x"
+    assert isinstance(found.actors, ActorManagerConfig)
+    assert found.config.actor_manager.n_buffer == 20  # as it was set
+
+
+@pytest.mark.parametrize(
+    ("overrides", "slack"),
+    [
+        ((), 2 * 2 * 20),
+        (("actor_manager.num_actors=1",), 2 * 2 * 20),  # as if there were two
+        (("actor_manager.num_actors=5", "actor_manager.n_buffer=7"), 2 * 5 * 7),
+        (("trainer=sync",), 2 * 2 * 20),  # of the messages that are set
+    ],
+)
+def test_actors_may_be_ahead_by_two_messages_each(overrides: tuple[str, ...], slack: int) -> None:
+    assert settings(*overrides).slack == slack
+
+
+@pytest.mark.parametrize(
+    ("overrides", "background"),
+    [
+        ((), True),
+        (("actor_manager=process",), True),
+        (("actor_manager=serial",), False),
+        (("trainer=sync",), False),
+        (("trainer=offline",), False),
+    ],
+)
+def test_a_bit_reproducible_run_evaluates_inline(
+    overrides: tuple[str, ...], background: bool
+) -> None:
+    assert settings("evaluator.background=true", *overrides).background == background
+    assert not settings(*overrides).background
+
+
+def test_the_evaluation_has_an_environment_for_each_episode() -> None:
+    found = settings(
+        "evaluator.env={max_episode_steps: 7}", "env.num_envs=4", "evaluator.num_episodes=3"
+    )
+    assert (found.evaluation_env.num_envs, found.evaluation_env.max_episode_steps) == (3, 7)
+    assert found.env.num_envs == 4
+    assert found.with_episodes(9).evaluation_env.num_envs == 9
+    with pytest.raises(ConfigError, match="max_episode_steps must be at least 1"):
+        _ = settings("evaluator.env={max_episode_steps: 0}").evaluation_env
+
+
+def test_memory_grows_with_what_takes_part() -> None:
+    online = settings("env.num_envs=4").memory_settings()
+    offline = settings("env.num_envs=4", "trainer=offline").memory_settings()
+    assert {"replay_buffer.capacity", "actor_manager.num_actors", "env.num_envs"} <= online.keys()
+    assert offline.keys() == {key for key in online if key.startswith(("agent.", "evaluator."))}
+
+
+def test_samples_are_those_that_updates_pay_for() -> None:
+    def most(*overrides: str) -> int | None:
+        return effective_settings(
+            compose("env=cartpole", "trainer.warmup_period=500", *overrides)
+        ).most_samples
+
+    ahead = 2 * 2 * 20 + 2  # the slack of two actors, and a round of theirs
+    assert most() == 500 + 2 * 20_000 + ahead
+    assert most("trainer.max_env_steps=3000") == 3_000 + ahead
+    assert most("trainer.samples_per_opt_step=null") is None
+    assert most("trainer.max_opt_steps=null", "trainer.max_time_s=9") is None
+    assert most("trainer=offline") == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "steps"),
+    [
+        ((), 20_000),
+        (("trainer.max_env_steps=4500",), 2_000),
+        (("trainer.max_opt_steps=null", "trainer.max_env_steps=100"), 0),
+        (("trainer.max_opt_steps=null", "trainer.max_time_s=9"), None),
+    ],
+)
+def test_updates_are_those_that_the_budget_allows(
+    overrides: tuple[str, ...], steps: int | None
+) -> None:
+    assert (
+        effective_settings(
+            compose("env=cartpole", "trainer.warmup_period=500", *overrides)
+        ).most_updates
+        == steps
+    )
+
+
+def test_what_an_interval_leaves_over_is_made_up_at_the_end() -> None:
+    found = settings("trainer.max_opt_steps=1001")
+    assert found.times(125) == 9  # 8 x 125 and the end
+    assert found.times(5_000) == 1
+    assert found.times(0) == 1
+    endless = settings("trainer.max_opt_steps=null", "trainer.max_time_s=9")
+    assert endless.times(125) is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "threads"),
+    [
+        (SMALL, 1),
+        (LARGE, available_cores()),
+        ((*LARGE, "agent.num_threads=3"), 3),
+        ((*LARGE, "trainer.samples_per_opt_step=null"), max(1, available_cores() - 2)),
+        (("agent=random", "env=cartpole"), 1),
+        (("agent=sac", "env=pendulum", "~tuned"), available_cores()),
+        (("agent=iqn", "env=cartpole", "~tuned"), available_cores()),
+        (("agent=cql", "env=pendulum", "~tuned", "agent.hidden=[64,64]"), available_cores()),
+        (("agent=cql", "env=pendulum"), 1),
+    ],
+)
+def test_what_is_bound_by_arithmetic_gets_the_cores_that_are_spare(
+    overrides: tuple[str, ...], threads: int
+) -> None:
+    found = effective_settings(compose(*overrides))
+    assert found.torch_threads(env_factory(found).spec) == threads
+
+
+@pytest.mark.parametrize(("network", "shared"), [("auto", True), ("mlp", False)])
+def test_convolutions_are_bound_by_arithmetic_whoever_chose_them(
+    network: str, shared: bool
+) -> None:
+    """A single row suffices."""
+    found = settings(f"agent.network={network}", "agent.batch_size=1").torch_threads(with_image())
+    assert found == (available_cores() if shared else 1)
+
+
+@pytest.mark.parametrize(("rows", "shared"), [(32, False), (128, True)])
+def test_of_the_minatar_network_the_dense_layer_says_so(rows: int, shared: bool) -> None:
+    """16 * 8 * 8 inputs and 128 units: 4 million products of 32 rows, 17 million of 128."""
+    small = settings("agent.hidden=[128]", f"agent.batch_size={rows}")
+    found = small.torch_threads(with_image(side=10))
+    assert found == (available_cores() if shared else 1)
+
+
+def with_image(side: int = 36) -> EnvSpec:
+    shape = (side, side, 3)
+    low, high = np.zeros(shape, np.uint8), np.full(shape, 255, np.uint8)
+    image = BoxSpace(shape=shape, dtype="uint8", low=low, high=high)
+    return EnvSpec(id="Seen-v0", observation=image, action=DiscreteSpace(2), max_episode_steps=None)
+
+
+def test_an_agent_is_built_with_the_threads_that_are_in_effect() -> None:
+    found = effective_settings(compose(*LARGE))
+    agent = build_agent(found, env_factory(found).spec)
+    assert agent.num_threads == available_cores()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "env"),
+    [
+        (("trainer=sync",), GymEnv),
+        (("actor_manager=serial",), GymEnv),
+        (("actor_manager=thread",), GymVectorEnv),
+        (("actor_manager=process",), GymVectorEnv),
+        (("actor_manager=thread", "env.vectorization=sync"), GymEnv),
+    ],
+)
+def test_environments_are_stepped_one_by_one_where_runs_are_bit_reproducible(
+    overrides: tuple[str, ...], env: type[Env]
+) -> None:
+    found = settings("env.num_envs=2", *overrides)
+    made = env_factory(found).make(training=True)
+    assert type(made) is env
+    made.close()
+    line = actors_line(found)
+    said = "2 env" in line and "env.vectorization=sync" in line
+    assert said == (overrides[0] in ("trainer=sync", "actor_manager=serial"))
+
+
+def test_the_line_about_threads_says_where_actors_compute() -> None:
+    spec = with_image()
+    blas, cores = blas_threads(), counted(available_cores(), "core")
+    ours = "BLAS default" if blas is None else f"BLAS {blas}"
+    one = ("agent.num_threads=1", "actor_manager.num_actors=1")
+    start = f"learner: torch 1, {ours}; "
+    acting = {
+        "actor_manager=serial": "1 actor: in the learner's thread; ",
+        "actor_manager=thread": f"1 actor: {ours} each; ",
+        "actor_manager=process": "1 actor: 1 each; ",
+        "trainer=offline": "",
+    }
+    for chosen, said in acting.items():
+        line = settings(*one, chosen).threads_line(spec)
+        assert line.startswith(f"{start}{said}{cores}")
+    crowd = settings("agent.num_threads=1", "actor_manager.num_actors=500").threads_line(spec)
+    assert crowd.endswith(f"{cores}, fewer than the 501 compute threads")
