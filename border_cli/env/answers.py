@@ -1,29 +1,14 @@
 """What environments return, as rows: observations, rewards and flags; invalid ones are refused.
 
-<<<<<<< HEAD
-<<<<<<< HEAD
 Everything here raises `BadStep` for what numpy would broadcast, wrap, round or parse silently.
 Whether floats are finite and within their bounds is checked where many rows arrive together
 (`trainer/intake.py`).
-=======
-Everything here raises `BadStep` for what numpy would stretch, wrap, round or parse without a word.
-Whether real numbers are finite and within their bounds is looked at where many rows arrive
-together (`trainer/intake.py`).
-=======
-Everything here raises `BadStep` for what numpy would broadcast, wrap, round or parse silently.
-Whether floats are finite and within their bounds is checked where many rows arrive together
-(`trainer/intake.py`).
->>>>>>> w16
 
 Checked at every step and reset, before anything is stored: shape and dtype kind of observations
 (float spaces accept any real numbers, integer spaces only integers), integers against their space
 by one vectorized comparison, keys of a Dict, rewards and flags (arrays with one element count as
 scalars), and the number of returned values. Each layer prepends its context: actor and env steps,
 env id and environment, key.
-<<<<<<< HEAD
->>>>>>> w16
-=======
->>>>>>> w16
 """
 
 from __future__ import annotations
