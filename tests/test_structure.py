@@ -169,3 +169,14 @@ def test_no_folder_of_the_package_is_missing_in_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     folders = {f"border_cli.{each.parent.name}" for each in PACKAGE.glob("*/__init__.py")}
     assert [each for each in folders if f'"{each}",' not in text] == []
+
+
+def test_a_base_name_occurs_once() -> None:
+    """A file is called like a room only within it, or as an option (replay_buffer/dataset.py)."""
+    files = [each for each in PACKAGE.rglob("*.py") if each.stem not in ("config", "__init__")]
+    stems = [each.stem for each in files]
+    assert sorted({each for each in stems if stems.count(each) > 1}) == []
+    rooms = {each.parent.name for each in PACKAGE.glob("*/__init__.py")}
+    options = {each.stem for each in (ROOT / "conf").glob("*/*.yaml")}
+    named = [each for each in files if each.stem in rooms - {each.parent.name} - options]
+    assert named == []

@@ -86,10 +86,13 @@ RUNS = {
         end="actor_manager/shared_channel.py:send replay_buffer/uniform.py:sample",
         threads={"child": 0, "MainThread": 8},
     ),
+    # The learner waits for samples when the signal comes: a signal that comes within the function
+    # that follows the calls would be handled there, unseen.
     "ctrl-c": Run(
         argv=(
-            *("agent=dqn", "env.id=unruly:Signals-v0", "env.kwargs.signum=2", "env.kwargs.at=80"),
-            *("imports=[unruly]", *SMALL, "trainer.max_opt_steps=100_000"),
+            *("agent=dqn", "imports=[unruly]", "env.id=Signals-v0", "env.kwargs={signum: 2, at: 80}"),
+            *("actor_manager.num_actors=1", "actor_manager.n_buffer=1000", "run_dir=run"),
+            *("trainer.warmup_period=1000", "agent.hidden=[4]", "quiet=true"),
         ),
         begin="cli/signals.py:handle",
         end="cli/signals.py:handle",

@@ -20,7 +20,7 @@ from border_cli.core.types import Array, Beat, Episode, Experience, State, Step,
 
 ACT, ENV_STEP, PROCESS, SEND, BLOCKED = range(len(ACTOR_SECTIONS))
 
-# One step in so many is timed and stands for all: the clock would cost some per cent of a short
+# One step in so many is timed and represents all: the clock would cost some per cent of a short
 # step. A prime, so that it falls in with no other rhythm of the actor.
 TIMED_EVERY: Final = 17
 

@@ -1,4 +1,11 @@
-"""One supervised process per actor, for environments that need CPU time of their own."""
+"""One supervised process per actor, for environments that need CPU time of their own.
+
+Python's fork server (`spawn` if unavailable) imports the modules that actors need once. Each worker
+is forked from it and receives a picklable recipe, including what is registered under the
+environment's id. Workers ignore Ctrl-C and SIGTERM (the learner decides), exit when their parent
+exits for any reason, run at a lower priority (`actor_manager.nice`) so that sampling uses the CPU
+time that learning leaves, have one BLAS thread, and log through the parent.
+"""
 
 from __future__ import annotations
 

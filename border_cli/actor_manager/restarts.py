@@ -1,4 +1,10 @@
-"""How often an actor may fail, and how long it pauses before it is restarted."""
+"""How often an actor may fail, and how long it pauses before it is restarted.
+
+Each failure is logged with its traceback and followed by a pause of 0.1 s that doubles up to 5 s
+and is reset when samples are delivered. A run ends immediately if a restarted actor, before it
+delivers a sample, raises the same type of exception through the same lines as before. The death of
+a process (a signal, a hang) is not an exception and always uses `max_restarts`.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class SavedActor:
 
     @property
     def next_incarnation(self) -> int:
-        """The same one goes on from its state; else one with seeds that none has used."""
+        """The same one continues from its state; else one with seeds that none has used."""
         return self.incarnation + (self.state is None)
 
     @property

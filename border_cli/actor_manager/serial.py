@@ -113,7 +113,7 @@ class SerialActorManager(LocalActorManager):
         return self.undelivered()
 
     def _save_end(self) -> None:
-        """Before anything is flushed: a resumed run goes on as if there had been no stop."""
+        """Before anything is flushed: a resumed run continues as if there had been no stop."""
         if self._end is None:
             self._end = self.state_dict()
             self._limiter.close()

@@ -183,7 +183,7 @@ def wait_for(channel: SharedChannel, what: int, is_over: Callable[[], bool]) -> 
 
 
 class ChannelWriter:
-    """The actor's end; goes on where an earlier process of the same actor stopped."""
+    """The actor's end; continues behind what an earlier process of the same actor wrote."""
 
     def __init__(self, channel: SharedChannel) -> None:
         self._channel = channel

@@ -54,7 +54,7 @@ class ActorHandle(Pulse):
         self.due_s = 0.0  # when its next incarnation begins
         self.started_s: float | None = None
         self.stopped_s: float | None = None
-        self.stuck = False  # the watchdog wants it to be replaced
+        self.stuck = False  # the watchdog has requested its replacement
         self.stack: str | None = None  # of the process that was killed because it was stuck
         self.ended = False
         self.wake: Callable[[], None] = lambda: None  # wakes the supervisor
@@ -139,7 +139,7 @@ class ActorHandle(Pulse):
         return None  # its stack is in another process
 
     def restart(self) -> bool:
-        """Has its process replaced; False where that was asked before and did not happen."""
+        """Has its process replaced; False where an earlier request had no effect."""
         if self.stuck:
             return False
         self.stuck = True

@@ -53,7 +53,7 @@ class Worker:
         """Goes on from there; called before the first step."""
         self._earlier = saved  # of the attempts before this one
         self._incarnation, self._next_incarnation = saved.incarnation, saved.next_incarnation
-        self._state = saved.state  # from which the next incarnation goes on
+        self._state = saved.state  # with which the next incarnation continues
         self._past_env_steps = saved.env_steps  # of earlier incarnations
         self._past_seconds = list(saved.seconds)
         self._past_restarted = saved.restarted_episodes

@@ -33,7 +33,7 @@ def name_of(space: LeafSpace) -> str:
 
 
 def num_discrete_actions(spec: EnvSpec, agent: str) -> int:
-    """How many actions there are; refuses an environment whose actions cannot be counted."""
+    """The number of actions; refuses an environment without Discrete actions."""
     if not isinstance(spec.action, DiscreteSpace):
         raise ConfigError(
             f"agent={agent} needs a Discrete action space; "
@@ -85,7 +85,7 @@ def action_bounds(space: LeafSpace) -> ActionBounds | None:
 def bounded_actions(spec: EnvSpec, agent: str, *, also: str = "") -> ActionBounds:
     """The bounds of continuous actions; refuses an environment that has none.
 
-    `also` says in the refusal what else the agent takes, such as "a Discrete or ".
+    `also` names in the refusal what else the agent takes, such as "a Discrete or ".
     """
     bounds = action_bounds(spec.action)
     if bounds is None:
@@ -104,7 +104,7 @@ def action_outputs(spec: EnvSpec, agent: str) -> int:
 
 
 def _remedy(space: LeafSpace) -> str:
-    """What to change where an agent does not take an action space."""
+    """What to change if an agent does not take an action space."""
     match space:
         case DiscreteSpace():
             return f". Agents for Discrete actions: {_agents_for('Discrete')}"

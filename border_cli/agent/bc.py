@@ -70,7 +70,7 @@ class Bc(TorchAgent):
         self._loss = self.compiled(self.loss)
 
     def _outputs(self) -> int:
-        """Numbers that the network puts out per observation."""
+        """Outputs of the network per observation."""
         if self._bounds_of_actions is None:
             assert isinstance(self.spec.action, DiscreteSpace)
             return self.spec.action.n
@@ -89,7 +89,7 @@ class Bc(TorchAgent):
         return partial(DeterministicPolicy, network=network, bounds=bounds)
 
     def loss(self, batch: TensorBatch) -> Tensor:
-        """How far the network is from what was done. []"""
+        """The loss of the network on the actions of the data. []"""
         return self._loss_of(self.actor(batch.obs), batch.action)
 
     def learn(self, batch: TensorBatch) -> Update:

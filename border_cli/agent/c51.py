@@ -122,8 +122,8 @@ def mass_beyond(target: TargetDistribution, discount: Tensor, last: float, margi
 
 
 class SupportCheck:
-    """Checks now and then whether the targets fit between the outer atoms, and warns once of each
-    that is too near. The learner's thread owns it.
+    """Checks whether the targets fit between the outer atoms, and warns once about each atom that
+    is too near. The learner's thread owns it.
 
     `project` moves what lies beyond an outer atom to it. Where that is much, values pile up there,
     and those of good and of better actions become the same.
@@ -132,7 +132,7 @@ class SupportCheck:
     def __init__(self, v_min: float, v_max: float) -> None:
         self._ends = {"v_min": v_min, "v_max": v_max}
         self._range = v_max - v_min
-        # Of the ends that no warning named yet.
+        # Of the ends without a warning so far.
         self._checks: dict[str, deque[Tensor]] = {end: deque(maxlen=CHECKS) for end in self._ends}
 
     def check(self, target: TargetDistribution, discount: Tensor) -> dict[str, Tensor]:

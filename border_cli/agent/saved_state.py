@@ -1,4 +1,4 @@
-"""What an agent saved, given to the parts of another; or what of it does not fit, by name."""
+"""Loads the saved state of one agent into another, or names what does not fit."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ STATISTICS = {
     "reward": "normalize_reward",
 }
 
-# The entry of a state that says how its networks take integers of observations. States of versions
-# that did not look at bounds have none.
+# The entry of a state that says how its networks encode integers of observations. States of
+# versions that ignored bounds have none.
 ENCODING, BY_BOUNDS, BY_BYTES = "encoding", "bounds", "bytes"
 _HOW = {
     BY_BOUNDS: "scaled by their bounds",
@@ -35,22 +35,21 @@ _HOW = {
 
 
 def encoding_of(observation: Space) -> str:
-    """How networks take integers of this."""
+    """How networks encode the integers of this."""
     parts = observation.spaces.values() if isinstance(observation, DictSpace) else [observation]
     by_bounds = all(part.by_bounds for part in parts if isinstance(part, BoxSpace))
     return BY_BOUNDS if by_bounds else BY_BYTES
 
 
 def as_learned(observation: Space, state: Mapping[str, Any]) -> Space:
-    """The observation space as the networks of a state took it."""
+    """The observation space as the networks of a state encoded it."""
     if state.get(ENCODING) == BY_BOUNDS or not bounds_matter(observation):
         return observation
     return not_by_bounds(observation)
 
 
 def differences(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor]) -> list[str]:
-    """What two networks differ in, by the settings that decide it; empty for the same sizes, and
-    for one that is damaged."""
+    """The settings in which two networks differ; empty if they have the same sizes."""
     theirs, ours = _dense_shapes(saved), _dense_shapes(mine)
     found = []
     normed = [any(_is_norm(key) for key in each) for each in (saved, mine)]
@@ -140,15 +139,15 @@ class SavedState:
     """A state that is being loaded. All raise CheckpointError."""
 
     content: Mapping[str, Any]
-    title: str  # what it is called
-    agent: str  # that loads it, as `agent=…` has it
+    title: str  # its name in messages
+    agent: str  # the one that loads it, as `agent=…` has it
     settings: LearnerConfig  # of that agent
-    observation: Space  # as the networks of that agent take it
+    observation: Space  # as the networks of that agent encode it
 
     def refuse_other_form(self, normalised: Set[str]) -> None:
         """Refuses what fits in size and means something else.
 
-        `normalised` names what this agent has statistics of. States of earlier versions lack some
+        `normalised` names the statistics of this agent. States of earlier versions lack some
         of the semantic settings.
         """
         self._refuse_other_encoding()
@@ -164,7 +163,7 @@ class SavedState:
 
     @property
     def statistics(self) -> set[str]:
-        """What the state has statistics of."""
+        """The statistics that the state has."""
         return {name.partition(".")[0] for name in self.content.get("statistics", ())}
 
     def _refuse_other_encoding(self) -> None:
@@ -190,7 +189,7 @@ class SavedState:
         return self.content[name]
 
     def load(self, part: Part, name: str) -> None:
-        """Gives a part what the state has under this name."""
+        """Loads the entry of this name into a part."""
         entry = self.entry(name)
         optional = part if isinstance(part, OptionalPart) else None
         with self.fitting(optional.setting if optional else name):
@@ -221,7 +220,7 @@ class SavedState:
 
     @contextmanager
     def fitting(self, what: str) -> Iterator[None]:
-        """Says which of the parts does not fit."""
+        """Turns errors within the block into a CheckpointError that names the part."""
         try:
             yield
         except (KeyError, TypeError, RuntimeError, ValueError) as error:

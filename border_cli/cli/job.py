@@ -1,8 +1,8 @@
 """The jobs of a `border-train` command, in order: composed and checked, tried and counted, then run
 by Hydra, one after another.
 
-What a refused command does not need (Hydra's application, numpy, torch, rich) is imported by the
-functions that need it.
+What a refused command or an answer about settings does not need (Hydra's application, numpy, torch,
+rich) is imported by the functions that need it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -22,8 +22,17 @@ from border_cli.cli.monitor import STALL_TIMEOUT_S, expect, leave, watching
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.cli.startup import collect_from_here
 from border_cli.config.check import checked_jobs
-from border_cli.config.compose import VERSION_BASE, Composer, Job, Loader, Source, as_typed
+from border_cli.config.compose import (
+    VERSION_BASE,
+    Composer,
+    Job,
+    Loader,
+    Source,
+    as_typed,
+    composing,
+)
 from border_cli.config.imports import homes
+from border_cli.config.overrides import normalized
 from border_cli.core.config import Objective
 from border_cli.core.errors import (
     ActorHung,
@@ -36,6 +45,7 @@ from border_cli.core.errors import (
     reason_of,
 )
 from border_cli.core.files import SETTINGS, write_json
+from border_cli.core.process_state import keeping_everything
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.words import visible
 
@@ -81,17 +91,49 @@ class Planned(NamedTuple):
     effective: EffectiveSettings
 
 
-def train(
+def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:
+    """Composes the settings of a command and shows what is asked about them, or trains.
+
+    `run_job` stands in for training.
+    """
+    composed = composing(
+        normalized(arguments.overrides),
+        config_dirs=arguments.config_dirs,
+        config_name=arguments.config_name,
+        multirun=arguments.multirun,
+    )
+    with composed as (composer, overrides):
+        arguments = replace(arguments, config_name=composer.config_name)
+        if arguments.help:
+            from border_cli.config.describe import settings_help
+
+            sys.stdout.write(visible(settings_help(composer.job(overrides), overrides)))
+        elif arguments.cfg == "job" and not arguments.package:
+            from border_cli.config.saved import resolved_yaml
+
+            job = composer.job(overrides)
+            text = resolved_yaml(job.config) if arguments.resolve else job.as_composed
+            sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+        elif arguments.cfg or arguments.info or arguments.hydra_help:
+            composer.job(overrides)
+            hydra_app(_never, arguments.for_hydra(overrides), Loader(composer.folders))
+        else:
+            with keeping_everything():
+                _train(arguments, composer, overrides, typed, run_job)
+
+
+def _never(composed: object) -> float:
+    raise AssertionError(f"a question about the settings must not run a job: {composed}")
+
+
+def _train(
     arguments: Arguments,
     composer: Composer,
     overrides: list[str],
     typed: list[str],
     run_job: RunJob | None,
 ) -> None:
-    """Runs all jobs of a command and leaves with its status; or shows them, for `dry_run=true`.
-
-    `run_job` stands in for training.
-    """
+    """Runs all jobs of a command and leaves with its status; or shows them, for `dry_run=true`."""
     planned = _planned(composer, overrides, multirun=arguments.multirun)
     alone = len(planned) == 1 and planned[0].job.number is None
     if alone and _is_finished(planned[0]):

@@ -1,4 +1,4 @@
-"""`border-train`: the command line, taken apart, and what answers it; `cli.job` trains."""
+"""`border-train`: the command line, taken apart, and who answers it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -18,12 +18,9 @@ from border_cli.cli.startup import not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
 from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
-from border_cli.core.process_state import keeping_everything
-from border_cli.core.words import visible
 
 if TYPE_CHECKING:
     from border_cli.cli.job import RunJob
-    from border_cli.config.compose import Composer
 
 NO_ROOM = "not enough memory to start"
 FLAGS = (
@@ -186,57 +183,9 @@ def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> N
 
         complete(arguments.overrides)
     else:
-        _compose(arguments, typed, run_job)
+        with ExitStack() as stack:
+            for each in arguments.resumed():  # before anything of others is imported
+                stack.enter_context(nothing_imported_from(each))
+            from border_cli.cli.job import answer
 
-
-def _compose(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:
-    with ExitStack() as stack:
-        for each in arguments.resumed():  # before anything of others is imported
-            stack.enter_context(nothing_imported_from(each))
-        from border_cli.config.compose import composing
-        from border_cli.config.overrides import normalized
-
-        composed = composing(
-            normalized(arguments.overrides),
-            config_dirs=arguments.config_dirs,
-            config_name=arguments.config_name,
-            multirun=arguments.multirun,
-        )
-        composer, overrides = stack.enter_context(composed)
-        arguments = replace(arguments, config_name=composer.config_name)
-        _respond(arguments, composer, overrides, typed, run_job)
-
-
-def _respond(
-    arguments: Arguments,
-    composer: Composer,
-    overrides: list[str],
-    typed: list[str],
-    run_job: RunJob | None,
-) -> None:
-    """Answers a question about the settings, or trains."""
-    if arguments.help:
-        from border_cli.config.describe import settings_help
-
-        sys.stdout.write(visible(settings_help(composer.job(overrides), overrides)))
-    elif arguments.cfg == "job" and not arguments.package:
-        from border_cli.config.saved import resolved_yaml
-
-        job = composer.job(overrides)
-        text = resolved_yaml(job.config) if arguments.resolve else job.as_composed
-        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
-    elif arguments.cfg or arguments.info or arguments.hydra_help:
-        from border_cli.cli.job import hydra_app
-        from border_cli.config.compose import Loader
-
-        composer.job(overrides)
-        hydra_app(_never, arguments.for_hydra(overrides), Loader(composer.folders))
-    else:
-        from border_cli.cli.job import train
-
-        with keeping_everything():
-            train(arguments, composer, overrides, typed, run_job)
-
-
-def _never(composed: object) -> float:
-    raise AssertionError(f"a question about the settings must not run a job: {composed}")
+            answer(arguments, typed, run_job)

@@ -400,9 +400,9 @@ def place_of(env_id: str, i: int, count: int) -> str:
 
 
 def refuse_other_answer(error: Exception, place: str, answer: Answer) -> None:
-    """Raises `BadStep` where `error` is of an answer that could not be taken apart.
+    """Raises `BadStep` where `error` is of an answer that could not be unpacked.
 
-    Wrappers of Gymnasium take it apart, too; what is raised inside of an environment is its own.
+    Wrappers of Gymnasium unpack it, too; errors raised inside an environment are its own.
     """
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     where = str(frame.f_globals.get("__name__"))

@@ -144,7 +144,7 @@ def _state_of(wrapper: Normalizer) -> State:
         "var": np.array(statistics.var),
         "count": float(statistics.count),
     }
-    if isinstance(wrapper, NormalizeReward):  # its running return goes on where a time limit cuts
+    if isinstance(wrapper, NormalizeReward):  # its running return continues over a truncation
         state["discounted_reward"] = np.array(wrapper.discounted_reward)
     return state
 

@@ -1,4 +1,12 @@
-"""Runs evaluations: in the learner's thread, or in a process while training continues."""
+"""Runs evaluations: in the learner's thread, or in a process while training continues.
+
+Agent state and counters are copied with the snapshot, so the best model saved is exactly the one
+that was evaluated. There is one evaluation at a time: one that becomes due meanwhile is skipped,
+counted and reported. A process that dies or hangs is replaced and the snapshot evaluated again (at
+most three times); an exception in an evaluator ends the run. The end of a run waits for a running
+evaluation. A bit-reproducible run always evaluates inline, because the time at which a background
+result arrives depends on the machine.
+"""
 
 from __future__ import annotations
 

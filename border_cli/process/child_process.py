@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 GONE_S = 1.0  # a killed process needs no longer to end
 STARTS_S = 300.0  # imports from a slow disk take their time; a hang among them ends with this
-MOST_AT_ONCE = 1_000  # messages; more than can be under way, so that no child keeps its parent busy
+MOST_AT_ONCE = 1_000  # messages; more than can be in flight, so that no child keeps its parent busy
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 UNKNOWN = 255  # what multiprocessing gives as status where the fork server died
 

@@ -237,7 +237,7 @@ class Ring:
         )
 
     def restore(self, state: RingState) -> None:
-        """Empties the ring; numbers go on from there, and `restore_rows` restores the rows.
+        """Empties the ring; numbers continue from there, and `restore_rows` restores the rows.
 
         Raises `CheckpointError` where the state is that of a ring of another form.
         """
@@ -287,7 +287,7 @@ class Ring:
 class RingReplayBuffer(ReplayBuffer):
     """What every replay buffer over a ring has, however it samples; owns the ring and a generator.
 
-    A state without its rows gives an empty buffer that goes on counting and drawing from there.
+    A state without its rows gives an empty buffer that continues to count and draw from there.
     """
 
     def __init__(
