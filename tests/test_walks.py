@@ -90,7 +90,12 @@ RUNS = {
     # that follows the calls would be handled there, unseen.
     "ctrl-c": Run(
         argv=(
-            *("agent=dqn", "imports=[unruly]", "env.id=Signals-v0", "env.kwargs={signum: 2, at: 80}"),
+            *(
+                "agent=dqn",
+                "imports=[unruly]",
+                "env.id=Signals-v0",
+                "env.kwargs={signum: 2, at: 80}",
+            ),
             *("actor_manager.num_actors=1", "actor_manager.n_buffer=1000", "run_dir=run"),
             *("trainer.warmup_period=1000", "agent.hidden=[4]", "quiet=true"),
         ),
@@ -122,7 +127,7 @@ def walks() -> dict[str, list[str]]:
 
 
 def walked(run: Run, folder: Path) -> tuple[dict[str, list[str]], set[tuple[str, str]]]:
-    """The files that each thread entered, in order; and which file of ours called which."""
+    """The files that each thread entered, in order; and in the main thread which called which."""
     out = folder / "walk"
     variables = os.environ | {"PYTHONPATH": f"{SUPPORT}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
     following = {"WALK": str(out), "WALK_BEGIN": run.begin, "WALK_END": run.end}
@@ -142,8 +147,9 @@ def walked(run: Run, folder: Path) -> tuple[dict[str, list[str]], set[tuple[str,
         pid, thread, what = line.split("|")
         name = thread if int(pid) == main else "child"
         if ">" in what:
-            above, _, below = what.partition(">")
-            calls.add((above, below))
+            if name == "MainThread":
+                above, _, below = what.partition(">")
+                calls.add((above, below))
         elif what:
             entered.setdefault(name, []).append(what)
         else:
@@ -175,4 +181,6 @@ def test_a_run_enters_what_its_walk_names_in_that_order(name: str, tmp_path: Pat
 
 def test_from_enter_to_the_first_update_calls_go_down_only(tmp_path: Path) -> None:
     _, calls = walked(RUNS["first update"], tmp_path)
+    calls = {call for call in calls if call[1] != "cli/logs.py"}  # any file may log
+    assert len(calls) > 50
     assert sorted(call for call in calls if level(call[0]) > level(call[1])) == []

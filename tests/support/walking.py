@@ -30,10 +30,14 @@ def ours(code: CodeType) -> str | None:
 
 
 def caller(frame: FrameType) -> str | None:
-    """The nearest file of ours that led here, past those of others."""
+    """The nearest file of ours that led here.
+
+    Past those of others, and past the registry and core/, which call what they are given.
+    """
     before = frame.f_back
     while before is not None:
-        if path := ours(before.f_code):
+        path = ours(before.f_code)
+        if path and path != "registry.py" and not path.startswith("core/"):
             return path
         before = before.f_back
     return None
