@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -258,11 +259,20 @@ class ProcessActorManager(ActorManager):
 
 def _modules(make_actor: ActorFactory) -> set[str]:
     """The modules of the parts of an actor: worth importing once for all processes."""
-    policy = make_actor.policy_factory
-    recipes = (policy, *getattr(policy, "keywords", {}).values())  # of a partial, and in it
-    parts = (make_actor.env_factory, *(getattr(each, "func", each) for each in recipes))
+    parts = (make_actor.env_factory, *_functions(make_actor.policy_factory))
     names = {getattr(part, "__module__", type(part).__module__) for part in parts}
     return {name for name in names if name != "__main__" and name in sys.modules}
+
+
+def _functions(recipe: object) -> Iterator[object]:
+    """The function of a recipe, and those of all recipes among its arguments."""
+    if not isinstance(recipe, partial):
+        yield recipe
+        return
+    yield recipe.func
+    for each in (*recipe.args, *recipe.keywords.values()):
+        if isinstance(each, partial):
+            yield from _functions(each)
 
 
 def _copied(message: Experience) -> Experience:
