@@ -130,7 +130,7 @@ ONLINE: list[Row] = [
     online("dqn", "acrobot", 100_000, bar=Bar(mean=-80), published="-77"),
     online("dqn", "mountaincar", 120_000, bar=Bar(mean=-110), published="-101"),
     online("dqn", "lunarlander", 100_000, seeds=3, bar=Bar(mean=200), published="154 (v2)"),
-    online("dqn", "taxi", 60_000, seeds=3, bar=Bar(mean=7)),
+    online("dqn", "taxi", 40_000, seeds=3, bar=Bar(mean=7)),
     online("sac", "pendulum", 20_000, bar=Bar(mean=-160), published="-157"),
     online("td3", "pendulum", 20_000, bar=Bar(mean=-160), published="-152"),
     online("sac", "mountaincar_continuous", 15_000, seeds=3, bar=Bar(mean=90)),

@@ -1,0 +1,186 @@
+"""The walks of docs/walks.md: what they name is entered by a real run, in that order."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parent / "support"
+BOUNDS = {  # the files that a walk may have
+    "dqn": 7,
+    "sac": 9,
+    "first update": 10,
+    "thread": 9,
+    "process": 12,
+    "ctrl-c": 8,
+    "checkpoint": 9,
+    "resume": 14,
+}
+# From the settings of a command down to what its parts are made of: calls go down.
+LEVELS = (
+    {"cli"},
+    {"api.py"},
+    {"config"},
+    {"launch"},
+    {"trainer"},
+    {"actor_manager", "agent", "env", "evaluator", "recorder", "replay_buffer", "step_processor"},
+    {"dataset", "nn", "process", "registry.py", "run"},
+    {"core"},
+)
+SMALL = (
+    *("trainer.max_opt_steps=4", "trainer.warmup_period=16", "agent.batch_size=4"),
+    *("agent.hidden=[4]", "evaluator.num_episodes=1", "actor_manager.n_buffer=4"),
+    *("env.max_episode_steps=20", "run_dir=run", "quiet=true"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A command that walks, and which part of it is the walk."""
+
+    argv: tuple[str, ...]
+    before: tuple[str, ...] = ()  # a command that goes before
+    begin: str = ""
+    end: str = ""
+    # The threads whose calls count, in the order of their parts of the walk: names of threads
+    # (`child`: the main thread of another process), and with how many files each part begins.
+    threads: Mapping[str, int] = field(default_factory=lambda: {"MainThread": 0})
+
+
+RUNS = {
+    "dqn": Run(
+        argv=("agent=dqn", "env=cartpole", "trainer=sync", *SMALL),
+        begin="agent/torch_agent.py:update",
+        end="agent/torch_agent.py:update",
+    ),
+    "sac": Run(
+        argv=("agent=sac", "env=pendulum", "trainer=sync", *SMALL),
+        begin="agent/torch_agent.py:update",
+        end="agent/torch_agent.py:update",
+    ),
+    "first update": Run(
+        argv=("agent=dqn", "env=cartpole", "run_dir=run", "trainer.max_opt_steps=1"),
+        end="agent/torch_agent.py:update",
+    ),
+    # Numbers instead of a Box of float32, which the environments' loop copies by itself.
+    "thread": Run(
+        argv=("agent=dqn", "env=taxi", "actor_manager.num_actors=1", *SMALL),
+        begin="actor_manager/actor.py:step trainer/trainer.py:ingest",
+        end="actor_manager/thread.py:_send replay_buffer/uniform.py:sample",
+        threads={"actor 0": 0, "MainThread": 5},
+    ),
+    "process": Run(
+        argv=(
+            *("agent=dqn", "env=taxi", "actor_manager=process", "actor_manager.num_actors=1"),
+            *("imports=[walking]", *SMALL),
+        ),
+        begin="actor_manager/actor_process.py:_step trainer/trainer.py:ingest",
+        end="actor_manager/shared_channel.py:send replay_buffer/uniform.py:sample",
+        threads={"child": 0, "MainThread": 8},
+    ),
+    # The learner waits for samples when the signal comes: a signal that comes within the function
+    # that follows the calls would be handled there, unseen.
+    "ctrl-c": Run(
+        argv=(
+            *(
+                "agent=dqn",
+                "imports=[unruly]",
+                "env.id=Signals-v0",
+                "env.kwargs={signum: 2, at: 80}",
+            ),
+            *("actor_manager.num_actors=1", "actor_manager.n_buffer=1000", "run_dir=run"),
+            *("trainer.warmup_period=1000", "agent.hidden=[4]", "quiet=true"),
+        ),
+        begin="cli/signals.py:handle",
+        end="cli/signals.py:handle",
+    ),
+    "checkpoint": Run(
+        argv=("agent=dqn", "env=cartpole", *SMALL, "trainer.save_interval=4"),
+        begin="trainer/post_step.py:save run/checkpoint.py:_run",
+        end="trainer/post_step.py:save run/checkpoint.py:_run",
+        threads={"MainThread": 0, "checkpoints": 5},
+    ),
+    "resume": Run(
+        before=("agent=dqn", "env=cartpole", *SMALL),
+        argv=("resume=run", "trainer.max_opt_steps=8"),
+    ),
+}
+
+
+def walks() -> dict[str, list[str]]:
+    """The files that the page names, by heading."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / "docs" / "walks.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            files = found.setdefault(line.removeprefix("## "), [])
+        elif item := re.match(r"\d+\. `([^`]+)`: ", line):
+            files.append(item[1])
+    return found
+
+
+def walked(run: Run, folder: Path) -> tuple[dict[str, list[str]], set[tuple[str, str]]]:
+    """The files that each thread entered, in order; and in the main thread which called which."""
+    out = folder / "walk"
+    variables = os.environ | {"PYTHONPATH": f"{SUPPORT}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    following = {"WALK": str(out), "WALK_BEGIN": run.begin, "WALK_END": run.end}
+    code = "import walking; from border_cli.cli.train import command; command()"
+    main = 0
+    for argv, more in [*([(run.before, {})] if run.before else []), (run.argv, following)]:
+        with subprocess.Popen(
+            [sys.executable, "-c", code, *argv],
+            cwd=folder, env=variables | more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:  # fmt: skip
+            said, _ = process.communicate(timeout=100)
+        main = process.pid
+        assert process.returncode in (0, 130), said.decode()
+    entered: dict[str, list[str]] = {}
+    calls = set()
+    for line in out.read_text(encoding="utf-8").splitlines():
+        pid, thread, what = line.split("|")
+        name = thread if int(pid) == main else "child"
+        if ">" in what:
+            if name == "MainThread":
+                above, _, below = what.partition(">")
+                calls.add((above, below))
+        elif what:
+            entered.setdefault(name, []).append(what)
+        else:
+            entered[name] = []  # it begins anew
+    return entered, calls
+
+
+def level(path: str) -> int:
+    room = path.partition("/")[0]
+    return next(index for index, rooms in enumerate(LEVELS) if room in rooms)
+
+
+def test_the_page_has_every_walk_and_each_is_short_enough() -> None:
+    counts = {name: len(files) for name, files in walks().items()}
+    assert counts.keys() == BOUNDS.keys()
+    assert {name for name, count in counts.items() if not 1 < count <= BOUNDS[name]} == set()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_enters_what_its_walk_names_in_that_order(name: str, tmp_path: Path) -> None:
+    named, run = walks()[name], RUNS[name]
+    assert len(set(named)) == len(named)
+    entered, _ = walked(run, tmp_path)
+    begins = [*run.threads.values(), len(named)]
+    for thread, begin, end in zip(run.threads, begins, begins[1:], strict=False):
+        part = named[begin:end]
+        assert [file for file in entered[thread] if file in part] == part
+
+
+def test_from_enter_to_the_first_update_calls_go_down_only(tmp_path: Path) -> None:
+    _, calls = walked(RUNS["first update"], tmp_path)
+    calls = {call for call in calls if call[1] != "cli/logs.py"}  # any file may log
+    assert len(calls) > 50
+    assert sorted(call for call in calls if level(call[0]) > level(call[1])) == []
