@@ -17,7 +17,6 @@ cut to the bounds before critics value them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -38,7 +37,6 @@ from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.distributions import CategoricalNetwork, GaussianNetwork, StochasticNetwork
-from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -139,5 +137,4 @@ class Awac(TorchAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        network = self.acting_network(partial(Network, self.architecture, self._action_size))
-        return stochastic_policy(self.spec, network, self.name)
+        return stochastic_policy(self.spec, self.acting_network(), self.name)

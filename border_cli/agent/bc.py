@@ -78,7 +78,7 @@ class Bc(TorchAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        network = self.acting_network(partial(Network, self.architecture, self._outputs()))
+        network = self.acting_network()
         bounds = self._bounds_of_actions
         if bounds is None:
             return partial(

@@ -48,7 +48,7 @@ from border_cli.nn.network import (
 )
 from border_cli.nn.numpy_network import NumpyValueNetwork
 from border_cli.nn.tensor_batch import TDResult, TensorBatch
-from border_cli.nn.value_network import ValueNetwork, noisy_rows
+from border_cli.nn.value_network import ValueNetwork
 
 DIAGNOSTICS_INTERVAL = 100  # updates
 
@@ -184,7 +184,6 @@ class ValueAgent(TorchAgent):
         make_network: MakeNetwork,
     ) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.make_network = make_network
         self.online = make_network(self.init_generator).to(self.device)
         self.target = target_of(self.online)
         self._polyak_pair = list(self.target.parameters()), list(self.online.parameters())
@@ -283,10 +282,9 @@ class Dqn(ValueAgent):
     @property
     def policy_factory(self) -> PolicyFactory:
         config = self.config
-        network = self.acting_network(self.make_network)
+        network = self.acting_network()
         if not config.plain:
-            twin = partial(NumpyValueNetwork, self.architecture, atoms=config.num_atoms)
-            network = self.acting_network(self.make_network, twin, noisy_rows)
+            network = self.acting_network(NumpyValueNetwork, atoms=config.num_atoms)
         atoms = (config.v_min, config.v_max, config.num_atoms) if config.categorical else None
         return partial(
             QPolicy,

@@ -15,7 +15,6 @@ descend half the squared error, which leaves Adam's steps as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -113,5 +112,4 @@ class Iql(TorchAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        network = self.acting_network(partial(Network, self.architecture, self._action_size))
-        return stochastic_policy(self.spec, network, self.name)
+        return stochastic_policy(self.spec, self.acting_network(), self.name)

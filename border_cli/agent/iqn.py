@@ -29,7 +29,7 @@ from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.numpy_network import NumpyQuantileNetwork
-from border_cli.nn.quantile_network import QuantileNetwork, means_at
+from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -108,15 +108,10 @@ class Iqn(ValueAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        fractions = self.config.fractions
         return partial(
             QPolicy,
             self.config,
-            network=self.acting_network(
-                self.make_network,
-                partial(NumpyQuantileNetwork, self.architecture, fractions=fractions),
-                partial(means_at, fractions),
-            ),
+            network=self.acting_network(NumpyQuantileNetwork, fractions=self.config.fractions),
             num_actions=self.num_actions,
         )
 

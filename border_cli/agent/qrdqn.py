@@ -28,8 +28,7 @@ from border_cli.agent.dqn import ValueAgent
 from border_cli.agent.policies import QPolicy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.network import Network, weighted_means
-from border_cli.nn.numpy_network import NumpyNetwork
+from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TDResult, TensorBatch, action_index, of_action
 
 
@@ -136,10 +135,6 @@ class Qrdqn(ValueAgent):
         return partial(
             QPolicy,
             self.config,
-            network=self.acting_network(
-                self.make_network,
-                partial(NumpyNetwork, self.architecture, shares=self.config.shares),
-                partial(weighted_means, self.config.shares),
-            ),
+            network=self.acting_network(shares=self.config.shares),
             num_actions=self.num_actions,
         )

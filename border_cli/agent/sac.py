@@ -208,9 +208,7 @@ class SoftActorCritic(TorchAgent):
     def policy_factory(self) -> PolicyFactory:
         return partial(
             GaussianPolicy,
-            network=self.acting_network(
-                partial(Network, self.architecture, 2 * self._action_bounds.size)
-            ),
+            network=self.acting_network(),
             bounds=self._action_bounds,
             agent=self.name,
         )

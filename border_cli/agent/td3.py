@@ -107,9 +107,7 @@ class Td3(TorchAgent):
     def policy_factory(self) -> PolicyFactory:
         return partial(
             DeterministicPolicy,
-            network=self.acting_network(
-                partial(Network, self.architecture, self._action_bounds.size)
-            ),
+            network=self.acting_network(),
             bounds=self._action_bounds,
             noise=self.config.noise,
             noise_std=self.config.noise_std,

@@ -22,11 +22,11 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
 from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
-from border_cli.nn.numpy_network import MakeActing, NumpyNetwork
+from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
-from border_cli.nn.torch_acting import Call, MakeModule, acting_network, plain
+from border_cli.nn.torch_encoder import TorchEncoder
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,18 +99,13 @@ class TorchAgent(Agent):
             epsilon=epsilon,
         )
 
-    def acting_network(
-        self, module: MakeModule, twin: MakeActing | None = None, call: Call = plain
-    ) -> MakeActing:
-        """How actors compute what `module` makes: dense layers by a twin in numpy, which is that of
-        `Network` unless it is given, everything else by the module itself."""
-        return acting_network(
-            self.architecture,
-            twin=twin or partial(NumpyNetwork, self.architecture),
-            module=module,
-            normalize=self.config.normalize_obs,
-            call=call,
-        )
+    def acting_network(self, twin: type[ActingNetwork] = NumpyNetwork, **form: Any) -> MakeActing:
+        """How actors compute a network: its dense layers by a twin in numpy, of this `form`."""
+        encoder: MakeEncoder | None = None
+        if self.architecture.acts_in_torch:
+            normalize = self.config.normalize_obs
+            encoder = partial(TorchEncoder, self.architecture, normalize=normalize)
+        return partial(twin, self.architecture, encoder, **form)
 
     def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, compiled by torch if `agent.compile` is set."""

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
@@ -208,18 +207,6 @@ class Network(nn.Module):
     def forward(self, features: FeatureTensors) -> Tensor:
         result: Tensor = self.mlp(self.torso(features))  # [B, outputs]
         return result
-
-
-def weighted_means(
-    shares: Sequence[float],
-    network: Network,
-    features: FeatureTensors,
-    noise: np.random.Generator | None,  # noqa: ARG001 - of other networks that act
-) -> Tensor:
-    """Of outputs that are N quantiles of each action: their means. [B, num_actions]"""
-    weights = torch.tensor(shares)  # [N]
-    means: Tensor = network(features).unflatten(1, (-1, len(weights))) @ weights
-    return means
 
 
 def target_of(network: M) -> M:

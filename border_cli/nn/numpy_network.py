@@ -1,6 +1,6 @@
-"""Acting through dense layers in numpy: three times as fast at batch 1 as in torch, and free of it.
+"""Acting through dense layers in numpy: with one observation at least twice as fast as in torch.
 
-The forward passes of `network.py`, `value_network.py` and `quantile_network.py`.
+The forward passes of `network.py`, `value_network.py` and `quantile_network.py`, free of torch.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, repeat, takewhile
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.config import Activation
 from border_cli.core.spaces import BoxSpace
-from border_cli.nn import numpy_images
-from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
+from border_cli.nn.architecture import LAYER_NORM_EPSILON, WINDOWS, Architecture
 from border_cli.nn.encoding import LIMIT, Encoder, encoder
+from border_cli.nn.numpy_images import NumpyCnn
 
 Rows: TypeAlias = NDArray[np.float32]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]  # of a snapshot: `network.…`, `features.…`
@@ -27,18 +27,50 @@ _ZERO = np.zeros((), np.float32)  # as an array it saves a tenth of a forward pa
 _EPSILON = np.float32(LAYER_NORM_EPSILON)
 
 
+class LearnedEncoder(Protocol):
+    """What stands before dense layers where torch computes it: see `torch_encoder.py`."""
+
+    def bind_thread(self) -> None:
+        """Called once by a thread that does nothing but act."""
+
+    def load(self, arrays: Arrays) -> None:
+        """Copies what it needs of a snapshot."""
+
+    def __call__(self, obs: Any) -> Rows:
+        """[N, …] -> [N, size]"""
+
+
+MakeEncoder: TypeAlias = Callable[[], LearnedEncoder]  # picklable
+
+
 class ActingNetwork(ABC):
     """A network as a policy calls it; the thread that acts owns it."""
 
     # Noisy layers draw from it, anew for every row; None: their weights are means.
     noise: np.random.Generator | None = None
 
-    def bind_thread(self) -> None:  # noqa: B027 - in numpy nothing is set per thread
-        """Called once by a thread that does nothing but act."""
+    def __init__(self, architecture: Architecture, encoder: MakeEncoder | None = None) -> None:
+        self._architecture = architecture
+        self._encoder = None if encoder is None else encoder()
+        self._encode: Encoder | None = None  # None where observations are rows already
 
-    @abstractmethod
+    def bind_thread(self) -> None:
+        """Called once by a thread that does nothing but act."""
+        if self._encoder is not None:
+            self._encoder.bind_thread()
+
     def load(self, arrays: Arrays) -> None:
         """Copies what it needs of a snapshot."""
+        if self._encoder is None:
+            self._encode = numpy_encoder(self._architecture, arrays)
+        else:
+            self._encoder.load(arrays)
+            self._encode = self._encoder
+        self.load_layers(arrays)
+
+    @abstractmethod
+    def load_layers(self, arrays: Arrays) -> None:
+        """The same for what comes after the encoder."""
 
     @abstractmethod
     def __call__(self, obs: Any) -> Rows:
@@ -91,15 +123,19 @@ def _norm(arrays: Arrays, name: str) -> tuple[Rows, Rows] | None:
     return np.array(arrays[f"{name}.weight"]), np.array(arrays[f"{name}.bias"])
 
 
-def numpy_torso(architecture: Architecture, arrays: Arrays) -> Encoder | None:
+def numpy_encoder(architecture: Architecture, arrays: Arrays) -> Encoder | None:
     """From observations to what the first dense layer is given; None where that is the same."""
     rows = _normalised_rows(architecture, arrays)
     images = [
         (
             key,
             each.channels_first,
-            numpy_images.numpy_torso(
-                each.network, arrays, f"network.torso.images.{i}.", each.shape, each.scaling
+            NumpyCnn(
+                WINDOWS[each.network],
+                arrays,
+                f"network.torso.images.{i}.",
+                each.shape,
+                each.scaling,
             ),
         )
         for i, (key, each) in enumerate(architecture.images.items())
@@ -189,15 +225,17 @@ class NumpyNetwork(ActingNetwork):
     and not what it puts out at every step.
     """
 
-    _encode: Encoder | None
-    _mlp: NumpyMlp
-
-    def __init__(self, architecture: Architecture, shares: Sequence[float] | None = None) -> None:
-        self._architecture = architecture
+    def __init__(
+        self,
+        architecture: Architecture,
+        encoder: MakeEncoder | None = None,
+        *,
+        shares: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(architecture, encoder)
         self._shares = None if shares is None else np.array(shares, np.float32)
 
-    def load(self, arrays: Arrays) -> None:
-        self._encode = numpy_torso(self._architecture, arrays)
+    def load_layers(self, arrays: Arrays) -> None:
         if self._shares is not None:
             arrays = {**arrays, **self._averaged(arrays, self._shares)}
         self._mlp = NumpyMlp(arrays, "network.mlp.", self._architecture.activation)
@@ -276,12 +314,13 @@ class NumpyStream:
 class NumpyValueNetwork(ActingNetwork):
     """The twin of `ValueNetwork`: Q(s, ·), or logits."""
 
-    def __init__(self, architecture: Architecture, *, atoms: int) -> None:
-        self._architecture = architecture
+    def __init__(
+        self, architecture: Architecture, encoder: MakeEncoder | None = None, *, atoms: int
+    ) -> None:
+        super().__init__(architecture, encoder)
         self._atoms = atoms
 
-    def load(self, arrays: Arrays) -> None:
-        self._encode = numpy_torso(self._architecture, arrays)
+    def load_layers(self, arrays: Arrays) -> None:
         self._shared, self._value, self._advantage = (
             NumpyStream(self._architecture, arrays, f"network.{name}.")
             for name in ("shared", "value", "advantage")
@@ -315,14 +354,19 @@ class NumpyQuantileNetwork(ActingNetwork):
     The fractions never change, so their part of the network is computed once a snapshot.
     """
 
-    def __init__(self, architecture: Architecture, fractions: Sequence[float]) -> None:
-        self._architecture = architecture
+    def __init__(
+        self,
+        architecture: Architecture,
+        encoder: MakeEncoder | None = None,
+        *,
+        fractions: Sequence[float],
+    ) -> None:
+        super().__init__(architecture, encoder)
         self._fractions = fractions
         self._activate = NUMPY_ACTIVATIONS[architecture.activation]
 
-    def load(self, arrays: Arrays) -> None:
+    def load_layers(self, arrays: Arrays) -> None:
         activation = self._architecture.activation
-        self._encode = numpy_torso(self._architecture, arrays)
         self._psi: NumpyMlp | None = None
         if "network.psi.layers.0.weight" in arrays:
             self._psi = NumpyMlp(arrays, "network.psi.", activation)

@@ -7,9 +7,7 @@ reinforcement learning", equation 4 and the text below it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -84,13 +82,3 @@ class QuantileNetwork(nn.Module):
         """psi(s) * phi(tau). [B, N, size]"""
         cosines = torch.cos(fractions[:, :, None] * self._waves)  # [B or 1, N, embedding_size]
         return rows[:, None, :] * torch.relu_(self.phi(cosines))
-
-
-def means_at(
-    fractions: Sequence[float],
-    network: QuantileNetwork,
-    features: FeatureTensors,
-    noise: np.random.Generator | None,  # noqa: ARG001 - of other networks that act
-) -> Tensor:
-    """The mean of each action's quantiles at these fractions. [B, num_actions]"""
-    return network.means(network.embedded(features), torch.tensor([fractions]))

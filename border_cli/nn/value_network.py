@@ -7,7 +7,6 @@ from functools import partial
 from itertools import pairwise, repeat
 from typing import TypeAlias
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
@@ -120,14 +119,10 @@ class ValueNetwork(nn.Module):
 
         One draw serves all rows of a batch, as in the paper.
         """
-        return self.heads(self.torso(features), noise)
-
-    def heads(self, rows: Tensor, noise: Tensor | None) -> Tensor:
-        """What `forward` gives of encoded observations. [B, size] -> [B, num_actions * atoms]"""
         noises: Noises = repeat(None)
         if noise is not None:
             noises = iter(factors(noise).split_with_sizes(self._draws))
-        rows = self.shared(rows, noises)
+        rows = self.shared(self.torso(features), noises)
         if self.value is None:
             result: Tensor = self.advantage(rows, noises)
             return result
@@ -141,14 +136,3 @@ def _through(dense: Dense, rows: Tensor, noises: Noises) -> Tensor:
     noise = next(noises)
     result: Tensor = dense(rows) if noise is None else dense(rows, noise)
     return result
-
-
-def noisy_rows(
-    network: ValueNetwork, features: FeatureTensors, noise: np.random.Generator | None
-) -> Tensor:
-    """Outputs with noise of its own in every row; without a generator, of the means."""
-    rows: Tensor = network.torso(features)  # [B, size]
-    if noise is None:
-        return network.heads(rows, None)
-    drawn = torch.from_numpy(noise.standard_normal((len(rows), network.draws), np.float32))
-    return torch.cat([network.heads(row[None], own) for row, own in zip(rows, drawn, strict=True)])

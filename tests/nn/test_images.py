@@ -252,3 +252,40 @@ def test_a_step_of_our_adam_is_one_of_torchs(network: type[Network]):
     theirs(images).square().sum().backward()
     optimizer.step()
     torch.testing.assert_close(flat(ours), flat(theirs), rtol=1e-4, atol=1e-6)
+
+
+def seen_by(side: int, pixel: tuple[int, int]) -> list[list[float]]:
+    """A single white pixel through a ResNet that does nothing but pool: 3 times at every second."""
+    network = ImpalaResNet((1, side, side), torch.Generator()).requires_grad_(False)
+    for each in network.parameters():
+        each.zero_()
+    for section in network.sections:
+        section.convolution.weight[0, 0, 1, 1] = 1  # the pixel itself
+    image = torch.zeros((1, 1, side, side), dtype=torch.uint8)
+    image[0, 0, *pixel] = 255
+    channels = network(image).reshape(32, 2, 2)
+    assert not channels[1:].any()
+    return np.round(channels[0].numpy(), 5).tolist()
+
+
+@pytest.mark.parametrize(
+    ("side", "pixel", "expected"),
+    [
+        # 16 -> 8 -> 4 -> 2: each window begins where it stands, so the first of two sees pixels
+        # 0 to 2 + 4 + 8 = 14, the second 8 to 15
+        (16, (7, 7), [[1, 0], [0, 0]]),
+        (16, (14, 14), [[1, 1], [1, 1]]),
+        (16, (15, 14), [[0, 0], [1, 1]]),
+        (16, (15, 15), [[0, 0], [0, 1]]),
+        # 9 -> 5 -> 3 -> 2: each begins one before, so the first sees 0 to 1 + 2 + 4 = 7, the
+        # second 1 to 8
+        (9, (0, 0), [[1, 0], [0, 0]]),
+        (9, (1, 0), [[1, 0], [1, 0]]),
+        (9, (4, 4), [[1, 1], [1, 1]]),
+        (9, (8, 7), [[0, 0], [1, 1]]),
+    ],
+)
+def test_what_each_pooled_pixel_sees(
+    side: int, pixel: tuple[int, int], expected: list[list[float]]
+):
+    assert seen_by(side, pixel) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from border_cli.nn.network import Mlp, Network, polyak_update, target_of, withou
 from border_cli.nn.numpy_network import NumpyMlp, NumpyNetwork
 from border_cli.nn.saving import copied_arrays
 from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.torch_encoder import TorchEncoder
 
 
 def pixels(*shape: int, dtype: str = "uint8", low: Any = 0, high: Any = 255) -> BoxSpace:
@@ -73,7 +75,8 @@ def acting(architecture: Architecture, outputs: int, features: Features) -> tupl
 
 
 def twin_of(architecture: Architecture, arrays: Any) -> NumpyNetwork:
-    twin = NumpyNetwork(architecture)
+    encoder = partial(TorchEncoder, architecture, normalize=False)
+    twin = NumpyNetwork(architecture, encoder if architecture.acts_in_torch else None)
     twin.load(arrays)
     return twin
 

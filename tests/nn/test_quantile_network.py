@@ -88,7 +88,7 @@ def test_numpy_gives_the_mean_that_torch_gives(space: Space, settings: Any, rows
     architecture = Architecture(space, **settings)
     ours = network(architecture, seed=3)
     arrays = {f"network.{name}": value.numpy() for name, value in ours.state_dict().items()}
-    twin = NumpyQuantileNetwork(architecture, FRACTIONS)
+    twin = NumpyQuantileNetwork(architecture, fractions=FRACTIONS)
     twin.load(arrays)
     obs = drawn(space, rows)
     tensors = (

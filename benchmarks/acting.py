@@ -1,0 +1,142 @@
+"""A network in numpy against the learner's module in torch, as actors call them.
+
+    python -m benchmarks.acting [--repetitions 10]
+
+One thread, with 1 and with 8 observations, in µs a call; the two take turns. Dense forms are
+[256, 256] on 4 numbers. A twin in numpy stays while torch takes more than 1.1 times as long with
+one observation (`to_torch` below 0.91).
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.table import Reading, column, emit, parser, ratios, summary, take_turns
+from border_cli.core.spaces import BoxSpace
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.features import Features
+from border_cli.nn.network import Network
+from border_cli.nn.numpy_network import (
+    ActingNetwork,
+    NumpyNetwork,
+    NumpyQuantileNetwork,
+    NumpyValueNetwork,
+)
+from border_cli.nn.quantile_network import QuantileNetwork
+from border_cli.nn.saving import copied_arrays
+from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.value_network import ValueNetwork
+
+ROWS = (1, 8)
+ACTIONS = 2
+ROUND_S = 0.2
+
+
+def space(*shape: int, dtype: str = "float32", high: int = 1) -> BoxSpace:
+    return BoxSpace(shape=shape, dtype=dtype, low=np.zeros(shape), high=np.full(shape, high))
+
+
+class Contenders:
+    """Both ways to compute one network, with the same weights; noisy where it explores so."""
+
+    def __init__(self, network: nn.Module, twin: ActingNetwork, architecture: Architecture) -> None:
+        self._features = Features(architecture, normalize=False)
+        self._network = network.eval()
+        self._draws = int(getattr(network, "draws", 0))
+        self._rng = np.random.default_rng(0)
+        twin.load(copied_arrays(nn.ModuleDict({"features": self._features, "network": network})))
+        twin.noise = self._rng if self._draws else None
+        self.numpy = twin
+
+    @torch.inference_mode()
+    def torch(self, obs: Any) -> Any:
+        """Each row has noise of its own, as in numpy."""
+        features = self._features(tensor_obs(obs))
+        if not self._draws:
+            return self._network(features).numpy()
+        drawn = self._rng.standard_normal((len(obs), self._draws), np.float32)
+        noise = torch.from_numpy(drawn)
+        rows = [self._network(features[i : i + 1], noise[i]) for i in range(len(obs))]
+        return torch.cat(rows).numpy()
+
+
+class Means(nn.Module):
+    """Means of quantiles, as those act that learn them."""
+
+    def __init__(self, network: nn.Module, fractions: int) -> None:
+        super().__init__()
+        self.network = network
+        self._fractions = torch.linspace(0, 1, fractions)[None]
+
+    def forward(self, features: Any) -> Any:
+        if isinstance(self.network, QuantileNetwork):
+            return self.network.means(self.network.embedded(features), self._fractions)
+        return self.network(features).unflatten(1, (ACTIONS, -1)).mean(2)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self.network.state_dict(*args, **kwargs)
+
+
+def forms() -> dict[str, Contenders]:
+    """By the names of the rows."""
+    dense, generator = Architecture(space(4), hidden=(256, 256)), torch.Generator().manual_seed(0)
+    network = partial(Network, dense, generator=generator)
+    value = partial(ValueNetwork, dense, ACTIONS, generator, dueling=True)
+    quantile = QuantileNetwork(dense, 64, ACTIONS, generator)
+    fractions = torch.linspace(0, 1, 32).tolist()
+    made = {
+        "plain": Contenders(network(ACTIONS), NumpyNetwork(dense), dense),
+        "dueling": Contenders(value(), NumpyValueNetwork(dense, atoms=1), dense),
+        "rainbow": Contenders(
+            value(atoms=51, noisy_std=0.5), NumpyValueNetwork(dense, atoms=51), dense
+        ),
+        "qrdqn": Contenders(
+            Means(network(ACTIONS * 50), 50), NumpyNetwork(dense, shares=[1 / 50] * 50), dense
+        ),
+        "iqn": Contenders(
+            Means(quantile, 32), NumpyQuantileNetwork(dense, fractions=fractions), dense
+        ),
+    }
+    for kind, shape in (("minatar_cnn", (10, 10, 4)), ("nature_cnn", (84, 84, 4))):
+        images = Architecture(space(*shape, dtype="uint8", high=255), kind=kind, hidden=(256,))
+        made[kind] = Contenders(Network(images, ACTIONS, generator), NumpyNetwork(images), images)
+    return made
+
+
+def microseconds(call: Any, obs: Any, _: int = 0) -> Reading:
+    """One call, on average over a round."""
+    calls, began_s = 0, time.perf_counter()
+    while time.perf_counter() - began_s < ROUND_S:
+        for _ in range(20):
+            call(obs)
+        calls += 20
+    return {"us": (time.perf_counter() - began_s) / calls * 1e6}
+
+
+def main() -> None:
+    repetitions = parser(__doc__, repetitions=10).parse_args().repetitions
+    torch.set_num_threads(1)
+    for name, form in forms().items():
+        shape = {"minatar_cnn": (10, 10, 4), "nature_cnn": (84, 84, 4)}.get(name, (4,))
+        for rows in ROWS:
+            drawn = np.random.default_rng(0).random((rows, *shape), np.float32)
+            obs = (255 * drawn).astype(np.uint8) if len(shape) > 1 else drawn
+            np.testing.assert_allclose(form.numpy(obs).shape, form.torch(obs).shape)
+            contenders = {
+                kind: partial(microseconds, getattr(form, kind), obs) for kind in ("numpy", "torch")
+            }
+            readings = take_turns(contenders, repetitions)
+            times = [column(readings[kind], "us") for kind in ("numpy", "torch")]
+            line = {"to_torch": ratios(*times)}
+            line |= {kind: summary(each)["us"] for kind, each in readings.items()}
+            emit("acting", f"{name}, {rows}", line)
+
+
+if __name__ == "__main__":
+    main()
