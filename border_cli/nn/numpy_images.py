@@ -99,7 +99,7 @@ class NumpyCnn:
         shape: tuple[int, int, int],
         scaling: Scaling = BYTES,
     ) -> None:
-        _, *sides = shape
+        sides: Sequence[int] = shape[1:]
         self._convolutions: list[_Convolution] = []
         for i, window in enumerate(windows):
             name = f"{prefix}convolutions.{i}"
