@@ -1,4 +1,4 @@
-"""A full run (`border_cli.launch.training.launch`), measured over a window of it."""
+"""A full run (`border_cli.launch.training.train_through`), measured over a window of it."""
 
 from __future__ import annotations
 

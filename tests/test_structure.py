@@ -165,6 +165,12 @@ def test_the_files_of_launch_import_only_those_before_them() -> None:
         assert not imports & later, f"{name} imports what comes after it"
 
 
+def test_a_file_is_called_like_no_other() -> None:
+    names = [each.name for each in PACKAGE.rglob("*.py")]
+    twice = {name for name in names if names.count(name) > 1}
+    assert twice == {"__init__.py", "config.py"}
+
+
 def test_no_folder_of_the_package_is_missing_in_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     folders = {f"border_cli.{each.parent.name}" for each in PACKAGE.glob("*/__init__.py")}

@@ -143,10 +143,13 @@ def _train(
     command = ["border-train", *typed]
     sweep = None
     if run_job is None:
+        from border_cli.cli.sweep import Sweep
+        from border_cli.launch.needs import refuse_unmet
+
         probes = _probes()
-        _refuse_unmet(planned, probes)
+        refuse_unmet(_tried(planned, probes))
         collect_from_here()
-        sweep = None if alone else _new_sweep(command)
+        sweep = None if alone else Sweep(command)
         run_job = _runner(probes, sweep)
     task = Task(composer, planned, run_job, command)
     loader = Loader(composer.folders)
@@ -232,16 +235,9 @@ def _probes() -> Probes:
     return Probes(on_hung)
 
 
-def _refuse_unmet(planned: Sequence[Planned], probes: Probes) -> None:
-    """Loads torch and the environments; the components refuse what only they can judge, and what
-    the jobs need is held against what there is."""
-    from border_cli.launch.needs import refuse_unmet
-
-    refuse_unmet(_tried(planned, probes))
-
-
 def _tried(planned: Sequence[Planned], probes: Probes) -> list[RunNeeds]:
-    """What the jobs need, counted from a dry build of each.
+    """What the jobs need, counted from a dry build of each, in which components refuse what only
+    they can judge.
 
     A job of a sweep whose environment fails as it is tried reports that itself: it needs nothing.
     """
@@ -271,12 +267,6 @@ def job_names(jobs: Sequence[Job]) -> list[str]:
         f"job {job.number} ({' '.join(each for each in job.overrides if each not in common)})"
         for job in jobs
     ]
-
-
-def _new_sweep(command: list[str]) -> Sweep:
-    from border_cli.cli.sweep import Sweep
-
-    return Sweep(command)
 
 
 def _runner(probes: Probes, sweep: Sweep | None) -> RunJob:

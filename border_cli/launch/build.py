@@ -107,8 +107,8 @@ def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = T
 
 
 def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
-    """The agent to be counted and dropped: it takes no memory, and its large weights have no
-    contents. Raises ConfigError where they would take more than there is."""
+    """The agent without memory for its large weights, whose sizes are counted. Raises ConfigError
+    where they would take more than there is."""
     what = (
         f"the agent does not fit in memory (env.id={spec.id}: "
         f"{encoded_size(spec.observation):,} numbers per observation, actions "
@@ -120,8 +120,8 @@ def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool
 
 
 def encoders_of(agent: Agent) -> list[tuple[str, str]]:
-    """What stands before an agent's dense layers, titled: a user's network, or the images that it
-    sees, a line each, with what they go through."""
+    """The encoders before an agent's dense layers, titled: a user's network, or a line for each
+    image that it observes."""
     if not isinstance(agent, TorchAgent):
         return []
     target, images = agent.architecture.target, agent.architecture.images
@@ -140,7 +140,7 @@ def encoders_of(agent: Agent) -> list[tuple[str, str]]:
 def spec_for_state(
     effective: EffectiveSettings, spec: EnvSpec, state: Mapping[str, Any]
 ) -> EnvSpec:
-    """What an agent is built for that is given this state of one: how observations are taken is
+    """The spec with which an agent is built that loads this state: how observations are encoded is
     part of a model."""
     if not isinstance(effective.config.agent, LearnerConfig):
         return spec
@@ -269,8 +269,8 @@ def build_checkpoints(
     text: str,
     reacquire: Callable[[], None] = lambda: None,
 ) -> CheckpointStore:
-    """Where checkpoints go, which know the `text` of the run's settings by its checksum;
-    `reacquire` creates a run directory again that is gone."""
+    """Writes the checkpoints, each with the checksum of `text`, the run's settings; `reacquire`
+    creates the run directory again where it is gone."""
     settings = effective.config.checkpoint
     return CheckpointStore(
         run_dir,
@@ -315,7 +315,7 @@ def evaluation_policy(effective: EffectiveSettings, agent: Agent) -> Policy:
 def build_actors(
     effective: EffectiveSettings, agent: Agent, factory: EnvFactory, clock: Clock
 ) -> ActorManager:
-    """Those of the run; none where it learns from a data set alone."""
+    """The actors of the run; `NoActors` where it learns from a data set alone."""
     config = effective.config
     if not effective.has_actors:
         return NoActors()

@@ -52,6 +52,7 @@ class ActingNetwork(ABC):
     def __init__(self, architecture: Architecture, encoder: MakeEncoder | None = None) -> None:
         self._architecture = architecture
         self._encoder = None if encoder is None else encoder()
+        self._form = EncoderForm(architecture)
         self._encode: Encoder | None = None  # None where observations are rows already
 
     def bind_thread(self) -> None:
@@ -62,7 +63,7 @@ class ActingNetwork(ABC):
     def load(self, arrays: Arrays) -> None:
         """Copies what it needs of a snapshot."""
         if self._encoder is None:
-            self._encode = numpy_encoder(self._architecture, arrays)
+            self._encode = self._form.encoder(arrays)
         else:
             self._encoder.load(arrays)
             self._encode = self._encoder
@@ -123,51 +124,52 @@ def _norm(arrays: Arrays, name: str) -> tuple[Rows, Rows] | None:
     return np.array(arrays[f"{name}.weight"]), np.array(arrays[f"{name}.bias"])
 
 
-def numpy_encoder(architecture: Architecture, arrays: Arrays) -> Encoder | None:
-    """From observations to what the first dense layer is given; None where that is the same."""
-    rows = _normalised_rows(architecture, arrays)
-    images = [
-        (
-            key,
-            each.channels_first,
-            NumpyCnn(
-                WINDOWS[each.network],
-                arrays,
-                f"network.torso.images.{i}.",
-                each.shape,
-                each.scaling,
-            ),
-        )
-        for i, (key, each) in enumerate(architecture.images.items())
-    ]
-    if not images:
-        match architecture.rows:
-            case BoxSpace(shape=(_,), dtype="float32") if "features.mean" not in arrays:
-                return None
-        return rows
-    if images[0][0] == "":
-        _, first, network = images[0]
-        return lambda obs: network(_channels_first(obs, first))
+class EncoderForm:
+    """How an observation becomes what the first dense layer is given, up to the weights."""
 
-    def beside(obs: Any) -> Rows:
-        parts = [rows(obs)] if rows is not None else []
-        parts += [network(_channels_first(obs[key], first)) for key, first, network in images]
-        return np.concatenate(parts, axis=1)
+    def __init__(self, architecture: Architecture) -> None:
+        space = architecture.rows
+        flat = isinstance(space, BoxSpace) and (len(space.shape), space.dtype) == (1, "float32")
+        self._rows = None if space is None or flat else encoder(space)  # None: rows already
+        self._images = architecture.images
 
-    return beside
+    def encoder(self, arrays: Arrays) -> Encoder | None:
+        """With these weights and statistics; None where observations are rows already."""
+        rows = _normalised(self._rows, arrays) if "features.mean" in arrays else self._rows
+        if not self._images:
+            return rows
+        networks = [
+            (
+                key,
+                each.channels_first,
+                NumpyCnn(
+                    WINDOWS[each.network],
+                    arrays,
+                    f"network.torso.images.{i}.",
+                    each.shape,
+                    each.scaling,
+                ),
+            )
+            for i, (key, each) in enumerate(self._images.items())
+        ]
+        if networks[0][0] == "":
+            _, first, network = networks[0]
+            return lambda obs: network(_channels_first(obs, first))
+
+        def parts_of(obs: Any) -> Rows:
+            parts = [rows(obs)] if rows is not None else []
+            parts += [network(_channels_first(obs[key], first)) for key, first, network in networks]
+            return np.concatenate(parts, axis=1)
+
+        return parts_of
 
 
-def _normalised_rows(architecture: Architecture, arrays: Arrays) -> Encoder | None:
-    if architecture.rows is None:
-        return None
-    encode = encoder(architecture.rows)
-    if "features.mean" not in arrays:
-        return encode
+def _normalised(encode: Encoder | None, arrays: Arrays) -> Encoder:
     mean, inverse_std = arrays["features.mean"], arrays["features.inverse_std"]
     low, high = np.float32(-LIMIT), np.float32(LIMIT)
 
     def normalised(obs: Any) -> Rows:
-        rows: Rows = (encode(obs) - mean) * inverse_std
+        rows: Rows = ((obs if encode is None else encode(obs)) - mean) * inverse_std
         np.clip(rows, low, high, out=rows)
         return rows
 
