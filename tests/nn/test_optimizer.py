@@ -1,14 +1,17 @@
-"""One fused step, by hand and in plain Python."""
+"""One fused step, by hand and in plain Python; and optimizers of torch against torch's own loop."""
 
 from __future__ import annotations
 
+import io
 import math
 import random
+from typing import Any
 
 import pytest
 import torch
 
-from border_cli.nn.optimizer import Adam
+from border_cli.core.errors import ConfigError
+from border_cli.nn.optimizer import Adam, Optimizer, make_optimizer
 
 
 def test_a_long_gradient_is_cut_to_the_norm_and_its_own_norm_returned():
@@ -78,3 +81,99 @@ def test_a_gradient_that_lies_otherwise_in_memory_moves_the_right_weights():
     Adam([weight], learning_rate=0.5).minimize(loss())
     # The first step of Adam is the learning rate against the sign of each entry.
     torch.testing.assert_close(weight.detach(), -0.5 * slope)
+
+
+def weights(seed: int = 0) -> list[torch.nn.Parameter]:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = ((3, 2), (3,))
+    return [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in shapes]
+
+
+def loss_of(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
+    rows = torch.arange(10.0).view(5, 2) / 10
+    return ((rows @ parameters[0].T + parameters[1] - 1) ** 2).mean()
+
+
+def made(
+    name: str, parameters: list[torch.nn.Parameter], clip: float | None = 0.5, **kwargs: Any
+) -> Optimizer:
+    return make_optimizer(name, kwargs, parameters, learning_rate=0.05, max_grad_norm=clip)
+
+
+def test_a_clipped_step_of_adamw_is_that_of_torchs_own_loop():
+    parameters, expected = weights(), weights()
+    ours = made("AdamW", parameters, weight_decay=0.1)
+    theirs = torch.optim.AdamW(expected, lr=0.05, weight_decay=0.1)
+    for _ in range(5):
+        norm = ours.minimize(loss_of(parameters))
+        theirs.zero_grad()
+        loss_of(expected).backward()
+        torch.testing.assert_close(norm, torch.nn.utils.clip_grad_norm_(expected, 0.5))
+        theirs.step()
+    for mine, other in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(mine.detach(), other.detach())
+        assert mine.grad is None
+
+
+def test_adam_of_torch_does_what_ours_does():
+    parameters, others = weights(), weights()
+    one, other = made("Adam", parameters), made("adam", others)
+    for _ in range(20):
+        one.minimize(loss_of(parameters))
+        other.minimize(loss_of(others))
+    for mine, its in zip(parameters, others, strict=True):
+        torch.testing.assert_close(mine.detach(), its.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_that_comes_ready_is_not_changed():
+    parameters = weights()
+    gradient = tuple(torch.full_like(each, 9.0).detach() for each in parameters)
+    assert made("SGD", parameters, momentum=0.9).step(gradient) is not None
+    assert all((each == 9).all() for each in gradient)
+    assert made("SGD", parameters, clip=None).step(gradient) is None
+
+
+def test_a_saved_optimizer_of_torch_goes_on_to_the_bit():
+    first = weights()
+    optimizer = made("AdamW", first, weight_decay=0.1)
+    optimizer.minimize(loss_of(first))
+    second = [torch.nn.Parameter(each.detach().clone()) for each in first]
+    restored, file = made("AdamW", second, weight_decay=0.1), io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    restored.load_state_dict(torch.load(file, weights_only=True))
+    optimizer.minimize(loss_of(first))
+    restored.minimize(loss_of(second))
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_weight_without_a_gradient_is_left_alone():
+    parameters = [*weights(), torch.nn.Parameter(torch.ones(2), requires_grad=False)]
+    for name in ("adam", "SGD"):
+        made(name, parameters).minimize(loss_of(parameters))
+        assert parameters[2].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "said"),
+    [
+        ("AdmW", {}, r"unknown agent.optimizer 'AdmW', did you mean AdamW\? \(choose from adam, "),
+        ("Optimizer", {}, "unknown agent.optimizer 'Optimizer'"),
+        ("LBFGS", {}, "agent.optimizer=LBFGS needs a closure that computes the loss anew"),
+        ("SparseAdam", {}, "agent.optimizer=SparseAdam needs sparse gradients"),
+        ("AdamW", {"weight_dekay": 1}, r"kwargs {'weight_dekay': 1} is not .*accepted: betas, eps"),
+        ("AdamW", {"betas": [2, 0.9]}, "Invalid beta parameter at index 0: 2"),
+    ],
+)
+def test_what_torch_does_not_take_is_refused(name: str, kwargs: dict[str, Any], said: str):
+    with pytest.raises(ConfigError, match=said):
+        made(name, weights(), **kwargs)
+
+
+def test_an_epsilon_other_than_adams_goes_to_those_that_take_one():
+    parameters = weights()
+    optimizer = make_optimizer("RMSprop", {}, parameters, learning_rate=0.1, epsilon=0.5)
+    assert optimizer.state_dict()["param_groups"][0]["eps"] == 0.5
+    with pytest.raises(ConfigError, match=r"agent.adam_epsilon must be 1e-08 with .*SGD"):
+        make_optimizer("SGD", {}, parameters, learning_rate=0.1, epsilon=0.5)

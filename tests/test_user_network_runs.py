@@ -1,0 +1,95 @@
+"""Every agent takes a user's network; its runs train, evaluate and go on as others do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import commands
+import numpy as np
+import pytest
+
+from border_cli import compose, load_policy, resume, train
+from border_cli.registry import NETWORKS
+
+NETS = """
+from torch import nn
+
+from border_cli.registry import NETWORKS
+
+
+class Mine(nn.Module):
+    def __init__(self, space, width=8):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(space.shape[0], width), nn.Tanh())
+
+    def forward(self, obs):
+        return self.layers(obs)
+
+
+NETWORKS.register("mine", Mine)
+"""
+DISCRETE = ("dqn", "rainbow", "discrete_cql", "qrdqn", "iqn", "bc", "awac", "iql")
+BOX = ("sac", "droq", "tqc", "td3", "cql", "td3_bc", "awac", "iql", "bc")
+SMALL = (
+    *("agent.batch_size=16", "agent.hidden=[16]", "trainer.warmup_period=50"),
+    *("replay_buffer.capacity=500", "env.max_episode_steps=50", "evaluator.num_episodes=2"),
+    *("trainer.record_interval=10", "recorder=[jsonl]", "~tuned", "device=cpu"),
+)
+OWN = (
+    *("imports=[runs_nets]", "agent.network=mine", "agent.network_kwargs.width=4"),
+    *("agent.optimizer=AdamW", "agent.optimizer_kwargs.weight_decay=0.01"),
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """The current folder, with a module of a network."""
+    before = dict(NETWORKS._targets)
+    (tmp_path / "runs_nets.py").write_text(NETS)
+    with commands.isolated(tmp_path) as patch:
+        patch.syspath_prepend(tmp_path)
+        yield tmp_path
+    sys.modules.pop("runs_nets", None)  # it registers when it is imported
+    NETWORKS._targets = before
+
+
+def trains(agent: str, env: str, actors: str, *more: str) -> None:
+    typed = [f"agent={agent}", f"env={env}", actors, *SMALL, *OWN, "run_dir=run", *more]
+    config = compose(*typed, "trainer.max_opt_steps=10", "trainer.save_interval=10")
+    assert train(config).trainer_stats.opt_steps == 10
+
+
+@pytest.mark.parametrize(
+    ("agent", "env"),
+    [
+        *(pytest.param(agent, "cartpole", id=f"{agent}, Discrete") for agent in DISCRETE),
+        *(pytest.param(agent, "pendulum", id=f"{agent}, Box") for agent in BOX),
+    ],
+)
+@pytest.mark.slow
+def test_every_agent_takes_a_users_network_and_an_optimizer_of_torch(agent: str, env: str) -> None:
+    trains(agent, env, "trainer=sync")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("actors", ["actor_manager=thread", "actor_manager=process"])
+def test_its_runs_evaluate_go_on_and_give_their_policy(actors: str) -> None:
+    trains("dqn", "cartpole", actors)
+    assert commands.eval_status("run", "episodes=1") == 0
+    policy = load_policy("run")
+    assert policy.act(np.zeros(4, np.float32)) in (0, 1)
+    assert resume("run", "trainer.max_opt_steps=20").trainer_stats.opt_steps == 20
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_bit() -> None:
+    trains("dqn", "cartpole", "trainer=sync")
+    halves = resume("run", "trainer.max_opt_steps=20").agent.state_dict()
+    typed = ["agent=dqn", "env=cartpole", "trainer=sync", *SMALL, *OWN, "run_dir=whole"]
+    whole = train(compose(*typed, "trainer.max_opt_steps=20")).agent.state_dict()
+    for name, each in whole["online"].items():
+        assert halves["online"][name].equal(each), name
+    assert halves["optimizer"]["state"][0]["exp_avg"].equal(
+        whole["optimizer"]["state"][0]["exp_avg"]
+    )
