@@ -33,6 +33,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
+@pytest.mark.slow
 def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
     def run(number: int) -> tuple[Any, ...]:
         overrides = (*QUICK, "env=cartpole", "actor_manager=process", "recorder=[jsonl]")

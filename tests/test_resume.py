@@ -529,10 +529,13 @@ def test_many_attempts_in_a_row_change_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [
-        *(("thread", "thread"), ("process", "process"), ("thread", "process")),
-        *(("process", "serial"), ("serial", "thread")),
-    ],
+    sampled(
+        [
+            *(("thread", "thread"), ("process", "process"), ("thread", "process")),
+            *(("process", "serial"), ("serial", "thread")),
+        ],
+        every=3,
+    ),
 )
 def test_actors_beside_the_learner_go_on_with_exact_counters(
     first: str, second: str, tmp_path: Path
@@ -555,7 +558,7 @@ def test_actors_beside_the_learner_go_on_with_exact_counters(
     assert steps == [100, 200, 300, 400]
 
 
-@pytest.mark.parametrize("kind", ["sync", "serial", "thread", "process"])
+@pytest.mark.parametrize("kind", sampled(["sync", "serial", "thread", "process"], every=4))
 def test_the_return_of_every_env_step_is_in_the_statistics_once(kind: str, tmp_path: Path) -> None:
     """Also past a resume, and those of steps that wait in an n-step window."""
     changes: dict[str, Any] = {"agent": DIVIDING, "env": TWO_CARTPOLES}

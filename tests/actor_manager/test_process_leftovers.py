@@ -17,6 +17,7 @@ from remote_fakes import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("managers", [5, pytest.param(20, marks=pytest.mark.slow)])
 def test_many_managers_leave_threads_files_and_segments_as_they_were(
     tmp_path: Path, managers: int

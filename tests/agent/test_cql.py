@@ -180,6 +180,7 @@ def conservative_values(grid: np.ndarray, weight: float) -> np.ndarray:
     return q
 
 
+@pytest.mark.slow
 def test_values_are_those_that_the_paper_derives():
     settings = {"hidden": [32], "activation": "tanh", "learning_rate": 5e-3}
     # Much entropy keeps the actor broad, as importance sampling of everything needs it.

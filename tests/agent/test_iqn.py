@@ -117,7 +117,9 @@ def test_the_values_of_a_chain_are_found(double: bool):
 
 @pytest.mark.parametrize(
     ("risk_high", "values", "actions"),
-    [(1.0, [[0.2, 0.5], [0.4, 0.5]], [1, 1]), (0.25, [[0.2, 0.4], [0.4, 0]], [1, 0])],
+    sampled(
+        [(1.0, [[0.2, 0.5], [0.4, 0.5]], [1, 1]), (0.25, [[0.2, 0.4], [0.4, 0]], [1, 0])], every=2
+    ),
 )
 def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, values, actions):
     def make(learning_rate: float) -> Iqn:

@@ -69,6 +69,7 @@ def agent(learning_rate: float) -> Sac:
     return Sac(config, spec=spec, device="cpu", seed=0)
 
 
+@pytest.mark.slow
 def test_a_bandit_and_the_step_before_it_get_their_exact_soft_values():
     value, mean, std = best_soft_value()
     rng = np.random.default_rng(0)

@@ -99,6 +99,7 @@ def test_rows_whose_quantiles_are_wrong_in_spread_alone_have_a_priority():
     assert distance(double([[[0, 4]], [[1, 4]]]), target).tolist() == [[2], [(1 + 3 + 4 + 0) / 4]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropped", [0, 1])
 def test_quantiles_of_a_return_that_is_known(dropped: int):
     """Of an even chance of 0 or 4 at once, whatever was done; then that is over.

@@ -115,6 +115,7 @@ def test_jobs_that_nobody_knows_yet_cannot_be_shown(folder: Path) -> None:
         is_asked_for(Composer(), [], [*overrides, "dry_run=true"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell what is taken")
 def test_under_a_limit_of_address_space_a_larger_buffer_is_refused_and_a_smaller_one_runs(
     tmp_path: Path,

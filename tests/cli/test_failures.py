@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import untried
 from commands import Command, facts_of, full_disk, train_status
+from sampling import sampled
 
 from border_cli.registry import GROUPS, register_builtin
 from border_cli.run.finding import steps_saved
@@ -224,7 +225,7 @@ BAD_STEPS = {
 ROOMS = "env.kwargs.rooms=true", "env.kwargs.what={observation: 5}"
 
 
-@pytest.mark.parametrize("what", BAD_STEPS)
+@pytest.mark.parametrize("what", sampled([*BAD_STEPS], every=4))
 @pytest.mark.parametrize("manager", ["serial", "thread", "process"])
 def test_a_step_that_does_not_fit_ends_the_run_in_one_message_and_without_a_restart(
     folder: Path, capsys: Capture, manager: str, what: str
@@ -247,7 +248,7 @@ def test_a_step_that_does_not_fit_ends_the_run_in_one_message_and_without_a_rest
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
 
 
-@pytest.mark.parametrize("manager", ["serial", "thread", "process"])
+@pytest.mark.parametrize("manager", sampled(["serial", "thread", "process"], every=3))
 def test_a_run_goes_on_from_before_the_step_that_did_not_fit(
     folder: Path, capsys: Capture, manager: str
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from commands import Command, facts_of
 from leftovers import below, is_alive
+from sampling import sampled
 
 from border_cli.cli.monitor import STOP_GRACE_S, Vigil, is_stopped
 from border_cli.run.status import RunLock, RunRecord, end_from_outside, read_run
@@ -42,7 +43,7 @@ def until_it_learns(command: Command, folder: Path) -> None:
     command.until(lambda: rows.exists() and rows.stat().st_size > 0)
 
 
-@pytest.mark.parametrize("actors", ["thread", "serial"])
+@pytest.mark.parametrize("actors", sampled(["thread", "serial"], every=2))
 def test_a_call_that_keeps_the_interpreter_lock_ends_the_run_with_its_stack(
     tmp_path: Path, actors: str
 ) -> None:
@@ -74,7 +75,8 @@ def test_the_second_signal_ends_a_command_that_cannot_hear_any(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "ends"), [("Leaves", 0), ("Faults", -signal.SIGSEGV), ("Calm", -signal.SIGKILL)]
+    ("name", "ends"),
+    sampled([("Leaves", 0), ("Faults", -signal.SIGSEGV), ("Calm", -signal.SIGKILL)], every=3),
 )
 def test_a_death_without_a_word_is_reported(tmp_path: Path, name: str, ends: int) -> None:
     with Command(tmp_path, *RUN, f"env.id={name}-v0", "env.kwargs.at=300") as run:
@@ -126,6 +128,7 @@ def test_signals_to_the_whole_group_leave_the_monitor_to_its_work(tmp_path: Path
     assert status == -signal.SIGKILL, said
 
 
+@pytest.mark.slow
 def test_a_child_that_an_environment_forks_does_not_speak_for_the_command(tmp_path: Path) -> None:
     own = ("env.id=Forks-v0", "env.kwargs={at: 100, marker: told}", "trainer.max_opt_steps=200")
     with Command(tmp_path, *RUN, *own) as run:

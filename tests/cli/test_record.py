@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from commands import QUICK, eval_status, facts_of, record_status, train_status
 from datasets import datasets_in
+from sampling import sampled
 
 from border_cli.api import load_agent
 from border_cli.dataset.minari_files import DatasetWriter
@@ -115,6 +116,7 @@ def test_what_is_said_of_a_data_set_is_in_its_metadata(
     assert minari.list_local_datasets().keys() == {"my/pole-v0", "my/pole-v1"}
 
 
+@pytest.mark.slow
 def test_a_mixture_is_shared_evenly_or_by_weight(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:
@@ -166,6 +168,7 @@ def test_greedy_episodes_are_played_as_an_evaluation_plays_them(
     assert abs(np.mean(said["policies"][0]["returns"]) - judged["mean"]) < 5 * deviation
 
 
+@pytest.mark.slow
 def test_exploring_episodes_are_those_of_every_actor(
     folder: Path, datasets: Path, capsys: Capture
 ) -> None:
@@ -300,7 +303,9 @@ def test_an_environment_that_fails_leaves_no_half_data_set(folder: Path, dataset
     sys.modules.pop("fragile")
 
 
-@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signum", "status"), sampled([(signal.SIGINT, 130), (signal.SIGTERM, 143)], every=2)
+)
 def test_a_signal_leaves_no_half_data_set(
     run_dir: Path, datasets: Path, tmp_path: Path, signum: int, status: int
 ) -> None:

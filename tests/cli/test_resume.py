@@ -124,6 +124,7 @@ def test_what_may_not_change_is_refused_with_the_way_out(
     assert "  agent: dqn -> random\n" in refusal("resume=a", "agent=random")
 
 
+@pytest.mark.slow
 def test_a_refusal_of_a_sweep_names_the_job_before_any_runs(
     folder: Path, ran: Ran, refusal: Refusal
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from commands import Command, facts_of, train_status
+from sampling import sampled
 from screens import TerminalCommand
 
 from border_cli.cli.signals import early_signals, leaving_on_signals, stopping_on_signals
@@ -84,7 +85,7 @@ def assert_stops_and_saves(folder: Path, capfd: Capture, signum: signal.Signals)
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("columns", sampled([60, 80, 200], every=3))
 def test_ctrl_c_leaves_one_panel_on_the_terminal_and_says_how_to_quit(
     folder: Path, columns: int
 ) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from commands import QUICK, eval_status, record_status, train_status
 from datasets import datasets_in
+from sampling import sampled
 
 from border_cli.api import load_agent, load_policy, read_config
 from border_cli.launch.build import build_replay_buffer, env_factory
@@ -51,7 +52,7 @@ def _observations(run_dir: Path) -> Any:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("actor_manager", ["serial", "thread", "process"])
+@pytest.mark.parametrize("actor_manager", sampled(["serial", "thread", "process"], every=3))
 def test_they_are_learned_from_said_and_stored_in_a_byte_each(
     form: str, actor_manager: str, folder: Path, capsys: Capture
 ) -> None:

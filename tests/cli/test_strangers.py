@@ -242,6 +242,7 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
         assert "trust=true" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_sweep_names_no_folder_after_trust(folder: Path) -> None:
     contexts = []
 

@@ -97,6 +97,7 @@ def test_the_same_command_runs_only_what_failed(
     assert "3 of 3 jobs done" in said
 
 
+@pytest.mark.slow
 def test_a_quiet_sweep_prints_no_table_and_leaks_nothing_into_its_next_job(
     folder: Path, capfd: Capture
 ) -> None:

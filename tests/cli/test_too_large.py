@@ -94,6 +94,7 @@ def test_an_agent_that_does_not_fit_is_refused_with_numbers_and_settings(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "typed",
     [
@@ -114,6 +115,7 @@ def test_what_comes_many_times_is_refused_with_its_setting(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS has no such limit")
 def test_what_fits_once_but_not_with_its_copies_is_refused(tmp_path: Path) -> None:
     argv = ("env=cartpole", "agent.hidden=[16000,16000]", "run_dir=run", "device=cpu")

@@ -86,6 +86,7 @@ def test_a_sweep_runs_one_job_after_another(folder: Path, ran: Callable[..., Any
     assert [len(tuned_files(each.sources)) for each in jobs.contexts] == [1, 0, 1, 0]
 
 
+@pytest.mark.slow
 def test_a_sweep_in_a_folder_of_its_own_names_jobs_by_overrides(
     folder: Path, ran: Callable[..., Any]
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_sweep_in_a_folder_of_its_own_names_jobs_by_overrides(
     assert [each.run_dir.name for each in more.contexts] == ["env-cartpole__seed-2", names[1]]
 
 
+@pytest.mark.slow
 def test_a_first_file_may_ask_for_a_sweep(folder: Path, ran: Callable[..., Any]) -> None:
     text = "defaults: [config, override env: cartpole, _self_]\nhydra:\n  mode: MULTIRUN\n"
     (folder / "all.yaml").write_text(text + "  sweeper: {params: {seed: '4,5'}}\n")

@@ -34,6 +34,7 @@ def test_every_file_composes(group: str, name: str, folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
+@pytest.mark.slow
 def test_every_registered_component_has_its_file_and_is_what_the_file_gives() -> None:
     register_builtin()
     for group, registry in GROUPS.items():

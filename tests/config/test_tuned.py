@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sampling import sampled
 
 from border_cli.agent.config import SacConfig
 from border_cli.cli.report import choice_lines, doubts
@@ -61,6 +62,7 @@ def test_rainbow_has_returns_of_three_steps_and_its_own_exponents(env: str) -> N
     assert config.replay_buffer == PrioritizedConfig(alpha=0.5, beta_0=0.4, n_opts_final=None)
 
 
+@pytest.mark.slow
 def test_other_agents_are_as_they_were() -> None:
     for agent in ("dqn", "qrdqn", "iqn", "sac", "td3", "ddpg", "tqc", "iql", "cql", "bc", "random"):
         made = job(f"agent={agent}", "env.id=A-v0")
@@ -206,7 +208,9 @@ def test_the_file_of_another_pair_stands_on_the_agents_values() -> None:
     assert (made.config.agent.hidden, pace(made.config)) == ([64, 64], 0.05)
 
 
-@pytest.mark.parametrize("typed", [(), ("trainer.samples_per_opt_step=0.5",), ("~tuned",)])
+@pytest.mark.parametrize(
+    "typed", sampled([(), ("trainer.samples_per_opt_step=0.5",), ("~tuned",)], every=3)
+)
 def test_saved_settings_never_get_them_again(
     typed: tuple[str, ...], folder: Path, write: Write
 ) -> None:

@@ -560,6 +560,7 @@ def open_files() -> list[str]:
     return sorted(link for link in links if not link.startswith("/proc/"))
 
 
+@pytest.mark.slow
 def test_five_runs_in_one_process_leave_no_thread_and_no_open_file(tmp_path: Path) -> None:
     recorders = {
         "jsonl": JsonlConfig(), "tensorboard": TensorboardConfig(), "console": ConsoleConfig(),

@@ -73,6 +73,7 @@ def test_the_minimum_rises_again_when_its_row_does():
     assert tree.smallest == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [7, 1024, 1025, 40_000])
 def test_no_mass_ends_at_an_index_of_value_zero(capacity):
     rng = np.random.default_rng(3)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sampling import sampled
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -175,6 +176,7 @@ def run_script(script: str, *arguments: str) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["next", "same"])
 def test_a_kill_at_any_file_operation_of_a_save_loses_nothing(tmp_path: Path, kind: str) -> None:
     """Once while the next step is saved, once while the same step is saved again."""
@@ -182,7 +184,7 @@ def test_a_kill_at_any_file_operation_of_a_save_loses_nothing(tmp_path: Path, ki
     assert count > 40
 
 
-@pytest.mark.parametrize("rows", ["small", "images"])
+@pytest.mark.parametrize("rows", sampled(["small", "images"], every=2))
 def test_after_every_kill_the_newest_checkpoint_works_and_the_run_goes_on(
     tmp_path: Path, rows: str
 ) -> None:

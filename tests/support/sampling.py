@@ -12,9 +12,12 @@ from _pytest.mark import ParameterSet
 def sampled(cases: Sequence[Any], *, every: int, ids: Iterable[str] = ()) -> list[ParameterSet]:
     """All cases; every `every`-th, with the first, runs by default, and the others are `slow`.
 
-    A case with several parameters is a tuple.
+    Tuples of one length, above 1, are cases with several parameters.
     """
     names = [*ids] or [None] * len(cases)
+    lengths = {len(case) if isinstance(case, tuple) else 1 for case in cases}
+    if len(lengths) > 1 or lengths == {0}:
+        cases = [(case,) for case in cases]
     return [
         _case(values, name, slow=index % every > 0)
         for index, (values, name) in enumerate(zip(cases, names, strict=True))
