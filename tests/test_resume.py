@@ -548,7 +548,7 @@ def test_actors_beside_the_learner_go_on_with_exact_counters(
     stats = after.trainer_stats
     assert stats.opt_steps == WHOLE
     assert sum(each.samples for each in after.actor_stats) == stats.samples_total
-    assert stats.samples_total >= WHOLE + 100
+    assert stats.samples_total >= 100 + WHOLE - 1  # what the last update waits for
     assert stats.samples_total <= WHOLE + 100 + 2 * 2 * 7 + 2 * 3 * 2  # slack, n-step windows
     if first == "serial":  # what lay in the proxies of serial actors is lost to threads
         assert sum(each.lost_samples for each in after.actor_stats) < 2 * 7

@@ -25,6 +25,7 @@ from border_cli.actor_manager.process import MESSAGES_PER_RING
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
+from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
@@ -63,6 +64,10 @@ ENV_NBYTES = 128 * 1024  # CartPole 4 kB, LunarLander 103 kB
 WORKER_NBYTES = 16 * MIB
 SPAWNED_NBYTES = 48 * MIB
 SERVER_NBYTES = 32 * MIB
+# With torch, for agents that act through it: 150 MB once, which processes of a fork server share,
+# and 7 MB in each.
+TORCH_NBYTES = 192 * MIB
+TORCH_WORKER_NBYTES = 12 * MIB
 
 GATHERED_NBYTES = 1024  # Python's objects around each transition that an actor collects
 COPIES_NBYTES = 64 * MIB  # of transitions that are copied on their way to the disk
@@ -108,6 +113,7 @@ class AgentSizes:
     state: int  # bytes of a checkpoint of it: with targets, optimiser and all
     units: int  # that have a bias: what a row becomes on its way through the networks
     on_host: bool  # computes in this machine's memory, not in a GPU's
+    acts_in_torch: bool = False  # so that processes that act need torch
 
 
 def sizes_of(effective: EffectiveSettings, agent: Agent) -> AgentSizes:
@@ -134,6 +140,7 @@ def agent_sizes(agent: Agent) -> AgentSizes:
         state=state,
         units=sum(each.size for each in arrays if each.ndim == 1),
         on_host=not agent.device_name.startswith("cuda"),
+        acts_in_torch=isinstance(agent, TorchAgent) and agent.architecture.acts_in_torch,
     )
 
 
@@ -281,6 +288,9 @@ def _actors(effective: EffectiveSettings, spec: EnvSpec, agent: AgentSizes) -> N
         spawned = actors.start_method == StartMethod.spawn
         each += SPAWNED_NBYTES if spawned else WORKER_NBYTES
         server = SERVER_NBYTES
+        if agent.acts_in_torch:
+            each += TORCH_NBYTES if spawned else TORCH_WORKER_NBYTES
+            server += TORCH_NBYTES
     nbytes = actors.num_actors * each + server
     return Need(
         what=f"{counted(actors.num_actors, 'actor')}, {effective.backend}",
@@ -325,7 +335,7 @@ def _evaluation(
     confirms = trainer.stop_at_score is not None and trainer.stop_confirmations > 0
     nbytes = (1 + confirms) * num_episodes * _environment(spec, agent) + 2 * agent.weights
     if background:
-        nbytes += WORKER_NBYTES + SERVER_NBYTES
+        nbytes += WORKER_NBYTES + SERVER_NBYTES + (TORCH_NBYTES if agent.acts_in_torch else 0)
     return Need(
         what="evaluation",
         nbytes=nbytes,
