@@ -10,7 +10,7 @@ import commands
 import numpy as np
 import pytest
 from compilers import needs_compiler
-from sampling import chosen
+from sampling import chosen, sampled
 
 from border_cli import compose, load_policy, resume, train
 
@@ -46,7 +46,7 @@ NAMED_PAIRS = {"-".join(pair): pair for pair in pairs()}
 USUAL = {"dqn-CartPole-v1", "sac-Pendulum-v1", "td3-Pendulum-v1"}  # those that run by default
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", sampled([*AGENTS], every=4))
 def test_agents_say_which_action_spaces_they_take(agent: str) -> None:
     takes = {*compose(f"agent={agent}").agent.actions}
     spaces = {"Discrete": agent in DISCRETE | BOTH, "Box": agent in CONTINUOUS | BOTH}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fakes import FakeClock, FakePolicy, OneStep
 from gymnasium import spaces
+from sampling import sampled
 from states import reread, same
 
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message, ReplayBufferProxy
@@ -131,7 +132,7 @@ RECIPES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("warm_up", [False, True], ids=["", "warm-up"])
+@pytest.mark.parametrize("warm_up", sampled([False, True], every=4), ids=["", "warm-up"])
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_resumed_actor_sends_what_the_first_one_sends(recipe, num_envs, warm_up):

@@ -30,6 +30,7 @@ from managers import (
     until,
 )
 from remote_fakes import Delayed, Life, fail, hang
+from sampling import sampled
 
 from border_cli.core.errors import ActorCrashed, CheckpointError
 from border_cli.core.interfaces import ActorManager
@@ -99,7 +100,9 @@ def turn(manager: ActorManager, number: int, rounds: int) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("num_actors", "num_envs", "n_buffer", "order"),
-    [(1, 1, 4, None), (3, 1, 5, None), (4, 3, 7, None), (3, 2, 1, [2, 0, 2, 1, 0])],
+    sampled(
+        [(1, 1, 4, None), (3, 1, 5, None), (4, 3, 7, None), (3, 2, 1, [2, 0, 2, 1, 0])], every=4
+    ),
 )
 def test_serial_goes_on_to_the_bit_from_between_any_two_turns(
     num_actors: int, num_envs: int, n_buffer: int, order: list[int] | None

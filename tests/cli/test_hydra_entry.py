@@ -11,6 +11,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from sampling import sampled
 
 from border_cli.cli.train import main
 
@@ -48,13 +49,16 @@ def test_jobs_alone_and_of_a_sweep_are_saved_with_the_values_of_their_agent(
 
 @pytest.mark.parametrize(
     ("flags", "shown"),
-    [
-        (("--info", "defaults"), "tuned/redq"),
-        (("--info", "config"), "samples_per_opt_step: 0.05"),
-        (("--cfg", "all"), "samples_per_opt_step: 0.05"),
-        (("--cfg", "job", "-p", "trainer"), "samples_per_opt_step: 0.05"),
-        (("--cfg", "job"), "samples_per_opt_step: 0.05"),
-    ],
+    sampled(
+        [
+            (("--info", "defaults"), "tuned/redq"),
+            (("--info", "config"), "samples_per_opt_step: 0.05"),
+            (("--cfg", "all"), "samples_per_opt_step: 0.05"),
+            (("--cfg", "job", "-p", "trainer"), "samples_per_opt_step: 0.05"),
+            (("--cfg", "job"), "samples_per_opt_step: 0.05"),
+        ],
+        every=5,
+    ),
 )
 def test_hydra_shows_the_values_of_an_agent(
     flags: tuple[str, ...], shown: str, folder: Path, capsys: pytest.CaptureFixture[str]

@@ -115,6 +115,7 @@ def test_what_is_killed_together_with_its_monitor_reads_as_killed(tmp_path: Path
     assert read_run(tmp_path / "run")["status"] == "killed"
 
 
+@pytest.mark.slow
 def test_signals_to_the_whole_group_leave_the_monitor_to_its_work(tmp_path: Path) -> None:
     with Command(tmp_path, *HOLDS) as run:
         run.until((tmp_path / "holds").exists)

@@ -15,6 +15,7 @@ from typing import Any
 import commands
 import pytest
 from commands import facts_of, repeatable_rows, train_status
+from sampling import sampled
 
 from border_cli.cli import report
 from border_cli.cli.train import main
@@ -243,20 +244,23 @@ def test_a_finished_run_without_checkpoints_cannot_go_on(
 
 @pytest.mark.parametrize(
     ("ended_by", "before", "now", "goes_on"),
-    [
-        ("max_opt_steps", {"max_opt_steps": 9}, {"max_opt_steps": 10}, True),
-        ("max_opt_steps", {"max_opt_steps": 9}, {"max_opt_steps": 8}, False),
-        ("max_opt_steps", {"max_opt_steps": 9}, {"max_opt_steps": None, "max_time_s": 1}, True),
-        ("max_opt_steps", {"max_opt_steps": 9, "max_time_s": 1}, {"max_time_s": 2}, False),
-        ("max_env_steps", {"max_env_steps": 9}, {"max_env_steps": 10}, True),
-        ("max_time_s", {"max_time_s": 9}, {"max_time_s": 9.5}, True),
-        ("stop_at_score", {"stop_at_score": -9}, {"stop_at_score": -8}, True),
-        ("stop_at_score", {"stop_at_score": -9}, {"stop_at_score": -10}, False),
-        ("stop_at_score", {"stop_at_score": 9}, {"stop_at_score": None}, True),
-        ("stop_at_score", {"stop_at_score": 9, "stop_evals": 2}, {"stop_evals": 3}, True),
-        ("something of old", {"max_opt_steps": 9}, {"max_opt_steps": 9}, False),
-        ("something of old", {"max_opt_steps": 9}, {"max_opt_steps": 10}, True),
-    ],
+    sampled(
+        [
+            ("max_opt_steps", {"max_opt_steps": 9}, {"max_opt_steps": 10}, True),
+            ("max_opt_steps", {"max_opt_steps": 9}, {"max_opt_steps": 8}, False),
+            ("max_opt_steps", {"max_opt_steps": 9}, {"max_opt_steps": None, "max_time_s": 1}, True),
+            ("max_opt_steps", {"max_opt_steps": 9, "max_time_s": 1}, {"max_time_s": 2}, False),
+            ("max_env_steps", {"max_env_steps": 9}, {"max_env_steps": 10}, True),
+            ("max_time_s", {"max_time_s": 9}, {"max_time_s": 9.5}, True),
+            ("stop_at_score", {"stop_at_score": -9}, {"stop_at_score": -8}, True),
+            ("stop_at_score", {"stop_at_score": -9}, {"stop_at_score": -10}, False),
+            ("stop_at_score", {"stop_at_score": 9}, {"stop_at_score": None}, True),
+            ("stop_at_score", {"stop_at_score": 9, "stop_evals": 2}, {"stop_evals": 3}, True),
+            ("something of old", {"max_opt_steps": 9}, {"max_opt_steps": 9}, False),
+            ("something of old", {"max_opt_steps": 9}, {"max_opt_steps": 10}, True),
+        ],
+        every=4,
+    ),
 )
 def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
     ended_by: str, before: dict[str, Any], now: dict[str, Any], goes_on: bool, folder: Path
@@ -272,16 +276,19 @@ def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
 
 @pytest.mark.parametrize(
     ("argv", "said"),
-    [
-        (["resume=x"], "resume: no such directory: "),
-        (["-m", "resume=a"], "-m runs several"),
-        (["resume=a", "hydra.mode=MULTIRUN"], "do not set hydra.mode or hydra.run.dir"),
-        (["resume=a", "hydra.run.dir=b"], "do not set hydra.mode or hydra.run.dir"),
-        (["resume=a", "agent.gama=1"], "did you mean agent.gamma?"),
-        (["resume=a", "-cn", "own"], "a resumed run uses its own settings"),
-        (["-cd", ".", "-cn", "own"], "give the run to resume on the command line"),
-        (["-cd", ".", "-cn", "own", "run_dir=b"], "give the run to resume on the command line"),
-    ],
+    sampled(
+        [
+            (["resume=x"], "resume: no such directory: "),
+            (["-m", "resume=a"], "-m runs several"),
+            (["resume=a", "hydra.mode=MULTIRUN"], "do not set hydra.mode or hydra.run.dir"),
+            (["resume=a", "hydra.run.dir=b"], "do not set hydra.mode or hydra.run.dir"),
+            (["resume=a", "agent.gama=1"], "did you mean agent.gamma?"),
+            (["resume=a", "-cn", "own"], "a resumed run uses its own settings"),
+            (["-cd", ".", "-cn", "own"], "give the run to resume on the command line"),
+            (["-cd", ".", "-cn", "own", "run_dir=b"], "give the run to resume on the command line"),
+        ],
+        every=3,
+    ),
 )
 def test_a_resume_that_cannot_be_meant_is_refused(
     argv: list[str], said: str, folder: Path, ran: Ran, refusal: Refusal
@@ -335,12 +342,15 @@ finally:
 
 @pytest.mark.parametrize(
     ("argv", "status"),
-    [
-        (["resume=a"], 0),
-        (["resume=a", "--cfg", "job", "--resolve"], 0),
-        (["resume=a", "agent.gamma=0.5"], 2),
-        (["resume=a", "agent.gama=0.5"], 2),
-    ],
+    sampled(
+        [
+            (["resume=a"], 0),
+            (["resume=a", "--cfg", "job", "--resolve"], 0),
+            (["resume=a", "agent.gamma=0.5"], 2),
+            (["resume=a", "agent.gama=0.5"], 2),
+        ],
+        every=4,
+    ),
 )
 def test_an_answer_about_a_run_imports_no_torch(
     argv: list[str], status: int, folder: Path, ran: Ran
@@ -358,7 +368,8 @@ def test_an_answer_about_a_run_imports_no_torch(
 
 
 @pytest.mark.parametrize(
-    "name", ["run", "a b", "a,b", "it's", "[x]", "a=b", "(c)", "ü", "e\\", "b\\'c", "#1"]
+    "name",
+    sampled(["run", "a b", "a,b", "it's", "[x]", "a=b", "(c)", "ü", "e\\", "b\\'c", "#1"], every=4),
 )
 def test_the_command_that_is_printed_leads_to_the_same_folder(
     name: str, folder: Path, ran: Ran
@@ -476,6 +487,7 @@ def test_an_interrupted_run_ends_with_the_command_that_goes_on(
     assert "resume=" not in said.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [True, False])
 def test_an_interrupted_sweep_ends_with_the_command_that_goes_on(
     fixed: bool, folder: Path, capsys: Capture

@@ -78,6 +78,7 @@ def test_the_table_of_a_sweep_shows_what_was_swept(swept: tuple[Path, str]) -> N
     assert " 'agent.hidden=[4]' " in table  # as a shell must be told
 
 
+@pytest.mark.slow
 def test_the_same_command_runs_only_what_failed(
     swept: tuple[Path, str], folder: Path, capsys: Capture
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from commands import QUICK, Command, eval_status, facts_of, train_status
+from sampling import sampled
 
 from border_cli.registry import AGENTS, register_builtin
 from border_cli.run.finding import steps_saved
@@ -68,18 +69,27 @@ def hungry_agent(folder: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("typed", "said"),
-    [
-        (("env=cartpole", "agent.hidden=[100000,100000]"), THOUSANDS),
-        (("env=cartpole", "agent.hidden=[100000,100000]", "dry_run=true"), THOUSANDS),
-        (("-m", "seed=0,1", "env=cartpole", "agent.hidden=[100000,100000]"), THOUSANDS),
-        (("env=cartpole", "agent=iqn", "agent.hidden=[100000,100000]"), THOUSANDS),
-        (("env=pendulum", "agent=sac", "agent.hidden=[100000,100000]"), THOUSANDS),
-        (("env=pendulum", "agent=sac", "agent.num_critics=100000000"), "agent.num_critics=10000"),
-        (("env=cartpole", "agent.num_atoms=1000000000"), "agent.num_atoms=1000000000"),
-        ((*VAST, "+env.kwargs.states=1000000000"), "1,000,000,000 numbers per observation"),
-        ((*VAST, "+env.kwargs.actions=100000000"), "actions Discrete(100000000)"),
-        ((*VAST, "+env.kwargs.parts=4", "+env.kwargs.states=1000000000"), "4,000,000,000 numbers"),
-    ],
+    sampled(
+        [
+            (("env=cartpole", "agent.hidden=[100000,100000]"), THOUSANDS),
+            (("env=cartpole", "agent.hidden=[100000,100000]", "dry_run=true"), THOUSANDS),
+            (("-m", "seed=0,1", "env=cartpole", "agent.hidden=[100000,100000]"), THOUSANDS),
+            (("env=cartpole", "agent=iqn", "agent.hidden=[100000,100000]"), THOUSANDS),
+            (("env=pendulum", "agent=sac", "agent.hidden=[100000,100000]"), THOUSANDS),
+            (
+                ("env=pendulum", "agent=sac", "agent.num_critics=100000000"),
+                "agent.num_critics=10000",
+            ),
+            (("env=cartpole", "agent.num_atoms=1000000000"), "agent.num_atoms=1000000000"),
+            ((*VAST, "+env.kwargs.states=1000000000"), "1,000,000,000 numbers per observation"),
+            ((*VAST, "+env.kwargs.actions=100000000"), "actions Discrete(100000000)"),
+            (
+                (*VAST, "+env.kwargs.parts=4", "+env.kwargs.states=1000000000"),
+                "4,000,000,000 numbers",
+            ),
+        ],
+        every=5,
+    ),
 )
 def test_an_agent_that_does_not_fit_is_refused_with_numbers_and_settings(
     folder: Path, capsys: Capture, typed: tuple[str, ...], said: str
@@ -148,16 +158,23 @@ def assert_out_of_memory(folder: Path, capsys: Capture, doing: str) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "doing"),
-    [
-        (("env.kwargs.at=30",), "in actor "),
-        (("env.kwargs.at=30", "actor_manager=process"), "in actor "),
-        (("env.kwargs.at=30", "actor_manager=serial"), "in actor "),
-        (("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5"), "during an evaluation"),
-        (
-            ("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5", "evaluator.background=true"),
-            "during an evaluation",
-        ),
-    ],
+    sampled(
+        [
+            (("env.kwargs.at=30",), "in actor "),
+            (("env.kwargs.at=30", "actor_manager=process"), "in actor "),
+            (("env.kwargs.at=30", "actor_manager=serial"), "in actor "),
+            (("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5"), "during an evaluation"),
+            (
+                (
+                    "trainer.eval_interval=20",
+                    "+evaluator.env.kwargs.at=5",
+                    "evaluator.background=true",
+                ),
+                "during an evaluation",
+            ),
+        ],
+        every=5,
+    ),
 )
 def test_an_env_that_finds_no_memory_ends_the_run_with_a_message(
     folder: Path, capsys: Capture, typed: tuple[str, ...], doing: str

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from border_cli.cli.train import read_arguments
 from border_cli.config.saved import load_resolved
@@ -140,26 +141,32 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
 
 @pytest.mark.parametrize(
     ("argv", "said"),
-    [
-        ([], "one of acrobot, ant, cartpole, halfcheetah, hopper, lunarlander, lunarlander_con"),
-        (["env=cartpol"], "did you mean cartpole?"),
-        (["env=cartpole", "+agent.gama=1"], "unknown setting 'agent.gama', did you mean"),
-        (["env=cartpole", "resume=auto"], "resume=auto needs run_dir=DIR"),
-        (["-m", "env=cartpole", "run_dir=a,b"], "run_dir takes one value"),
-        (
-            ["-m", "env=cartpole", "agent.gamma=0.5,0.6,7"],
-            "must be at least 0 and at most 1, got 7",
-        ),
-        (["-m", "env=cartpole", "agent=dqn,dqm"], "unknown agent 'dqm', did you mean dqn?"),
-        (["-m", "env=cartpole", "agent.gama=1,2"], "unknown setting 'agent.gama'"),
-        (["-m", "env=cartpole", "seed=interval(1,2)"], "does not support sweep type"),
-        (["-m", "run_dir=s", "env=cartpole", "seed=1,1"], "give each value only once"),
-        (["-cd", "nowhere"], "--config-dir: no such directory: "),
-        (["--info", "defaults", "agent=dqm"], "did you mean dqn?"),
-        (["agent=dqm", "--help"], "did you mean dqn?"),
-        (["-sc", "install=csh"], "unknown shell 'csh'"),
-        (["-sc"], "-sc takes one of install=SHELL"),
-    ],
+    sampled(
+        [
+            (
+                [],
+                "one of acrobot, ant, cartpole, halfcheetah, hopper, lunarlander, lunarlander_con",
+            ),
+            (["env=cartpol"], "did you mean cartpole?"),
+            (["env=cartpole", "+agent.gama=1"], "unknown setting 'agent.gama', did you mean"),
+            (["env=cartpole", "resume=auto"], "resume=auto needs run_dir=DIR"),
+            (["-m", "env=cartpole", "run_dir=a,b"], "run_dir takes one value"),
+            (
+                ["-m", "env=cartpole", "agent.gamma=0.5,0.6,7"],
+                "must be at least 0 and at most 1, got 7",
+            ),
+            (["-m", "env=cartpole", "agent=dqn,dqm"], "unknown agent 'dqm', did you mean dqn?"),
+            (["-m", "env=cartpole", "agent.gama=1,2"], "unknown setting 'agent.gama'"),
+            (["-m", "env=cartpole", "seed=interval(1,2)"], "does not support sweep type"),
+            (["-m", "run_dir=s", "env=cartpole", "seed=1,1"], "give each value only once"),
+            (["-cd", "nowhere"], "--config-dir: no such directory: "),
+            (["--info", "defaults", "agent=dqm"], "did you mean dqn?"),
+            (["agent=dqm", "--help"], "did you mean dqn?"),
+            (["-sc", "install=csh"], "unknown shell 'csh'"),
+            (["-sc"], "-sc takes one of install=SHELL"),
+        ],
+        every=4,
+    ),
 )
 def test_a_refusal_leaves_nothing_behind(
     argv: list[str], said: str, refusal: Callable[..., str]

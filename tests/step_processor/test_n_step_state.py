@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampling import sampled
 from states import reread, same
 
 from border_cli.core.errors import CheckpointError
@@ -59,7 +60,7 @@ def columns(rows: Transitions) -> dict[str, Any]:
     return {name: np.ascontiguousarray(each) for name, each in columns_of(rows).items()}
 
 
-@pytest.mark.parametrize("resets", [False, True], ids=["", "resets"])
+@pytest.mark.parametrize("resets", sampled([False, True], every=4), ids=["", "resets"])
 @pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
 @pytest.mark.parametrize("num_envs", [1, 4])
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -99,7 +100,7 @@ def test_state_and_rewards_go_on_over_the_end_of_the_memory_of_rewards():
         assert same(columns(n_step.process(step)), columns(expected.process(step)))
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
+@pytest.mark.parametrize("named", sampled([False, True], every=4), ids=["array", "dict"])
 @pytest.mark.parametrize("resets", [False, True], ids=["", "resets"])
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_forgotten_windows_lose_their_rows_and_all_others_go_on(n, resets, named):
