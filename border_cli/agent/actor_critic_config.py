@@ -28,9 +28,9 @@ class Noise(StrEnum):
 class ActorCriticConfig(LearnerConfig):
     """Settings that every agent with an actor and an ensemble of critics has."""
 
-    learning_rate: float = setting(3e-4, "Adam learning rate of the actor", above=0)
+    learning_rate: float = setting(3e-4, "learning rate of the actor", above=0)
     critic_learning_rate: float | None = setting(
-        None, "Adam learning rate of the critics; null: learning_rate", above=0
+        None, "learning rate of the critics; null: learning_rate", above=0
     )
     max_grad_norm: float | None = setting(
         None, "clips the norm of each gradient to this value; null: no clipping", above=0
@@ -66,7 +66,7 @@ class SoftConfig(ActorCriticConfig):
     )
     ent_coef_init: float = setting(1.0, "initial value of a learned ent_coef", above=0)
     ent_coef_learning_rate: float | None = setting(
-        None, "Adam learning rate of a learned ent_coef; null: learning_rate", above=0
+        None, "Adam's learning rate of a learned ent_coef; null: learning_rate", above=0
     )
     target_entropy: float | None = setting(
         None,
@@ -129,9 +129,9 @@ class TqcConfig(SoftConfig):
 class CqlConfig(SoftConfig):
     """Conservative Q-learning for continuous actions; learning rates of the authors' code."""
 
-    learning_rate: float = setting(1e-4, "Adam learning rate of the actor", above=0)
+    learning_rate: float = setting(1e-4, "learning rate of the actor", above=0)
     critic_learning_rate: float | None = setting(
-        3e-4, "Adam learning rate of the critics; null: learning_rate", above=0
+        3e-4, "learning rate of the critics; null: learning_rate", above=0
     )
     conservative_weight: float = setting(
         5.0,
@@ -254,7 +254,7 @@ class IqlConfig(AwacConfig):
         above=0,
     )
     value_learning_rate: float | None = setting(
-        None, "Adam learning rate of V(s); null: learning_rate", above=0
+        None, "learning rate of V(s); null: learning_rate", above=0
     )
 
     def __post_init__(self) -> None:

@@ -69,7 +69,7 @@ class BcConfig(LearnerConfig):
     gives_priorities: ClassVar[bool] = False
 
     batch_size: int = setting(256, "transitions per update", low=1)
-    learning_rate: float = setting(3e-4, "Adam learning rate", above=0)
+    learning_rate: float = setting(3e-4, "learning rate", above=0)
     max_grad_norm: float | None = setting(
         None, "clips the gradient norm to this value; null: no clipping", above=0
     )

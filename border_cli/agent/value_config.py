@@ -26,7 +26,7 @@ class ValueConfig(LearnerConfig):
     actions: ClassVar[tuple[str, ...]] = ("Discrete",)
 
     double: bool = setting(True, "double Q-learning: the online network chooses the next action")
-    learning_rate: float = setting(5e-4, "Adam learning rate", above=0)
+    learning_rate: float = setting(5e-4, "learning rate", above=0)
     adam_epsilon: float = setting(1e-8, "Adam epsilon; up to 0.01 / 32 in the papers", above=0)
     max_grad_norm: float | None = setting(
         10.0, "clips the gradient norm to this value; null: no clipping", above=0
