@@ -25,7 +25,7 @@ from border_cli.config.saved import (
     saved_composer,
 )
 from border_cli.config.search_path import user_folders
-from border_cli.core.config import RunConfig
+from border_cli.core.config import AUTO, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed, reachable
 from border_cli.core.files import SETTINGS
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
@@ -184,11 +184,11 @@ def _run_to_resume(config: RunConfig) -> Path | None:
     """
     if config.resume is None:
         return None
-    if config.resume == "auto" and config.run_dir is None:
+    if config.resume == AUTO and config.run_dir is None:
         raise ConfigError("resume=auto needs run_dir=DIR, the run to resume")
-    place = config.run_dir if config.resume == "auto" else config.resume
+    place = config.run_dir if config.resume == AUTO else config.resume
     run_dir = Path(str(place)).expanduser().absolute()
-    if config.resume == "auto" and not resumable(run_dir):
+    if config.resume == AUTO and not resumable(run_dir):
         return None
     refuse_denied(run_dir)
     found = changes(read_config(run_dir, known=modules_of(config)), config)
@@ -199,7 +199,7 @@ def _run_to_resume(config: RunConfig) -> Path | None:
 
 def _place(config: RunConfig) -> Path:
     """The folder of the run, or below which one is made for it."""
-    resumes = config.resume not in (None, "auto")
+    resumes = config.resume not in (None, AUTO)
     place = config.resume if resumes else config.run_dir
     return Path(place or "outputs").expanduser().absolute()
 
