@@ -1,7 +1,8 @@
 """All recorders of a run behind one interface; a recorder that fails does not end the run.
 
 A recorder that cannot write (`OSError`) is tried again with every row. One that raises anything
-else is switched off after `MAX_FAILURES` failures in a row.
+else is switched off after `MAX_FAILURES` failures in a row of one method: `show` that succeeds
+between two rows does not hide that `write` never does.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Recording:
         self._failures: Counter[int] = Counter()  # id(recorder) -> how often
         self._of_others: dict[str, Any] = {}  # positions of recorders that this attempt lacks
         self._problems: dict[int, str] = {}  # id(recorder) -> why it cannot write at present
-        self._in_a_row: Counter[int] = Counter()  # id(recorder) -> failures other than OSError
+        # (id(recorder), method) -> failures other than OSError
+        self._in_a_row: Counter[tuple[int, str]] = Counter()
         self.switched_off: dict[str, str] = {}  # class of a recorder -> its last failure
         self._off: set[int] = set()  # id(recorder)
 
@@ -57,7 +59,7 @@ class Recording:
                 found[type(recorder).__name__] = position
 
         for recorder in self._recorders:
-            self._try(recorder, take)
+            self._try(recorder, "position", take)
         return {**self._of_others, **found}
 
     def rewind(self, positions: Mapping[str, Any]) -> None:
@@ -73,7 +75,7 @@ class Recording:
         """One row to every recorder."""
         self.newest.update(metrics)
         for recorder in self._recorders:
-            if self._try(recorder, lambda each: each.write(step, metrics, final=final)):
+            if self._try(recorder, "write", lambda each: each.write(step, metrics, final=final)):
                 self._problems.pop(id(recorder), None)
 
     def due(self, now_s: float) -> bool:
@@ -84,26 +86,26 @@ class Recording:
         """Shows the progress in every recorder."""
         self._last_shown_s = self._clock.now_s()
         for recorder in self._recorders:
-            self._try(recorder, lambda each: each.show(progress))
+            self._try(recorder, "show", lambda each: each.show(progress))
 
     def flush(self) -> None:
         """Makes everything written readable by other processes."""
         for recorder in self._recorders:
-            self._try(recorder, lambda each: each.flush())
+            self._try(recorder, "flush", lambda each: each.flush())
 
     def end(self, ended: RunEnd) -> None:
         """Reports to every recorder how the run ended."""
         for recorder in self._recorders:
-            self._try(recorder, lambda each: each.end(ended))
+            self._try(recorder, "end", lambda each: each.end(ended))
 
     def close(self) -> None:
         """Closes every recorder, also after one of them failed."""
         self._off.clear()  # a recorder that was switched off still has to release what it holds
         with ExitStack() as stack:
             for recorder in reversed(self._recorders):
-                stack.callback(self._try, recorder, lambda each: each.close())
+                stack.callback(self._try, recorder, "close", lambda each: each.close())
 
-    def _try(self, recorder: Recorder, action: Callable[[Recorder], None]) -> bool:
+    def _try(self, recorder: Recorder, method: str, action: Callable[[Recorder], None]) -> bool:
         """Whether it succeeded. Our own errors are raised: they end a run on purpose."""
         if id(recorder) in self._off:
             return False
@@ -114,9 +116,9 @@ class Recording:
         except BorderError:
             raise
         except Exception as error:
-            self._failed(recorder, error)
+            self._failed(recorder, method, error)
         else:
-            self._in_a_row.pop(id(recorder), None)
+            self._in_a_row.pop((id(recorder), method), None)
             return True
         return False
 
@@ -130,14 +132,14 @@ class Recording:
                 type(recorder).__name__, error, failures,
             )  # fmt: skip
 
-    def _failed(self, recorder: Recorder, error: Exception) -> None:
+    def _failed(self, recorder: Recorder, method: str, error: Exception) -> None:
         name, reason = type(recorder).__name__, _reason(error)
         self._failures[id(recorder)] += 1
-        self._in_a_row[id(recorder)] += 1
+        self._in_a_row[id(recorder), method] += 1
         self._problems[id(recorder)] = f"{name} failed: {reason}"
-        if self._in_a_row[id(recorder)] == 1:
+        if self._in_a_row[id(recorder), method] == 1:
             log.error("%s failed (%s); training continues", name, reason, exc_info=error)
-        elif self._in_a_row[id(recorder)] == MAX_FAILURES:
+        elif self._in_a_row[id(recorder), method] == MAX_FAILURES:
             self._off.add(id(recorder))
             self.switched_off[name] = reason
             self._problems[id(recorder)] = f"{name} is switched off: {reason}"

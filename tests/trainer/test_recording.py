@@ -12,7 +12,7 @@ from fakes import FakeClock, ListRecorder
 
 from border_cli.core.errors import Interrupted
 from border_cli.core.output import Progress, RecordStep
-from border_cli.core.types import State
+from border_cli.core.types import Metrics, State
 from border_cli.trainer.recording import SHOW_EVERY_S, Recording
 
 STEP = RecordStep(opt_steps=10, env_steps=20, time_s=1.0)
@@ -122,6 +122,18 @@ def test_two_failures_and_a_success_count_from_the_beginning() -> None:
         recording.write(STEP, {})
     assert (recording.failures, recording.switched_off) == (4, {})
     assert recording.problem is None
+
+
+def test_progress_that_is_shown_between_rows_does_not_hide_that_no_row_is_written() -> None:
+    class Unwritten(ListRecorder):
+        def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+            broken()
+
+    recording = Recording([Unwritten()], FakeClock())
+    for _ in range(3):
+        recording.show(progress())
+        recording.write(STEP, {})
+    assert recording.switched_off == {"Unwritten": "ZeroDivisionError: a mistake in a recorder"}
 
 
 def test_a_position_that_cannot_be_told_leaves_those_of_the_others() -> None:
