@@ -23,6 +23,7 @@ import untried
 from commands import QUICK, facts_of, repeatable_rows
 from fakes import ListRecorder
 from omegaconf import OmegaConf
+from sampling import sampled
 
 from border_cli import RunConfig, compose, load_policy, resume, train
 from border_cli.actor_manager.config import SerialConfig
@@ -412,12 +413,15 @@ def test_settings_of_a_users_component_are_as_strict_and_keep_what_they_derive(
 
 @pytest.mark.parametrize(
     ("env_id", "overrides"),
-    [
-        ("CartPole-v1", ()),
-        ("Pendulum-v1", ("agent=sac",)),
-        ("Named-v0", ("imports=[unruly]",)),
-        ("Vast-v0", ("imports=[unruly]", "env.kwargs={parts: 2}")),
-    ],
+    sampled(
+        [
+            ("CartPole-v1", ()),
+            ("Pendulum-v1", ("agent=sac",)),
+            ("Named-v0", ("imports=[unruly]",)),
+            ("Vast-v0", ("imports=[unruly]", "env.kwargs={parts: 2}")),
+        ],
+        every=2,
+    ),
 )
 def test_a_policy_acts_on_a_batch_as_on_each_of_its_observations(
     env_id: str, overrides: tuple[str, ...]

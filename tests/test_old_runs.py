@@ -16,6 +16,7 @@ from pathlib import Path
 import commands
 import pytest
 from commands import eval_status
+from sampling import sampled
 
 from border_cli.api import resume, train
 from border_cli.config.compose import compose
@@ -50,7 +51,7 @@ def test_a_new_run_begins_with_its_weights(run_dir: Path) -> None:
     assert train(config).trainer_stats.opt_steps == 2
 
 
-@pytest.mark.parametrize("actors", ["thread", "serial"])
+@pytest.mark.parametrize("actors", sampled(["thread", "serial"], every=2))
 def test_it_resumes_without_a_gap_and_evaluates_what_was_pending(
     run_dir: Path, actors: str
 ) -> None:

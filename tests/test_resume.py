@@ -400,9 +400,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 USUAL = {  # of those, what runs by default
-    *("sync", "sync, one step, prioritized", "serial", "serial, three environments each"),
-    *("serial, ape_x", "random", "sync, rainbow", "offline", "sync, a data set and rows of actors"),
-    *("td3, noise that lasts", "redq and droq in one", "serial, rewards divided"),
+    *("sync", "serial, three environments each", "serial, ape_x", "offline"),
+    *("td3, noise that lasts", "redq and droq in one"),
 }
 
 

@@ -116,7 +116,7 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
             sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
         elif arguments.cfg or arguments.info or arguments.hydra_help:
             composer.job(overrides)
-            hydra_app(_never, arguments.for_hydra(overrides), Loader(composer.folders))
+            hydra_app(_never, arguments.for_hydra(overrides), composer.loader())
         else:
             with keeping_everything():
                 _train(arguments, composer, overrides, typed, run_job)
@@ -152,7 +152,7 @@ def _train(
         sweep = None if alone else Sweep(command)
         run_job = _runner(probes, sweep)
     task = Task(composer, planned, run_job, command)
-    loader = Loader(composer.folders)
+    loader = composer.loader()
     try:
         if alone:
             run_one(task, composer.config_name, overrides, loader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
@@ -175,6 +176,7 @@ class Composer:
         self.config_name = config_name
         self.run_dir = run_dir  # whose saved settings these are
         self.trust = trust  # whether `trust=true` was typed
+        self._last = Composed()
         with hydra_turn():
             register_components()
 
@@ -187,6 +189,7 @@ class Composer:
             with explained(loader, self.config_name, overrides):
                 refuse_unmeant(loader, self.config_name, overrides)
                 config = loader.load_configuration(self.config_name, overrides, RunMode.RUN)
+                self._last = Composed((self.config_name, *overrides), deepcopy(config))
                 if job_number is not None:
                     config.hydra.job.num, config.hydra.job.id = job_number, str(job_number)
                 config = check.typed(config, loader.parts)
@@ -200,6 +203,10 @@ class Composer:
                     "trust=true applies to the modules of a resumed run, but resume is null"
                 )
             return job
+
+    def loader(self) -> Loader:
+        """For Hydra's entry point: it need not compose again what `job` composed last."""
+        return Loader(self.folders, composed=self._last)
 
     def imported(self, overrides: list[str]) -> list[str]:
         """Imports the modules that these overrides lead to, and stores what they register."""
@@ -358,10 +365,20 @@ def _search_path(folders: Sequence[str]) -> ConfigSearchPath:
     return path
 
 
+class Composed(NamedTuple):
+    """One composition, as Hydra made it."""
+
+    asked: tuple[str | None, ...] = ()  # the primary configuration and the overrides
+    config: DictConfig | None = None
+
+
 class Loader(ConfigLoaderImpl):
     """Composes once or several times; `parts` are those of the last composition."""
 
-    def __init__(self, folders: Sequence[str], *, blank: bool = False) -> None:
+    def __init__(
+        self, folders: Sequence[str], *, blank: bool = False, composed: Composed | None = None
+    ) -> None:
+        """`composed`: what a job with the same overrides takes instead of composing it again."""
         path = _search_path(folders)
         if blank:  # schemas: before the imports, the user's are not registered
             Plugins.instance().register(BlankSchemas)
@@ -369,7 +386,24 @@ class Loader(ConfigLoaderImpl):
         super().__init__(path)
         self.repository = Repository(self.config_search_path)
         self.parts: list[Part] = []
+        self._composed = composed or Composed()
         self._read: tuple[object, tuple[list[Override], CachingConfigRepository]] | None = None
+
+    def load_configuration(
+        self,
+        config_name: str | None,
+        overrides: list[str],
+        run_mode: RunMode,
+        from_shell: bool = True,
+        validate_sweep_overrides: bool = True,
+    ) -> DictConfig:
+        """Hydra's entry point composes a job that was composed for its checks."""
+        asked, config = self._composed
+        if config is not None and run_mode == RunMode.RUN and asked == (config_name, *overrides):
+            return deepcopy(config)
+        return super().load_configuration(
+            config_name, overrides, run_mode, from_shell, validate_sweep_overrides
+        )
 
     def read(
         self, config_name: str | None, overrides: list[str]

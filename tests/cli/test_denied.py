@@ -178,7 +178,7 @@ def test_the_run_of_another_user_cannot_be_resumed(theirs: Path, typed: tuple[st
             ("tensorboard", 0o555, "written to"),
             ("run.json", 0o000, "read"),
         ],
-        every=3,
+        every=6,
     ),
 )
 def test_a_run_whose_files_are_denied_cannot_go_on(

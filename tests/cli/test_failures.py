@@ -226,7 +226,7 @@ ROOMS = "env.kwargs.rooms=true", "env.kwargs.what={observation: 5}"
 
 
 @pytest.mark.parametrize("what", sampled([*BAD_STEPS], every=4))
-@pytest.mark.parametrize("manager", ["serial", "thread", "process"])
+@pytest.mark.parametrize("manager", sampled(["serial", "thread", "process"], every=3))
 def test_a_step_that_does_not_fit_ends_the_run_in_one_message_and_without_a_restart(
     folder: Path, capsys: Capture, manager: str, what: str
 ) -> None:
@@ -315,13 +315,16 @@ def test_a_loss_that_is_not_finite_is_never_saved(folder: Path, capsys: Capture)
 
 @pytest.mark.parametrize(
     ("typed", "said"),
-    [
-        (["env=cartpole", "env.kwargs.suton=1"], "unexpected keyword argument 'suton'"),
-        (["env.id=Pendulum-v1"], "Pendulum-v1"),
-        (["env.id=CartPol-v1"], "did you mean CartPole-v1?"),
-        (["env=cartpole", "actor_manager.exploration=[0.1,1.5]"], "1.5"),
-        (["-m", "seed=0,1", "env=cartpole", "env.kwargs.suton=1"], "argument 'suton'"),
-    ],
+    sampled(
+        [
+            (["env=cartpole", "env.kwargs.suton=1"], "unexpected keyword argument 'suton'"),
+            (["env.id=Pendulum-v1"], "Pendulum-v1"),
+            (["env.id=CartPol-v1"], "did you mean CartPole-v1?"),
+            (["env=cartpole", "actor_manager.exploration=[0.1,1.5]"], "1.5"),
+            (["-m", "seed=0,1", "env=cartpole", "env.kwargs.suton=1"], "argument 'suton'"),
+        ],
+        every=2,
+    ),
 )
 def test_what_only_the_components_can_refuse_leaves_no_folder(
     folder: Path, capsys: Capture, typed: list[str], said: str
@@ -364,6 +367,7 @@ def blocked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
         return {who: Ended(folder, *run.ended()) for who, (folder, run) in started.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", BLOCKED)
 def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
     blocked: dict[str, Ended], who: str

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from sampling import sampled
@@ -21,12 +22,15 @@ def saved(run_dir: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def test_one_job_saves_the_same_as_a_sweep_of_one(folder: Path, ran: Callable[..., Any]) -> None:
+def test_one_job_saves_the_same_as_the_first_of_a_sweep(
+    folder: Path, ran: Callable[..., Any]
+) -> None:
+    """Hydra itself composes the first job of a sweep; of one job it takes what was checked."""
     (folder / "mine").mkdir()
     (folder / "mine" / "own.yaml").write_text("defaults: [config, _self_]\nseed: 7\n")
     command = ("-cd", "mine", "-cn", "own", "env=cartpole", "agent.gamma=0.5")
     alone = ran(*command, "run_dir=alone").contexts[0].run_dir
-    swept = ran(*command, "-m", "run_dir=swept").contexts[0].run_dir
+    swept = ran(*command, "-m", "seed=7,8", "run_dir=swept").contexts[0].run_dir
     assert (alone, swept.parent) == (folder / "alone", folder / "swept")
     settings = [saved(each, "config.yaml") for each in (alone, swept)]
     assert [each.pop("run_dir") for each in settings] == ["alone", "swept"]
@@ -35,6 +39,22 @@ def test_one_job_saves_the_same_as_a_sweep_of_one(folder: Path, ran: Callable[..
     for key in ("config_sources", "choices", "version_base", "cwd"):
         assert told[0]["runtime"][key] == told[1]["runtime"][key]
     assert {each["job"]["name"] for each in told} == {"border-train"}
+
+
+def test_one_job_is_composed_once(
+    folder: Path, ran: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert folder
+    composed = []
+
+    def counting(self: Any, *what: Any, **how: Any) -> Any:
+        composed.append(how)
+        return composes(self, *what, **how)
+
+    composes = ConfigLoaderImpl._load_configuration_impl
+    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counting)
+    assert len(ran("env=cartpole", "agent.gamma=0.5", "run_dir=alone").contexts) == 1
+    assert len(composed) == 1
 
 
 def test_jobs_alone_and_of_a_sweep_are_saved_with_the_values_of_their_agent(

@@ -43,6 +43,7 @@ def until_it_learns(command: Command, folder: Path) -> None:
     command.until(lambda: rows.exists() and rows.stat().st_size > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actors", sampled(["thread", "serial"], every=2))
 def test_a_call_that_keeps_the_interpreter_lock_ends_the_run_with_its_stack(
     tmp_path: Path, actors: str
@@ -61,6 +62,7 @@ def test_a_call_that_keeps_the_interpreter_lock_ends_the_run_with_its_stack(
     assert " in go_wrong\n" in (tmp_path / "run" / "border-train.log").read_text()
 
 
+@pytest.mark.slow
 def test_the_second_signal_ends_a_command_that_cannot_hear_any(tmp_path: Path) -> None:
     with Command(tmp_path, *HOLDS) as run:
         run.until((tmp_path / "holds").exists)
@@ -91,6 +93,7 @@ def test_a_death_without_a_word_is_reported(tmp_path: Path, name: str, ends: int
     assert (facts["status"], facts["exit_reason"]) == ("killed", ENDED)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_its_monitor_and_says_so(tmp_path: Path) -> None:
     with Command(tmp_path, *RUN, "env.id=Calm-v0") as run:
         until_it_learns(run, tmp_path)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from commands import QUICK, eval_status, facts_of, rows_of, train_status
 from datasets import datasets_in, write_cartpole
+from sampling import sampled
 
 from border_cli.core.types import PAST_SCHEDULES
 
@@ -116,21 +117,24 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
 
 @pytest.mark.parametrize(
     ("typed", "said"),
-    [
-        (["replay_buffer.dataset=null"], "replay_buffer.dataset must be given"),
-        (["replay_buffer.dataset=my/pol-v0"], "did you mean my/pole-v0? Data sets in "),
-        (["env=acrobot"], "has observations float32 [4], but env.id=Acrobot-v1 has "),
-        (["replay_buffer=uniform"], "needs replay_buffer=dataset"),
-        (
-            ["trainer.max_opt_steps=null", "trainer.max_env_steps=9"],
-            "set trainer.max_opt_steps, got 9",
-        ),
-        (
-            ["evaluator.ref_min_score=1"],
-            "evaluator.ref_max_score must be set together with ref_min",
-        ),
-        (["replay_buffer.datset=a-v0"], "replay_buffer.datset"),
-    ],
+    sampled(
+        [
+            (["replay_buffer.dataset=null"], "replay_buffer.dataset must be given"),
+            (["replay_buffer.dataset=my/pol-v0"], "did you mean my/pole-v0? Data sets in "),
+            (["env=acrobot"], "has observations float32 [4], but env.id=Acrobot-v1 has "),
+            (["replay_buffer=uniform"], "needs replay_buffer=dataset"),
+            (
+                ["trainer.max_opt_steps=null", "trainer.max_env_steps=9"],
+                "set trainer.max_opt_steps, got 9",
+            ),
+            (
+                ["evaluator.ref_min_score=1"],
+                "evaluator.ref_max_score must be set together with ref_min",
+            ),
+            (["replay_buffer.datset=a-v0"], "replay_buffer.datset"),
+        ],
+        every=2,
+    ),
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_written(
     typed: list[str], said: str, capsys: Capture

@@ -46,25 +46,31 @@ def nothing_counted_yet() -> None:
 
 @pytest.mark.parametrize(
     ("env_id", "said"),
-    [
-        (
-            "FourValues-v0",
-            "step must return observation, reward, terminated, truncated and info: not enough "
-            "values to unpack (expected 5, got 4)\n",
-        ),
-        (
-            "OldReset-v0",
-            "reset must return observation and info: too many values to unpack (expected 2)\n",
-        ),
-        (
-            "Seedless-v0",
-            "got an unexpected keyword argument 'seed' (Gymnasium's "
-            "reset(*, seed, options) returns an observation and a dict)\n",
-        ),
-        ("Exits-v0", "step raised SystemExit: no such action: int\n"),
-        ("Unclosable-v0", "close raised OSError: the server is gone\n"),
-        ("Unbuildable-v0", "its constructor raised RuntimeError: no licence for this simulator\n"),
-    ],
+    sampled(
+        [
+            (
+                "FourValues-v0",
+                "step must return observation, reward, terminated, truncated and info: not enough "
+                "values to unpack (expected 5, got 4)\n",
+            ),
+            (
+                "OldReset-v0",
+                "reset must return observation and info: too many values to unpack (expected 2)\n",
+            ),
+            (
+                "Seedless-v0",
+                "got an unexpected keyword argument 'seed' (Gymnasium's "
+                "reset(*, seed, options) returns an observation and a dict)\n",
+            ),
+            ("Exits-v0", "step raised SystemExit: no such action: int\n"),
+            ("Unclosable-v0", "close raised OSError: the server is gone\n"),
+            (
+                "Unbuildable-v0",
+                "its constructor raised RuntimeError: no licence for this simulator\n",
+            ),
+        ],
+        every=2,
+    ),
 )
 def test_an_environment_that_fails_as_it_is_tried_is_refused_before_a_folder_is_made(
     folder: Path, capsys: Capture, env_id: str, said: str
@@ -257,6 +263,7 @@ MEDDLED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manager", sampled(["serial", "thread", "process"], every=3))
 def test_a_constructor_that_takes_the_process_over_leaves_ctrl_c_the_log_and_the_folder(
     tmp_path: Path, manager: str

@@ -99,6 +99,7 @@ def test_plain_minari_reads_it_and_every_episode_comes_again(
     env.close()
 
 
+@pytest.mark.slow
 def test_what_is_said_of_a_data_set_is_in_its_metadata(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:

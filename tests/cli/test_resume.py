@@ -165,7 +165,10 @@ def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refus
 
 @pytest.mark.parametrize(
     "typed",
-    [["resume=a"], ["resume=auto", "run_dir=a", "env=cartpole"], ["resume=a", "dry_run=true"]],
+    sampled(
+        [["resume=a"], ["resume=auto", "run_dir=a", "env=cartpole"], ["resume=a", "dry_run=true"]],
+        every=3,
+    ),
 )
 def test_a_link_inside_of_a_run_directory_is_refused_before_anything_is_opened(
     typed: list[str], folder: Path, ran: Ran, refusal: Refusal
@@ -182,12 +185,15 @@ def test_a_link_inside_of_a_run_directory_is_refused_before_anything_is_opened(
 
 @pytest.mark.parametrize(
     ("link", "typed"),
-    [
-        ("b/border-train.log", ["run_dir=b"]),
-        ("b/.hydra", ["run_dir=b"]),
-        (f"s/{JOB_1}/metrics.jsonl", ["-m", "run_dir=s", "seed=0,1"]),
-        ("s/multirun.yaml", ["-m", "run_dir=s", "seed=0,1"]),
-    ],
+    sampled(
+        [
+            ("b/border-train.log", ["run_dir=b"]),
+            ("b/.hydra", ["run_dir=b"]),
+            (f"s/{JOB_1}/metrics.jsonl", ["-m", "run_dir=s", "seed=0,1"]),
+            ("s/multirun.yaml", ["-m", "run_dir=s", "seed=0,1"]),
+        ],
+        every=3,
+    ),
 )
 def test_a_link_that_awaits_a_new_run_is_refused(
     link: str, typed: list[str], folder: Path, refusal: Refusal
@@ -369,7 +375,7 @@ def test_an_answer_about_a_run_imports_no_torch(
 
 @pytest.mark.parametrize(
     "name",
-    sampled(["run", "a b", "a,b", "it's", "[x]", "a=b", "(c)", "ü", "e\\", "b\\'c", "#1"], every=4),
+    sampled(["run", "a b", "a,b", "it's", "[x]", "a=b", "(c)", "ü", "e\\", "b\\'c", "#1"], every=6),
 )
 def test_the_command_that_is_printed_leads_to_the_same_folder(
     name: str, folder: Path, ran: Ran

@@ -136,7 +136,7 @@ def test_a_wish_from_before_the_run_is_fulfilled_by_the_run(folder: Path, capfd:
     assert 0 <= first < 200 == end
 
 
-@pytest.mark.parametrize("signum", KINDS)
+@pytest.mark.parametrize("signum", sampled([*KINDS], every=3))
 def test_a_signal_before_the_run_leaves_by_all_finallys_with_its_status(
     tmp_path: Path, signum: signal.Signals
 ) -> None:

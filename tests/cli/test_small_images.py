@@ -51,7 +51,7 @@ def _observations(run_dir: Path) -> Any:
     return buffer.rows(np.arange(len(buffer))).obs
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sampled([*FORMS], every=3))
 @pytest.mark.parametrize("actor_manager", sampled(["serial", "thread", "process"], every=3))
 def test_they_are_learned_from_said_and_stored_in_a_byte_each(
     form: str, actor_manager: str, folder: Path, capsys: Capture

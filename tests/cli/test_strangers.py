@@ -296,6 +296,7 @@ def test_what_hydra_and_python_look_for_by_themselves_is_not_taken_from_there(
         assert not mark.exists()
 
 
+@pytest.mark.slow
 def test_child_processes_look_for_nothing_in_the_current_directory(
     attack: Attack, mark: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_bare_id_is_never_tuned(folder: Path, ran: Callable[..., Any]) -> None
     assert tuned_files(ran("env.id=CartPole-v1").contexts[0].sources) == []
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_one_job_after_another(folder: Path, ran: Callable[..., Any]) -> None:
     jobs = ran("agent=iqn", "seed=0,1", "env=cartpole,mountaincar", "-m")
     seen = [(each.seed, each.env.id) for each in jobs.configs]

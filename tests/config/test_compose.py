@@ -98,9 +98,9 @@ def test_threads_compose_side_by_side() -> None:
         return config.name, config.seed, config.agent.gamma
 
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(one, range(16)))
+        found = list(pool.map(one, range(8)))
     names = ["dqn_cartpole", "dqn_acrobot", "dqn_mountaincar", "dqn_lunarlander"]
-    assert found == [(names[number % 4], number, 0.9) for number in range(16)]
+    assert found == [(names[number % 4], number, 0.9) for number in range(8)]
 
 
 def test_hydra_is_as_before_inside_another_app(folder: Path, write: Write) -> None:

@@ -83,7 +83,7 @@ KEYS = list(shipped_keys())
 
 @pytest.mark.parametrize(
     ("file", "start", "key"),
-    sampled(KEYS, every=48, ids=[f"{file}:{key}" for file, _, key in KEYS]),
+    sampled(KEYS, every=96, ids=[f"{file}:{key}" for file, _, key in KEYS]),
 )
 def test_a_letter_changed_in_a_shipped_key_is_refused(
     file: str, start: int, key: str, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -110,7 +110,7 @@ SETTINGS = typed_settings()
 
 
 @pytest.mark.parametrize(
-    ("path", "choices"), sampled(SETTINGS, every=8, ids=[path for path, _ in SETTINGS])
+    ("path", "choices"), sampled(SETTINGS, every=16, ids=[path for path, _ in SETTINGS])
 )
 def test_a_letter_changed_on_the_command_line_is_refused(
     path: str, choices: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]

@@ -84,7 +84,7 @@ TYPED = [
 
 
 @pytest.mark.parametrize(
-    ("override", "said"), sampled([*TYPED], every=3), ids=[each for each, _ in TYPED]
+    ("override", "said"), sampled([*TYPED], every=6), ids=[each for each, _ in TYPED]
 )
 def test_what_is_typed_wrongly_is_refused(override: str, said: str, folder: Path) -> None:
     assert folder
@@ -155,11 +155,14 @@ def test_a_wrong_file_is_named(
 @pytest.mark.parametrize("order", ["wb,jsonl", "jsonl,wb"])
 @pytest.mark.parametrize(
     "text",
-    [
-        "interval: 3\n",
-        "# @package recorder.wb\ninterval: 3\n",
-        "defaults: [/schema/recorder/jsonl@_here_, _self_]\n",
-    ],
+    sampled(
+        [
+            "interval: 3\n",
+            "# @package recorder.wb\ninterval: 3\n",
+            "defaults: [/schema/recorder/jsonl@_here_, _self_]\n",
+        ],
+        every=3,
+    ),
 )
 def test_a_recorder_without_its_first_lines_is_blamed_and_not_ours(
     text: str, order: str, folder: Path, write: Write
@@ -305,7 +308,7 @@ ASSIGNED: list[tuple[str, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "said"), sampled([*ASSIGNED], every=4))
+@pytest.mark.parametrize(("path", "value", "said"), sampled([*ASSIGNED], every=8))
 def test_a_value_assigned_in_python_is_checked_before_a_run(
     path: str, value: object, said: str
 ) -> None:

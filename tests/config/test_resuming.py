@@ -204,14 +204,14 @@ def cartpole() -> RunConfig:
     return compose("env=cartpole")
 
 
-@pytest.mark.parametrize("override", sampled([*ALLOWED], every=4))
+@pytest.mark.parametrize("override", sampled([*ALLOWED], every=8))
 def test_a_run_goes_on_with_another(override: str, cartpole: RunConfig) -> None:
     found = changes(cartpole, compose("env=cartpole", override))
     assert found
     assert all(each.allowed for each in found)
 
 
-@pytest.mark.parametrize("override", sampled([*REFUSED], every=4))
+@pytest.mark.parametrize("override", sampled([*REFUSED], every=8))
 def test_a_run_does_not_go_on_with_another(override: str, cartpole: RunConfig) -> None:
     found = changes(cartpole, compose("env=cartpole", override))
     assert any(not each.allowed for each in found)
@@ -260,12 +260,18 @@ def test_the_folder_of_a_run_is_read_as_hydra_reads_it(
 
 @pytest.mark.parametrize(
     ("override", "reason"),
-    [
-        ("run_dir=x", "run_dir=x cannot be combined with resume=RUN_DIR: a resumed run keeps its"),
-        ("init_from=x", "starts a new run"),
-        ("experiment=x", "a resumed run keeps its settings"),
-        ("~tuned", "a resumed run keeps its settings"),
-    ],
+    sampled(
+        [
+            (
+                "run_dir=x",
+                "run_dir=x cannot be combined with resume=RUN_DIR: a resumed run keeps its",
+            ),
+            ("init_from=x", "starts a new run"),
+            ("experiment=x", "a resumed run keeps its settings"),
+            ("~tuned", "a resumed run keeps its settings"),
+        ],
+        every=2,
+    ),
 )
 def test_what_contradicts_a_resume_is_refused(override: str, reason: str, run_dir: Path) -> None:
     with pytest.raises(ConfigError, match=reason):

@@ -171,7 +171,7 @@ def edited(write: Write) -> Callable[[str, str], Path]:
                 "trust=true is not a setting: give it on the command line with resume=RUN_DIR",
             ),
         ],
-        every=4,
+        every=6,
     ),
 )
 def test_what_no_run_saves_is_refused_by_name(
@@ -214,7 +214,7 @@ def test_files_beside_the_saved_settings_are_not_composed(
             ["${y}", {"z": "${"}],
             "C:\\d",
         ],
-        every=4,
+        every=8,
     ),
 )
 def test_what_looks_like_an_interpolation_comes_back_as_it_was(folder: Path, value: Any) -> None:

@@ -27,7 +27,7 @@ def pair_of(tuned: str) -> tuple[str, str]:
     return agent, tuned.removeprefix(f"{agent}_")
 
 
-@pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=3))
+@pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=7))
 def test_every_file_composes(group: str, name: str, folder: Path) -> None:
     job = Composer().job(["env.id=A-v0", f"{group}={name}"])
     files = [source.file for source in job.sources if source.group == group]
@@ -73,7 +73,7 @@ def choices_beside(tuned: str, group: str, name: str) -> list[str]:
     return [source.choice for source in job.sources if source.group == "tuned"]
 
 
-@pytest.mark.parametrize(("index", "tuned"), [*enumerate(TUNED)], ids=TUNED)
+@pytest.mark.parametrize(("index", "tuned"), sampled([*enumerate(TUNED)], every=5), ids=TUNED)
 def test_a_tuned_file_goes_with_an_option(index: int, tuned: str) -> None:
     assert tuned in choices_beside(tuned, *OPTIONS[index % len(OPTIONS)])
 

@@ -42,7 +42,7 @@ def limits(config: RunConfig) -> tuple[int | None, int | None, float | None]:
     return trainer.max_opt_steps, trainer.max_env_steps, trainer.max_time_s
 
 
-@pytest.mark.parametrize("env", ["env=pendulum", "env.id=A-v0"])
+@pytest.mark.parametrize("env", sampled(["env=pendulum", "env.id=A-v0"], every=2))
 @pytest.mark.parametrize("agent", ["redq", "droq"])
 def test_redq_and_droq_make_twenty_updates_per_sample_with_any_env(agent: str, env: str) -> None:
     config = compose(f"agent={agent}", env)
@@ -165,7 +165,8 @@ def test_a_limit_replaces_those_of_the_pair_too(folder: Path, write: Write) -> N
 
 
 @pytest.mark.parametrize(
-    "typed", [("~tuned",), ("experiment=bare",), ("experiment=bare", "env=acrobot")]
+    "typed",
+    sampled([("~tuned",), ("experiment=bare",), ("experiment=bare", "env=acrobot")], every=2),
 )
 def test_what_switches_tuned_off_switches_the_agents_values_off(
     typed: tuple[str, ...], folder: Path, write: Write
@@ -267,33 +268,36 @@ def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) 
 
 @pytest.mark.parametrize(
     ("file", "text", "said"),
-    [
-        (
-            "tuned/redq.yaml",
-            "# @package _global_\ndefaults: [sac_pendulum]\n",
-            r"^tuned/redq\.yaml: it belongs to an agent and may only set values",
-        ),
-        (
-            "tuned/redq.yaml",
-            "# @package _global_\ntrainer: {evil_interval: 7}\n",
-            r"^tuned/redq\.yaml: unknown setting 'trainer\.evil_interval', did you mean",
-        ),
-        (
-            "tuned/redq.yaml",
-            "trainer: {eval_interval: 7}\n",
-            r"^tuned/redq\.yaml: tuned has .* must begin with the line `# @package _global_`$",
-        ),
-        (
-            "tuned/redq.yaml",
-            "# @package _global_\ntrainer: {eval_interval: -7}\n",
-            r"^tuned/redq\.yaml: trainer\.eval_interval must be at least 0",
-        ),
-        (
-            "experiment/x.yaml",
-            "# @package _global_\ndefaults: [override /tuned: sac_pendulm]\n",
-            r"^experiment/x\.yaml: unknown tuned 'sac_pendulm', did you mean sac_pendulum\?",
-        ),
-    ],
+    sampled(
+        [
+            (
+                "tuned/redq.yaml",
+                "# @package _global_\ndefaults: [sac_pendulum]\n",
+                r"^tuned/redq\.yaml: it belongs to an agent and may only set values",
+            ),
+            (
+                "tuned/redq.yaml",
+                "# @package _global_\ntrainer: {evil_interval: 7}\n",
+                r"^tuned/redq\.yaml: unknown setting 'trainer\.evil_interval', did you mean",
+            ),
+            (
+                "tuned/redq.yaml",
+                "trainer: {eval_interval: 7}\n",
+                r"^tuned/redq\.yaml: tuned has .* must begin with the line `# @package _global_`$",
+            ),
+            (
+                "tuned/redq.yaml",
+                "# @package _global_\ntrainer: {eval_interval: -7}\n",
+                r"^tuned/redq\.yaml: trainer\.eval_interval must be at least 0",
+            ),
+            (
+                "experiment/x.yaml",
+                "# @package _global_\ndefaults: [override /tuned: sac_pendulm]\n",
+                r"^experiment/x\.yaml: unknown tuned 'sac_pendulm', did you mean sac_pendulum\?",
+            ),
+        ],
+        every=2,
+    ),
 )
 def test_what_cannot_be_meant_is_refused_with_its_file(
     file: str, text: str, said: str, folder: Path, write: Write

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from sampling import sampled
 from vectors import LANES, Alone, Endless
 
 from border_cli.core.errors import BadStep
@@ -96,7 +97,7 @@ def processed(steps: list[Step], n_steps: int) -> list[Transitions]:
     return [n_step.process(step) for step in steps]
 
 
-@pytest.mark.parametrize("limit", [None, 4, 1])
+@pytest.mark.parametrize("limit", sampled([None, 4, 1], every=2))
 @pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_gives_the_rows_of_single_environments(mode, named, limit):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sampling import sampled
 
 from border_cli import compose
 from border_cli.cli.report import actors_line
@@ -61,12 +62,15 @@ def test_actors_that_take_turns_keep_the_other_settings() -> None:
 
 @pytest.mark.parametrize(
     ("overrides", "slack"),
-    [
-        ((), 2 * 2 * 20),
-        (("actor_manager.num_actors=1",), 2 * 2 * 20),  # as if there were two
-        (("actor_manager.num_actors=5", "actor_manager.n_buffer=7"), 2 * 5 * 7),
-        (("trainer=sync",), 2 * 2 * 20),  # of the messages that are set
-    ],
+    sampled(
+        [
+            ((), 2 * 2 * 20),
+            (("actor_manager.num_actors=1",), 2 * 2 * 20),  # as if there were two
+            (("actor_manager.num_actors=5", "actor_manager.n_buffer=7"), 2 * 5 * 7),
+            (("trainer=sync",), 2 * 2 * 20),  # of the messages that are set
+        ],
+        every=2,
+    ),
 )
 def test_actors_may_be_ahead_by_two_messages_each(overrides: tuple[str, ...], slack: int) -> None:
     assert settings(*overrides).slack == slack
@@ -74,13 +78,16 @@ def test_actors_may_be_ahead_by_two_messages_each(overrides: tuple[str, ...], sl
 
 @pytest.mark.parametrize(
     ("overrides", "background"),
-    [
-        ((), True),
-        (("actor_manager=process",), True),
-        (("actor_manager=serial",), False),
-        (("trainer=sync",), False),
-        (("trainer=offline",), False),
-    ],
+    sampled(
+        [
+            ((), True),
+            (("actor_manager=process",), True),
+            (("actor_manager=serial",), False),
+            (("trainer=sync",), False),
+            (("trainer=offline",), False),
+        ],
+        every=2,
+    ),
 )
 def test_a_bit_reproducible_run_evaluates_inline(
     overrides: tuple[str, ...], background: bool
@@ -152,17 +159,20 @@ def test_what_an_interval_leaves_over_is_made_up_at_the_end() -> None:
 
 @pytest.mark.parametrize(
     ("overrides", "threads"),
-    [
-        (SMALL, 1),
-        (LARGE, available_cores()),
-        ((*LARGE, "agent.num_threads=3"), 3),
-        ((*LARGE, "trainer.samples_per_opt_step=null"), max(1, available_cores() - 2)),
-        (("agent=random", "env=cartpole"), 1),
-        (("agent=sac", "env=pendulum", "~tuned"), available_cores()),
-        (("agent=iqn", "env=cartpole", "~tuned"), available_cores()),
-        (("agent=cql", "env=pendulum", "~tuned", "agent.hidden=[64,64]"), available_cores()),
-        (("agent=cql", "env=pendulum"), 1),
-    ],
+    sampled(
+        [
+            (SMALL, 1),
+            (LARGE, available_cores()),
+            ((*LARGE, "agent.num_threads=3"), 3),
+            ((*LARGE, "trainer.samples_per_opt_step=null"), max(1, available_cores() - 2)),
+            (("agent=random", "env=cartpole"), 1),
+            (("agent=sac", "env=pendulum", "~tuned"), available_cores()),
+            (("agent=iqn", "env=cartpole", "~tuned"), available_cores()),
+            (("agent=cql", "env=pendulum", "~tuned", "agent.hidden=[64,64]"), available_cores()),
+            (("agent=cql", "env=pendulum"), 1),
+        ],
+        every=3,
+    ),
 )
 def test_what_is_bound_by_arithmetic_gets_the_cores_that_are_spare(
     overrides: tuple[str, ...], threads: int
@@ -203,13 +213,16 @@ def test_an_agent_is_built_with_the_threads_that_are_in_effect() -> None:
 
 @pytest.mark.parametrize(
     ("overrides", "env"),
-    [
-        (("trainer=sync",), GymEnv),
-        (("actor_manager=serial",), GymEnv),
-        (("actor_manager=thread",), GymVectorEnv),
-        (("actor_manager=process",), GymVectorEnv),
-        (("actor_manager=thread", "env.vectorization=sync"), GymEnv),
-    ],
+    sampled(
+        [
+            (("trainer=sync",), GymEnv),
+            (("actor_manager=serial",), GymEnv),
+            (("actor_manager=thread",), GymVectorEnv),
+            (("actor_manager=process",), GymVectorEnv),
+            (("actor_manager=thread", "env.vectorization=sync"), GymEnv),
+        ],
+        every=3,
+    ),
 )
 def test_environments_are_stepped_one_by_one_where_runs_are_bit_reproducible(
     overrides: tuple[str, ...], env: type[Env]

@@ -516,6 +516,7 @@ def test_an_environment_that_blocks_for_ever_fails_the_run_and_names_the_line(
 HEARD = (Stalled, KeyboardInterrupt)
 
 
+@pytest.mark.slow
 def test_a_learner_that_hangs_is_interrupted_and_the_caller_hears_why(tmp_path: Path) -> None:
     never_set = threading.Event()
     evaluator = OwnEvaluator(lambda: wait_for(never_set))

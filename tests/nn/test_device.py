@@ -66,6 +66,7 @@ def test_a_learner_computes_alone_and_without_denormals_and_leaves_no_trace():
         torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_torchs_other_threads_flush_denormals_as_the_learner_does():
     """In a process of its own, because torch's other threads keep what they started with."""
     code = """if True:
@@ -88,6 +89,7 @@ def test_torchs_other_threads_flush_denormals_as_the_learner_does():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back so")
 def test_a_learner_does_not_ask_the_kernel_again_for_what_it_freed():
     """In a process of its own, because nothing undoes it. Pages: 8 blocks have 1,024 in all."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sampling import sampled
 from torch import nn
 
 from border_cli.agent.normalization import RunningStatistics
@@ -105,7 +106,7 @@ def test_features_without_images_are_the_encoded_rows(space: Space, observations
     np.testing.assert_array_equal(found.numpy(), rows)
 
 
-@pytest.mark.parametrize("activation", list(Activation))
+@pytest.mark.parametrize("activation", sampled([*list(Activation)], every=4))
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("hidden", [(), (16,), (16, 8)])
 def test_both_forward_passes_give_the_same_values(
@@ -125,7 +126,7 @@ def test_both_forward_passes_give_the_same_values(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [*IMAGES, *SMALL_IMAGES])
+@pytest.mark.parametrize("name", sampled([*IMAGES, *SMALL_IMAGES], every=2))
 @pytest.mark.parametrize("kind", ["auto", "minatar_cnn", "impala_resnet"])
 def test_images_go_through_convolutions_in_both(name: str, kind: str):
     space = (IMAGES | SMALL_IMAGES)[name]

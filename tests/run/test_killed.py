@@ -184,6 +184,7 @@ def test_a_kill_at_any_file_operation_of_a_save_loses_nothing(tmp_path: Path, ki
     assert count > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", sampled(["small", "images"], every=2))
 def test_after_every_kill_the_newest_checkpoint_works_and_the_run_goes_on(
     tmp_path: Path, rows: str

@@ -62,7 +62,7 @@ def columns(rows: Transitions) -> dict[str, Any]:
 
 @pytest.mark.parametrize("resets", sampled([False, True], every=4), ids=["", "resets"])
 @pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
-@pytest.mark.parametrize("num_envs", [1, 4])
+@pytest.mark.parametrize("num_envs", sampled([1, 4], every=2))
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, resets):
     steps = steps_of(np.random.default_rng([n, num_envs]), num_envs, named, resets)

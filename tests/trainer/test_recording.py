@@ -12,7 +12,7 @@ from fakes import FakeClock, ListRecorder
 
 from border_cli.core.errors import Interrupted
 from border_cli.core.output import Progress, RecordStep
-from border_cli.core.types import Metrics, State
+from border_cli.core.types import State
 from border_cli.trainer.recording import SHOW_EVERY_S, Recording
 
 STEP = RecordStep(opt_steps=10, env_steps=20, time_s=1.0)
@@ -126,7 +126,7 @@ def test_two_failures_and_a_success_count_from_the_beginning() -> None:
 
 def test_progress_that_is_shown_between_rows_does_not_hide_that_no_row_is_written() -> None:
     class Unwritten(ListRecorder):
-        def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        def write(self, *row: object, **how: object) -> None:  # noqa: ARG002
             broken()
 
     recording = Recording([Unwritten()], FakeClock())
