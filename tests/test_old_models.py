@@ -69,6 +69,7 @@ def test_it_is_judged_as_it_was(run_dir: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["returns"] == answers(run_dir)["returns"].tolist()
 
 
+@pytest.mark.slow
 def test_its_run_goes_on_as_it_would_have_gone_on_then(run_dir: Path) -> None:
     result = resume(run_dir, "trainer.max_opt_steps=40")
     state = result.agent.state_dict()

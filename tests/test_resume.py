@@ -510,6 +510,7 @@ def test_saving_never_changes_training(tmp_path: Path) -> None:
     assert_equal(config, tmp_path / "seldom", tmp_path / "often")
 
 
+@pytest.mark.slow
 def test_many_attempts_in_a_row_change_nothing(tmp_path: Path) -> None:
     config = config_of("serial", replay_buffer=PrioritizedConfig(capacity=300))
     run(config, tmp_path / "whole")

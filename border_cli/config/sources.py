@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import importlib.resources
+from copy import deepcopy
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -35,7 +37,7 @@ def group_base(group: str) -> type[Any]:
 
 
 class Schemas(ConfigSource):
-    """Makes the schema of a component when a file asks for it; nothing is cached.
+    """Makes the schema of a component when a file first asks for it.
 
     A composition asks for about ten of the thirty, and to make one takes milliseconds.
     """
@@ -46,11 +48,8 @@ class Schemas(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         group, option = _named(config_path)
-        if group:
-            made = _schema(group, GROUPS[group].entry(option))
-        else:
-            made = OmegaConf.structured(RunConfig)
-        return ConfigResult("border_cli", self.full_path(), made, header={"package": None})
+        made = _schema(group, GROUPS[group].entry(option)) if group else _run_schema()
+        return ConfigResult("border_cli", self.full_path(), deepcopy(made), {"package": None})
 
     def is_group(self, config_path: str) -> bool:
         folder, _, group = config_path.rstrip("/").partition("/")
@@ -88,6 +87,13 @@ def register_components() -> None:
                 _schema(group, entry)
 
 
+@cache
+def _run_schema() -> DictConfig:
+    made: DictConfig = OmegaConf.structured(RunConfig)
+    return made
+
+
+@cache
 def _schema(group: str, entry: Entry) -> DictConfig:
     kind, base = entry.config_type, group_base(group)
     what = f"{group} {entry.name!r}: its settings {kind.__module__}.{kind.__qualname__}"

@@ -103,6 +103,7 @@ def test_the_gradient_is_that_of_finite_differences():
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("double", sampled([True, False], every=2))
 def test_the_values_of_a_chain_are_found(double: bool):
     agent = trained(

@@ -191,6 +191,7 @@ def test_the_next_action_is_chosen_by_the_range():
             assert formula(torch.zeros(1, 4), q_next, online_next, batch).td_error.item() == apart
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize(("target_interval", "tau"), [(20, 1.0), (1, 0.05)])
 def test_the_values_of_a_chain_are_found(double: bool, target_interval: int, tau: float):

@@ -77,6 +77,7 @@ def test_what_is_not_there_is_shown_and_then_refused(folder: Path, capsys: Captu
     assert "To reduce it: replay_buffer.capacity=" in refused
 
 
+@pytest.mark.slow
 def test_a_sweep_shows_a_block_per_job_and_the_largest(folder: Path, capsys: Capture) -> None:
     said, _ = shown(
         capsys, "env=cartpole", "-m", "seed=0,1", "replay_buffer.capacity=1000,200000",

@@ -384,6 +384,7 @@ def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
     assert f"run directory  {record.parent.relative_to(ended.folder)}\n" in ended.said
 
 
+@pytest.mark.slow
 def test_a_learner_that_hangs_ends_the_sweep_with_its_table(blocked: dict[str, Ended]) -> None:
     ended = blocked["sweep"]
     with (ended.folder / "run" / "sweep.csv").open() as file:

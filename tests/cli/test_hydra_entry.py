@@ -57,6 +57,7 @@ def test_one_job_is_composed_once(
     assert len(composed) == 1
 
 
+@pytest.mark.slow
 def test_jobs_alone_and_of_a_sweep_are_saved_with_the_values_of_their_agent(
     folder: Path, ran: Callable[..., Any]
 ) -> None:

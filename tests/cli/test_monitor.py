@@ -106,6 +106,7 @@ def test_a_run_goes_on_without_its_monitor_and_says_so(tmp_path: Path) -> None:
     assert "Exception ignored" not in said
 
 
+@pytest.mark.slow
 def test_what_is_killed_together_with_its_monitor_reads_as_killed(tmp_path: Path) -> None:
     with Command(tmp_path, *RUN, "env.id=Calm-v0") as run:
         until_it_learns(run, tmp_path)

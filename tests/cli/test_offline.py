@@ -86,6 +86,7 @@ def test_a_dry_run_counts_the_data_set_and_no_actors(datasets: Path, capsys: Cap
     assert not Path("run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_its_data_set_or_not_at_all(datasets: Path, capsys: Capture) -> None:
     assert train_status(*LEARNS, "recorder=none", "quiet=true") == 0
     assert train_status("resume=run", "trainer.max_opt_steps=30", "quiet=false") == 0

@@ -152,6 +152,7 @@ def test_without_the_probe_a_run_finds_out_by_itself(folder: Path, capsys: Captu
     assert facts_of(folder / "run")["status"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_resume_tries_too_unless_it_is_told_not_to(folder: Path, capsys: Capture) -> None:
     argv = (*UNTRIED, "env.id=NeedsFile-v0", "env.kwargs.file=broken", "env.kwargs.at=0")
     assert train_status(*argv, "run_dir=run") == 0

@@ -70,6 +70,7 @@ def recorded(capsys: Capture, *argv: object) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 def test_plain_minari_reads_it_and_every_episode_comes_again(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_seed_repeats_and_another_one_does_not(
     assert found[0] == found[1] != found[2]
 
 
+@pytest.mark.slow
 def test_greedy_episodes_are_played_as_an_evaluation_plays_them(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:
@@ -304,6 +306,7 @@ def test_an_environment_that_fails_leaves_no_half_data_set(folder: Path, dataset
     sys.modules.pop("fragile")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("signum", "status"), sampled([(signal.SIGINT, 130), (signal.SIGTERM, 143)], every=2)
 )

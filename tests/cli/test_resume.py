@@ -92,6 +92,7 @@ def test_with_trust_modules_are_found_where_the_run_found_them(
     assert "module_of_a_run" in sys.modules
 
 
+@pytest.mark.slow
 def test_a_job_knows_what_changed_and_what_hydra_was_told(folder: Path, ran: Ran) -> None:
     ran("run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
     stopped(folder / "a")

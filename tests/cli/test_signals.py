@@ -176,6 +176,7 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
     assert facts["seeds"]["seed"] == 0  # what was known stays
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_sweep_after_its_job(folder: Path, capfd: Capture) -> None:
     own = ("env.id=Signals-v0", "+env.kwargs.signum=2", "env.kwargs.at=30,1000000")
     assert train_status("-m", *ENDLESS, *own) == 130

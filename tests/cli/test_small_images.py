@@ -85,6 +85,7 @@ def test_another_network_is_refused_with_what_is_allowed(folder: Path, capsys: C
     assert not (folder / "run").exists()
 
 
+@pytest.mark.slow
 def test_they_are_recorded_and_learned_from_offline(folder: Path, capsys: Capture) -> None:
     with datasets_in(folder / "datasets"):
         assert train_status(*CATCH) == 0
@@ -101,6 +102,7 @@ def test_they_are_recorded_and_learned_from_offline(folder: Path, capsys: Captur
     assert "10 x 10, 2 channels last, network minatar_cnn" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_as_if_it_had_not_stopped(folder: Path) -> None:
     whole = (*CATCH[:-1], "trainer=sync", "trainer.record_interval=0")
     assert train_status(*whole, "trainer.max_opt_steps=8", "run_dir=whole") == 0

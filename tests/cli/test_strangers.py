@@ -282,6 +282,7 @@ def test_a_saved_file_that_is_run_again_imports_nothing_from_its_run(
     assert not mark.exists()
 
 
+@pytest.mark.slow
 def test_what_hydra_and_python_look_for_by_themselves_is_not_taken_from_there(
     attack: Attack, folder: Path, mark: Path
 ) -> None:

@@ -125,6 +125,7 @@ def test_a_used_folder_needs_resume(
     assert "seed=1" in again.contexts[0].record["overrides.yaml"]  # the job writes it
 
 
+@pytest.mark.slow
 def test_a_used_folder_of_a_sweep_needs_resume(
     refusal: Callable[..., str], ran: Callable[..., Any]
 ) -> None:

@@ -133,6 +133,7 @@ app()
 """
 
 
+@pytest.mark.slow
 def test_a_foreign_hydra_app_may_compose(folder: Path, write: Write) -> None:
     write("app.py", APP)
     done = subprocess.run(

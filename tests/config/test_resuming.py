@@ -165,6 +165,7 @@ def test_changes_name_each_key_with_both_values(run_dir: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_another_component_is_a_change_of_its_name_and_of_what_both_have(run_dir: Path) -> None:
     assert changed(run_dir, "actor_manager=process") == [
         "actor_manager: thread -> process",

@@ -308,6 +308,7 @@ def test_what_cannot_be_meant_is_refused_with_its_file(
         compose("agent=redq", "env=pendulum", *more, config_dir=str(folder))
 
 
+@pytest.mark.slow
 def test_each_job_of_a_sweep_has_the_values_of_its_agent() -> None:
     composer = Composer()
     jobs = composer.sweep(["agent=redq,sac,rainbow", "env.id=A-v0"])

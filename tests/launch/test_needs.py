@@ -375,6 +375,7 @@ def test_the_disk_is_refused_with_what_is_written_to_it() -> None:
     refuse(planned(*chosen, "checkpoint.replay_buffer=false"), disk=300 * MIB)
 
 
+@pytest.mark.slow
 def test_of_a_sweep_the_largest_job_is_named_and_disks_add_up() -> None:
     small = planned("replay_buffer.capacity=1000", name="job 0 (seed=0)")
     large = planned("replay_buffer.capacity=30000000", name="job 1 (seed=1)")

@@ -43,6 +43,7 @@ def test_the_compiler_of_torch_is_imported_by_the_first_call_only():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_cannot_be_compiled_ends_the_run_with_the_name_of_the_setting(
     monkeypatch: pytest.MonkeyPatch,
