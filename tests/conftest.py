@@ -6,14 +6,22 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import leftovers
 import pytest
+from xdist.scheduler import WorkStealingScheduling
 
 GRACE_S = 5.0
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker that has nothing left takes tests from another one."""
+    return WorkStealingScheduling(config, log)
 
 
 @pytest.fixture(autouse=True)
