@@ -1,4 +1,4 @@
-"""The walks of docs/walks.md: what they name is entered by a real run, in that order."""
+"""The walks of docs/walks.md: what they name is there, and entered by a real run in that order."""
 
 from __future__ import annotations
 
@@ -116,19 +116,40 @@ RUNS = {
 }
 
 
-def walks() -> dict[str, list[str]]:
-    """The files that the page names, by heading."""
-    found: dict[str, list[str]] = {}
-    for line in (ROOT / "docs" / "walks.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            files = found.setdefault(line.removeprefix("## "), [])
-        elif item := re.match(r"\d+\. `([^`]+)`: ", line):
-            files.append(item[1])
+@dataclass(frozen=True)
+class Line:
+    """A line of a walk."""
+
+    file: str
+    names: tuple[str, ...]  # what stands in backticks, in order
+
+    @property
+    def source(self) -> str:
+        return (ROOT / "border_cli" / self.file).read_text(encoding="utf-8")
+
+    @property
+    def function(self) -> str:
+        """The first function or method of the file that the line names."""
+        defined = re.findall(r"^ *def (\w+)", self.source, re.MULTILINE)
+        return next(each for each in self.names if each.rpartition(".")[2] in defined)
+
+
+def walks() -> dict[str, list[Line]]:
+    """The lines of the page, by heading."""
+    page = (ROOT / "docs" / "walks.md").read_text(encoding="utf-8")
+    found: dict[str, list[Line]] = {}
+    for section in page.split("\n## ")[1:]:
+        heading, _, text = section.partition("\n")
+        items = re.split(r"^\d+\. ", text, flags=re.MULTILINE)[1:]
+        lines = found.setdefault(heading, [])
+        for file, *names in (re.findall(r"`([^`]+)`", each) for each in items):
+            lines.append(Line(file, tuple(names)))
     return found
 
 
 def walked(run: Run, folder: Path) -> tuple[dict[str, list[str]], set[tuple[str, str]]]:
-    """The files that each thread entered, in order; and in the main thread which called which."""
+    """The functions that each thread entered, in order, as `file:function`; and in the main thread
+    which file called which."""
     out = folder / "walk"
     variables = os.environ | {"PYTHONPATH": f"{SUPPORT}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
     following = {"WALK": str(out), "WALK_BEGIN": run.begin, "WALK_END": run.end}
@@ -147,9 +168,9 @@ def walked(run: Run, folder: Path) -> tuple[dict[str, list[str]], set[tuple[str,
     for line in out.read_text(encoding="utf-8").splitlines():
         pid, thread, what = line.split("|")
         name = thread if int(pid) == main else "child"
-        if ">" in what:
+        if " -> " in what:
             if name == "MainThread":
-                above, _, below = what.partition(">")
+                above, _, below = what.partition(" -> ")
                 calls.add((above, below))
         elif what:
             entered.setdefault(name, []).append(what)
@@ -164,20 +185,52 @@ def level(path: str) -> int:
 
 
 def test_the_page_has_every_walk_and_each_is_short_enough() -> None:
-    counts = {name: len(files) for name, files in walks().items()}
+    counts = {name: len(lines) for name, lines in walks().items()}
     assert counts.keys() == BOUNDS.keys()
     assert {name for name, count in counts.items() if not 1 < count <= BOUNDS[name]} == set()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_code_that_a_line_names_stands_in_its_file(name: str) -> None:
+    """Or in another file that the line names; files of a run and of `conf/` are no code."""
+    for line in walks()[name]:
+        files = {each for each in line.names if each.endswith(".py")}
+        code = line.source + "".join(source_of(each, line.file) for each in files)
+        for each in line.names:
+            if re.fullmatch(r"[\w.]+(\(\))?", each) and "." not in each.removesuffix("()")[-6:]:
+                for word in each.removesuffix("()").split("."):
+                    assert re.search(rf"\b{word}\b", code), f"{line.file}: {each}"
+
+
+def source_of(file: str, beside: str) -> str:
+    """Of `actor_manager/worker.py`, or of `worker.py` in the same folder."""
+    package = ROOT / "border_cli"
+    path = package / file if "/" in file else package / Path(beside).with_name(file)
+    return path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", sampled([*RUNS], every=8))
 def test_a_run_enters_what_its_walk_names_in_that_order(name: str, tmp_path: Path) -> None:
     named, run = walks()[name], RUNS[name]
-    assert len(set(named)) == len(named)
+    assert len({line.file for line in named}) == len(named)
     entered, _ = walked(run, tmp_path)
     begins = [*run.threads.values(), len(named)]
     for thread, begin, end in zip(run.threads, begins, begins[1:], strict=False):
         part = named[begin:end]
-        assert [file for file in entered[thread] if file in part] == part
+        first = {line: position(line, entered[thread]) for line in part}
+        assert sorted(part, key=first.__getitem__) == part
+
+
+def position(line: Line, entered: list[str]) -> int:
+    """When the function was entered that a line names first."""
+    found = [
+        place
+        for place, each in enumerate(entered)
+        if each == f"{line.file}:{line.function}"
+        or (each.startswith(f"{line.file}:") and each.endswith(f".{line.function}"))
+    ]
+    assert found, f"{line.file}:{line.function} is not entered"
+    return found[0]
 
 
 def test_from_enter_to_the_first_update_calls_go_down_only(tmp_path: Path) -> None:

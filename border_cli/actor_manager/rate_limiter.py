@@ -1,9 +1,5 @@
 """Limits the samples of the actors to what the learner permits: of threads, and of processes.
 
-A thread that steps its environment without a pause holds the interpreter lock whenever the
-learner's many small torch calls want it back: that leaves 4 to 10 % of the learner's speed. A
-limited thread sleeps.
-
 The permission is divided into grants of up to a burst (`n_buffer` samples), whose sum never
 exceeds it. A waiting actor is woken only when a whole burst is free: an actor that is woken for
 every single sample makes the learner fight for the interpreter lock at every update (measured: 2 %

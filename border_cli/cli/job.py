@@ -292,7 +292,9 @@ def _runner(probes: Probes, sweep: Sweep | None) -> RunJob:
         def on_hung(outcome: Outcome) -> None:
             ended(outcome, effective)
 
-        outcome = run_job(effective, context, on_hung=on_hung, refused=_refusal(probes, effective))
+        outcome = train_job(
+            effective, context, on_hung=on_hung, refused=_refusal(probes, effective)
+        )
         ended(outcome, effective)
         return outcome.score
 
@@ -441,7 +443,7 @@ def _logging_as_before() -> Iterator[None]:
         root.setLevel(level)
 
 
-def run_job(
+def train_job(
     effective: EffectiveSettings,
     context: JobContext,
     *,

@@ -25,7 +25,7 @@ from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.files import SETTINGS, SWEEP_MARK
 from border_cli.core.words import setting, shell_command, shortest
 from border_cli.registry import GROUPS
-from border_cli.run.finding import resumable
+from border_cli.run.finding import resumable, run_around
 from border_cli.run.layout import refuse_denied
 from border_cli.run.status import NEEDED_TO_RESUME, RunInUse, import_paths, read_run, running
 
@@ -81,7 +81,7 @@ def refuse_no_run(run_dir: Path) -> None:
     """Raises where a folder holds no single run."""
     if not run_dir.is_dir():
         what = "not a directory" if run_dir.exists() else "no such directory"
-        raise ConfigError(f"resume: {what}: {run_dir}{_run_around(run_dir)}")
+        raise ConfigError(f"resume: {what}: {run_dir}{run_around(run_dir)}")
     if (run_dir / SWEEP_MARK).exists():
         jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{SETTINGS}"))
         one = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""
@@ -91,15 +91,8 @@ def refuse_no_run(run_dir: Path) -> None:
         )
     if not (run_dir / SETTINGS).is_file():
         raise ConfigError(
-            f"resume: {run_dir} is not a run directory: there is no {SETTINGS}"
-            f"{_run_around(run_dir)}"
+            f"resume: {run_dir} is not a run directory: there is no {SETTINGS}{run_around(run_dir)}"
         )
-
-
-def _run_around(place: Path) -> str:
-    """The run that a checkpoint or a file of it belongs to."""
-    around = next((each for each in place.parents if (each / SETTINGS).is_file()), None)
-    return f"; the run is {around}" if around else ""
 
 
 @dataclass(frozen=True, slots=True)

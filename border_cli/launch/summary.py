@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.errors import Interrupted, reason_of
 from border_cli.core.interfaces import ActorStats, Agent
 from border_cli.core.output import TrainerStats
 from border_cli.core.threads import available_cores
@@ -67,13 +66,6 @@ class Result:
             "duration": figures.duration(stats.duration_s),
             "run directory": visible(str(self.run_dir)),
         }
-
-
-def status_of(error: BaseException) -> tuple[str, str]:
-    """Status and reason of a run that this ended."""
-    if isinstance(error, Interrupted | KeyboardInterrupt):
-        return "interrupted", str(error) or "KeyboardInterrupt"
-    return "failed", reason_of(error)
 
 
 def run_summary(

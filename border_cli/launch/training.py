@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ActorCrashed, NotFinite, Stalled
+from border_cli.core.errors import ActorCrashed, Interrupted, NotFinite, Stalled, reason_of
 from border_cli.core.files import not_through_links
 from border_cli.core.interfaces import (
     ActorStats,
@@ -58,7 +58,7 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import observe_stored
-from border_cli.launch.summary import Result, run_summary, status_of, summary_lines
+from border_cli.launch.summary import Result, run_summary, summary_lines
 from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Saved
@@ -268,7 +268,7 @@ class TrainingRun:
         learner, options = trainer.post_step.heartbeat, self._options
 
         def on_hung_learner(stalled: Stalled) -> None:
-            self._end(*status_of(stalled))
+            self._end(*_status_of(stalled))
             if options.on_hung_learner is not None:
                 options.on_hung_learner(stalled)
             else:
@@ -313,7 +313,7 @@ class TrainingRun:
         """Notes in `run.json` what ended the run, and keeps the batch of a NaN."""
         if isinstance(error, NotFinite) and error.rows is not None:
             self._keep_batch(error.rows)
-        self._end(*status_of(error), traceback="".join(traceback.format_exception(error)))
+        self._end(*_status_of(error), traceback="".join(traceback.format_exception(error)))
 
     def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
         path, content = self._run_dir / BATCH_FILE, dict[str, Any](rows)
@@ -370,6 +370,13 @@ def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
     return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), {episodes}"
 
 
+def _status_of(error: BaseException) -> tuple[str, str]:
+    """Status and reason of a run that this ended."""
+    if isinstance(error, Interrupted | KeyboardInterrupt):
+        return "interrupted", str(error) or "KeyboardInterrupt"
+    return "failed", reason_of(error)
+
+
 def _report_end(
     trainer: Trainer,
     recording: Recording,
@@ -379,7 +386,7 @@ def _report_end(
 ) -> None:
     """Reports to the recorders how the run ended; an exit callback."""
     del kind, trace
-    status = "done" if error is None else status_of(error)[0]
+    status = "done" if error is None else _status_of(error)[0]
     best = trainer.stats().best_score
     recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))
 

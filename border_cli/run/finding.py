@@ -116,11 +116,11 @@ def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | No
     if not place.is_dir():
         file = f"{place} is a file, not a run directory"
         what = file if place.exists() else f"no such directory: {place}"
-        raise CheckpointError(f"{what}{_run_around(place)}")
+        raise CheckpointError(f"{what}{run_around(place)}")
     what = f"is not a run directory: it has no {SETTINGS}"
     if (place / SWEEP_MARK).exists():
         what = "is the directory of a sweep, not of a run"
-    raise CheckpointError(f"{place} {what}{_run_around(place) or _runs_in(place)}")
+    raise CheckpointError(f"{place} {what}{run_around(place) or _runs_in(place)}")
 
 
 def _checkpoint_named_by(place: Path) -> tuple[Path, str] | None:
@@ -138,7 +138,7 @@ def _checkpoint_named_by(place: Path) -> tuple[Path, str] | None:
     return (run_dir, "best") if whole == (run_dir / "best").resolve() else None
 
 
-def _run_around(place: Path) -> str:
+def run_around(place: Path) -> str:
     """The run that a checkpoint or a file of it belongs to."""
     parents = place.absolute().parents
     around = next((each for each in parents if (each / SETTINGS).is_file()), None)

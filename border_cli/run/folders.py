@@ -237,7 +237,7 @@ class CheckpointFolders:
         self._place(name, complete)
 
     def _place(self, name: str, fill: Fill) -> None:
-        """Replaces one folder atomically by another, which `fill` writes whole."""
+        """Replaces one folder by another, which `fill` writes whole first."""
         final = self._folder / name
         new = partial_of(final)
         remove_hidden(new)

@@ -1,8 +1,9 @@
-"""Writes down which files of border_cli a command enters, in the order of their first calls.
+"""Writes down which functions of border_cli a command enters, in the order of their first calls.
 
 A process that imports this module with `WALK` in its environment is followed: to the file `WALK`
-it appends a line `PID|THREAD|PATH` for every file that a thread enters for the first time, and a
-line `PID|THREAD|CALLER>PATH` for every file that another file of ours calls for the first time.
+it appends a line `PID|THREAD|PATH:FUNCTION` for every function that a thread enters for the first
+time (as `Class.method`), and a line `PID|THREAD|CALLER -> PATH` for every file that another file of
+ours calls for the first time.
 
 A thread begins with a call of one of `WALK_BEGIN` (`file.py:function`, with spaces between), and
 begins anew, with a line `PID|THREAD|`, at every other such call; but once one of `WALK_END` was
@@ -70,9 +71,9 @@ class Walk(threading.local):
         self.ended = self.ended or (self.last and not self.begin)
         if not self.begun or self.ended:
             return
-        self.write(path)
+        self.write(f"{path}:{frame.f_code.co_qualname}")
         if (before := caller(frame)) not in (None, path):
-            self.write(f"{before}>{path}")
+            self.write(f"{before} -> {path}")
 
     def write(self, what: str) -> None:
         if what not in self.seen:
