@@ -134,7 +134,7 @@ ONLINE: list[Row] = [
     online("sac", "pendulum", 20_000, bar=Bar(mean=-160), published="-157"),
     online("td3", "pendulum", 20_000, bar=Bar(mean=-160), published="-152"),
     online("sac", "mountaincar_continuous", 15_000, seeds=3, bar=Bar(mean=90)),
-    online("td3", "mountaincar_continuous", 50_000, seeds=3, bar=Bar(mean=90)),
+    online("td3", "mountaincar_continuous", 15_000, seeds=3, bar=Bar(mean=90)),
     online(
         "sac",
         "lunarlander_continuous",
