@@ -17,6 +17,7 @@ Each part is also a command with its own options (`--help`):
     python -m benchmarks.saving       updates/s with a checkpoint every 30 s, against none
     python -m benchmarks.kills        a run that is killed 100 times, and the updates it loses
     python -m benchmarks.prioritized  microseconds of prioritized replay, against a binary tree
+    python -m benchmarks.matmul       microseconds of matrix products, torch's own against oneDNN's
 
 Scores of the agents are a separate table, which takes hours: `python -m benchmarks.results --help`.
 
@@ -46,6 +47,7 @@ PARTS: dict[str, list[str]] = {  # module -> its arguments under --quick
     "saving": ["--pairs", "1", "--block-s", "5"],
     "kills": ["--kills", "6"],
     "prioritized": ["--repeats", "1000"],
+    "matmul": ["--repetitions", "1", "--calls", "50"],
 }
 
 

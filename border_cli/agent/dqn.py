@@ -37,6 +37,7 @@ from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.matmul import TORCH, Products, products_of
 from border_cli.nn.network import (
     Gradient,
     Layer,
@@ -126,15 +127,16 @@ def written_out(
     *,
     td_loss: TDLoss,
     double: bool,
+    products: Products = TORCH,
 ) -> tuple[Gradient, TDResult]:
     """The gradient of the loss by all weights of dense layers with ReLU, without autograd."""
     assert isinstance(batch.obs, Tensor)
     assert isinstance(batch.next_obs, Tensor)
-    inputs = forward(online, batch.obs)
-    next_outputs = forward(target, batch.next_obs)[-1]
-    next_outputs_online = forward(online, batch.next_obs)[-1] if double else None
+    inputs = forward(online, batch.obs, products)
+    next_outputs = forward(target, batch.next_obs, products)[-1]
+    next_outputs_online = forward(online, batch.next_obs, products)[-1] if double else None
     result = td_loss(inputs[-1], next_outputs, next_outputs_online, batch)
-    return backward(online, inputs, result.grad_output), result
+    return backward(online, inputs, result.grad_output, products), result
 
 
 def by_autograd(
@@ -193,6 +195,7 @@ class ValueAgent(TorchAgent):
         self.register_state(online=self.online, target=self.target, optimizer=self.optimizer)
         self.register_acting(network=self.online)
         self._dense = self._dense_layers()
+        self._products = products_of(self.architecture.matmul)
         self._written_out = self.compiled(written_out)
         self._by_autograd = self.compiled(by_autograd)
 
@@ -202,7 +205,7 @@ class ValueAgent(TorchAgent):
         if self._dense is not None:
             gradient: Gradient
             gradient, result = self._written_out(
-                *self._dense, batch, td_loss=self.td_loss, double=double
+                *self._dense, batch, td_loss=self.td_loss, double=double, products=self._products
             )
             grad_norm = self.optimizer.step(gradient)
         else:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from border_cli.core.config import Activation, AgentConfig
+from border_cli.core.config import Activation, AgentConfig, Matmul
 from border_cli.core.settings import setting
 from border_cli.registry import NETWORKS
 
@@ -48,6 +48,11 @@ class LearnerConfig(AgentConfig):
         MatmulPrecision.highest,
         "precision of float32 matrix products; high may use TF32 and medium bfloat16, if the "
         "hardware supports it",
+    )
+    matmul: Matmul = setting(
+        Matmul.auto,
+        "library of the matrix products of dense layers on a CPU: mkl (torch's own) or onednn; "
+        "auto: onednn on AMD processors with AVX-512, else mkl",
     )
     compile: bool = setting(
         False,
@@ -155,4 +160,5 @@ class LearnerConfig(AgentConfig):
             layer_norm=self.layer_norm,
             target=NETWORKS.target(self.network),
             kwargs=self.network_kwargs,
+            matmul=self.matmul,
         )

@@ -28,6 +28,7 @@ STATISTICS = {
 # The entry of a state that says how its networks encode integers of observations. States of
 # versions that ignored bounds have none.
 ENCODING, BY_BOUNDS, BY_BYTES = "encoding", "bounds", "bytes"
+MATMUL = "matmul"  # the entry that says with which products a state was computed
 _HOW = {
     BY_BOUNDS: "scaled by their bounds",
     BY_BYTES: "divided by 255 if uint8, else unscaled",

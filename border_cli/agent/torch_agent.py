@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from border_cli.agent.action_space import action_bounds
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.normalization import Normalization
-from border_cli.agent.saved_state import ENCODING, Part, SavedState, encoding_of
+from border_cli.agent.saved_state import ENCODING, MATMUL, Part, SavedState, encoding_of
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
@@ -22,6 +22,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
 from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
+from border_cli.nn.matmul import chosen_matmul
 from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
@@ -61,6 +62,7 @@ class TorchAgent(Agent):
         self.spec = spec
         self._device = resolve_device(device)
         self.architecture = config.architecture(spec.observation)
+        self.matmul = chosen_matmul(config.matmul)
         self._normalization = Normalization(config, self.architecture, self._device, env=spec.id)
         self.features = self._normalization.features
         # Both draw on the CPU, so that a seed means the same on every device.
@@ -212,6 +214,7 @@ class TorchAgent(Agent):
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = copied_state(self._tensors())
         state |= {"noise": self.noise_generator.get_state(), "opt_steps": self._opt_steps}
+        state[MATMUL] = str(self.matmul)
         state[ENCODING] = encoding_of(self.spec.observation)
         return {**state, **self.config.semantic_settings}
 

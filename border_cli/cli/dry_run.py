@@ -26,7 +26,13 @@ from border_cli.core.machine import Room, free_disk, memory_rooms
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
-from border_cli.launch.build import build_agent, build_evaluator, encoders_of, env_factory
+from border_cli.launch.build import (
+    build_agent,
+    build_evaluator,
+    encoders_of,
+    env_factory,
+    products_of_agent,
+)
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import Need, RunNeeds, refuse_unmet, run_needs
@@ -127,6 +133,7 @@ def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
         ("actors", actors_line(effective)),
         *dataset_lines(effective),
         ("device", agent.device_name),
+        *products_of_agent(effective, agent),
         ("threads", effective.threads_line(run.spec)),
         ("budget", _budget_line(effective)),
         ("evaluation", _evaluation_line(effective)),

@@ -39,7 +39,7 @@ MAY_CHANGE = (  # these settings, and all that lies below them
             *("sync_interval", "stall_timeout_s"),
         )
     ),
-    *("actor_manager", "device", "agent.num_threads", "agent.compile"),
+    *("actor_manager", "device", "agent.num_threads", "agent.compile", "agent.matmul"),
     *("evaluator.background", "env.probe"),
     *("name", "recorder", "checkpoint", "quiet", "objective"),
 )

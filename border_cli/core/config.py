@@ -25,6 +25,14 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Matmul(StrEnum):
+    """Whose matrix products dense layers take on a CPU."""
+
+    auto = "auto"
+    mkl = "mkl"
+    onednn = "onednn"
+
+
 class Activation(StrEnum):
     """The function between two dense layers."""
 

@@ -15,9 +15,9 @@ from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.agent.saved_state import as_learned
+from border_cli.agent.saved_state import MATMUL, as_learned
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.config import RunConfig
+from border_cli.core.config import Matmul, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
@@ -54,6 +54,7 @@ from border_cli.launch.offline_data import (
     dataset_transitions,
 )
 from border_cli.nn.encoding import encoded_size
+from border_cli.nn.matmul import chosen_matmul, matmul_line
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import (
@@ -90,11 +91,22 @@ def normalizing_wrappers(effective: EffectiveSettings) -> dict[str, str]:
     return normalizing(env.wrappers) if isinstance(env, GymConfig) else {}
 
 
-def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
-    """The agent with its first weights; one that only acts needs no compiler."""
+def build_agent(
+    effective: EffectiveSettings,
+    spec: EnvSpec,
+    *,
+    learns: bool = True,
+    resumed: Mapping[str, Any] | None = None,
+) -> Agent:
+    """The agent with its first weights; one that only acts needs no compiler. One that continues
+    the `resumed` state keeps the products of matrices that this was made with."""
     config, settings = effective.config, effective.config.agent
     if isinstance(settings, LearnerConfig):
-        settings = replace(settings, num_threads=effective.torch_threads(spec))
+        settings = replace(
+            settings,
+            num_threads=effective.torch_threads(spec),
+            matmul=chosen_matmul(settings.matmul, _saved_matmul(resumed)),
+        )
         if not learns:
             settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
@@ -104,6 +116,21 @@ def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = T
         seed=derived_seed(config.seed, Branch.LEARNER),
     )
     return agent
+
+
+def _saved_matmul(resumed: Mapping[str, Any] | None) -> str | None:
+    """States of versions that had no choice were computed with MKL."""
+    return None if resumed is None else resumed.get(MATMUL, Matmul.mkl)
+
+
+def products_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[str, str]]:
+    """Whose products of matrices the updates take, titled; a GPU has its own."""
+    settings = effective.config.agent
+    if not isinstance(agent, TorchAgent) or not isinstance(settings, LearnerConfig):
+        return []
+    if agent.device.type != "cpu":
+        return []
+    return [("products", matmul_line(settings.matmul, agent.matmul))]
 
 
 def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:

@@ -20,6 +20,7 @@ from border_cli.core.config import Activation
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.images import ImpalaResNet, MinatarCnn, NatureCnn
+from border_cli.nn.matmul import TORCH, Products, products_of
 from border_cli.nn.user_network import build_user_network
 
 M = TypeVar("M", bound=nn.Module)
@@ -48,26 +49,30 @@ class Layer(NamedTuple):
     bias: Tensor  # [outputs]
 
 
-def forward(layers: Sequence[Layer], rows: Tensor) -> list[Tensor]:
+def forward(layers: Sequence[Layer], rows: Tensor, products: Products = TORCH) -> list[Tensor]:
     """The inputs of each layer, and last the outputs of the network. [B, inputs] …, [B, outputs]"""
     inputs = [rows]
     for layer in layers[:-1]:
-        # One call for product, bias and ReLU; autograd does not know it.
-        inputs.append(torch._addmm_activation(layer.bias, inputs[-1], layer.weight.t()))
-    inputs.append(torch.addmm(layers[-1].bias, inputs[-1], layers[-1].weight.t()))
+        inputs.append(products.affine_relu(inputs[-1], layer.weight, layer.bias))
+    inputs.append(products.affine(inputs[-1], layers[-1].weight, layers[-1].bias))
     return inputs
 
 
-def backward(layers: Sequence[Layer], inputs: Sequence[Tensor], grad_output: Tensor) -> Gradient:
+def backward(
+    layers: Sequence[Layer],
+    inputs: Sequence[Tensor],
+    grad_output: Tensor,
+    products: Products = TORCH,
+) -> Gradient:
     """The gradient by all weights, from the layers' inputs of the forward pass.
 
     `grad_output` is the derivative of the loss by the outputs. [B, outputs]
     """
     gradient: list[Tensor] = []  # from the last layer to the first, bias before weight
     for depth in reversed(range(len(layers))):
-        gradient += (grad_output.sum(0), grad_output.t().mm(inputs[depth]))
+        gradient += (grad_output.sum(0), products.grad_weight(grad_output, inputs[depth]))
         if depth > 0:
-            grad_input = grad_output.mm(layers[depth].weight)  # [B, inputs]
+            grad_input = products.grad_input(grad_output, layers[depth].weight)  # [B, inputs]
             # 0 where the ReLU was closed
             grad_output = torch.ops.aten.threshold_backward(grad_input, inputs[depth], 0)
     return tuple(reversed(gradient))
@@ -80,9 +85,16 @@ class Dense(nn.Module):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, generator: torch.Generator, bound: float | None = None
+        self,
+        inputs: int,
+        outputs: int,
+        generator: torch.Generator,
+        bound: float | None = None,
+        *,
+        products: Products = TORCH,
     ) -> None:
         super().__init__()
+        self._products = products
         bound = inputs**-0.5 if bound is None else bound
         weight = torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
         bias = torch.empty(outputs).uniform_(-bound, bound, generator=generator)
@@ -90,7 +102,7 @@ class Dense(nn.Module):
         self.bias = nn.Parameter(bias)
 
     def forward(self, rows: Tensor) -> Tensor:
-        return F.linear(rows, self.weight, self.bias)
+        return self._products.linear(rows, self.weight, self.bias)
 
 
 class Mlp(nn.Module):
@@ -109,11 +121,12 @@ class Mlp(nn.Module):
         activation: Activation = Activation.relu,
         layer_norm: bool = False,
         final_bound: float | None = None,
+        products: Products = TORCH,
     ) -> None:
         super().__init__()
         last = len(sizes) - 2
         self.layers = nn.ModuleList(
-            Dense(inputs, outputs, generator, final_bound if i == last else None)
+            Dense(inputs, outputs, generator, final_bound if i == last else None, products=products)
             for i, (inputs, outputs) in enumerate(pairwise(sizes))
         )
         self.norms = nn.ModuleList(
@@ -202,6 +215,7 @@ class Network(nn.Module):
             activation=architecture.activation,
             layer_norm=architecture.layer_norm,
             final_bound=final_bound,
+            products=products_of(architecture.matmul),
         )
 
     def forward(self, features: FeatureTensors) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
+from border_cli.nn.matmul import products_of
 from border_cli.nn.network import ACTIVATIONS, Dense, Mlp, Torso
 
 
@@ -38,17 +39,21 @@ class QuantileNetwork(nn.Module):
         split = len(hidden) - 1 if len(hidden) > 1 or architecture.has_encoder else len(hidden)
         sizes = [self.torso.size, *hidden[: max(split, 0)]]
         activation, layer_norm = architecture.activation, architecture.layer_norm
+        products = products_of(architecture.matmul)
         self._activate = ACTIVATIONS[activation]
         self.psi = self.norm = None
         if len(sizes) > 1:
-            self.psi = Mlp(sizes, generator, activation=activation, layer_norm=layer_norm)
+            self.psi = Mlp(
+                sizes, generator, activation=activation, layer_norm=layer_norm, products=products
+            )
             self.norm = nn.LayerNorm(sizes[-1]) if layer_norm else None
-        self.phi = Dense(embedding_size, sizes[-1], generator)
+        self.phi = Dense(embedding_size, sizes[-1], generator, products=products)
         self.f = Mlp(
             [sizes[-1], *hidden[max(split, 0) :], num_actions],
             generator,
             activation=activation,
             layer_norm=layer_norm,
+            products=products,
         )
         waves = math.pi * torch.arange(embedding_size)
         self.register_buffer("_waves", waves, persistent=False)

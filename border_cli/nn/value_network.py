@@ -8,11 +8,11 @@ from itertools import pairwise, repeat
 from typing import TypeAlias
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
+from border_cli.nn.matmul import TORCH, Products, products_of
 from border_cli.nn.network import ACTIVATIONS, Dense, Torso
 
 MakeDense: TypeAlias = Callable[[int, int], Dense]  # inputs, outputs
@@ -27,8 +27,16 @@ class NoisyDense(Dense):
     `std * inputs**-0.5`.
     """
 
-    def __init__(self, inputs: int, outputs: int, generator: torch.Generator, *, std: float):
-        super().__init__(inputs, outputs, generator)
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        generator: torch.Generator,
+        *,
+        std: float,
+        products: Products = TORCH,
+    ) -> None:
+        super().__init__(inputs, outputs, generator, products=products)
         self.weight_std = nn.Parameter(torch.full((outputs, inputs), std * inputs**-0.5))
         self.bias_std = nn.Parameter(torch.full((outputs,), std * inputs**-0.5))
 
@@ -38,7 +46,8 @@ class NoisyDense(Dense):
             return super().forward(rows)
         by_input, by_output = noise.split_with_sizes((self.weight.shape[1], self.weight.shape[0]))
         weight = torch.addcmul(self.weight, self.weight_std, torch.outer(by_output, by_input))
-        return F.linear(rows, weight, torch.addcmul(self.bias, self.bias_std, by_output))
+        bias = torch.addcmul(self.bias, self.bias_std, by_output)
+        return self._products.linear(rows, weight, bias)
 
 
 def factors(normal: Tensor) -> Tensor:
@@ -98,9 +107,10 @@ class ValueNetwork(nn.Module):
         super().__init__()
         self._atoms = atoms
         self.torso = Torso(architecture, generator)
-        make: MakeDense = partial(Dense, generator=generator)
+        products = products_of(architecture.matmul)
+        make: MakeDense = partial(Dense, generator=generator, products=products)
         if noisy_std is not None:
-            make = partial(NoisyDense, generator=generator, std=noisy_std)
+            make = partial(NoisyDense, generator=generator, std=noisy_std, products=products)
         sizes = [self.torso.size, *architecture.hidden]
         split = max(0, len(architecture.hidden) - 1) if dueling else 0  # layers shared
         self.shared = Stream(sizes[: split + 1], 0, architecture, make)

@@ -310,6 +310,13 @@ class RunRecord:
         self.content = content
         self._write()
 
+    def add(self, **facts: Any) -> None:
+        """Writes what is known once a part is built; of a resumed run when it begins."""
+        self._facts |= facts
+        if self.begun:
+            self.content |= facts
+            self._write_or_log()
+
     def saved(self, counters: Mapping[str, Any]) -> None:
         """Writes how far the run is; nothing before it begins or after its end."""
         if self.content.get("status") == "running":

@@ -19,10 +19,12 @@ from border_cli.agent.config import DqnConfig, RandomConfig
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.random import RandomAgent
 from border_cli.agent.torch_agent import TorchAgent
+from border_cli.core.config import Matmul
 from border_cli.core.errors import CheckpointError
 from border_cli.core.returns import Moments
 from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
 from border_cli.core.types import Batch
+from border_cli.nn import matmul
 from border_cli.nn.architecture import Activation
 from border_cli.nn.saving import load_state, save_state
 from border_cli.registry import AGENTS, register_builtin
@@ -302,6 +304,28 @@ def test_twenty_updates_saved_and_twenty_more_are_forty(kind: str, tmp_path: Pat
     assert bits(restored.state_dict()) == bits(agent.state_dict())
     arrays, others = agent.snapshot().arrays, restored.snapshot().arrays
     assert all(array.tobytes() == others[name].tobytes() for name, array in arrays.items())
+
+
+@each_kind
+def test_updates_with_onednn_are_those_with_mkl(kind: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(matmul, "WORTHWHILE", 0)  # as small as these are
+    agents = [agent_of(kind, 1, matmul=Matmul(each)) for each in ("mkl", "onednn")]
+    for agent in agents:
+        learn(agent, kind, range(10))
+    states = [agent.state_dict() for agent in agents]
+    assert [state.pop("matmul") for state in states] == ["mkl", "onednn"]
+    for (name, theirs), ours in zip(leaves(states[0]), leaves(states[1]), strict=True):
+        torch.testing.assert_close(ours[1], theirs, atol=1e-4, rtol=1e-3, msg=name)
+
+
+def leaves(state: Any, name: str = "") -> list[tuple[str, Any]]:
+    """The tensors of floats, by their places."""
+    if isinstance(state, dict):
+        return [leaf for key in state for leaf in leaves(state[key], f"{name}.{key}")]
+    if isinstance(state, list | tuple):
+        return [leaf for i, each in enumerate(state) for leaf in leaves(each, f"{name}.{i}")]
+    floats = isinstance(state, torch.Tensor) and state.is_floating_point()
+    return [(name, state)] if floats else []
 
 
 @each_kind

@@ -1,0 +1,105 @@
+"""Microseconds of the products of dense layers: torch's own against oneDNN's.
+
+    python -m benchmarks.matmul [--repetitions 5] [--calls 300]
+
+One torch thread, denormals flushed, full float32. `ratio` above 1: oneDNN is faster. The rule of
+`agent.matmul=auto` (`border_cli/nn/matmul.py`) stands in every row with what it chooses here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from benchmarks.table import emit, parser, ratios
+from border_cli.nn.device import learner_thread
+from border_cli.nn.matmul import TORCH, _product, has_onednn, rule_here, this_processor
+
+SHAPES = [  # rows, inputs, outputs
+    *((64, 4, 256), (64, 256, 256), (64, 256, 2)),
+    *((256, 17, 256), (256, 256, 256), (256, 512, 512)),
+]
+BATCHED = (2, 256, 256, 256)  # members, rows, inputs, outputs
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--calls", type=int, default=300, help="calls of a measurement")
+    given = made.parse_args()
+    if not has_onednn():
+        raise SystemExit(f"torch {torch.__version__} has no oneDNN here")
+    with learner_thread(1), torch.inference_mode():
+        for rows, inputs, outputs in SHAPES:
+            shape = f"{rows} x {inputs} x {outputs}"
+            for name, (theirs, ours) in products(rows, inputs, outputs).items():
+                compare(f"{name}, {shape}", theirs, ours, given.repetitions, given.calls)
+        members, rows, inputs, outputs = BATCHED
+        theirs, ours = critics(members, rows, inputs, outputs)
+        row = f"{members} critics, {rows} x {inputs} x {outputs}"
+        compare(row, theirs, ours, given.repetitions, given.calls)
+
+
+def products(rows: int, inputs: int, outputs: int) -> dict[str, tuple[Callable[[], Tensor], ...]]:
+    x, weight, bias = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(outputs)
+    grad = torch.randn(rows, outputs)
+    return {
+        "forward with ReLU": (
+            lambda: TORCH.affine_relu(x, weight, bias),
+            lambda: _product(x, weight, bias, "relu"),
+        ),
+        "gradient by the input": (
+            lambda: TORCH.grad_input(grad, weight),
+            lambda: _product(grad, weight.t(), None),
+        ),
+        "gradient by the weight": (
+            lambda: TORCH.grad_weight(grad, x),
+            lambda: _product(grad.t(), x.t(), None),
+        ),
+    }
+
+
+def critics(
+    members: int, rows: int, inputs: int, outputs: int
+) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
+    x, weights = torch.randn(members, rows, inputs), torch.randn(members, inputs, outputs)
+    biases = torch.randn(members, 1, outputs)
+    pairs = [(x[i], weights[i].t(), biases[i, 0]) for i in range(members)]
+    return (
+        lambda: TORCH.ensemble(x, weights, biases),
+        lambda: torch.stack([_product(*each) for each in pairs]),
+    )
+
+
+def compare(
+    row: str, theirs: Callable[[], Tensor], ours: Callable[[], Tensor], repetitions: int, calls: int
+) -> None:
+    """In turns, and the medians."""
+    found: list[tuple[float, float]] = []
+    for _ in range(repetitions):
+        found.append((microseconds(theirs, calls), microseconds(ours, calls)))  # noqa: PERF401
+    torchs, onednn = zip(*found, strict=True)
+    line = {
+        "torch_us": round(median(torchs), 1),
+        "onednn_us": round(median(onednn), 1),
+        "ratio": ratios(torchs, onednn),
+        "error": float(f"{(theirs() - ours()).abs().max().item():.1e}"),
+        "auto": f"{rule_here()} ({this_processor().name})",
+    }
+    emit("matmul", row, line)
+
+
+def microseconds(product: Callable[[], Tensor], calls: int) -> float:
+    for _ in range(calls // 10):
+        product()
+    began_s = time.perf_counter()
+    for _ in range(calls):
+        product()
+    return (time.perf_counter() - began_s) / calls * 1e6
+
+
+if __name__ == "__main__":
+    main()

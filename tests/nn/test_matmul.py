@@ -1,0 +1,231 @@
+"""Products of dense layers by oneDNN: the values and gradients of torch's own, or torch's own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from commands import QUICK, facts_of, isolated, train_status
+from sampling import sampled
+from torch import Tensor, nn
+
+from border_cli.core.config import Matmul
+from border_cli.core.spaces import BoxSpace
+from border_cli.nn import matmul
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.ensemble import Critics
+from border_cli.nn.matmul import (
+    ONE_DNN,
+    TORCH,
+    Processor,
+    chosen_matmul,
+    has_onednn,
+    preferred,
+    products_of,
+)
+from border_cli.nn.network import Network, backward, forward
+from border_cli.nn.quantile_network import QuantileNetwork
+from border_cli.nn.value_network import ValueNetwork
+
+pytestmark = pytest.mark.skipif(not has_onednn(), reason="needs a torch with oneDNN")
+
+SPACE = BoxSpace(shape=(17,), dtype="float32", low=np.full(17, -1.0), high=np.full(17, 1.0))
+AMD, INTEL = Processor("AuthenticAMD", "AVX512"), Processor("GenuineIntel", "AVX512")
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
+    """The shapes of oneDNN's products."""
+    found: list[tuple[int, ...]] = []
+
+    def counting(rows: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+        found.append((*rows.shape, weight.shape[0]))
+        return product(rows, weight, *rest)
+
+    product = matmul._product
+    monkeypatch.setattr(matmul, "_product", counting)
+    return found
+
+
+def error(found: Tensor, exact: Tensor) -> float:
+    return (found.double() - exact).abs().max().item()
+
+
+@pytest.mark.parametrize("name", ["affine", "affine_relu", "grad_input", "grad_weight", "linear"])
+@pytest.mark.parametrize(("rows", "size"), sampled([(64, 256), (256, 256), (700, 63)], every=2))
+def test_products_are_as_exact_as_torchs(
+    name: str, rows: int, size: int, calls: list[tuple[int, ...]]
+) -> None:
+    inputs, weight, bias = normal(rows, size), normal(size + 1, size, seed=1), normal(size + 1)
+    grad_output = normal(rows, size + 1, seed=2)
+    operands = {
+        "grad_input": (grad_output, weight),
+        "grad_weight": (grad_output, inputs),
+    }.get(name, (inputs, weight, bias))
+    exact = getattr(TORCH, name)(*(each.double() for each in operands))
+    theirs = error(getattr(TORCH, name)(*operands), exact)
+    assert error(getattr(ONE_DNN, name)(*operands), exact) <= 2 * theirs + 1e-6
+    assert len(calls) == 1
+
+
+def test_rows_may_have_more_than_one_dimension(calls: list[tuple[int, ...]]) -> None:
+    rows, weight, bias = normal(8, 32, 64), normal(128, 64), normal(128)
+    found = ONE_DNN.linear(rows, weight, bias)
+    assert found.shape == (8, 32, 128)
+    torch.testing.assert_close(found, TORCH.linear(rows, weight, bias))
+    assert calls == [(256, 64, 128)]
+
+
+# Each fits but for one thing.
+UNFIT: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
+    "few rows": lambda rows, weight: (rows[:3], weight),
+    "few inputs": lambda rows, weight: (rows[:, :4].contiguous(), weight[:, :4].contiguous()),
+    "float64": lambda rows, weight: (rows.double(), weight.double()),
+    "every other column": lambda rows, weight: (rows[:, ::2], weight[:, ::2]),
+    "no rows": lambda rows, weight: (rows[:0], weight),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_what_does_not_fit_is_torchs(case: str, calls: list[tuple[int, ...]]) -> None:
+    rows, weight = UNFIT[case](normal(128, 256), normal(256, 256, seed=1))
+    bias = torch.ones(256, dtype=rows.dtype)
+    assert torch.equal(ONE_DNN.affine(rows, weight, bias), TORCH.affine(rows, weight, bias))
+    assert torch.equal(ONE_DNN.linear(rows, weight, bias), TORCH.linear(rows, weight, bias))
+    assert calls == []
+
+
+ARCHITECTURE = Architecture(observation=SPACE, hidden=(192, 160))
+ROWS = 96
+
+
+def network(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
+    return Network(form, 3, generator()), (normal(ROWS, 17),)
+
+
+def ensemble(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
+    return Critics(form, 2, 3, generator()), (normal(ROWS, 17), normal(ROWS, 2))
+
+
+def quantiles(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
+    fractions = torch.rand(ROWS, 4, generator=generator())
+    return QuantileNetwork(form, 64, 3, generator()), (normal(ROWS, 17), fractions)
+
+
+def noisy(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
+    made = ValueNetwork(form, 3, generator(), dueling=True, noisy_std=0.5, atoms=5)
+    return made, (normal(ROWS, 17), normal(made.draws))
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+@pytest.mark.parametrize("make", [network, ensemble, quantiles, noisy])
+@pytest.mark.parametrize("layer_norm", sampled([False, True], every=2))
+def test_gradients_are_as_exact_as_torchs(
+    make: Any, layer_norm: bool, calls: list[tuple[int, ...]]
+) -> None:
+    def gradient(matmul: Matmul, dtype: torch.dtype) -> list[Tensor]:
+        form = Architecture(
+            observation=SPACE, hidden=(192, 160), layer_norm=layer_norm, matmul=matmul
+        )
+        module, inputs = make(form)
+        module = module.to(dtype)
+        rows = [each.to(dtype).requires_grad_() for each in inputs]
+        loss = module(*rows).square().mean()
+        return [*torch.autograd.grad(loss, [*module.parameters(), rows[0]])]
+
+    exact = gradient(Matmul.mkl, torch.float64)
+    theirs = gradient(Matmul.mkl, torch.float32)
+    assert calls == []
+    ours = gradient(Matmul.onednn, torch.float32)
+    assert len(calls) >= 3
+    for found, torchs, reference in zip(ours, theirs, exact, strict=True):
+        assert error(found, reference) <= 2 * error(torchs, reference) + 1e-7
+
+
+def test_only_the_gradients_that_are_asked_for_are_computed(calls: list[tuple[int, ...]]) -> None:
+    rows, weight = normal(128, 256), normal(256, 256, seed=1).requires_grad_()
+    ONE_DNN.linear(rows, weight, torch.ones(256)).square().sum().backward()
+    assert len(calls) == 2  # forward, and by the weight
+    calls.clear()
+    rows.requires_grad_()
+    ONE_DNN.linear(rows, weight.detach(), torch.ones(256)).square().sum().backward()
+    assert len(calls) == 2
+
+
+def test_the_written_out_gradient_is_that_of_autograd(calls: list[tuple[int, ...]]) -> None:
+    made = Network(ARCHITECTURE, 3, generator())
+    rows, grad_output = normal(ROWS, 17), normal(ROWS, 3, seed=1)
+    layers = made.mlp.layers_in_memory()
+    inputs = forward(layers, rows, ONE_DNN)
+    found = backward(layers, inputs, grad_output, ONE_DNN)
+    assert len(calls) == 3
+    wanted = torch.autograd.grad(made(rows), list(made.parameters()), grad_output)
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
+
+
+def test_the_rule_reads_the_processor() -> None:
+    assert preferred(AMD) == Matmul.onednn
+    assert preferred(AMD._replace(capability="AVX2")) == Matmul.mkl
+    assert preferred(INTEL) == Matmul.mkl
+    assert preferred(Processor("", "DEFAULT")) == Matmul.mkl
+
+
+@contextmanager
+def on(processor: Processor) -> Iterator[None]:
+    """Within the block this machine has another processor."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matmul, "this_processor", lambda: processor)
+        matmul.rule_here.cache_clear()
+        try:
+            yield
+        finally:
+            matmul.rule_here.cache_clear()
+
+
+def test_what_is_set_wins_then_the_checkpoint_then_the_rule() -> None:
+    with on(AMD):
+        assert chosen_matmul(Matmul.auto) == Matmul.onednn
+        assert chosen_matmul(Matmul.auto, "mkl") == Matmul.mkl
+        assert chosen_matmul(Matmul.mkl, "onednn") == Matmul.mkl
+        assert products_of(Matmul.auto) is ONE_DNN
+
+
+def test_a_resumed_run_keeps_its_products_on_another_machine(tmp_path: Path) -> None:
+    def products(*argv: str) -> str:
+        assert train_status(*argv, "quiet=true") == 0
+        return str(facts_of(tmp_path / "run")["products"])
+
+    with isolated(tmp_path):
+        with on(AMD):
+            begun = products("env=cartpole", "trainer=sync", *QUICK, "run_dir=run")
+        assert begun == "oneDNN (agent.matmul=auto: AMD, AVX512)"
+        with on(INTEL):
+            kept = products("resume=run", "trainer.max_opt_steps=4")
+            typed = products("resume=run", "trainer.max_opt_steps=6", "agent.matmul=mkl")
+        assert kept == "oneDNN (agent.matmul=auto: Intel, AVX512; kept from the checkpoint)"
+        assert typed.endswith(" (agent.matmul=mkl)")
+
+
+def test_without_onednn_a_run_says_so_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(matmul, "has_onednn", lambda: False)
+    with caplog.at_level(logging.WARNING):
+        assert chosen_matmul(Matmul.auto, "onednn") == Matmul.mkl
+    assert "has no oneDNN here; using mkl" in caplog.text
+    assert preferred(AMD) == Matmul.mkl
+    assert products_of(Matmul.onednn) is TORCH
