@@ -44,7 +44,6 @@ class SaveReport:
 
     opt_steps: int | None = None  # of the newest that is on the disk
     written: int = 0  # the best models not counted
-    skipped: int = 0  # fell due while another was being written
     failures: int = 0  # could not be written, best models included
     seconds: float = 0.0  # of the thread that writes
     nbytes: int = 0

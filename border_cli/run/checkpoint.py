@@ -69,7 +69,6 @@ class CheckpointStore:
         self._chunks: tuple[Chunk, ...] = ()  # of the newest; the learner reads it while not busy
         self._late_best: Callable[[], None] | None = None  # not on the disk yet
         self._refreshed_s = -REFRESH_EVERY_S  # when the times of all files were set
-        self._skipped = 0  # the learner's, all else in the report is the writing thread's
         self._report = SaveReport()
 
     def resumed(self, saved: Saved) -> None:
@@ -79,7 +78,7 @@ class CheckpointStore:
 
     @property
     def report(self) -> SaveReport:
-        return replace(self._report, skipped=self._skipped)
+        return self._report
 
     @property
     def busy(self) -> bool:
@@ -88,7 +87,6 @@ class CheckpointStore:
     def save(self, state: RunState) -> bool:
         """Hands a checkpoint named by `counters["opt_steps"]` over; False while one is written."""
         if self.busy:
-            self._skipped += 1
             return False
         pending = PendingCheckpoint(
             counters=state.counters,

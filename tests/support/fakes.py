@@ -367,7 +367,6 @@ class MemoryCheckpoints:
     def save(self, state: RunState) -> bool:
         assert state.agent["opt_steps"] == state.counters["opt_steps"]
         if self.busy:
-            self.report = replace(self.report, skipped=self.report.skipped + 1)
             return False
         if self._could_write():
             opt_steps = int(state.counters["opt_steps"])
