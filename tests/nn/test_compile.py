@@ -45,11 +45,7 @@ def test_the_compiler_of_torch_is_imported_by_the_first_call_only():
 
 @pytest.mark.slow
 @needs_compiler
-def test_what_cannot_be_compiled_ends_the_run_with_the_name_of_the_setting(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setenv("CXX", sys.executable)
-
+def test_what_cannot_be_compiled_ends_the_run_with_the_name_of_the_setting():
     def reads_a_value(values: torch.Tensor) -> torch.Tensor:
         return values if values.numpy().tobytes() else -values
 
