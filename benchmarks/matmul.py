@@ -78,9 +78,8 @@ def compare(
     row: str, theirs: Callable[[], Tensor], ours: Callable[[], Tensor], repetitions: int, calls: int
 ) -> None:
     """In turns, and the medians."""
-    found: list[tuple[float, float]] = []
-    for _ in range(repetitions):
-        found.append((microseconds(theirs, calls), microseconds(ours, calls)))  # noqa: PERF401
+    turns = range(repetitions)
+    found = [(microseconds(theirs, calls), microseconds(ours, calls)) for _ in turns]
     torchs, onednn = zip(*found, strict=True)
     line = {
         "torch_us": round(median(torchs), 1),

@@ -31,7 +31,7 @@ from border_cli.launch.build import (
     build_evaluator,
     encoders_of,
     env_factory,
-    products_of_agent,
+    matmul_of_agent,
 )
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings
@@ -133,7 +133,7 @@ def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
         ("actors", actors_line(effective)),
         *dataset_lines(effective),
         ("device", agent.device_name),
-        *products_of_agent(effective, agent),
+        *matmul_of_agent(effective, agent),
         ("threads", effective.threads_line(run.spec)),
         ("budget", _budget_line(effective)),
         ("evaluation", _evaluation_line(effective)),

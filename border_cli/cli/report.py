@@ -47,7 +47,7 @@ def print_header(
         ("trainer", trainer_line(effective)),
         ("actors", actors_line(effective)),
         ("device", started.device_name),
-        *started.products,
+        *started.matmul,
         ("threads", effective.threads_line(started.spec)),
         *dataset_lines(effective),
         ("memory", _memory_line(effective, started.spec)),

@@ -189,8 +189,9 @@ class Composer:
             with explained(loader, self.config_name, overrides):
                 refuse_unmeant(loader, self.config_name, overrides)
                 config = loader.load_configuration(self.config_name, overrides, RunMode.RUN)
-                self._last = Composed((self.config_name, *overrides), deepcopy(config))
-                if job_number is not None:
+                if job_number is None:
+                    self._last = Composed((self.config_name, *overrides), deepcopy(config))
+                else:
                     config.hydra.job.num, config.hydra.job.id = job_number, str(job_number)
                 config = check.typed(config, loader.parts)
                 check.refuse_untyped(config, loader.parts)

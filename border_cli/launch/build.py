@@ -123,14 +123,14 @@ def _saved_matmul(resumed: Mapping[str, Any] | None) -> str | None:
     return None if resumed is None else resumed.get(MATMUL, Matmul.mkl)
 
 
-def products_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[str, str]]:
+def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[str, str]]:
     """Whose products of matrices the updates take, titled; a GPU has its own."""
     settings = effective.config.agent
     if not isinstance(agent, TorchAgent) or not isinstance(settings, LearnerConfig):
         return []
     if agent.device.type != "cpu":
         return []
-    return [("products", matmul_line(settings.matmul, agent.matmul))]
+    return [("matmul", matmul_line(settings.matmul, agent.matmul))]
 
 
 def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:

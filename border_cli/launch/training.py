@@ -54,7 +54,7 @@ from border_cli.launch.build import (
     build_trainer,
     encoders_of,
     env_factory,
-    products_of_agent,
+    matmul_of_agent,
     spec_for_state,
 )
 from border_cli.launch.effective import EffectiveSettings
@@ -112,7 +112,7 @@ class Started:
     device_name: str
     evaluation: str  # how the evaluator describes itself
     encoders: list[tuple[str, str]]  # of the agent, see `encoders_of`
-    products: list[tuple[str, str]]  # of its matrices, see `products_of_agent`
+    matmul: list[tuple[str, str]]  # whose products of matrices, see `matmul_of_agent`
     resumed_opt_steps: int | None = None  # of the checkpoint that the run is resumed from
     restored: str = ""  # what comes back with it
 
@@ -212,14 +212,14 @@ class TrainingRun:
         self._prepared = _Prepared(
             found=found, recording=recording, factory=factory, agent=agent, runner=runner
         )
-        products = products_of_agent(effective, agent)
-        self._record.add(**dict(products))
+        matmul = matmul_of_agent(effective, agent)
+        self._record.add(**dict(matmul))
         return Started(
             spec=factory.spec,
             device_name=agent.device_name,
             evaluation=_evaluation_line(effective, evaluator),
             encoders=encoders_of(agent),
-            products=products,
+            matmul=matmul,
             resumed_opt_steps=found.newest.opt_steps if found else None,
             restored=restored_line(effective, found.newest) if found else "",
         )

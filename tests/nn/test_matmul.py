@@ -207,7 +207,7 @@ def test_what_is_set_wins_then_the_checkpoint_then_the_rule() -> None:
 def test_a_resumed_run_keeps_its_products_on_another_machine(tmp_path: Path) -> None:
     def products(*argv: str) -> str:
         assert train_status(*argv, "quiet=true") == 0
-        return str(facts_of(tmp_path / "run")["products"])
+        return str(facts_of(tmp_path / "run")["matmul"])
 
     with isolated(tmp_path):
         with on(AMD):
