@@ -17,7 +17,7 @@ from torch import Tensor
 
 from benchmarks.table import emit, parser, ratios
 from border_cli.nn.device import learner_thread
-from border_cli.nn.matmul import TORCH, _product, has_onednn, rule_here, this_processor
+from border_cli.nn.matmul import ONE_DNN, TORCH, has_onednn, rule_here, this_processor
 
 SHAPES = [  # rows, inputs, outputs
     *((64, 4, 256), (64, 256, 256), (64, 256, 2)),
@@ -49,15 +49,15 @@ def products(rows: int, inputs: int, outputs: int) -> dict[str, tuple[Callable[[
     return {
         "forward with ReLU": (
             lambda: TORCH.affine_relu(x, weight, bias),
-            lambda: _product(x, weight, bias, "relu"),
+            lambda: ONE_DNN.product(x, weight, bias, "relu"),
         ),
         "gradient by the input": (
             lambda: TORCH.grad_input(grad, weight),
-            lambda: _product(grad, weight.t(), None),
+            lambda: ONE_DNN.product(grad, weight.t()),
         ),
         "gradient by the weight": (
             lambda: TORCH.grad_weight(grad, x),
-            lambda: _product(grad.t(), x.t(), None),
+            lambda: ONE_DNN.product(grad.t(), x.t()),
         ),
     }
 
@@ -70,7 +70,7 @@ def critics(
     pairs = [(x[i], weights[i].t(), biases[i, 0]) for i in range(members)]
     return (
         lambda: TORCH.ensemble(x, weights, biases),
-        lambda: torch.stack([_product(*each) for each in pairs]),
+        lambda: torch.stack([ONE_DNN.product(*each) for each in pairs]),
     )
 
 

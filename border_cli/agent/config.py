@@ -18,7 +18,7 @@ from border_cli.agent.actor_critic_config import (
     Td3Config,
     TqcConfig,
 )
-from border_cli.agent.learner_config import LearnerConfig, Loss, MatmulPrecision
+from border_cli.agent.learner_config import LearnerConfig, Loss
 from border_cli.agent.value_config import (
     DqnConfig,
     Exploration,
@@ -26,7 +26,7 @@ from border_cli.agent.value_config import (
     QrdqnConfig,
     ValueConfig,
 )
-from border_cli.core.config import AgentConfig
+from border_cli.core.config import AgentConfig, MatmulPrecision
 from border_cli.core.settings import setting
 from border_cli.registry import AGENTS
 

@@ -195,7 +195,7 @@ class ValueAgent(TorchAgent):
         self.register_state(online=self.online, target=self.target, optimizer=self.optimizer)
         self.register_acting(network=self.online)
         self._dense = self._dense_layers()
-        self._products = products_of(self.architecture.matmul)
+        self._products = products_of(self.architecture)
         self._written_out = self.compiled(written_out)
         self._by_autograd = self.compiled(by_autograd)
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from border_cli.core.config import Activation, AgentConfig, Matmul
+from border_cli.core.config import Activation, AgentConfig, Matmul, MatmulPrecision
 from border_cli.core.settings import setting
 from border_cli.registry import NETWORKS
 
@@ -24,14 +24,6 @@ class Loss(StrEnum):
 
     huber = "huber"
     mse = "mse"
-
-
-class MatmulPrecision(StrEnum):
-    """How precise float32 matrix products are."""
-
-    highest = "highest"
-    high = "high"
-    medium = "medium"
 
 
 @dataclass(kw_only=True)
@@ -161,4 +153,5 @@ class LearnerConfig(AgentConfig):
             target=NETWORKS.target(self.network),
             kwargs=self.network_kwargs,
             matmul=self.matmul,
+            matmul_precision=self.matmul_precision,
         )

@@ -33,6 +33,14 @@ class Matmul(StrEnum):
     onednn = "onednn"
 
 
+class MatmulPrecision(StrEnum):
+    """How precise float32 matrix products are."""
+
+    highest = "highest"
+    high = "high"
+    medium = "medium"
+
+
 class Activation(StrEnum):
     """The function between two dense layers."""
 

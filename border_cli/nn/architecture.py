@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from border_cli.core.config import Activation, Matmul
+from border_cli.core.config import Activation, Matmul, MatmulPrecision
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, LeafSpace, Space
 from border_cli.nn.encoding import (
@@ -89,6 +89,7 @@ class Architecture:
     target: str | None = None  # "module:Class" of a user's network, which takes all there is
     kwargs: Mapping[str, Any] = field(default_factory=dict)  # its arguments after the space
     matmul: Matmul = Matmul.auto  # as agent.matmul names it
+    matmul_precision: MatmulPrecision = MatmulPrecision.highest  # … agent.matmul_precision
 
     def __post_init__(self) -> None:
         if self.kind in CONVOLUTIONS and not self.images:

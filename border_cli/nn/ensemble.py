@@ -6,7 +6,6 @@ Q-learning: learning fast without a model") far less than ten.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.matmul import products_of
-from border_cli.nn.network import ACTIVATIONS, Torso
+from border_cli.nn.network import ACTIVATIONS, Torso, copied_with
 
 
 class EnsembleMlp(nn.Module):
@@ -52,7 +51,7 @@ class EnsembleMlp(nn.Module):
             self.scales.append(torch.ones(members, 1, size))
             self.shifts.append(torch.zeros(members, 1, size))
         self.members = members
-        self._products = products_of(architecture.matmul)
+        self._products = products_of(architecture)
         self._activate = ACTIVATIONS[architecture.activation]
         self._dropout = dropout
 
@@ -138,12 +137,14 @@ class Critics(nn.Module):
 
         Make it after the critics are on their device.
         """
-        alone = copy.deepcopy(self).requires_grad_(False)
+        alone = copied_with(
+            self,
+            {
+                each: each[:1] if name.startswith("mlp.") else each
+                for name, each in self.named_parameters()
+            },
+        )
         alone.torsos, alone.mlp.members = alone.torsos[:1], 1
-        all_of_them = dict(self.named_parameters())
-        for name, mine in alone.named_parameters():
-            shared = all_of_them[name].data
-            mine.data = shared[:1] if name.startswith("mlp.") else shared
         return alone
 
     def forward(

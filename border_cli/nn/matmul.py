@@ -2,7 +2,9 @@
 
 MKL takes a slow path on AMD's processors. There oneDNN takes 0.4 to 0.7 of the time where a
 product is large enough, and on Intel's it takes longer; `python -m benchmarks.matmul` measures it.
-Both compute in full float32, and agree to rounding.
+Both compute in full float32, and agree to rounding. With `agent.matmul_precision=medium`, oneDNN's
+operands are bfloat16 copies, made once for all products of a weight or an activation; what a
+product gives, the weights themselves and all that is summed over rows or updates stay float32.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from border_cli.core.config import Matmul
+from border_cli.core.config import Matmul, MatmulPrecision
+from border_cli.nn.architecture import Architecture
 
 log = logging.getLogger(__name__)
 
@@ -83,42 +87,75 @@ class OneDnnProducts:
 
     def affine(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         if _fits(rows, weight):
-            return _product(rows, weight, bias)
+            return self.product(self.operand(rows), self.operand(weight), bias)
         return TORCH.affine(rows, weight, bias)
 
     def affine_relu(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         if _fits(rows, weight):
-            return _product(rows, weight, bias, "relu")
+            return self.product(self.operand(rows), self.operand(weight), bias, "relu")
         return TORCH.affine_relu(rows, weight, bias)
 
     def grad_input(self, grad_output: Tensor, weight: Tensor) -> Tensor:
         if _fits(grad_output, weight.t()):
-            return _product(grad_output, weight.t(), None)
+            return self.product(self.operand(grad_output), self.operand(weight).t())
         return TORCH.grad_input(grad_output, weight)
 
     def grad_weight(self, grad_output: Tensor, rows: Tensor) -> Tensor:
         if _fits(grad_output.t(), rows.t()):
-            return _product(grad_output.t(), rows.t(), None)
+            return self.product(self.operand(grad_output).t(), self.operand(rows).t())
         return TORCH.grad_weight(grad_output, rows)
 
     def linear(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         flat = rows if rows.dim() == 2 else rows.flatten(0, -2)
         if not _fits(flat, weight):
             return TORCH.linear(rows, weight, bias)
-        result: Tensor = _Linear.apply(flat, weight, bias)  # type: ignore[no-untyped-call]
+        result: Tensor = _Linear.apply(flat, weight, bias, self)  # type: ignore[no-untyped-call]
         return result.view(*rows.shape[:-1], len(weight))
 
     def ensemble(self, rows: Tensor, weights: Tensor, biases: Tensor) -> Tensor:
         if not _fits(rows[0], weights[0].t()):
             return TORCH.ensemble(rows, weights, biases)
-        result: Tensor = _Ensemble.apply(rows, weights, biases)  # type: ignore[no-untyped-call]
+        result: Tensor = _Ensemble.apply(rows, weights, biases, self)  # type: ignore[no-untyped-call]
         return result
 
+    def operand(self, matrix: Tensor) -> Tensor:
+        """What stands for these numbers in a product; of the same shape."""
+        return matrix
 
-def _product(rows: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
-    """[B, inputs], [outputs, inputs] -> [B, outputs]; either may be a transposed view."""
-    made: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, activation, [], "")
-    return made
+    def product(
+        self, rows: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
+    ) -> Tensor:
+        """[B, inputs], [outputs, inputs] -> [B, outputs]; either may be a transposed view."""
+        made: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, activation, [], "")
+        return made
+
+
+class Bfloat16Products(OneDnnProducts):
+    """The same with bfloat16 operands, summed in float32; the learner's thread calls it.
+
+    A copy lives as long as its float32 tensor and is made anew once that has changed in place, so
+    that a weight is converted once after each step of its optimizer or of its target, and an
+    activation once for both passes.
+    """
+
+    def __init__(self) -> None:
+        self._copies = WeakTensorKeyDictionary()  # (version of the tensor, its copy)
+
+    def __deepcopy__(self, memo: object) -> Bfloat16Products:
+        return self  # also of a network's target
+
+    def operand(self, matrix: Tensor) -> Tensor:
+        known: tuple[int, Tensor] | None
+        known = self._copies.get(matrix)  # type: ignore[no-untyped-call]
+        if known is None or known[0] != matrix._version:
+            known = matrix._version, matrix.detach().bfloat16()
+            self._copies[matrix] = known
+        return known[1]
+
+    def product(
+        self, rows: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
+    ) -> Tensor:
+        return super().product(rows, weight, bias, activation).float()
 
 
 def _fits(rows: Tensor, weight: Tensor) -> bool:
@@ -142,19 +179,23 @@ class _Linear(torch.autograd.Function):
     """`affine` with gradients by all three, each computed where it is asked for."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, products: OneDnnProducts
+    ) -> Tensor:
         ctx.save_for_backward(rows, weight)
-        return _product(rows, weight, bias)
+        ctx.products = products
+        return products.affine(rows, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         rows, weight = ctx.saved_tensors
-        by_rows, by_weight, by_bias = ctx.needs_input_grad
+        by_rows, by_weight, by_bias, _ = ctx.needs_input_grad
         return (
-            ONE_DNN.grad_input(grad_output, weight) if by_rows else None,
-            ONE_DNN.grad_weight(grad_output, rows) if by_weight else None,
+            ctx.products.grad_input(grad_output, weight) if by_rows else None,
+            ctx.products.grad_weight(grad_output, rows) if by_weight else None,
             grad_output.sum(0) if by_bias else None,
+            None,
         )
 
 
@@ -162,28 +203,37 @@ class _Ensemble(torch.autograd.Function):
     """A product for each member: two of these take half the time of MKL's batched one."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, rows: Tensor, weights: Tensor, biases: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, rows: Tensor, weights: Tensor, biases: Tensor, products: OneDnnProducts
+    ) -> Tensor:
         ctx.save_for_backward(rows, weights)
-        members = zip(rows, weights, biases, strict=True)
-        return torch.stack([_product(each, by.t(), bias[0]) for each, by, bias in members])
+        ctx.products = products
+        members = zip(products.operand(rows), products.operand(weights), biases, strict=True)
+        made = [products.product(each, by.t(), bias[0]) for each, by, bias in members]
+        return torch.stack(made)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        rows, weights = ctx.saved_tensors
-        by_rows, by_weights, by_biases = ctx.needs_input_grad
-        grads = grad_output.unbind()
+        products: OneDnnProducts = ctx.products
+        rows, weights = (products.operand(each) for each in ctx.saved_tensors)
+        by_rows, by_weights, by_biases, _ = ctx.needs_input_grad
+        grads = products.operand(grad_output.contiguous())  # that of a sum has no memory of its own
         by_each_row = by_each_weight = None
         if by_rows:
             pairs = zip(grads, weights, strict=True)
-            by_each_row = torch.stack([ONE_DNN.grad_input(grad, by.t()) for grad, by in pairs])
+            by_each_row = torch.stack([products.product(grad, by) for grad, by in pairs])
         if by_weights:
             pairs = zip(grads, rows, strict=True)
-            by_each_weight = torch.stack([ONE_DNN.grad_weight(each, grad) for grad, each in pairs])
-        return by_each_row, by_each_weight, grad_output.sum(1, keepdim=True) if by_biases else None
+            by_each_weight = torch.stack(
+                [products.product(each.t(), grad.t()) for grad, each in pairs]
+            )
+        by_each_bias = grad_output.sum(1, keepdim=True) if by_biases else None
+        return by_each_row, by_each_weight, by_each_bias, None
 
 
 ONE_DNN = OneDnnProducts()
+BFLOAT16 = Bfloat16Products()
 
 
 class Processor(NamedTuple):
@@ -245,9 +295,21 @@ def chosen_matmul(setting: Matmul, saved: str | None = None) -> Matmul:
     return chosen
 
 
-def products_of(matmul: Matmul) -> Products:
-    """The products that `agent.matmul` names."""
-    return ONE_DNN if chosen_matmul(matmul) == Matmul.onednn else TORCH
+def has_bfloat16() -> bool:
+    """Whether oneDNN computes with bfloat16 on this processor."""
+    supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return has_onednn() and supported
+
+
+def products_of(architecture: Architecture) -> Products:
+    """The products that `agent.matmul` and `agent.matmul_precision` name.
+
+    Torch's own have `medium` by themselves, and convert the operands at each call.
+    """
+    if chosen_matmul(architecture.matmul) != Matmul.onednn:
+        return TORCH
+    is_medium = architecture.matmul_precision == MatmulPrecision.medium
+    return BFLOAT16 if is_medium and has_bfloat16() else ONE_DNN
 
 
 def matmul_line(setting: Matmul, chosen: Matmul) -> str:

@@ -8,7 +8,7 @@ long with it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -215,7 +215,7 @@ class Network(nn.Module):
             activation=architecture.activation,
             layer_norm=architecture.layer_norm,
             final_bound=final_bound,
-            products=products_of(architecture.matmul),
+            products=products_of(architecture),
         )
 
     def forward(self, features: FeatureTensors) -> Tensor:
@@ -234,12 +234,18 @@ def without_gradient(network: M) -> M:
     What the actor maximises: the critic's weights are constants there, and no product is spent on
     their gradient. Make it after the network is on its device.
     """
-    twin = copy.deepcopy(network).requires_grad_(False)
-    for mine, its in zip(twin.parameters(), network.parameters(), strict=True):
-        mine.data = its.data
-    for copied, shared in zip(twin.buffers(), network.buffers(), strict=True):
-        copied.data = shared.data
-    return twin
+    return copied_with(network, {each: each for each in network.parameters()})
+
+
+def copied_with(network: M, parameters: Mapping[Tensor, Tensor]) -> M:
+    """A copy in which these stand for the parameters, in their memory and as constants.
+
+    Buffers are shared. Torch counts changes in place once for all that share the memory.
+    """
+    memo: dict[int, Tensor] = {id(each): each for each in network.buffers()}
+    for mine, its in parameters.items():
+        memo[id(mine)] = nn.Parameter(its.detach(), requires_grad=False)
+    return copy.deepcopy(network, memo)
 
 
 def polyak_update(target: Iterable[Tensor], online: Iterable[Tensor], tau: float) -> None:

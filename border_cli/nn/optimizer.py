@@ -177,6 +177,7 @@ class Adam:
             maximize=False,
             grad_scale=divisor,
         )
+        torch.autograd.graph.increment_version(self._parameters)  # which the kernel leaves alone
         return norm
 
     def state_dict(self) -> dict[str, list[Tensor]]:

@@ -39,7 +39,7 @@ class QuantileNetwork(nn.Module):
         split = len(hidden) - 1 if len(hidden) > 1 or architecture.has_encoder else len(hidden)
         sizes = [self.torso.size, *hidden[: max(split, 0)]]
         activation, layer_norm = architecture.activation, architecture.layer_norm
-        products = products_of(architecture.matmul)
+        products = products_of(architecture)
         self._activate = ACTIVATIONS[activation]
         self.psi = self.norm = None
         if len(sizes) > 1:

@@ -107,7 +107,7 @@ class ValueNetwork(nn.Module):
         super().__init__()
         self._atoms = atoms
         self.torso = Torso(architecture, generator)
-        products = products_of(architecture.matmul)
+        products = products_of(architecture)
         make: MakeDense = partial(Dense, generator=generator, products=products)
         if noisy_std is not None:
             make = partial(NoisyDense, generator=generator, std=noisy_std, products=products)

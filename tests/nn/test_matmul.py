@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,33 @@ from commands import QUICK, facts_of, isolated, train_status
 from sampling import sampled
 from torch import Tensor, nn
 
-from border_cli.core.config import Matmul
+from border_cli.core.config import Matmul, MatmulPrecision
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn import matmul
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.device import learner_thread
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.matmul import (
+    BFLOAT16,
     ONE_DNN,
     TORCH,
+    OneDnnProducts,
     Processor,
     chosen_matmul,
+    has_bfloat16,
     has_onednn,
     preferred,
     products_of,
 )
-from border_cli.nn.network import Network, backward, forward
+from border_cli.nn.network import (
+    Network,
+    backward,
+    forward,
+    polyak_update,
+    target_of,
+    without_gradient,
+)
+from border_cli.nn.optimizer import Adam
 from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.value_network import ValueNetwork
 
@@ -48,12 +61,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
     """The shapes of oneDNN's products."""
     found: list[tuple[int, ...]] = []
 
-    def counting(rows: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    def counting(self: OneDnnProducts, rows: Tensor, weight: Tensor, *rest: Any) -> Tensor:
         found.append((*rows.shape, weight.shape[0]))
-        return product(rows, weight, *rest)
+        return product(self, rows, weight, *rest)
 
-    product = matmul._product
-    monkeypatch.setattr(matmul, "_product", counting)
+    product = OneDnnProducts.product
+    monkeypatch.setattr(OneDnnProducts, "product", counting)
     return found
 
 
@@ -177,6 +190,80 @@ def test_the_written_out_gradient_is_that_of_autograd(calls: list[tuple[int, ...
         torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
 
 
+bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="needs oneDNN's bfloat16")
+
+MEDIUM = replace(ARCHITECTURE, matmul=Matmul.onednn, matmul_precision=MatmulPrecision.medium)
+
+
+@bfloat16
+@pytest.mark.parametrize("make", [network, ensemble, quantiles, noisy])
+def test_gradients_from_bfloat16_copies_are_as_exact_as_torchs_medium(make: Any) -> None:
+    def gradient(form: Architecture, precision: str = "highest") -> list[Tensor]:
+        module, inputs = make(form)
+        with learner_thread(1, precision):
+            return [*torch.autograd.grad(module(*inputs).square().mean(), [*module.parameters()])]
+
+    exact = gradient(ARCHITECTURE)
+    theirs, ours = gradient(ARCHITECTURE, "medium"), gradient(MEDIUM)
+    assert any(not torch.equal(a, b) for a, b in zip(exact, ours, strict=True))
+    for found, torchs, reference in zip(ours, theirs, exact, strict=True):
+        assert found.dtype is torch.float32
+        assert (found - reference).norm() <= 2 * (torchs - reference).norm() + 1e-7
+
+
+@bfloat16
+def test_a_weight_is_converted_once_for_each_of_its_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Network(MEDIUM, 3, generator())
+    adam, rows = Adam(made.parameters(), learning_rate=0.01), normal(ROWS, 17)
+    alike, frozen = target_of(made), without_gradient(made)
+    converted: list[tuple[int, ...]] = []
+    convert = Tensor.bfloat16
+    monkeypatch.setattr(
+        Tensor, "bfloat16", lambda each: converted.append(tuple(each.shape)) or convert(each)
+    )
+
+    def weights_converted() -> int:
+        return sum(each == (160, 192) for each in converted)
+
+    made(rows), made(rows)
+    assert weights_converted() == 1
+    adam.minimize(made(rows).square().mean())
+    assert weights_converted() == 1
+    assert sum(each == (ROWS, 192) for each in converted) == 3  # one for each forward pass
+    made(rows), alike(rows)
+    assert weights_converted() == 3
+    assert not torch.equal(made(rows), alike(rows))
+    with torch.no_grad():
+        polyak_update(alike.parameters(), made.parameters(), 1)
+    assert torch.equal(made(rows), alike(rows))
+    assert torch.equal(made(rows), frozen(rows))
+    made.load_state_dict(Network(MEDIUM, 3, torch.Generator().manual_seed(4)).state_dict())
+    assert torch.equal(made(rows), frozen(rows))
+    assert not torch.equal(made(rows), alike(rows))
+
+
+@bfloat16
+def test_copies_die_with_what_they_are_copies_of() -> None:
+    made = Network(MEDIUM, 3, generator())
+    torch.autograd.grad(made(normal(ROWS, 17)).sum(), list(made.parameters()))
+    kept = len(BFLOAT16._copies)
+    torch.autograd.grad(made(normal(ROWS, 17)).sum(), list(made.parameters()))
+    assert len(BFLOAT16._copies) == kept
+    del made
+    assert len(BFLOAT16._copies) < kept
+
+
+def test_bfloat16_is_only_for_medium(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "has_bfloat16", lambda: True)
+    assert products_of(MEDIUM) is BFLOAT16
+    assert products_of(replace(MEDIUM, matmul_precision=MatmulPrecision.high)) is ONE_DNN
+    assert products_of(replace(MEDIUM, matmul=Matmul.mkl)) is TORCH
+    monkeypatch.setattr(matmul, "has_bfloat16", lambda: False)
+    assert products_of(MEDIUM) is ONE_DNN
+
+
 def test_the_rule_reads_the_processor() -> None:
     assert preferred(AMD) == Matmul.onednn
     assert preferred(AMD._replace(capability="AVX2")) == Matmul.mkl
@@ -201,7 +288,7 @@ def test_what_is_set_wins_then_the_checkpoint_then_the_rule() -> None:
         assert chosen_matmul(Matmul.auto) == Matmul.onednn
         assert chosen_matmul(Matmul.auto, "mkl") == Matmul.mkl
         assert chosen_matmul(Matmul.mkl, "onednn") == Matmul.mkl
-        assert products_of(Matmul.auto) is ONE_DNN
+        assert products_of(ARCHITECTURE) is ONE_DNN
 
 
 def test_a_resumed_run_keeps_its_products_on_another_machine(tmp_path: Path) -> None:
@@ -228,4 +315,4 @@ def test_without_onednn_a_run_says_so_and_goes_on(
         assert chosen_matmul(Matmul.auto, "onednn") == Matmul.mkl
     assert "has no oneDNN here; using mkl" in caplog.text
     assert preferred(AMD) == Matmul.mkl
-    assert products_of(Matmul.onednn) is TORCH
+    assert products_of(replace(ARCHITECTURE, matmul=Matmul.onednn)) is TORCH
