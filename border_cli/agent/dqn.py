@@ -37,10 +37,9 @@ from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.matmul import TORCH, Products, products_of
+from border_cli.nn.matmul import TORCH, Layer, TorchProducts, products_of
 from border_cli.nn.network import (
     Gradient,
-    Layer,
     Network,
     backward,
     forward,
@@ -127,7 +126,7 @@ def written_out(
     *,
     td_loss: TDLoss,
     double: bool,
-    products: Products = TORCH,
+    products: TorchProducts = TORCH,
 ) -> tuple[Gradient, TDResult]:
     """The gradient of the loss by all weights of dense layers with ReLU, without autograd."""
     assert isinstance(batch.obs, Tensor)
@@ -136,7 +135,8 @@ def written_out(
     next_outputs = forward(target, batch.next_obs, products)[-1]
     next_outputs_online = forward(online, batch.next_obs, products)[-1] if double else None
     result = td_loss(inputs[-1], next_outputs, next_outputs_online, batch)
-    return backward(online, inputs, result.grad_output, products), result
+    gradient, _ = backward(online, inputs, result.grad_output, products)
+    return gradient, result
 
 
 def by_autograd(

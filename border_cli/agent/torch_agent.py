@@ -15,6 +15,7 @@ from border_cli.agent.action_space import action_bounds
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.normalization import Normalization
 from border_cli.agent.saved_state import ENCODING, MATMUL, Part, SavedState, encoding_of
+from border_cli.core.config import MatmulPrecision
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
@@ -22,7 +23,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
 from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
-from border_cli.nn.matmul import chosen_matmul
+from border_cli.nn.matmul import BFLOAT16, chosen_matmul, products_of
 from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
@@ -188,13 +189,19 @@ class TorchAgent(Agent):
 
     @contextmanager
     def learner_thread(self) -> Iterator[None]:
-        with learner_thread(self.num_threads, self.config.matmul_precision):
+        with learner_thread(self.num_threads, self._precision()):
             if self.config.compile:  # now, not within the first update
                 before = self.state_dict()
                 for _ in range(self.update_period):
                     self.update(empty_batch(self.spec, self.config.batch_size))
                 self.load_state_dict(before)
             yield
+
+    def _precision(self) -> str:
+        """Of torch's own products; where large ones have bfloat16 copies, small ones are faster
+        without."""
+        has_copies = products_of(self.architecture) is BFLOAT16 and not self.config.compile
+        return MatmulPrecision.highest if has_copies else self.config.matmul_precision
 
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
         return Snapshot(

@@ -10,14 +10,13 @@ product gives, the weights themselves and all that is summed over rows or update
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from border_cli.core.config import Matmul, MatmulPrecision
@@ -30,31 +29,52 @@ log = logging.getLogger(__name__)
 WORTHWHILE = 2**20
 
 
-class Products(Protocol):
-    """The products of a dense layer. Without autograd, but for `linear` and `ensemble`."""
+class Layer(NamedTuple):
+    """The memory of one dense layer."""
 
-    def affine(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    weight: Tensor  # [outputs, inputs]; of E networks [E, inputs, outputs]
+    bias: Tensor  # [outputs]; [E, 1, outputs]
+
+
+Rows = TypeVar("Rows")  # [B, inputs] of one network, or a list of that, for several
+
+
+class Products(Protocol[Rows]):
+    """The products of a dense layer, without autograd."""
+
+    def take(self, rows: Tensor, layers: Sequence[Layer]) -> bool:
+        """Whether one of these layers is better passed with them than by torch's autograd."""
+
+    def affine(self, rows: Rows, weight: Tensor, bias: Tensor) -> Rows:
         """[B, inputs], [outputs, inputs], [outputs] -> [B, outputs]"""
 
-    def affine_relu(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def affine_relu(self, rows: Rows, weight: Tensor, bias: Tensor) -> Rows:
         """The same, and ReLU."""
 
-    def grad_input(self, grad_output: Tensor, weight: Tensor) -> Tensor:
+    def grad_input(self, grad_output: Rows, weight: Tensor) -> Rows:
         """[B, outputs], [outputs, inputs] -> [B, inputs]"""
 
-    def grad_weight(self, grad_output: Tensor, rows: Tensor) -> Tensor:
+    def grad_weight(self, grad_output: Rows, rows: Rows) -> Tensor:
         """[B, outputs], [B, inputs] -> [outputs, inputs]"""
 
-    def linear(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """[..., inputs], [outputs, inputs], [outputs] -> [..., outputs], with autograd."""
+    def grad_bias(self, grad_output: Rows) -> Tensor:
+        """[B, outputs] -> [outputs]"""
 
-    def ensemble(self, rows: Tensor, weights: Tensor, biases: Tensor) -> Tensor:
-        """[E, B, inputs], [E, inputs, outputs], [E, 1, outputs] -> [E, B, outputs], with
-        autograd."""
+    def through_relu(self, grad_output: Rows, output: Rows) -> Rows:
+        """0 where the ReLU was closed. [B, outputs], [B, outputs] -> [B, outputs]"""
+
+    def split(self, whole: Tensor) -> Rows:
+        """[B, size], or [E, B, size] of E networks, as these products take it."""
+
+    def join(self, rows: Rows) -> Tensor:
+        """The opposite."""
 
 
 class TorchProducts:
     """Torch's own products, on any device."""
+
+    def take(self, rows: Tensor, layers: Sequence[Layer]) -> bool:  # noqa: ARG002
+        return False
 
     def affine(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return torch.addmm(bias, rows, weight.t())
@@ -70,57 +90,53 @@ class TorchProducts:
     def grad_weight(self, grad_output: Tensor, rows: Tensor) -> Tensor:
         return grad_output.t().mm(rows)
 
-    def linear(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return F.linear(rows, weight, bias)
+    def grad_bias(self, grad_output: Tensor) -> Tensor:
+        return grad_output.sum(0)
 
-    def ensemble(self, rows: Tensor, weights: Tensor, biases: Tensor) -> Tensor:
-        # Added in place: torch.baddbmm copies the bias to every row first, 5 % of its time.
-        return torch.bmm(rows, weights).add_(biases)
-
-
-TORCH = TorchProducts()
-
-
-class OneDnnProducts:
-    """oneDNN's products of float32 matrices on a CPU; torch's where they are too small, and where
-    another device, type or layout comes in."""
-
-    def affine(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        if _fits(rows, weight):
-            return self.product(self.operand(rows), self.operand(weight), bias)
-        return TORCH.affine(rows, weight, bias)
-
-    def affine_relu(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        if _fits(rows, weight):
-            return self.product(self.operand(rows), self.operand(weight), bias, "relu")
-        return TORCH.affine_relu(rows, weight, bias)
-
-    def grad_input(self, grad_output: Tensor, weight: Tensor) -> Tensor:
-        if _fits(grad_output, weight.t()):
-            return self.product(self.operand(grad_output), self.operand(weight).t())
-        return TORCH.grad_input(grad_output, weight)
-
-    def grad_weight(self, grad_output: Tensor, rows: Tensor) -> Tensor:
-        if _fits(grad_output.t(), rows.t()):
-            return self.product(self.operand(grad_output).t(), self.operand(rows).t())
-        return TORCH.grad_weight(grad_output, rows)
-
-    def linear(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        flat = rows if rows.dim() == 2 else rows.flatten(0, -2)
-        if not _fits(flat, weight):
-            return TORCH.linear(rows, weight, bias)
-        result: Tensor = _Linear.apply(flat, weight, bias, self)  # type: ignore[no-untyped-call]
-        return result.view(*rows.shape[:-1], len(weight))
-
-    def ensemble(self, rows: Tensor, weights: Tensor, biases: Tensor) -> Tensor:
-        if not _fits(rows[0], weights[0].t()):
-            return TORCH.ensemble(rows, weights, biases)
-        result: Tensor = _Ensemble.apply(rows, weights, biases, self)  # type: ignore[no-untyped-call]
+    def through_relu(self, grad_output: Tensor, output: Tensor) -> Tensor:
+        result: Tensor = torch.ops.aten.threshold_backward(grad_output, output, 0)
         return result
 
     def operand(self, matrix: Tensor) -> Tensor:
         """What stands for these numbers in a product; of the same shape."""
         return matrix
+
+    def split(self, whole: Tensor) -> Tensor:
+        return whole
+
+    def join(self, rows: Tensor) -> Tensor:
+        return rows
+
+
+TORCH = TorchProducts()
+
+
+class OneDnnProducts(TorchProducts):
+    """oneDNN's products of float32 matrices on a CPU; torch's where they are too small, and where
+    another device, type or layout comes in."""
+
+    def take(self, rows: Tensor, layers: Sequence[Layer]) -> bool:
+        return any(_is_worthwhile(rows, weight) for weight, _ in layers)
+
+    def affine(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        if _fits(rows, weight):
+            return self.product(self.operand(rows), self.operand(weight), bias)
+        return super().affine(rows, weight, bias)
+
+    def affine_relu(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        if _fits(rows, weight):
+            return self.product(self.operand(rows), self.operand(weight), bias, "relu")
+        return super().affine_relu(rows, weight, bias)
+
+    def grad_input(self, grad_output: Tensor, weight: Tensor) -> Tensor:
+        if _fits(grad_output, weight.t()):
+            return self.product(self.operand(grad_output), self.operand(weight).t())
+        return super().grad_input(grad_output, weight)
+
+    def grad_weight(self, grad_output: Tensor, rows: Tensor) -> Tensor:
+        if _fits(grad_output.t(), rows.t()):
+            return self.product(self.operand(grad_output).t(), self.operand(rows).t())
+        return super().grad_weight(grad_output, rows)
 
     def product(
         self, rows: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
@@ -145,6 +161,8 @@ class Bfloat16Products(OneDnnProducts):
         return self  # also of a network's target
 
     def operand(self, matrix: Tensor) -> Tensor:
+        if matrix.dtype is torch.bfloat16:
+            return matrix
         known: tuple[int, Tensor] | None
         known = self._copies.get(matrix)  # type: ignore[no-untyped-call]
         if known is None or known[0] != matrix._version:
@@ -158,13 +176,67 @@ class Bfloat16Products(OneDnnProducts):
         return super().product(rows, weight, bias, activation).float()
 
 
+class EnsembleProducts:
+    """The products of E networks of one form: lists of rows, weights [E, inputs, outputs] and
+    biases [E, 1, outputs]. Two products of oneDNN take half the time of MKL's batched one."""
+
+    def __init__(self, products: TorchProducts) -> None:
+        self._products = products
+
+    def take(self, rows: Tensor, layers: Sequence[Layer]) -> bool:
+        return self._products.take(rows, layers)
+
+    def affine(self, rows: list[Tensor], weight: Tensor, bias: Tensor) -> list[Tensor]:
+        layers = zip(rows, self._weights(rows, weight), bias, strict=True)
+        return [self._products.affine(each, by.t(), added[0]) for each, by, added in layers]
+
+    def affine_relu(self, rows: list[Tensor], weight: Tensor, bias: Tensor) -> list[Tensor]:
+        layers = zip(rows, self._weights(rows, weight), bias, strict=True)
+        return [self._products.affine_relu(each, by.t(), added[0]) for each, by, added in layers]
+
+    def grad_input(self, grad_output: list[Tensor], weight: Tensor) -> list[Tensor]:
+        pairs = zip(grad_output, self._weights(grad_output, weight), strict=True)
+        return [self._products.grad_input(each, by.t()) for each, by in pairs]
+
+    def grad_weight(self, grad_output: list[Tensor], rows: list[Tensor]) -> Tensor:
+        # As [inputs, outputs]: the roles are exchanged.
+        pairs = zip(rows, grad_output, strict=True)
+        return torch.stack([self._products.grad_weight(each, grad) for each, grad in pairs])
+
+    def grad_bias(self, grad_output: list[Tensor]) -> Tensor:
+        return torch.stack([each.sum(0, keepdim=True) for each in grad_output])
+
+    def through_relu(self, grad_output: list[Tensor], output: list[Tensor]) -> list[Tensor]:
+        pairs = zip(grad_output, output, strict=True)
+        return [self._products.through_relu(*pair) for pair in pairs]
+
+    def split(self, whole: Tensor) -> list[Tensor]:
+        return list(whole.contiguous().unbind()) if whole.stride(1) == 0 else list(whole.unbind())
+
+    def join(self, rows: list[Tensor]) -> Tensor:
+        return torch.stack(rows)
+
+    def _weights(self, rows: list[Tensor], weight: Tensor) -> Tensor:
+        """A copy of the whole, and not of its parts, serves until the weights change."""
+        is_used = self._products.take(rows[0], [Layer(weight, weight)])
+        return self._products.operand(weight) if is_used else weight
+
+
+def _is_worthwhile(rows: Tensor, weight: Tensor) -> bool:
+    """Whether oneDNN takes the product of [..., B, k] and [..., l, k] or [..., k, l]."""
+    return (
+        rows.shape[-2] * weight.shape[-2] * weight.shape[-1] >= WORTHWHILE
+        and rows.dtype is torch.float32
+        and rows.is_cpu
+        and not torch.compiler.is_compiling()  # which has products of its own
+    )
+
+
 def _fits(rows: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN takes this product, and is worth it."""
     return (
-        not torch.compiler.is_compiling()  # which has products of its own
-        and rows.shape[0] * weight.numel() >= WORTHWHILE
-        and rows.dtype is weight.dtype is torch.float32
-        and rows.is_cpu
+        _is_worthwhile(rows, weight)
+        and weight.dtype in (torch.float32, torch.bfloat16)
         and _is_matrix(rows)
         and _is_matrix(weight)
     )
@@ -172,64 +244,8 @@ def _fits(rows: Tensor, weight: Tensor) -> bool:
 
 def _is_matrix(operand: Tensor) -> bool:
     """Whether its rows, or its columns, lie one after the other in memory."""
-    return operand.is_contiguous() or operand.t().is_contiguous()
-
-
-class _Linear(torch.autograd.Function):
-    """`affine` with gradients by all three, each computed where it is asked for."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, products: OneDnnProducts
-    ) -> Tensor:
-        ctx.save_for_backward(rows, weight)
-        ctx.products = products
-        return products.affine(rows, weight, bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        rows, weight = ctx.saved_tensors
-        by_rows, by_weight, by_bias, _ = ctx.needs_input_grad
-        return (
-            ctx.products.grad_input(grad_output, weight) if by_rows else None,
-            ctx.products.grad_weight(grad_output, rows) if by_weight else None,
-            grad_output.sum(0) if by_bias else None,
-            None,
-        )
-
-
-class _Ensemble(torch.autograd.Function):
-    """A product for each member: two of these take half the time of MKL's batched one."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, rows: Tensor, weights: Tensor, biases: Tensor, products: OneDnnProducts
-    ) -> Tensor:
-        ctx.save_for_backward(rows, weights)
-        ctx.products = products
-        members = zip(products.operand(rows), products.operand(weights), biases, strict=True)
-        made = [products.product(each, by.t(), bias[0]) for each, by, bias in members]
-        return torch.stack(made)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        products: OneDnnProducts = ctx.products
-        rows, weights = (products.operand(each) for each in ctx.saved_tensors)
-        by_rows, by_weights, by_biases, _ = ctx.needs_input_grad
-        grads = products.operand(grad_output.contiguous())  # that of a sum has no memory of its own
-        by_each_row = by_each_weight = None
-        if by_rows:
-            pairs = zip(grads, weights, strict=True)
-            by_each_row = torch.stack([products.product(grad, by) for grad, by in pairs])
-        if by_weights:
-            pairs = zip(grads, rows, strict=True)
-            by_each_weight = torch.stack(
-                [products.product(each.t(), grad.t()) for grad, each in pairs]
-            )
-        by_each_bias = grad_output.sum(1, keepdim=True) if by_biases else None
-        return by_each_row, by_each_weight, by_each_bias, None
+    rows, columns = operand.shape
+    return operand.stride() in ((columns, 1), (1, rows))
 
 
 ONE_DNN = OneDnnProducts()
@@ -301,7 +317,7 @@ def has_bfloat16() -> bool:
     return has_onednn() and supported
 
 
-def products_of(architecture: Architecture) -> Products:
+def products_of(architecture: Architecture) -> TorchProducts:
     """The products that `agent.matmul` and `agent.matmul_precision` name.
 
     Torch's own have `medium` by themselves, and convert the operands at each call.

@@ -10,17 +10,25 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from border_cli.core.config import Activation
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.images import ImpalaResNet, MinatarCnn, NatureCnn
-from border_cli.nn.matmul import TORCH, Products, products_of
+from border_cli.nn.matmul import (
+    TORCH,
+    Layer,
+    Products,
+    Rows,
+    TorchProducts,
+    products_of,
+)
 from border_cli.nn.user_network import build_user_network
 
 M = TypeVar("M", bound=nn.Module)
@@ -42,14 +50,7 @@ IMAGE_NETWORKS: dict[str, type[MinatarCnn | NatureCnn | ImpalaResNet]] = {
 }
 
 
-class Layer(NamedTuple):
-    """The memory of one dense layer."""
-
-    weight: Tensor  # [outputs, inputs]
-    bias: Tensor  # [outputs]
-
-
-def forward(layers: Sequence[Layer], rows: Tensor, products: Products = TORCH) -> list[Tensor]:
+def forward(layers: Sequence[Layer], rows: Rows, products: Products[Rows]) -> list[Rows]:
     """The inputs of each layer, and last the outputs of the network. [B, inputs] …, [B, outputs]"""
     inputs = [rows]
     for layer in layers[:-1]:
@@ -60,22 +61,77 @@ def forward(layers: Sequence[Layer], rows: Tensor, products: Products = TORCH) -
 
 def backward(
     layers: Sequence[Layer],
-    inputs: Sequence[Tensor],
-    grad_output: Tensor,
-    products: Products = TORCH,
-) -> Gradient:
-    """The gradient by all weights, from the layers' inputs of the forward pass.
+    inputs: Sequence[Rows],
+    grad_output: Rows,
+    products: Products[Rows],
+    *,
+    by_weights: bool = True,
+    by_rows: bool = False,
+) -> tuple[Gradient, Rows | None]:
+    """The gradient by all weights, and by the rows, from the layers' inputs of the forward pass.
 
     `grad_output` is the derivative of the loss by the outputs. [B, outputs]
     """
     gradient: list[Tensor] = []  # from the last layer to the first, bias before weight
     for depth in reversed(range(len(layers))):
-        gradient += (grad_output.sum(0), products.grad_weight(grad_output, inputs[depth]))
-        if depth > 0:
+        if by_weights:
+            gradient.append(products.grad_bias(grad_output))
+            gradient.append(products.grad_weight(grad_output, inputs[depth]))
+        if depth > 0 or by_rows:
             grad_input = products.grad_input(grad_output, layers[depth].weight)  # [B, inputs]
-            # 0 where the ReLU was closed
-            grad_output = torch.ops.aten.threshold_backward(grad_input, inputs[depth], 0)
-    return tuple(reversed(gradient))
+            grad_output = products.through_relu(grad_input, inputs[depth]) if depth else grad_input
+    return tuple(reversed(gradient)), grad_output if by_rows else None
+
+
+class _Passed(torch.autograd.Function):
+    """`forward` and `backward` as one node of autograd's graph."""
+
+    @staticmethod
+    def forward(ctx: Any, products: Products[Any], rows: Tensor, *parameters: Tensor) -> Tensor:
+        *inputs, outputs = forward(_paired(parameters), products.split(rows), products)
+        ctx.save_for_backward(*parameters)
+        ctx.products, ctx.inputs = products, inputs
+        return products.join(outputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        products: Products[Any] = ctx.products
+        _, by_rows, by_weights, *_ = ctx.needs_input_grad
+        gradient, grad_rows = backward(
+            _paired(ctx.saved_tensors),
+            ctx.inputs,
+            products.split(grad_output),
+            products,
+            by_weights=by_weights,
+            by_rows=by_rows,
+        )
+        nothing = (None,) * len(ctx.saved_tensors)
+        return None, products.join(grad_rows) if by_rows else None, *(gradient or nothing)
+
+
+def _paired(parameters: Sequence[Tensor]) -> list[Layer]:
+    return [Layer(*pair) for pair in zip(parameters[::2], parameters[1::2], strict=True)]
+
+
+def passed(layers: Sequence[Layer], rows: Tensor, products: Products[Any]) -> Tensor:
+    """Dense layers with ReLU between them, with autograd. [B, inputs] -> [B, outputs]
+
+    Of the weights and biases all have a gradient, or none.
+    """
+    parameters = [each for layer in layers for each in layer]
+    result: Tensor = _Passed.apply(products, rows, *parameters)  # type: ignore[no-untyped-call]
+    return result
+
+
+def linear(rows: Tensor, weight: Tensor, bias: Tensor, products: TorchProducts) -> Tensor:
+    """[..., inputs], [outputs, inputs], [outputs] -> [..., outputs], with autograd."""
+    if products is TORCH:
+        return F.linear(rows, weight, bias)
+    flat, layers = rows.flatten(0, -2), [Layer(weight, bias)]
+    if not products.take(flat, layers):
+        return F.linear(rows, weight, bias)
+    return passed(layers, flat, products).view(*rows.shape[:-1], len(weight))
 
 
 class Dense(nn.Module):
@@ -91,7 +147,7 @@ class Dense(nn.Module):
         generator: torch.Generator,
         bound: float | None = None,
         *,
-        products: Products = TORCH,
+        products: TorchProducts = TORCH,
     ) -> None:
         super().__init__()
         self._products = products
@@ -102,7 +158,7 @@ class Dense(nn.Module):
         self.bias = nn.Parameter(bias)
 
     def forward(self, rows: Tensor) -> Tensor:
-        return self._products.linear(rows, self.weight, self.bias)
+        return linear(rows, self.weight, self.bias, self._products)
 
 
 class Mlp(nn.Module):
@@ -121,7 +177,7 @@ class Mlp(nn.Module):
         activation: Activation = Activation.relu,
         layer_norm: bool = False,
         final_bound: float | None = None,
-        products: Products = TORCH,
+        products: TorchProducts = TORCH,
     ) -> None:
         super().__init__()
         last = len(sizes) - 2
@@ -132,10 +188,15 @@ class Mlp(nn.Module):
         self.norms = nn.ModuleList(
             nn.LayerNorm(size) for size in (sizes[1:-1] if layer_norm else ())
         )
+        self._products = products
         self._activate = ACTIVATIONS[activation]
         self.plain = activation == Activation.relu and not layer_norm  # as `backward` has it
 
     def forward(self, rows: Tensor) -> Tensor:
+        if self.plain and self._products is not TORCH and rows.dim() == 2:
+            layers = [Layer(each.weight, each.bias) for each in self._dense()]
+            if self._products.take(rows, layers):
+                return passed(layers, rows, self._products)
         return self.layers[-1](self.trunk(rows))  # type: ignore[no-any-return]
 
     def trunk(self, rows: Tensor) -> Tensor:

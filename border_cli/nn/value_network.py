@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.matmul import TORCH, Products, products_of
-from border_cli.nn.network import ACTIVATIONS, Dense, Torso
+from border_cli.nn.matmul import TORCH, TorchProducts, products_of
+from border_cli.nn.network import ACTIVATIONS, Dense, Torso, linear
 
 MakeDense: TypeAlias = Callable[[int, int], Dense]  # inputs, outputs
 
@@ -34,7 +34,7 @@ class NoisyDense(Dense):
         generator: torch.Generator,
         *,
         std: float,
-        products: Products = TORCH,
+        products: TorchProducts = TORCH,
     ) -> None:
         super().__init__(inputs, outputs, generator, products=products)
         self.weight_std = nn.Parameter(torch.full((outputs, inputs), std * inputs**-0.5))
@@ -47,7 +47,7 @@ class NoisyDense(Dense):
         by_input, by_output = noise.split_with_sizes((self.weight.shape[1], self.weight.shape[0]))
         weight = torch.addcmul(self.weight, self.weight_std, torch.outer(by_output, by_input))
         bias = torch.addcmul(self.bias, self.bias_std, by_output)
-        return self._products.linear(rows, weight, bias)
+        return linear(rows, weight, bias, self._products)
 
 
 def factors(normal: Tensor) -> Tensor:
