@@ -2,7 +2,8 @@
 
     python -m benchmarks.matmul [--repetitions 5] [--calls 300]
 
-One torch thread, denormals flushed, full float32. `ratio` above 1: oneDNN is faster. The rule of
+One torch thread, denormals flushed, full float32; then `medium`, where torch makes bfloat16 of its
+operands at each call and oneDNN is given bfloat16. `ratio` above 1: oneDNN is faster. The rule of
 `agent.matmul=auto` (`border_cli/nn/matmul.py`) stands in every row with what it chooses here.
 """
 
@@ -17,12 +18,13 @@ from torch import Tensor
 
 from benchmarks.table import emit, parser, ratios
 from border_cli.nn.device import learner_thread
-from border_cli.nn.matmul import ONE_DNN, TORCH, has_onednn, rule_here, this_processor
+from border_cli.nn.matmul import BFLOAT16, ONE_DNN, TORCH, has_onednn, rule_here, this_processor
 
 SHAPES = [  # rows, inputs, outputs
     *((64, 4, 256), (64, 256, 256), (64, 256, 2)),
     *((256, 17, 256), (256, 256, 256), (256, 512, 512)),
 ]
+PRECISIONS = {"highest": torch.float32, "medium": torch.bfloat16}
 BATCHED = (2, 256, 256, 256)  # members, rows, inputs, outputs
 
 
@@ -32,45 +34,56 @@ def main() -> None:
     given = made.parse_args()
     if not has_onednn():
         raise SystemExit(f"torch {torch.__version__} has no oneDNN here")
-    with learner_thread(1), torch.inference_mode():
-        for rows, inputs, outputs in SHAPES:
-            shape = f"{rows} x {inputs} x {outputs}"
-            for name, (theirs, ours) in products(rows, inputs, outputs).items():
-                compare(f"{name}, {shape}", theirs, ours, given.repetitions, given.calls)
-        members, rows, inputs, outputs = BATCHED
-        theirs, ours = critics(members, rows, inputs, outputs)
-        row = f"{members} critics, {rows} x {inputs} x {outputs}"
-        compare(row, theirs, ours, given.repetitions, given.calls)
+    for precision, dtype in PRECISIONS.items():
+        with learner_thread(1, precision), torch.inference_mode():
+            tables(dtype, f", {precision}", given.repetitions, given.calls)
 
 
-def products(rows: int, inputs: int, outputs: int) -> dict[str, tuple[Callable[[], Tensor], ...]]:
+def tables(dtype: torch.dtype, ending: str, repetitions: int, calls: int) -> None:
+    for rows, inputs, outputs in SHAPES:
+        shape = f"{rows} x {inputs} x {outputs}{ending}"
+        for name, (theirs, ours) in products(rows, inputs, outputs, dtype).items():
+            compare(f"{name}, {shape}", theirs, ours, repetitions, calls)
+    members, rows, inputs, outputs = BATCHED
+    theirs, ours = critics(members, rows, inputs, outputs, dtype)
+    row = f"{members} critics, {rows} x {inputs} x {outputs}{ending}"
+    compare(row, theirs, ours, repetitions, calls)
+
+
+def products(
+    rows: int, inputs: int, outputs: int, dtype: torch.dtype
+) -> dict[str, tuple[Callable[[], Tensor], ...]]:
     x, weight, bias = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(outputs)
     grad = torch.randn(rows, outputs)
+    x_, weight_, grad_ = (each.to(dtype) for each in (x, weight, grad))
+    given = BFLOAT16 if dtype is torch.bfloat16 else ONE_DNN
     return {
         "forward with ReLU": (
             lambda: TORCH.affine_relu(x, weight, bias),
-            lambda: ONE_DNN.product(x, weight, bias, "relu"),
+            lambda: given.product(x_, weight_, bias, "relu"),
         ),
         "gradient by the input": (
             lambda: TORCH.grad_input(grad, weight),
-            lambda: ONE_DNN.product(grad, weight.t()),
+            lambda: given.product(grad_, weight_.t()),
         ),
         "gradient by the weight": (
             lambda: TORCH.grad_weight(grad, x),
-            lambda: ONE_DNN.product(grad.t(), x.t()),
+            lambda: given.product_of_columns(grad_, x_),
         ),
     }
 
 
 def critics(
-    members: int, rows: int, inputs: int, outputs: int
+    members: int, rows: int, inputs: int, outputs: int, dtype: torch.dtype
 ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
     x, weights = torch.randn(members, rows, inputs), torch.randn(members, inputs, outputs)
     biases = torch.randn(members, 1, outputs)
-    pairs = [(x[i], weights[i].t(), biases[i, 0]) for i in range(members)]
+    x_, weights_ = x.to(dtype), weights.to(dtype)
+    given = BFLOAT16 if dtype is torch.bfloat16 else ONE_DNN
+    pairs = [(x_[i], weights_[i].t(), biases[i, 0]) for i in range(members)]
     return (
-        lambda: TORCH.ensemble(x, weights, biases),
-        lambda: torch.stack([ONE_DNN.product(*each) for each in pairs]),
+        lambda: torch.bmm(x, weights).add_(biases),
+        lambda: torch.stack([given.product(*each) for each in pairs]),
     )
 
 

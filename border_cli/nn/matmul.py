@@ -135,7 +135,7 @@ class OneDnnProducts(TorchProducts):
 
     def grad_weight(self, grad_output: Tensor, rows: Tensor) -> Tensor:
         if _fits(grad_output.t(), rows.t()):
-            return self.product(self.operand(grad_output).t(), self.operand(rows).t())
+            return self.product_of_columns(self.operand(grad_output), self.operand(rows))
         return super().grad_weight(grad_output, rows)
 
     def product(
@@ -144,6 +144,10 @@ class OneDnnProducts(TorchProducts):
         """[B, inputs], [outputs, inputs] -> [B, outputs]; either may be a transposed view."""
         made: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, activation, [], "")
         return made
+
+    def product_of_columns(self, left: Tensor, right: Tensor) -> Tensor:
+        """[B, outputs], [B, inputs] -> [outputs, inputs]"""
+        return self.product(left.t(), right.t())
 
 
 class Bfloat16Products(OneDnnProducts):
@@ -174,6 +178,10 @@ class Bfloat16Products(OneDnnProducts):
         self, rows: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
     ) -> Tensor:
         return super().product(rows, weight, bias, activation).float()
+
+    def product_of_columns(self, left: Tensor, right: Tensor) -> Tensor:
+        # Of two transposed views; `_linear_pointwise` takes 1.5 times as long for these.
+        return left.t().mm(right).float()  # oneDNN's as well
 
 
 class EnsembleProducts:
