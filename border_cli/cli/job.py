@@ -71,6 +71,7 @@ class JobContext:
     run_dir: Path  # absolute; exists
     overrides: list[str]  # of this job, as typed
     sources: list[Source]  # for the header of the run
+    choices: Mapping[str, str]  # the option of each group, as far as one was chosen by its name
     resolved: str  # the text of `.hydra/resolved.yaml`, see `saved.write_resolved`
     command: list[str]  # as typed
     job_number: int | None  # None outside sweeps
@@ -100,6 +101,7 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
         normalized(arguments.overrides),
         config_dirs=arguments.config_dirs,
         config_name=arguments.config_name,
+        origin=arguments.origin,
         multirun=arguments.multirun,
     )
     with composed as (composer, overrides):
@@ -343,6 +345,10 @@ class Task:
             run_dir=run_dir,
             overrides=overrides,
             sources=job.sources,
+            choices={
+                **self._composer.inherited,
+                **{each.group: each.choice for each in job.sources},
+            },
             resolved=resolved_yaml(job.config),
             command=self._command,
             job_number=number,
@@ -537,7 +543,7 @@ def _run(
         save=save,
         run_json={"command": context.command, "import_paths": context.import_paths},
         settings=context.resolved,
-        choices={each.group: each.choice for each in context.sources},
+        choices=context.choices,
         on_hung_learner=on_hung_learner,
     )
 

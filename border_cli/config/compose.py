@@ -94,15 +94,25 @@ def composing(
     *,
     config_dirs: Sequence[str] = (),
     config_name: str = "config",
+    origin: str | None = None,
     multirun: bool = False,
 ) -> Iterator[tuple[Composer, list[str]]]:
     """Finds plug-ins and folders; the overrides come back without what is no setting.
 
     Modules of the current folder can be imported within the block. `resume=RUN_DIR` composes from
-    the settings of that run, and no module comes out of its folder unless trust=true is typed.
+    the settings of that run, `origin` a new run from those of another; no module comes out of
+    its folder unless trust=true is typed.
     """
     overrides, trust = without_trust(typed)
     run_dir = run_to_resume(overrides)
+    if origin is not None:
+        from border_cli.config.origin import composing_from
+
+        with composing_from(
+            origin, overrides, config_dirs=config_dirs, config_name=config_name, trust=trust
+        ) as composer:
+            yield composer, overrides
+        return
     if run_dir is None:
         with _folders_to_compose_from(config_dirs, config_name) as folders:
             yield Composer(folders, config_name, trust=trust), overrides
@@ -170,11 +180,15 @@ class Composer:
         config_name: str = "config",
         *,
         run_dir: Path | None = None,
+        origin: Path | None = None,
+        inherited: Mapping[str, str] | None = None,
         trust: bool = False,
     ) -> None:
         self.folders = list(folders)
         self.config_name = config_name
-        self.run_dir = run_dir  # whose saved settings these are
+        self.run_dir = run_dir  # whose saved settings these are: the run that is resumed
+        self.origin = origin  # whose saved settings a new run begins with
+        self.inherited = dict(inherited or {})  # the choices of that run
         self.trust = trust  # whether `trust=true` was typed
         self._last = Composed()
         with hydra_turn():
@@ -199,7 +213,7 @@ class Composer:
                 read, _ = loader.read(self.config_name, overrides)
                 check.refuse_odd_truths(config, loader.parts, read)
                 job = _finish(config, loader.parts, imports, job_number)
-            if self.trust and job.config.resume is None:
+            if self.trust and job.config.resume is None and self.origin is None:
                 raise ConfigError(
                     "trust=true applies to the modules of a resumed run, but resume is null"
                 )

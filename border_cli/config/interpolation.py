@@ -41,11 +41,15 @@ def job_folder(run_dir: str | None, job_number: int, overrides: str) -> str:
 
 
 def env_name(choice: str, *, _root_: DictConfig) -> str:
+    """`env_part` of a composition."""
+    return env_part(choice, OmegaConf.select(_root_, "env.id", throw_on_missing=False))
+
+
+def env_part(choice: str, env_id: object) -> str:
     """The env's part of a run's name: its choice, or with env=gym its id as a file name.
 
     `ALE/Pong-v5` becomes `ALE-Pong-v5`, and `my_envs:Corridor-v0` `my_envs-Corridor-v0`.
     """
-    env_id = OmegaConf.select(_root_, "env.id", throw_on_missing=False)
     if choice != ANY_ENV or not isinstance(env_id, str) or not env_id:
         return choice
     return re.sub(r"[^\w.+-]+", "-", env_id).strip(".-") or choice
