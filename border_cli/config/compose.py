@@ -61,7 +61,7 @@ from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
 from border_cli.core.foreign import is_closed
-from border_cli.hydra_plugin import ProcessesLauncher
+from border_cli.hydra_plugin import register as register_launcher
 
 VERSION_BASE = "1.3"
 HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
@@ -411,7 +411,7 @@ def _search_path(folders: Sequence[str]) -> ConfigSearchPath:
         if issubclass(plugin, SearchPathPlugin):
             plugin().manipulate_search_path(path)
     Plugins.instance().register(Schemas)
-    Plugins.instance().register(ProcessesLauncher)
+    register_launcher()
     path.append("schema", f"{Schemas.scheme()}://")
     path.append("schema", "structured://")  # Hydra expects it at the end
     return path

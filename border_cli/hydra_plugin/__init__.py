@@ -6,11 +6,15 @@ imported here.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
@@ -57,7 +61,19 @@ class ProcessesConf:
     jobs: int | None = None
 
 
-ProcessesLauncher.__module__ = NAME  # Hydra takes launchers from `hydra_plugins` alone
+def register() -> None:
+    """Makes the launcher known to Hydra, which finds no namespace package of an editable install,
+    and takes launchers from `hydra_plugins` alone."""
+    try:
+        import_module("hydra_plugins")
+    except ModuleNotFoundError:  # no distribution has any, as Python sees it
+        sys.modules["hydra_plugins"] = namespace = ModuleType("hydra_plugins")
+        namespace.__path__ = []
+    sys.modules[NAME] = sys.modules[__name__]
+    Plugins.instance().register(ProcessesLauncher)
+
+
+ProcessesLauncher.__module__ = NAME
 ConfigStore.instance().store(
     group="hydra/launcher", name="processes", node=ProcessesConf, provider="border_cli"
 )
