@@ -20,7 +20,7 @@ from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
 
 if TYPE_CHECKING:
-    from border_cli.cli.job import RunJob
+    from border_cli.cli.training_job import RunJob
 
 NO_ROOM = "not enough memory to start"
 FLAGS = (

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from border_cli.core.files import SETTINGS
 
 ANY_ENV = "gym"  # the choice that takes any env.id
+OWN_NAME = "${border.job_folder:"  # how the sub-folder of a job is written unless a user chose it
 MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
 _OPENING = re.compile(r"(\\*)\$\{")
 _HYDRA_VALUE = re.compile(r"\$\{hydra:\s*([\w.]+)\s*\}")

@@ -18,7 +18,6 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 from hydra.core.object_type import ObjectType
-from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -287,7 +286,6 @@ def _choose_anew(content: DictConfig, group: str, option: str = "???", kept: str
 
 def saved_source(folder: Path, asked: Sequence[str] = ()) -> str:
     """The folder `.hydra` of a run as a place to compose from, see `SavedSettings`."""
-    Plugins.instance().register(SavedSettings)
     return f"{SAVED_SCHEME}://{folder}?{','.join(asked)}"
 
 
