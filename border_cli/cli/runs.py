@@ -148,7 +148,7 @@ def _list(asked: argparse.Namespace) -> None:
             lines[0] = f"\x1b[2m{lines[0]}\x1b[0m"
         sys.stdout.write("\n".join(lines) + "\n")
         for line in [*_reasons(found), _numbers(found)]:
-            _say(line)
+            _say(line.replace("\n", " "))
 
 
 def rows_of(paths: Sequence[Path]) -> list[Row]:
