@@ -95,7 +95,8 @@ def unknown_setting(kind: type[Any], path: str, key: str) -> str:
     known = [each.name for each in fields(kind)]
     initials = {"".join(word[0] for word in name.split("_")): name for name in known}
     near = nearest(key, known) or initials.get(key)  # learning_rate for lr
-    similar = [_joined(path, near)] if near else _elsewhere(key)
+    elsewhere = [each for each in _elsewhere(key) if each != _joined(path, key)]
+    similar = elsewhere or ([_joined(path, near)] if near else _elsewhere(key))
     hint = f", did you mean {' or '.join(similar)}?" if similar else ""
     return (
         f"unknown setting {_joined(path, key)!r}{hint} ({path or 'a run'} has {', '.join(known)})"

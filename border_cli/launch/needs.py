@@ -44,6 +44,7 @@ from border_cli.core.words import counted, size
 from border_cli.dataset.recorded_episodes import GROUP, GROUP_NBYTES
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.offline_data import SETTING, dataset_size
+from border_cli.nn.device import resolve_device
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
@@ -495,6 +496,11 @@ class RunNeeds:
         replay_buffer = replace(config.replay_buffer, capacity=smaller)
         effective = effective_settings(replace(config, replay_buffer=replay_buffer))
         return replace(self, effective=effective)
+
+
+def computes_on_cuda(config: RunConfig) -> bool:
+    """Whether the learner has a GPU of this machine."""
+    return resolve_device(config.device.value).type == "cuda"
 
 
 def run_needs(
