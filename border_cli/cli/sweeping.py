@@ -26,13 +26,13 @@ from border_cli.cli.training_job import (
 from border_cli.config.compose import LAUNCHER, Composer, SweepTerms
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.config.sweep_plan import sweep_job, sweep_plan
-from border_cli.core.config import Device, OnError, RunConfig
+from border_cli.core.config import OnError, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.machine import memory_rooms, usable_cores
 from border_cli.core.words import counted, setting, size
 from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.needs import RunNeeds, refuse_unmet
+from border_cli.launch.needs import RunNeeds, computes_on_cuda, refuse_unmet
 from border_cli.run.sweep_folder import read_sweep
 
 OURS, BASIC = "processes", "basic"
@@ -165,7 +165,7 @@ def _processes(asked: int | None, needs: Sequence[RunNeeds], config: RunConfig) 
     room = min(shared, key=lambda found: found.nbytes)
     fitting = int(room.nbytes // each)
     if asked is None:
-        return max(1, min(1 if _on_cuda(config) else usable_cores(), fitting))
+        return max(1, min(1 if computes_on_cuda(config) else usable_cores(), fitting))
     if asked > max(1, fitting):
         raise ConfigError(
             f"hydra.launcher.jobs={asked}: {counted(asked, 'job')} at once need "
@@ -173,14 +173,6 @@ def _processes(asked: int | None, needs: Sequence[RunNeeds], config: RunConfig) 
             f"({room.limit}): at most {fitting}"
         )
     return asked
-
-
-def _on_cuda(config: RunConfig) -> bool:
-    if config.device != Device.auto:
-        return config.device == Device.cuda
-    from border_cli.nn.device import resolve_device
-
-    return resolve_device("auto").type == "cuda"
 
 
 @contextmanager

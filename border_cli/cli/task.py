@@ -32,7 +32,6 @@ from border_cli.core.errors import BorderError, ConfigError, ProbeFailed, RunFai
 from border_cli.core.files import SETTINGS, not_through_links
 from border_cli.core.process_state import keeping_everything
 from border_cli.core.threads import share_cores
-from border_cli.process.child import end_with
 from border_cli.run.status import RunRecord, read_run
 from border_cli.run.sweep_folder import add_job, read_stop, write_stop
 
@@ -280,6 +279,8 @@ def _worker(sweep: SweepJobs, run_dir: Path) -> Iterator[None]:
     if not sweep.scheduled:
         share_cores(sweep.at_once)
         if sweep.host == platform.node():
+            from border_cli.process.child import end_with
+
             end_with(sweep.pid)
     elif sweep.at_once > 1:
         share_cores(sweep.at_once)

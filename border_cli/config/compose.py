@@ -246,10 +246,6 @@ class Composer:
                 )
             return job
 
-    def jobs(self, terms: SweepTerms) -> list[Job]:
-        """Composes and checks the jobs of a sweep."""
-        return [self.job(each, number) for number, each in enumerate(terms.jobs or [])]
-
     def loader(self) -> Loader:
         """For Hydra's entry point: it need not compose again what `job` composed last."""
         return Loader(self.folders, composed=self._last)
