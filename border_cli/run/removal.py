@@ -43,7 +43,9 @@ def _with_torn(layout: Layout) -> Layout:
 
 _WHOLE = _with_torn(RUN)
 REMOVABLE = replace(_WHOLE, folders={**_WHOLE.folders, r"attempt-\d+": _WHOLE})
-SWEEP = Layout(files="|".join(map(re.escape, (SWEEP_JSON, SWEEP_CSV, SWEEP_STOP, SWEEP_MARK))) + _TORN)
+SWEEP = Layout(
+    files="|".join(map(re.escape, (SWEEP_JSON, SWEEP_CSV, SWEEP_STOP, SWEEP_MARK))) + _TORN
+)
 LAST = (".hydra", RUN_JSON, RUN_LOCK)  # what a run is known by goes when all else has gone
 
 
