@@ -199,9 +199,11 @@ class JobProcesses:
         self, number: int, overrides: list[str], score: float, failure: str | None
     ) -> None:
         returned = JobReturn(overrides=overrides)
-        returned.status, returned.return_value = JobStatus.COMPLETED, score
-        if failure is not None and self._sweep.tells_sweeper:
-            returned.status, returned.return_value = JobStatus.FAILED, RunFailed(failure)
+        value = score if failure is None else self._sweep.failed_value
+        if value is None:
+            returned.status, returned.return_value = JobStatus.FAILED, RunFailed(str(failure))
+        else:
+            returned.status, returned.return_value = JobStatus.COMPLETED, value
         self._returns[number] = returned
 
     def _on_second_signal(self, signum: int) -> None:

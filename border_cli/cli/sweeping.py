@@ -25,7 +25,7 @@ from border_cli.cli.training_job import (
 )
 from border_cli.config.compose import LAUNCHER, Composer, SweepTerms
 from border_cli.config.sweep_loader import SweepLoader
-from border_cli.config.sweep_plan import sweep_job, sweep_plan
+from border_cli.config.sweep_plan import in_common, sweep_job, sweep_plan
 from border_cli.core.config import OnError, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.machine import memory_rooms, usable_cores
@@ -70,7 +70,7 @@ def run_command(
     refuse_unmet(needs)
     at_once = _at_once(launcher, terms, len(planned), needs, config)
     sweep = _sweep(terms, planned, command, launcher, config)
-    common = _in_common(terms, sweep, launcher, at_once)
+    common = _in_common(terms, planned, sweep, launcher, at_once)
     task = Task(composer, planned, _runner(probes, sweep), command, common)
     collect_from_here()
     sweep.begin()
@@ -123,13 +123,15 @@ def _sweep(
     return Sweep(root, plan, jobs=jobs, quiet=quiet)
 
 
-def _in_common(terms: SweepTerms, sweep: Sweep, launcher: str, at_once: int) -> SweepJobs:
+def _in_common(
+    terms: SweepTerms, planned: Sequence[Planned], sweep: Sweep, launcher: str, at_once: int
+) -> SweepJobs:
     return SweepJobs(
         root=sweep.root,
         launcher=launcher,
-        tells_sweeper=terms.jobs is None,
+        failed_value=terms.failed_value,
         at_once=at_once,
-        swept=tuple(sweep.plan.swept),
+        fixed=tuple(in_common([each.job.overrides for each in planned]) or terms.fixed),
         quiet=sweep.quiet,
         pid=os.getpid(),
         host=platform.node(),

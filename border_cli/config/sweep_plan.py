@@ -38,6 +38,8 @@ def key_and_value(text: str) -> tuple[str, str]:
     if override.is_delete():
         return f"~{key}", ""
     value = override.value()
+    if isinstance(value, bool):
+        return key, str(value).lower()
     return key, value if isinstance(value, str) else override.get_value_element_as_str()
 
 
