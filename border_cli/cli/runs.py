@@ -156,12 +156,11 @@ def rows_of(paths: Sequence[Path]) -> list[Row]:
     their order, those without a run as well."""
     existing = [each for each in paths if each != OUTPUTS or each.is_dir()]
     now_s = time.time()
-    rows = {str(each): row_of(Run(each), now_s) for each in find_runs(existing)}
+    rows = {os.path.realpath(each): row_of(Run(each), now_s) for each in find_runs(existing)}
     sweeps = [root for root in existing if (root / SWEEP_LIST).is_file()]
     jobs = [row for root in sweeps for row in _jobs(root, rows)]
-    rest = [(str(row.value("started") or ""), name, row) for name, row in rows.items()]
-    rest.sort(key=lambda each: each[:2], reverse=True)
-    return [*jobs, *(row for *_, row in rest)]
+    rest = [(str(row.value("started") or ""), place) for place, row in rows.items()]
+    return [*jobs, *(rows[place] for _, place in sorted(rest, reverse=True))]
 
 
 def _jobs(root: Path, rows: dict[str, Row]) -> list[Row]:
@@ -173,7 +172,7 @@ def _jobs(root: Path, rows: dict[str, Row]) -> list[Row]:
         return []
     found = []
     for job in sorted(plan.jobs, key=lambda each: each.number):
-        row = rows.pop(str(root / job.folder), None)
+        row = rows.pop(os.path.realpath(root / job.folder), None)
         if row is None:
             row = row_of_job(job_rows(root, replace(plan, jobs=[job]))[0])
         swept = {key: job.values.get(key) for key in plan.swept}

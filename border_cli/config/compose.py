@@ -244,8 +244,8 @@ class Composer:
                 job = _finish(config, loader.parts, imports, job_number)
             if self.trust and job.config.resume is None and self.origin is None:
                 raise ConfigError(
-                    "trust=true applies to the modules of resume=RUN_DIR or --from RUN_DIR, and "
-                    "neither was typed"
+                    "trust=true applies to the modules of a resumed run or of --from RUN_DIR, but "
+                    "resume is null"
                 )
             return job
 
