@@ -27,7 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "nn": {"core"},
     "run": {"core"},
     "trainer": {"core", "registry"},
-    "config": {"core", "registry", "run"},
+    "config": {"core", "registry", "run", "hydra_plugin"},
+    "hydra_plugin": set(),
     **{group: {"core", "registry"} for group in GROUPS},
     "agent": {"core", "registry", "nn"},
     "process": {"core"},
@@ -37,13 +38,14 @@ ALLOWED: dict[str, set[str]] = {
     # From settings to a running run: what puts the parts together may know all of them.
     "launch": PARTS | {""},
     "api": PARTS | {"launch", "config", ""},
+    "analysis": {"core", "run", "recorder"},
     # The terminal is shared with the panel, and the statistics of a run are shown as tables.
     "cli": {
         *("core", "registry", "run", "config", "launch", "api", ""),
-        *("recorder", "trainer", "dataset"),
+        *("recorder", "trainer", "dataset", "process", "analysis"),
     },
     "__main__": {"cli"},
-    "__init__": {"core", "config", "api"},
+    "__init__": {"core", "config", "api", "analysis"},
 }
 
 FOREIGN = {
@@ -51,9 +53,10 @@ FOREIGN = {
     "multiprocessing": {"process", "actor_manager", "evaluator"},
     "gymnasium": {"env"},
     "minari": {"dataset"},
-    "hydra": {"config", "cli"},
-    "omegaconf": {"config", "cli"},
-    "yaml": {"config", "cli"},
+    "hydra": {"config", "cli", "hydra_plugin"},
+    "omegaconf": {"config", "cli", "hydra_plugin"},
+    "yaml": {"config", "cli", "run"},
+    "pandas": {"analysis"},
     "rich": {"recorder", "cli"},
     "IPython": {"recorder"},
     "psutil": {"core", "run"},

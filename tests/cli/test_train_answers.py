@@ -66,7 +66,7 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     assert "recorder        console*, jsonl*, none, tensorboard*\n" in text
     assert "  seed       seed of the run; all other seeds are derived from it" in text
     assert "border-train recorder.tensorboard.step=env_steps … " in text
-    assert text.count("\n  border-train ") == 8
+    assert text.count("\n  border-train ") == 9
     assert all(len(line) <= 120 for line in text.splitlines())
 
 
