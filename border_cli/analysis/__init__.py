@@ -1,0 +1,1 @@
+"""What many runs say together: reading them, statistics over seeds, curves and pages."""
