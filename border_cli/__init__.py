@@ -9,12 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from border_cli.analysis.load import load_runs
     from border_cli.api import Result, load_policy, resume, train
     from border_cli.config.compose import compose
     from border_cli.core.config import RunConfig
 
 __version__ = "0.1.0"
-__all__ = ["Result", "RunConfig", "__version__", "compose", "load_policy", "resume", "train"]
+__all__ = [
+    "Result",
+    "RunConfig",
+    "__version__",
+    "compose",
+    "load_policy",
+    "load_runs",
+    "resume",
+    "train",
+]
 
 _HOMES = {
     "compose": "border_cli.config.compose",
@@ -22,6 +32,7 @@ _HOMES = {
     "resume": "border_cli.api",
     "load_policy": "border_cli.api",
     "Result": "border_cli.api",
+    "load_runs": "border_cli.analysis.load",
     "RunConfig": "border_cli.core.config",
 }
 

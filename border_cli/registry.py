@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from border_cli.core.errors import ConfigError
+from border_cli.core.settings import OF_ONE_COMMAND, Settings, flat
 from border_cli.core.words import unknown
 
 
@@ -99,6 +100,25 @@ GROUPS: dict[str, Registry] = {
         RECORDERS,
     )
 }
+
+
+def flat_settings(config: Settings, choices: Mapping[str, str]) -> dict[str, Any]:
+    """All settings of a run by their dotted names, and of each group the option: `agent`.
+
+    `choices`: what was typed; `agent=droq` is a file, and its component `sac`. Where a group has no
+    choice, as for callers from Python, the component stands for it.
+    """
+    found = flat(config)
+    for name in OF_ONE_COMMAND:
+        del found[name]
+    for group, registry in GROUPS.items():
+        chosen = getattr(config, group)
+        found[group] = (
+            list(chosen)
+            if isinstance(chosen, dict)
+            else choices.get(group, registry.entry_of(chosen).name)
+        )
+    return found
 
 
 class Networks:

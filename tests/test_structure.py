@@ -37,13 +37,14 @@ ALLOWED: dict[str, set[str]] = {
     # From settings to a running run: what puts the parts together may know all of them.
     "launch": PARTS | {""},
     "api": PARTS | {"launch", "config", ""},
+    "analysis": {"core", "run", "recorder"},
     # The terminal is shared with the panel, and the statistics of a run are shown as tables.
     "cli": {
         *("core", "registry", "run", "config", "launch", "api", ""),
-        *("recorder", "trainer", "dataset"),
+        *("recorder", "trainer", "dataset", "analysis"),
     },
     "__main__": {"cli"},
-    "__init__": {"core", "config", "api"},
+    "__init__": {"core", "config", "api", "analysis"},
 }
 
 FOREIGN = {
@@ -53,7 +54,8 @@ FOREIGN = {
     "minari": {"dataset"},
     "hydra": {"config", "cli"},
     "omegaconf": {"config", "cli"},
-    "yaml": {"config", "cli"},
+    "yaml": {"config", "cli", "run"},
+    "pandas": {"analysis"},
     "rich": {"recorder", "cli"},
     "IPython": {"recorder"},
     "psutil": {"core", "run"},

@@ -1,1 +1,1 @@
-"""What many runs say together: reading them, statistics over seeds, curves and pages."""
+"""Runs read back from their directories, and what many of them say together."""

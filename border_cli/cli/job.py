@@ -537,6 +537,7 @@ def _run(
         save=save,
         run_json={"command": context.command, "import_paths": context.import_paths},
         settings=context.resolved,
+        choices={each.group: each.choice for each in context.sources},
         on_hung_learner=on_hung_learner,
     )
 

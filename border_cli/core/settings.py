@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABCMeta
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
 from typing import Any, ClassVar
 
 from border_cli.core.errors import ConfigError, UnknownSetting
@@ -41,6 +42,7 @@ class Range:
 
 
 ANY_NUMBER = Range()
+OF_ONE_COMMAND = ("run_dir", "resume", "dry_run")  # settings that do not define a run
 
 
 def is_finite(value: float) -> bool:
@@ -168,3 +170,30 @@ class Settings(metaclass=_SettingsType):
         where = f"{self.path}.{name}" if self.path else name
         got = "null" if value is None else repr(value)
         raise ConfigError(f"{where} {allowed}, got {got}")
+
+
+def flat(settings: object, prefix: str = "") -> dict[str, Any]:
+    """Settings, or what a file of them holds, by dotted names: `{"agent.gamma": 0.99, …}`.
+
+    The values are those of JSON; what JSON does not know becomes text.
+    """
+    if isinstance(settings, Settings):
+        settings = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    if not isinstance(settings, Mapping) or (prefix and not settings):
+        return {prefix: _plain(settings)}
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= flat(value, f"{prefix}.{name}" if prefix else str(name))
+    return found
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if is_finite(value) else str(value)
+    return value if value is None or isinstance(value, str | bool | int) else str(value)

@@ -61,9 +61,11 @@ from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import observe_stored
 from border_cli.launch.summary import Result, run_summary, summary_lines
 from border_cli.nn.saving import load_state
+from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Saved
 from border_cli.run.finding import Resumable, best_score
+from border_cli.run.saved_settings import chosen_options
 from border_cli.run.status import RunLock, RunRecord
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
@@ -101,6 +103,7 @@ class RunOptions:
     clock: Clock = field(default_factory=MonotonicClock)
     run_json: Mapping[str, Any] = field(default_factory=dict)  # what `run.json` says in addition
     settings: str = ""  # the text of `.hydra/resolved.yaml`, for checkpoints
+    choices: Mapping[str, str] = field(default_factory=dict)  # the options typed, for `run.json`
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
 
 
@@ -169,7 +172,8 @@ class TrainingRun:
         self._prepared: _Prepared | None = None
         self._built: tuple[LearnerParts, Trainer] | None = None
         self._resumed_from: int | None = None  # updates of the checkpoint
-        run_json = dict(options.run_json)
+        choices = {**(chosen_options(run_dir) if options.resume else {}), **options.choices}
+        run_json = {**options.run_json, "settings": flat_settings(effective.config, choices)}
         if not options.resume:
             seeds = derived_seeds(effective.config.seed, effective.num_actors)
             run_json = {"seeds": seeds, **run_json}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from border_cli.core.errors import CheckpointError
+
+METRICS = "metrics.jsonl"  # in a run directory
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -14,10 +17,23 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
     A value of None was not finite. Raises `CheckpointError` where another line is no JSON object.
     """
+    return list(_rows(path, b""))
+
+
+def rows_with(path: Path, name: str) -> list[dict[str, Any]]:
+    """The rows that have a metric of this name; none where there is no file.
+
+    Only their lines are decoded: evaluations are few among the rows of a run.
+    """
+    if not path.is_file():
+        return []
+    return [row for row in _rows(path, json.dumps(name).encode()) if name in row]
+
+
+def _rows(path: Path, holding: bytes) -> Iterator[dict[str, Any]]:
     lines = path.read_bytes().split(b"\n")
-    rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
-        if not line:
+        if not line or holding not in line:
             continue
         try:
             row = json.loads(line)
@@ -27,5 +43,4 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             raise CheckpointError(f"{path}, line {number}: not JSON ({error})") from error
         if not isinstance(row, dict):
             raise CheckpointError(f"{path}, line {number}: not a JSON object")
-        rows.append(row)
-    return rows
+        yield row

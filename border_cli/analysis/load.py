@@ -1,0 +1,243 @@
+"""Runs read back from their directories: their settings, how they went and what they measured.
+
+Nothing is written, and nothing is imported that the settings name. numpy, pandas and YAML are
+imported where they are needed: a list of runs needs none of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, reachable
+from border_cli.core.files import SETTINGS
+from border_cli.core.words import unknown
+from border_cli.recorder.read import METRICS, read_metrics, rows_with
+from border_cli.run.layout import RUN
+from border_cli.run.saved_settings import read_labels, read_settings
+from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run, running
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
+
+Value = str | int | float | bool | list[Any] | dict[str, Any] | None  # of a setting
+POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
+LOST = "lost"  # the status of a run that has saved its settings and nothing else
+STARTING = "starting"  # the same, while a process runs there
+_NUMBER = re.compile(r"(\d+)")
+_OWN_FOLDER = re.compile("|".join([*RUN.folders, r"attempt-\d+"]))  # of a run, without runs in it
+
+
+class Run:
+    """One run directory. What is asked for is read then, and kept; nothing follows the run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __repr__(self) -> str:
+        return f"<Run {self.folder}: {self.status}>"
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """`run.json`, see `run.status.read_run`; empty where it is missing or damaged."""
+        return read_run(self.folder)
+
+    @cached_property
+    def status(self) -> str:
+        """running, done, failed, interrupted or killed; without `run.json` starting or lost."""
+        status = self.facts.get("status")
+        if status is not None:
+            return str(status)
+        with running(self.folder) as runs:
+            return STARTING if runs else LOST
+
+    @cached_property
+    def settings(self) -> dict[str, Value]:
+        """All settings by their dotted names, as saved; of a group the chosen option: `agent`.
+
+        Raises `CheckpointError` where they cannot be read.
+        """
+        return read_settings(self.folder, self.facts)
+
+    @cached_property
+    def _labels(self) -> dict[str, Value]:
+        return read_labels(self.folder, self.facts)
+
+    @property
+    def agent(self) -> str | None:
+        """The option of `agent=` that was typed, such as `droq`."""
+        return _text(self._labels.get("agent"))
+
+    @property
+    def env(self) -> str | None:
+        """The option of `env=` that was typed, or the `env.id`."""
+        chosen = self._labels.get("env")
+        return _text(self._labels.get("env.id") if chosen in (None, "gym") else chosen)
+
+    @property
+    def seed(self) -> int | None:
+        found = self._labels.get("seed")
+        return found if isinstance(found, int) else None
+
+    def metric(
+        self, name: str, x: str = "env_steps"
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The recorded values of one metric, [n], and where each was recorded, [n].
+
+        `x` is env_steps, opt_steps or time_s. Both are empty where the run has not recorded it.
+        """
+        import numpy as np
+
+        if x not in POSITIONS:
+            raise ConfigError(unknown("position", x, POSITIONS))
+        points = [(row.get(x), row[name]) for row in rows_with(self.folder / METRICS, name)]
+        known = [(at, value) for at, value in points if at is not None and value is not None]
+        found = np.array(known, dtype=np.float64).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
+
+    def metrics(self) -> dict[str, NDArray[np.float64]]:
+        """All that was recorded, a column [rows] for each metric; NaN where a row has no value."""
+        import numpy as np
+
+        path = self.folder / METRICS
+        rows = read_metrics(path) if path.is_file() else []
+        names = dict.fromkeys(name for row in rows for name in row if name != "final")
+        missing = float("nan")
+        return {
+            name: np.array([_number(row.get(name), missing) for row in rows], dtype=np.float64)
+            for name in names
+        }
+
+    def frame(self) -> pd.DataFrame:
+        """All that was recorded as a pandas DataFrame, a row for each row of metrics."""
+        return _pandas().DataFrame(self.metrics())
+
+
+class Runs(Sequence[Run]):
+    """Runs in the order of their directories."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._runs = list(runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> Runs: ...
+    def __getitem__(self, index: int | slice) -> Run | Runs:
+        found = self._runs[index]
+        return Runs(found) if isinstance(found, list) else found
+
+    def __repr__(self) -> str:
+        return f"<Runs: {len(self)}>"
+
+    def frame(self) -> pd.DataFrame:
+        """A pandas DataFrame with a row for each run: folder, status, facts and settings."""
+        rows = [
+            {"folder": str(run.folder), "status": run.status, **_figures(run.facts), **run.settings}
+            for run in self
+        ]
+        return _pandas().DataFrame(rows)
+
+
+def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Runs:
+    """The runs in and below these directories, each once.
+
+    Raises `CheckpointError` for a path that does not exist or is no directory.
+    """
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return Runs(map(Run, find_runs([Path(each) for each in several])))
+
+
+@reachable(CheckpointError)
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """The run directories in and below `paths`, each once, ordered by name: 9 before 10.
+
+    Of the links below a path, those that lead to a run directory itself are followed.
+    """
+    found: dict[str, Path] = {}  # by real path
+    for path in paths:
+        if not path.is_dir():
+            what = f"{path} is not a directory" if path.exists() else f"no such directory: {path}"
+            raise CheckpointError(what)
+        for place in _runs_below(str(path)):
+            found.setdefault(os.path.realpath(place), Path(place))
+    return sorted(found.values(), key=_in_order)
+
+
+def _runs_below(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            each_of = {entry.name: entry for entry in entries}
+    except OSError as error:
+        log.warning("%s cannot be read: %s", folder, error.strerror)
+        return
+    own = _is_run(folder, each_of)
+    if own:
+        yield folder
+    for name, entry in each_of.items():
+        if name.startswith(".") or (own and _OWN_FOLDER.fullmatch(name)):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _runs_below(entry.path)
+        elif entry.is_symlink() and is_run(Path(entry.path)):
+            yield entry.path
+
+
+def is_run(folder: Path) -> bool:
+    """Whether it is a run directory; links are followed."""
+    try:
+        with os.scandir(folder) as entries:
+            return _is_run(str(folder), {entry.name for entry in entries})
+    except OSError:
+        return False
+
+
+def _is_run(folder: str, names: Collection[str]) -> bool:
+    """Whether a run has written what a folder holds; other programs may write a `run.json`."""
+    record = str(SETTINGS.parent)
+    if RUN_JSON in names and any(each in names for each in (record, RUN_LOCK, "checkpoints")):
+        return True
+    return record in names and os.path.isfile(f"{folder}/{SETTINGS}")  # noqa: PTH113 - faster
+
+
+def _in_order(path: Path) -> list[tuple[int, str]]:
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBER.split(str(path))
+    ]
+
+
+def _figures(facts: dict[str, Any]) -> dict[str, Any]:
+    """What `run.json` says in one number or text each."""
+    return {
+        name: value
+        for name, value in facts.items()
+        if name != "status" and (value is None or isinstance(value, str | int | float))
+    }
+
+
+def _text(value: Value) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any, missing: float) -> float:
+    return float(value) if isinstance(value, int | float) else missing
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingPackage("a DataFrame", "pandas") from error
+    return pandas

@@ -1,0 +1,119 @@
+"""The settings of a run by their dotted names: as `run.json` has them, or, of a run of an earlier
+version, from the files in its `.hydra`.
+
+Those may be another's. They are read as plain data: aliases, by which a small file becomes a
+huge one, and tags that build objects are refused, and nothing is interpolated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from border_cli.core.errors import CheckpointError
+from border_cli.core.files import SETTINGS
+from border_cli.core.settings import OF_ONE_COMMAND, flat
+from border_cli.run.status import read_run
+
+MOST_BYTES = 2**20  # as of `config.saved`
+_CHOICES = re.compile(r"^    choices:\n((?:      .*\n)+)", re.MULTILINE)
+_CHOICE = re.compile(r"^      (\w+): (\S+)$", re.MULTILINE)
+_COMPONENT = re.compile(r"/schema/(\w+)/([^/@\s]+)@\1(\.\S+)?")
+_SEED = re.compile(r"^seed: (\d+)$", re.MULTILINE)
+_ENV_ID = re.compile(r"^env:\n(?:  .*\n)*?  id: (\S+)$", re.MULTILINE)
+
+
+def read_settings(run_dir: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """All saved settings, and under the name of each group the option that was chosen.
+
+    `facts` are those of `run.json`. Raises `CheckpointError` where they have no settings and the
+    file of them is missing or no plain YAML.
+    """
+    known = facts.get("settings")
+    return known if isinstance(known, dict) else _from_yaml(run_dir)
+
+
+def read_labels(run_dir: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """At least the chosen options, the seed and `env.id`, as far as they are known.
+
+    They are found in the text, a hundred times faster than YAML is read.
+    """
+    known = facts.get("settings")
+    if isinstance(known, dict):
+        return known
+    text = _text_of(run_dir / SETTINGS) or ""
+    env_id, seed = _ENV_ID.search(text), _SEED.search(text)
+    found: dict[str, Any] = _options(run_dir, text[: text.find("_self_")])
+    if env_id:
+        found["env.id"] = env_id[1].strip("'\"")
+    return {**found, "seed": int(seed[1])} if seed else found
+
+
+def chosen_options(run_dir: Path) -> dict[str, str]:
+    """The option that was chosen of each group; a list of recorders is none."""
+    labels = read_labels(run_dir, read_run(run_dir))
+    return {
+        name: value for name, value in labels.items() if "." not in name and isinstance(value, str)
+    }
+
+
+def _from_yaml(run_dir: Path) -> dict[str, Any]:
+    import yaml  # type: ignore[import-untyped]
+
+    path = run_dir / SETTINGS
+    text = _text_of(path)
+    if text is None:
+        raise CheckpointError(f"{path} cannot be read")
+    try:
+        found = yaml.load(text, Loader=_plain_loader(yaml))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: {' '.join(str(error).split())}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("defaults"), list):
+        raise CheckpointError(f"{path} is not a saved configuration: it has no defaults list")
+    entries = [each for each in found.pop("defaults") if isinstance(each, str)]
+    kept = {name: value for name, value in found.items() if name not in OF_ONE_COMMAND}
+    return {**flat(kept), **_options(run_dir, "\n".join(entries))}
+
+
+def _options(run_dir: Path, defaults: str) -> dict[str, Any]:
+    """The component of each group, or the file that was chosen by its name, as of `agent=droq`."""
+    components: dict[str, Any] = {}
+    for group, name, member in _COMPONENT.findall(defaults):
+        if member:
+            components.setdefault(group, []).append(member[1:])
+        else:
+            components[group] = name
+    chosen = _CHOICES.search(_text_of(run_dir / SETTINGS.with_name("hydra.yaml")) or "")
+    typed = dict(_CHOICE.findall(chosen[1])) if chosen else {}
+    known = {group: typed[group] for group in components if typed.get(group, "null") != "null"}
+    return {**components, **known}
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        return content.decode() if len(content) <= MOST_BYTES else None
+    except (OSError, ValueError):
+        return None
+
+
+def _plain_loader(yaml: Any) -> Any:
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Plain(base):  # type: ignore[misc, valid-type]
+        """Refuses aliases; bytes and paths, which Python callers may use, become text."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                mark = self.peek_event().start_mark
+                raise yaml.YAMLError(f"line {mark.line + 1} has an alias, which a run never writes")
+            return super().compose_node(parent, index)
+
+    def joined(loader: Any, node: Any) -> str:
+        return "/".join(map(str, loader.construct_sequence(node)))
+
+    Plain.add_constructor("tag:yaml.org,2002:python/object/apply:pathlib.PosixPath", joined)
+    return Plain

@@ -1,0 +1,171 @@
+"""The directory of a sweep: `sweep.json`, the list of its jobs, and what became of each of them.
+
+The list is written before the first job starts. How a job went is read from its own `run.json`,
+whichever process ran it; so the table, `sweep.csv` and the exit status of a sweep are the same
+whoever asks, and whenever.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from border_cli.core.files import write_json, write_text
+from border_cli.run.finding import resumable
+from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run
+
+SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
+VERSION = 1
+DONE, NOT_STARTED, LOST = "done", "not started", "lost"
+SCORES = {"best": "best_score", "last": "final_score"}  # of run.json, by the job's objective
+FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
+COLUMNS = ("status", "score", *FACTS, "seconds", "reason", "folder")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepJob:
+    """One job of a sweep, as it was asked for."""
+
+    number: int
+    overrides: tuple[str, ...]  # as typed, those of the whole sweep included
+    folder: str  # relative to the directory of the sweep
+    values: Mapping[str, str] = field(default_factory=dict)  # of each override, unescaped
+    objective: str = "best"  # which score counts: best or last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPlan:
+    """What `sweep.json` holds."""
+
+    command: list[str]
+    launcher: str
+    swept: list[str]  # the keys whose values differ between the jobs
+    common: list[str] = field(default_factory=list)  # overrides of all jobs of the first sweep here
+    jobs: list[SweepJob] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """How a job went, as its folder says."""
+
+    job: SweepJob
+    folder: Path
+    status: str  # that of run.json, or "not started", or "lost"
+    score: float | None  # the objective; None unless the job is done
+    seconds: float | None
+    reason: str
+    facts: Mapping[str, Any]  # run.json
+
+
+def write_sweep(root: Path, plan: SweepPlan) -> None:
+    """Writes `sweep.json`; creates the directory where it is missing."""
+    root.mkdir(parents=True, exist_ok=True)
+    write_json(root / SWEEP_JSON, {"version": VERSION, **asdict(plan)})
+
+
+def read_sweep(root: Path) -> SweepPlan | None:
+    """The plan of the sweep in this directory; None where there is none, or none that is whole.
+
+    Nothing in it leads out of the directory.
+    """
+    try:
+        found = json.loads((root / SWEEP_JSON).read_text(encoding="utf-8"))
+        if found["version"] != VERSION:
+            return None
+        return SweepPlan(
+            command=_strings(found["command"]),
+            launcher=str(found["launcher"]),
+            swept=_strings(found["swept"]),
+            common=_strings(found.get("common", [])),
+            jobs=[_job(each) for each in found["jobs"]],
+        )
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _strings(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise TypeError("not a list of strings")
+    return value
+
+
+def _job(value: Mapping[str, Any]) -> SweepJob:
+    folder = Path(str(value["folder"]))
+    if folder.is_absolute() or ".." in folder.parts or not folder.parts:
+        raise ValueError("a job's folder lies in that of the sweep")
+    return SweepJob(
+        number=int(value["number"]),
+        overrides=tuple(_strings(value["overrides"])),
+        folder=str(folder),
+        values={str(key): str(each) for key, each in value.get("values", {}).items()},
+        objective="last" if value.get("objective") == "last" else "best",
+    )
+
+
+def job_rows(root: Path, plan: SweepPlan) -> list[JobRow]:
+    """Every job of the sweep with what its folder says, in the order of their numbers."""
+    return [_row(root, job) for job in sorted(plan.jobs, key=lambda each: each.number)]
+
+
+def _row(root: Path, job: SweepJob) -> JobRow:
+    folder = root / job.folder
+    facts = read_run(folder)
+    status = facts.get("status")
+    reason = str(facts.get("exit_reason") or "")
+    if not isinstance(status, str):
+        status, reason = _without_record(folder)
+    score = facts.get(SCORES[job.objective]) if status == DONE else None
+    seconds = facts.get("duration_s")
+    return JobRow(
+        job=job,
+        folder=folder,
+        status=status,
+        score=score,
+        seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        reason=reason,
+        facts=facts,
+    )
+
+
+def _without_record(folder: Path) -> tuple[str, str]:
+    """Status and reason of a job without a `run.json` that can be read."""
+    if (folder / RUN_LOCK).exists() or (folder / RUN_JSON).exists() or resumable(folder):
+        return LOST, f"it has begun, but {RUN_JSON} is missing or damaged"
+    return NOT_STARTED, ""
+
+
+def swept_keys(jobs: Sequence[SweepJob]) -> list[str]:
+    """The keys that do not have the same value in all jobs, in the order of the command."""
+    keys = dict.fromkeys(key for job in jobs for key in job.values)
+    return [key for key in keys if len({job.values.get(key) for job in jobs}) > 1]
+
+
+def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
+    """`sweep.csv`: the number, a column for each swept key, then status, scores and counters."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["job", *plan.swept, *COLUMNS])
+    for row in rows:
+        writer.writerow(
+            [
+                row.job.number,
+                *(row.job.values.get(key, "") for key in plan.swept),
+                row.status,
+                "" if row.score is None else row.score,
+                *("" if row.facts.get(name) is None else row.facts[name] for name in FACTS),
+                "" if row.seconds is None else round(row.seconds, 3),
+                row.reason,
+                row.folder,
+            ]
+        )
+    return text.getvalue()
+
+
+def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
+    """Replaces `sweep.csv`. Raises `OSError` where it cannot be written."""
+    write_text(root / SWEEP_CSV, csv_text(plan, rows))
