@@ -39,7 +39,7 @@ def chart(
     mids = [curve.y.mid for curve in panel.curves]
     low, high = _range(np.concatenate(mids))
     left, right = _range(np.concatenate([curve.x for curve in panel.curves]))
-    labels = [number(low + (high - low) * share) for share in (1.0, 0.5, 0.0)]
+    labels = [number(low + (high - low) * share, low, high) for share in (1.0, 0.5, 0.0)]
     margin = max(map(len, labels))
     columns = min(max(width - margin - 2, NARROWEST), WIDEST)
     canvas = _Canvas(columns, height, braille)

@@ -114,9 +114,16 @@ class Report:
 
 
 def report(
-    runs: Sequence[RunCurve], *, by: Sequence[str], x: str, y: str, stat: str, hold: bool = False
+    runs: Sequence[RunCurve],
+    *,
+    by: Sequence[str],
+    x: str,
+    y: str,
+    stat: str,
+    hold: bool = False,
+    notes: Sequence[str] = (),
 ) -> Report:
-    """Of at least one run; the same runs give the same numbers."""
+    """Of at least one run; the same runs give the same numbers. `notes` are further warnings."""
     rng = np.random.default_rng(0)
     groups = tuple(dict.fromkeys(run.group for run in runs))
     panels = tuple(
@@ -133,7 +140,7 @@ def report(
         finals=(*_finals(panels, stat, rng), *_over_envs(panels, groups, stat, rng)),
         improvements=tuple(_improvements(panels, groups, rng)),
         profiles=tuple(_profiles(panels, groups, rng)),
-        warnings=tuple(warning for each in panels for warning in warnings(each)),
+        warnings=(*notes, *(warning for each in panels for warning in _warnings(each, hold=hold))),
     )
 
 
@@ -189,9 +196,7 @@ def _normalized(curve: GroupCurve) -> NDArray[np.float64] | None:
     return np.array(found) if len(found) == len(curve.runs) else None
 
 
-def _finals(
-    panels: Sequence[Panel], stat: str, rng: np.random.Generator
-) -> Iterator[FinalScore]:
+def _finals(panels: Sequence[Panel], stat: str, rng: np.random.Generator) -> Iterator[FinalScore]:
     for env, curves in panels:
         for curve in curves:
             last, normalized = _last(curve), _normalized(curve)
@@ -283,22 +288,22 @@ def _profiles(
         yield Profile(group, thresholds, bootstrap(profile(thresholds), scores, indices))
 
 
-def warnings(panel: Panel) -> Iterator[str]:
+def _warnings(panel: Panel, *, hold: bool) -> Iterator[str]:
     """What a reader of the curves must know: single seeds and unequal budgets."""
     for curve in panel.curves:
         if len(curve.runs) == 1:
             yield f"{curve.group} on {panel.env}: one seed, so it has no interval"
-    open_ended = [run for each in panel.curves for run in each.runs if not run.stopped]
-    if not open_ended:
+    runs = [run for each in panel.curves for run in each.runs if not run.stopped]
+    most = max((run.budget for run in runs), default=0.0)
+    short = [run for run in runs if most - run.budget > UNEQUAL * most]
+    if not short:
         return
-    least, most = (choose(run.budget for run in open_ended) for choose in (min, max))
-    if most - least <= UNEQUAL * most:
-        return
-    short = [run for run in open_ended if most - run.budget > UNEQUAL * most]
     named = ", ".join(run.name for run in short[:NAMED])
     more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
+    least = min(run.budget for run in short)
+    ends = "its last value is held" if hold else "a curve ends with the first of its runs"
     yield (
-        f"unequal budgets on {panel.env}: {least:,.0f} to {most:,.0f} {short[0].budget_unit}; "
-        f"{counted(len(short), 'run')} ended early ({named}{more}). A curve ends where its first "
-        "run does, and final scores are those at each run's own end"
+        f"unequal budgets on {panel.env}: {least:,.0f} to {most:,.0f} {short[0].budget_unit}, "
+        f"{counted(len(short), 'run')} ended early ({named}{more}); {ends}, and final scores are "
+        "those at each run's own end"
     )

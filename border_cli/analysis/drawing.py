@@ -148,9 +148,8 @@ def _draw_band(axes: Axes, x: Any, y: Any, style: dict[str, Any], number: int) -
         x,
         y.mid,
         lw=1.5,
-        markersize=5.0,
-        markeredgecolor="white",
-        markeredgewidth=0.3,
+        markersize=5.5,
+        markeredgewidth=0.0,
         markevery=(number * step // len(MARKERS) % step, step),  # markers of equal curves alternate
         **style,
     )

@@ -30,8 +30,10 @@ def page(report: Report) -> str:
     by = ", ".join(report.by)
     contents = {
         "title": escape(f"{report.y_name} by {by}" if by else report.y_name),
-        "warnings": "\n".join(f'<p class="warning">{escape(each)}.</p>' for each in report.warnings),
-        "note": escape(f"{METHODS[report.stat]}.").capitalize(),
+        "warnings": "\n".join(
+            f'<p class="warning">{escape(each)}.</p>' for each in report.warnings
+        ),
+        "note": escape(f"Lines and bands: {METHODS[report.stat]}."),
         "tables": _tables(report),
         # No text of a run can end the script that holds it.
         "data": json.dumps(_data(report), allow_nan=False).replace("<", "\\u003c"),
@@ -41,7 +43,7 @@ def page(report: Report) -> str:
 
 
 def _tables(report: Report) -> str:
-    parts = ["<h2>Final scores</h2>", _table(*final_table(report))]
+    parts = [f"<h2>Final {escape(report.y_name)}</h2>", _table(*final_table(report))]
     if report.improvements:
         parts += [
             "<h2>Probability of improvement</h2>",
@@ -95,7 +97,10 @@ def _runs(report: Report, group: str) -> int:
 def _curve(curve: GroupCurve, number: int) -> dict[str, Any]:
     every = np.concatenate([run.y for run in curve.runs])
     found = _points(curve.x, curve.y, number)
-    return found | {"range": _rounded(np.array([every.min(), every.max()])), "seeds": len(curve.runs)}
+    return found | {
+        "range": _rounded(np.array([every.min(), every.max()])),
+        "seeds": len(curve.runs),
+    }
 
 
 def _points(x: NDArray[np.float64], y: Estimate, number: int) -> dict[str, Any]:

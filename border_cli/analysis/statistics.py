@@ -92,7 +92,7 @@ def bootstrap(statistic: Statistic, scores: Scores, indices: Indices) -> Estimat
 
 def mean(scores: Scores) -> NDArray[np.float64]:
     """The mean over environments of the mean over seeds."""
-    return np.mean([each.mean(axis=-1) for each in scores], axis=0)
+    return np.asarray(np.mean([each.mean(axis=-1) for each in scores], axis=0))
 
 
 def iqm(scores: Scores) -> NDArray[np.float64]:
@@ -115,7 +115,7 @@ def profile(thresholds: NDArray[np.float64]) -> Statistic:
 
 def improvement(ours: Scores, theirs: Scores) -> NDArray[np.float64]:
     """P(a run of ours beats one of theirs), a tie counting half; the mean over environments."""
-    return np.mean([_beats(x, y) for x, y in zip(ours, theirs, strict=True)], axis=0)
+    return np.asarray(np.mean([_beats(x, y) for x, y in zip(ours, theirs, strict=True)], axis=0))
 
 
 def _beats(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

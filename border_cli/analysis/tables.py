@@ -21,20 +21,28 @@ METHODS = {
 Row = list[str]
 
 
-def number(value: float) -> str:
-    """412.345 -> `412.3`, 0.0123456 -> `0.01235`, and an en dash for NaN."""
+def number(value: float, *others: float) -> str:
+    """412.345 -> `412.3`, 4.1 -> `4.10`, 0.0123456 -> `0.01235`, and an en dash for NaN.
+
+    With as many decimals as the largest of `others` has.
+    """
     if not math.isfinite(value):
         return NOTHING
-    return f"{value:,.1f}" if abs(value) >= 100 or value == 0 else f"{value:,.4g}"
+    largest = max(abs(each) for each in (value, *others) if math.isfinite(each))
+    if largest < 1:
+        return f"{value:.4g}"
+    return f"{value:,.1f}" if largest >= 100 else f"{value:.2f}"
 
 
 def with_interval(estimate: Estimate | None) -> str:
     """`412.3 [380.1, 444.5]`."""
     if estimate is None:
         return NOTHING
-    low, high = float(estimate.low), float(estimate.high)
-    bounds = "" if math.isnan(low) else f" [{number(low)}, {number(high)}]"
-    return f"{number(float(estimate.mid))}{bounds}"
+    mid, low, high = (float(each) for each in estimate)
+    if math.isnan(low):
+        return number(mid)
+    mid_text, low_text, high_text = (number(each, mid, low, high) for each in (mid, low, high))
+    return f"{mid_text} [{low_text}, {high_text}]"
 
 
 def final_table(report: Report) -> tuple[Row, list[Row]]:
@@ -45,7 +53,7 @@ def final_table(report: Report) -> tuple[Row, list[Row]]:
         *(["env"] if envs else []),
         ", ".join(report.by) or "group",
         "seeds",
-        f"final {report.y_name}, {STATS[report.stat]}",
+        STATS[report.stat],
         "lowest",
         "highest",
         *(["normalised"] if normalized else []),
@@ -58,8 +66,8 @@ def final_table(report: Report) -> tuple[Row, list[Row]]:
             each.group,
             str(each.seeds),
             with_interval(each.score),
-            number(each.lowest),
-            number(each.highest),
+            number(each.lowest, each.highest),
+            number(each.highest, each.lowest),
             *([with_interval(each.normalized)] if normalized else []),
             f"{each.budget:,.0f} {each.budget_unit}",
         ]
@@ -81,7 +89,7 @@ def improvement_table(report: Report) -> tuple[Row, list[Row]]:
 
 def markdown(report: Report) -> str:
     """The whole report but its curves."""
-    parts = [f"Final scores: {METHODS[report.stat]}.", _pipes(*final_table(report))]
+    parts = [f"Final {report.y_name}: {METHODS[report.stat]}.", _pipes(*final_table(report))]
     if report.improvements:
         parts += [
             "Probability of improvement: how likely a run of the group ends above one of the other "
