@@ -108,17 +108,13 @@ def flat_settings(config: Settings, choices: Mapping[str, str]) -> dict[str, Any
     `choices`: what was typed; `agent=droq` is a file, and its component `sac`. Where a group has no
     choice, as for callers from Python, the component stands for it.
     """
-    found = flat(config)
-    for name in OF_ONE_COMMAND:
-        del found[name]
+    options: dict[str, Any] = {}
     for group, registry in GROUPS.items():
         chosen = getattr(config, group)
-        found[group] = (
-            list(chosen)
-            if isinstance(chosen, dict)
-            else choices.get(group, registry.entry_of(chosen).name)
-        )
-    return found
+        component = None if isinstance(chosen, dict) else registry.entry_of(chosen).name
+        options[group] = choices.get(group, component) if component else list(chosen)
+    settings = {name: value for name, value in flat(config).items() if name not in OF_ONE_COMMAND}
+    return {**options, **settings, **options}  # a group without members is flat, too
 
 
 class Networks:

@@ -53,6 +53,16 @@ def duration(seconds: float | None) -> str:
     return f"{days} d {clock}" if days else clock
 
 
+def age(seconds: float | None) -> str:
+    """75 -> `1 min`, 180000 -> `2 d`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    for limit, unit_s, unit in ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h")):
+        if seconds < limit:
+            return f"{int(seconds // unit_s)} {unit}"
+    return f"{int(seconds // 86_400):,} d"
+
+
 def memory(num_bytes: float) -> str:
     """412_000_000 -> `412 MB`, 8_200_000_000 -> `8.2 GB`."""
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"

@@ -14,10 +14,10 @@ from border_cli.core.output import Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics, State
 from border_cli.recorder.append_file import AppendFile, cut
 from border_cli.recorder.config import JsonlConfig
+from border_cli.recorder.read import METRICS
 
 log = logging.getLogger(__name__)
 
-FILE_NAME = "metrics.jsonl"
 SUPERSEDED_NAME = "superseded.jsonl"
 
 
@@ -26,7 +26,7 @@ class JsonlRecorder(Recorder):
 
     def __init__(self, config: JsonlConfig, *, info: RunInfo, console: Any = None) -> None:
         del config, console
-        self._path = info.run_dir / FILE_NAME
+        self._path = info.run_dir / METRICS
         _cut_torn_line(self._path)
         self._file = AppendFile(self._path)
         self._superseded: AppendFile | None = None  # rows that a resumed run records again
@@ -35,7 +35,7 @@ class JsonlRecorder(Recorder):
         self._file.append(_line(step, metrics, final=final))
 
     def position(self) -> State:
-        return {"file": FILE_NAME, **self._file.position()}
+        return {"file": METRICS, **self._file.position()}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
         """Moves the rows after `position` to <run>/superseded.jsonl."""

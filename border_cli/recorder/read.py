@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from border_cli.core.errors import CheckpointError
 
+TAIL_NBYTES = 2**16
 METRICS = "metrics.jsonl"  # in a run directory
 
 
@@ -28,6 +30,23 @@ def rows_with(path: Path, name: str) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     return [row for row in _rows(path, json.dumps(name).encode()) if name in row]
+
+
+def last_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows at the end of a metrics.jsonl, oldest first, some dozens; what is no row is left
+    out, and none where there is no file."""
+    try:
+        with path.open("rb") as file:
+            start = max(0, file.seek(0, 2) - TAIL_NBYTES)
+            file.seek(start)
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    rows = []
+    for line in lines[1 if start else 0 :]:  # the first one is cut
+        with suppress(ValueError, RecursionError):
+            rows.append(json.loads(line))
+    return [row for row in rows if isinstance(row, dict)]
 
 
 def _rows(path: Path, holding: bytes) -> Iterator[dict[str, Any]]:

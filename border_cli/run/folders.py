@@ -354,14 +354,20 @@ def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
     A milestone is the first checkpoint at or after each multiple of `milestone_interval`.
     """
     kept = by_age(folder)
-    milestones = _milestones(kept, milestone_interval)
-    for each in kept[:-keep]:
-        if each.folder not in milestones:
+    gone = {each.folder for each in surplus(kept, keep=keep, milestone_interval=milestone_interval)}
+    for each in kept[: max(0, len(kept) - keep)]:
+        if each.folder in gone:
             remove_folder(each.folder)
         elif each.manifest and each.manifest.replay and is_own_folder(each.folder):
             write_manifest(each.folder, replace(each.manifest, replay=None))
     sync(folder)  # no manifest may come back after a crash when its chunks are gone
     collect_garbage(folder)
+
+
+def surplus(kept: list[Kept], *, keep: int, milestone_interval: int) -> list[Kept]:
+    """Those of the checkpoints, the oldest first, that are neither new enough nor milestones."""
+    milestones = _milestones(kept, milestone_interval)
+    return [each for each in kept[: max(0, len(kept) - keep)] if each.folder not in milestones]
 
 
 def _milestones(kept: list[Kept], interval: int) -> set[Path]:
@@ -379,10 +385,18 @@ def collect_garbage(folder: Path) -> None:
             remove_files(each.folder, TEMPORARY)
     if any(each.manifest is None for each in kept):
         return  # it may name any chunk
-    named: set[str] = set()
-    for each in kept:
-        if each.manifest and each.manifest.replay:
-            named.update(name for chunk in each.manifest.replay.chunks for name in chunk.files)
+    named = named_chunks(kept)
     replay = folder / FOLDER
     if is_own_folder(replay):
         remove_files(replay, REPLAY, keep=frozenset(named))
+
+
+def named_chunks(kept: list[Kept]) -> set[str]:
+    """The files of transitions that these checkpoints need."""
+    return {
+        name
+        for each in kept
+        if each.manifest and each.manifest.replay
+        for chunk in each.manifest.replay.chunks
+        for name in chunk.files
+    }

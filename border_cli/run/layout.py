@@ -33,6 +33,14 @@ class Layout:
     def is_file(self, name: str) -> bool:
         return re.fullmatch(self.files, name) is not None
 
+    def is_link(self, name: str) -> bool:
+        return re.fullmatch(self.links, name) is not None
+
+    def folder_named(self, name: str) -> Layout | None:
+        """What is ours in a folder of that name; None where the folder itself is not."""
+        found = (each for pattern, each in self.folders.items() if re.fullmatch(pattern, name))
+        return next(found, None)
+
 
 _SAVED = r"(agent|candidate)\.pt|(state|score|manifest)\.json|arrays\.npz"
 _CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.\d+\.npy"
@@ -79,18 +87,13 @@ def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.Dir
         for entry in entries:
             if layout.is_file(entry.name):
                 yield entry, "file"
-            elif re.fullmatch(layout.links, entry.name):
+            elif layout.is_link(entry.name):
                 yield entry, "link"
-            inner = _folder_named(entry.name, layout)
+            inner = layout.folder_named(entry.name)
             if inner is not None:
                 yield entry, "folder"
                 if entry.is_dir(follow_symlinks=False):
                     yield from entries_of_ours(Path(entry.path), inner)
-
-
-def _folder_named(name: str, layout: Layout) -> Layout | None:
-    found = (inner for pattern, inner in layout.folders.items() if re.fullmatch(pattern, name))
-    return next(found, None)
 
 
 def backup_of(place: Path) -> Path:

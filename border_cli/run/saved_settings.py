@@ -74,7 +74,8 @@ def _from_yaml(run_dir: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is not a saved configuration: it has no defaults list")
     entries = [each for each in found.pop("defaults") if isinstance(each, str)]
     kept = {name: value for name, value in found.items() if name not in OF_ONE_COMMAND}
-    return {**flat(kept), **_options(run_dir, "\n".join(entries))}
+    options = _options(run_dir, "\n".join(entries))
+    return {**options, **flat(kept), **options}
 
 
 def _options(run_dir: Path, defaults: str) -> dict[str, Any]:
