@@ -43,21 +43,30 @@ def page(report: Report) -> str:
 
 
 def _tables(report: Report) -> str:
-    parts = [f"<h2>Final {escape(report.y_name)}</h2>", _table(*final_table(report))]
+    parts = [
+        f"<h2>Final {escape(report.y_name)}</h2>",
+        _table(*final_table(report), names=1 + (len(report.panels) > 1)),
+    ]
     if report.improvements:
         parts += [
             "<h2>Probability of improvement</h2>",
             '<p class="note">How likely a run of the group ends above one of the other; a tie '
             "counts half.</p>",
-            _table(*improvement_table(report)),
+            _table(*improvement_table(report), names=2),
         ]
     return "\n".join(parts)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:
+    """The first `names` columns are names, which may break; the others are figures."""
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    body = "\n".join(
+        "<tr>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:names])
+        + "".join(f'<td class="figure">{escape(cell)}</td>' for cell in row[names:])
+        + "</tr>"
+        for row in rows
+    )
     return f'<div class="scroll"><table><tr>{top}</tr>\n{body}</table></div>'
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,7 +17,7 @@ from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, RunFailed
 from border_cli.core.foreign import complain
-from border_cli.core.words import unknown
+from border_cli.core.words import counted, unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from border_cli.analysis.chart import Line
     from border_cli.analysis.curves import Report
     from border_cli.analysis.grouping import Reference
+    from border_cli.analysis.load import Run
 
 NAME = "border-plot"
 HELP = """\
@@ -43,6 +45,8 @@ border-plot: plots runs with 95 % intervals over seeds.
   --y METRIC             default: eval/return; docs/metrics.md lists all
   --x env_steps|opt_steps|time_s
                          default: env_steps (opt_steps for offline runs)
+  --where CONDITIONS     only runs that meet all of them, such as 'status=done agent=sac'; see
+                         border-runs --help
   --hold                 runs that ended early keep their last value; by default only those do that
                          reached trainer.stop_at_score, and a curve ends with its first other run
   --reference ENV=RANDOM:EXPERT
@@ -65,7 +69,7 @@ CHOICES = {
     "--csv": ("curves", "scores", "improvement", "profile"),
 }
 SEVERAL = ("--by", "--out", "--reference")  # may be given several times
-FLAGS = (*SEVERAL, *CHOICES, "--y", "--hold", "--help", "--version")
+FLAGS = (*SEVERAL, *CHOICES, "--y", "--where", "--hold", "--help", "--version")
 CHART_LINES = 16
 MOST_COLUMNS = 1000  # characters of a line that no terminal wraps
 MOST_PAIRS = 10  # probabilities of improvement in the terminal
@@ -83,6 +87,7 @@ class Request:
     stat: str = "mean"
     x: str | None = None
     y: str = "eval/return"
+    where: str = ""
     hold: bool = False
     references: Mapping[str, Reference]
     table: str = "curves"
@@ -116,6 +121,7 @@ def read_request(typed: Sequence[str]) -> Request:
     for flag in CHOICES:
         parser.add_argument(flag)
     parser.add_argument("--y", default="eval/return")
+    parser.add_argument("--where", default="")
     given, rest = parser.parse_known_intermixed_args(typed)
     for each in rest:
         raise ConfigError(unknown("flag", each.partition("=")[0], FLAGS))
@@ -132,6 +138,7 @@ def read_request(typed: Sequence[str]) -> Request:
         stat=chosen["--stat"] or "mean",
         x=chosen["--x"],
         y=given.y,
+        where=given.where,
         hold=given.hold,
         references=dict(map(_reference, given.reference)),
         table=chosen["--csv"] or "curves",
@@ -181,11 +188,8 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
 def _report(request: Request) -> Report:
     from border_cli.analysis.curves import report
     from border_cli.analysis.grouping import grouped
-    from border_cli.analysis.load import load_runs
 
-    runs = load_runs(request.paths)
-    if not runs:
-        raise CheckpointError(f"no runs in {', '.join(map(str, request.paths))}")
+    runs = _runs(request)
     found = grouped(runs, by=request.by, x=request.x, y=request.y, references=request.references)
     return report(
         found.curves,
@@ -196,6 +200,21 @@ def _report(request: Request) -> Report:
         hold=request.hold,
         notes=found.warnings,
     )
+
+
+def _runs(request: Request) -> list[Run]:
+    from border_cli.analysis.listing import row_of, where
+    from border_cli.analysis.load import load_runs
+
+    runs = load_runs(request.paths)
+    if not runs:
+        raise CheckpointError(f"no runs in {', '.join(map(str, request.paths))}")
+    if not request.where:
+        return list(runs)
+    rows = where([row_of(run, time.time()) for run in runs], request.where)
+    if not rows:
+        raise CheckpointError(f"none of {counted(len(runs), 'run')} meets {request.where}")
+    return [row.run for row in rows if row.run is not None]
 
 
 def _is_picture(path: Path) -> bool:
