@@ -1,0 +1,134 @@
+"""border-plot: what it prints and writes, what it refuses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from run_folders import two_groups, write_run
+
+from border_cli.cli.plot import main, read_request
+from border_cli.core.errors import ConfigError
+
+
+def test_without_a_file_the_curves_are_drawn_in_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([str(two_groups(tmp_path))])
+    out, err = capsys.readouterr()
+    assert "cartpole: eval/return" in out
+    assert "A  false" in out
+    assert "B  true" in out
+    # 5, 15, 25: mean 15, deviation 10, half the interval 4.303 * 10 / sqrt(3)
+    assert " false          3       15.00 [-9.84, 39.84]   5.00     25.00     300 env steps" in out
+    assert " true    false        0.67 " in out  # of 9 pairs three are won by false
+    assert err == ""
+
+
+def test_files_are_written_by_their_suffix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, out = two_groups(tmp_path / "runs"), tmp_path / "new" / "curves"
+    suffixes = (".png", ".svg", ".html", ".md", ".csv")
+    asked = [word for each in suffixes for word in ("--out", f"{out}{each}")]
+    main([str(runs), "--by", "agent.double", "--stat", "iqm", *asked])
+    text = {each: Path(f"{out}{each}").read_bytes() for each in suffixes}
+    assert text[".png"].startswith(b"\x89PNG")
+    assert b"<svg" in text[".svg"]
+    assert text[".html"].startswith(b"<!DOCTYPE html>")
+    assert b"| agent.double | seeds | IQM |" in text[".md"]
+    assert text[".csv"].startswith(b"env,group,env_steps,iqm,low,high,seeds\n")
+    printed = capsys.readouterr().out
+    assert "A  false" not in printed
+    assert printed.count("wrote ") == 5
+
+
+@pytest.mark.parametrize("table", ["scores", "improvement", "profile"])
+def test_a_csv_file_has_the_numbers_that_were_asked_for(tmp_path: Path, table: str) -> None:
+    out = tmp_path / "numbers.csv"
+    main([str(two_groups(tmp_path)), "--csv", table, "--out", str(out)])
+    head = {"scores": "env,group,seeds", "improvement": "group,other", "profile": "group,normal"}
+    assert out.read_text(encoding="utf-8").startswith(head[table])
+
+
+def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "short", [1.0], settings={"agent.gamma": 0.9})
+    write_run(tmp_path / "long", [1.0, 2.0])
+    main([str(tmp_path)])
+    err = capsys.readouterr().err
+    assert "border-plot: warning: 0.9 on cartpole: one seed" in err
+    assert "border-plot: warning: unequal budgets on cartpole: 100 to 200 env steps" in err
+
+
+def test_conditions_choose_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(two_groups(tmp_path)), "--where", "agent.double=true", "--y", "eval/return"])
+    out = capsys.readouterr().out
+    assert "A  dqn" in out
+    assert "B " not in out
+
+
+def test_without_the_extra_the_terminal_has_the_curves_and_the_pip_line_follows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    out = tmp_path / "curves.png"
+    with pytest.raises(SystemExit, match="2"):
+        main([str(two_groups(tmp_path)), "--out", str(out)])
+    printed, err = capsys.readouterr()
+    assert "A  false" in printed
+    assert f"--out {out} needs a package that is not installed: " in err
+    assert 'pip install "border-cli[plot]"' in err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("--stat=iqr", "--stat must be one of mean, iqm, got 'iqr'"),
+        ("--x=steps", "--x must be one of env_steps, opt_steps, time_s, got 'steps'"),
+        ("--csv=all", "--csv must be one of curves, scores, improvement, profile, got 'all'"),
+        ("--bye=agent", "unknown flag '--bye', did you mean --by?"),
+        ("--out=curves.pdf", "--out must end in one of .*, got 'curves.pdf'"),
+        ("--out", "--out: expected one argument"),
+        ("--reference=cartpole", "--reference must be ENV=RANDOM:EXPERT"),
+        ("--reference=cartpole=5:nan", "--reference must be ENV=RANDOM:EXPERT"),
+        ("--reference=cartpole=5:5", "the lower one first"),
+    ],
+)
+def test_what_is_not_understood_is_refused_before_anything_is_read(
+    typed: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_request(["runs", typed])
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["nowhere"], "no such directory: nowhere"),
+        (["."], "no runs in ."),
+        (["--stat", "iqm"], "give at least one run directory"),
+    ],
+)
+def test_directories_without_runs_are_refused(
+    typed: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(typed)
+    assert capsys.readouterr().err.startswith(f"border-plot: {message}")
+
+
+def test_a_file_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "curves.md"
+    with pytest.raises(SystemExit, match="1"):
+        main([str(two_groups(tmp_path / "runs")), "--out", str(out)])
+    assert f"border-plot: {out} could not be written: " in capsys.readouterr().err
