@@ -43,17 +43,17 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(path: Path, report: Report, *, title: str | None = None) -> None:
+def draw(path: Path, report: Report) -> None:
     """A picture with one panel per environment, and one with the performance profiles."""
     import matplotlib as mpl
 
     with mpl.rc_context(STYLE):
-        figure = picture(report, title=title)
+        figure = picture(report)
         metadata: dict[str, Any] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {}
         figure.savefig(path, format=path.suffix[1:].lower(), metadata=metadata, dpi=DPI)
 
 
-def picture(report: Report, *, title: str | None = None) -> Figure:
+def picture(report: Report) -> Figure:
     """The figure; to be made and saved within `STYLE`."""
     from matplotlib.figure import Figure
 
@@ -70,8 +70,6 @@ def picture(report: Report, *, title: str | None = None) -> Figure:
     handles: dict[str, Line2D] = {}
     for panel, each in zip(report.panels, axes, strict=False):
         handles |= _draw_panel(each, panel, report)
-    if title is not None and len(report.panels) == 1:
-        axes[0].set_title(title)
     if report.profiles:
         _draw_profiles(axes[len(report.panels)], report.profiles, report.groups)
     for empty in axes[count:]:
