@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from border_cli.config.describe import bounds_of, default_of, meaning_of, values_of
-from border_cli.core.config import CheckpointConfig, RunConfig
+from border_cli.core.config import SECTIONS, RunConfig
 from border_cli.registry import GROUPS, register_builtin
 
 PAGE = Path(__file__).with_name("settings.md")
@@ -32,7 +32,7 @@ def page() -> str:
     """The whole page."""
     register_builtin()
     parts = [HEAD, _section("The run", "", RunConfig, _plain_names(RunConfig))]
-    parts.append(_section("`checkpoint`", "checkpoint", CheckpointConfig, _names(CheckpointConfig)))
+    parts += [_section(f"`{name}`", name, kind, _names(kind)) for name, kind in SECTIONS.items()]
     for group, registry in GROUPS.items():
         base = _base(group)
         shared = _names(base)
@@ -58,7 +58,7 @@ def _names(kind: type[Any]) -> list[str]:
 
 def _plain_names(kind: type[Any]) -> list[str]:
     """Without the groups."""
-    groups = {*GROUPS, "checkpoint"}
+    groups = {*GROUPS, *SECTIONS}
     return [name for name in _names(kind) if name not in groups]
 
 

@@ -152,17 +152,18 @@ class Runs(Sequence[Run]):
 
 
 def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Runs:
-    """The runs in and below these directories, each once.
+    """The runs in and below these directories, each once, ordered by name: 9 before 10.
 
     Raises `CheckpointError` for a path that does not exist or is no directory.
     """
     several = [paths] if isinstance(paths, str | os.PathLike) else paths
-    return Runs(map(Run, find_runs([Path(each) for each in several])))
+    found = find_runs([Path(each) for each in several])
+    return Runs(map(Run, sorted(found, key=_in_order)))
 
 
 @reachable(CheckpointError)
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """The run directories in and below `paths`, each once, ordered by name: 9 before 10.
+    """The run directories in and below `paths`, each once, in no particular order.
 
     Of the links below a path, those that lead to a run directory itself are followed.
     """
@@ -171,28 +172,30 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
         if not path.is_dir():
             what = f"{path} is not a directory" if path.exists() else f"no such directory: {path}"
             raise CheckpointError(what)
-        for place in _runs_below(str(path)):
-            found.setdefault(os.path.realpath(place), Path(place))
-    return sorted(found.values(), key=_in_order)
+        for place, real in _runs_below(str(path), os.path.realpath(path)):
+            found.setdefault(real, Path(place))
+    return list(found.values())
 
 
-def _runs_below(folder: str) -> Iterator[str]:
+def _runs_below(folder: str, real: str) -> Iterator[tuple[str, str]]:
+    """Run directories, and the same with links resolved."""
     try:
         with os.scandir(folder) as entries:
-            each_of = {entry.name: entry for entry in entries}
+            listed = list(entries)
     except OSError as error:
         log.warning("%s cannot be read: %s", folder, error.strerror)
         return
-    own = _is_run(folder, each_of)
+    own = _is_run(folder, {entry.name for entry in listed})
     if own:
-        yield folder
-    for name, entry in each_of.items():
+        yield folder, real
+    for entry in listed:
+        name = entry.name
         if name.startswith(".") or (own and _OWN_FOLDER.fullmatch(name)):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _runs_below(entry.path)
+            yield from _runs_below(entry.path, f"{real}/{name}")
         elif entry.is_symlink() and is_run(Path(entry.path)):
-            yield entry.path
+            yield entry.path, os.path.realpath(entry.path)
 
 
 def is_run(folder: Path) -> bool:

@@ -90,7 +90,7 @@ def _words(line: str) -> tuple[list[str], str]:
 
 def _answer(before: list[str], word: str) -> list[str]:
     flag = before[-1] if before else ""
-    if flag in ("-cd", "--config-dir"):
+    if flag in ("-cd", "--config-dir", "--from"):
         return _directories(word)
     if flag in ("-c", "--cfg"):
         return _starting(CFGS, word)
@@ -104,6 +104,7 @@ def _answer(before: list[str], word: str) -> list[str]:
         typed.overrides,
         config_dirs=typed.config_dirs,
         config_name=typed.config_name,
+        origin=typed.origin,
         multirun=typed.multirun,
     ) as (composer, overrides):
         if named:

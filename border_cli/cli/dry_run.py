@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from border_cli import __version__
-from border_cli.cli.job import Planned, job_names
+from border_cli.cli.job import job_names
 from border_cli.cli.report import (
     actors_line,
     choice_lines,
@@ -18,6 +18,7 @@ from border_cli.cli.report import (
     doubts,
     trainer_line,
 )
+from border_cli.cli.task import Planned
 from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError

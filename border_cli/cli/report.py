@@ -25,7 +25,7 @@ from border_cli.registry import AGENTS, TRAINERS
 from border_cli.run.finding import resumable
 
 if TYPE_CHECKING:
-    from border_cli.cli.job import JobContext
+    from border_cli.cli.training_job import JobContext
     from border_cli.launch.effective import EffectiveSettings
     from border_cli.launch.training import Started
 
@@ -282,8 +282,10 @@ def resume_run(run_dir: Path) -> str:
     return f"{shell_command('border-train')} {shlex.quote(resume)}"
 
 
-def resume_sweep(typed: Sequence[str]) -> str:
-    """The command of a sweep with a folder of its own, so that it runs only what is not done."""
+def resume_sweep(typed: Sequence[str], root: Path) -> str:
+    """The command of a sweep once more, so that it runs only what is not done."""
     name, *words = typed
     rest = [each for each in words if not each.startswith("resume=")]
+    if not any(each.startswith("run_dir=") for each in words):
+        rest.append(setting("run_dir", str(shortest(root))))
     return " ".join([shell_command(name), *map(shlex.quote, [*rest, "resume=auto"])])

@@ -18,7 +18,7 @@ from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag, panel_line
 
 # By name, because some systems lack them.
-HANG_UP, SAVE = (getattr(signal, name, None) for name in ("SIGHUP", "SIGUSR1"))
+HANG_UP, SAVE, REQUEUE = (getattr(signal, name, None) for name in ("SIGHUP", "SIGUSR1", "SIGUSR2"))
 STOPPING = [each for each in (signal.SIGINT, signal.SIGTERM, HANG_UP) if each is not None]
 
 SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
@@ -97,9 +97,10 @@ def early_signals() -> Iterator[EarlySignals]:
 
 @contextmanager
 def stopping_on_signals(
-    stop: StopFlag, on_second: Callable[[int], None], save: SaveFlag
+    stop: StopFlag, on_second: Callable[[int], None] | None, save: SaveFlag
 ) -> Iterator[None]:
-    """Within the block a first signal sets `stop`; a second calls `on_second` and leaves.
+    """Within the block a first signal sets `stop`; a second calls `on_second` and leaves. None: it
+    changes nothing, because the process belongs to a command that decides.
 
     The handlers are installed whatever was inherited: a command that a script starts with `&`
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM, but stays ignored where it was: with
@@ -111,15 +112,17 @@ def stopping_on_signals(
     def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         counted = _counted(signum)
         received.append(counted)
-        if len(received) > 1:
+        if len(received) > 1 and on_second is None:
+            return
+        if len(received) > 1 and on_second is not None:
             on_second(counted)
             if os.isatty(1):
                 _say(SHOW_CURSOR, 1)
             _say("\nquit immediately; the last checkpoint is intact\n")
             leave(128 + counted)
         stop.request(Interrupted(counted))
-        name = signal.Signals(signum).name
-        _announce(f"{name}: saving; press Ctrl-C again to quit immediately")
+        again = "" if on_second is None else "; press Ctrl-C again to quit immediately"
+        _announce(f"{signal.Signals(signum).name}: saving{again}")
 
     def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         save.request()
@@ -130,6 +133,56 @@ def stopping_on_signals(
         if isinstance(early, EarlySignals):
             _take_over(early, handle, save)
         yield
+
+
+@contextmanager
+def stopping_a_sweep(
+    on_first: Callable[[str], None], on_second: Callable[[], None]
+) -> Iterator[list[int]]:
+    """Within the block a first signal calls `on_first` and raises nothing: the jobs run elsewhere,
+    and whoever waits for them goes on waiting until they have saved. A second calls `on_second`
+    and leaves. Gives the signals that came."""
+    received: list[int] = []
+
+    def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
+        received.append(_counted(signum))
+        name = signal.Signals(signum).name
+        if len(received) > 1:
+            on_second()
+            _say("\nquit immediately; the last checkpoints are intact\n")
+            leave(128 + received[0])
+        _announce(f"{name}: saving all running jobs; press Ctrl-C again to quit immediately")
+        on_first(f"stopped by {name}")
+
+    with _handling(STOPPING, handle):
+        yield received
+
+
+@contextmanager
+def leaving_to_the_command() -> Iterator[None]:
+    """In a worker of a command: signals between its jobs are the command's to answer."""
+    with _handling(STOPPING, lambda *_: None):
+        yield
+
+
+@contextmanager
+def saving_before_a_requeue(stop: StopFlag) -> Iterator[None]:
+    """submitit requeues a job on SIGUSR2 and leaves in the middle of it. Within the block the
+    signal only sets `stop`; submitit's own handler is called after it, when the job has saved."""
+    before = signal.getsignal(REQUEUE) if REQUEUE is not None else None
+    if REQUEUE is None or not callable(before):
+        yield
+        return
+    received: list[int] = []
+
+    def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
+        received.append(signum)
+        stop.request(Interrupted(signum))
+
+    with _handling([REQUEUE], handle):
+        yield
+    if received:
+        before(REQUEUE, None)
 
 
 @contextmanager

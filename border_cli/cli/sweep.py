@@ -1,122 +1,144 @@
-"""The jobs of a sweep: how each ended, as a table and in `sweep.csv`, and what to type next."""
+"""A sweep as its command sees it: its list of jobs, then how each ended, as a table and in
+`sweep.csv`, and what to type next. All of it is read from the folders."""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-from dataclasses import dataclass, field
+import os
+import platform
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from threading import Event
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from border_cli.cli.report import resume_run, resume_sweep
-from border_cli.config.resuming import FINISHED
-from border_cli.core.config import RunConfig
-from border_cli.core.files import write_text
+from border_cli.cli.report import resume_sweep
+from border_cli.core.words import counted
 from border_cli.recorder import terminal
-from border_cli.run.finding import resumable
+from border_cli.run.layout import refuse_foreign
+from border_cli.run.status import RunInUse, running
+from border_cli.run.sweep_folder import (
+    DONE,
+    JobRow,
+    SweepJob,
+    SweepPlan,
+    clear_stop,
+    job_rows,
+    read_sweep,
+    write_csv,
+    write_stop,
+    write_sweep,
+)
 
-FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
-COLUMNS = ("job", "overrides", "status", "score", *FACTS, "reason", "folder")
-
-
-@dataclass(slots=True, kw_only=True)
-class Outcome:
-    """How one job ended."""
-
-    folder: Path
-    number: int | None
-    overrides: list[str]
-    status: str  # done, failed, interrupted
-    score: float = math.nan  # the objective
-    reason: str = ""
-    exit_status: int = 0
-    threads_left: bool = False  # a thread hangs: the process cannot end by itself
-    facts: dict[str, Any] = field(default_factory=dict)  # run.json
+LOCKS_S = 5.0  # within which the jobs of a sweep that was killed are gone
+LOOK_S = 0.1
 
 
 class Sweep:
-    """The jobs of a sweep that have ended."""
+    """The sweep of this command."""
 
-    def __init__(self, command: list[str]) -> None:
-        self._command = command
-        self._outcomes: list[Outcome] = []
-        self._quiet = True  # until a job is not
-        self._has_own_folder = False
+    def __init__(
+        self, root: Path, plan: SweepPlan, *, jobs: Sequence[SweepJob], quiet: bool
+    ) -> None:
+        """`plan` has all jobs of the directory, `jobs` are those of this command."""
+        self.root = root
+        self.plan = plan
+        self.quiet = quiet
+        self._folders = [each.folder for each in jobs]
+        self._invented = not jobs
 
-    def add(self, outcome: Outcome, config: RunConfig) -> None:
-        """Notes how a job ended, in `sweep.csv` as well."""
-        self._outcomes.append(outcome)
-        self._quiet &= config.quiet
-        self._has_own_folder = config.run_dir is not None
-        self._write_csv()
+    def begin(self) -> None:
+        """Writes `sweep.json`, before any job starts."""
+        refuse_foreign(self.root)
+        self.root.mkdir(parents=True, exist_ok=True)
+        clear_stop(self.root)
+        write_sweep(self.root, self.plan)
 
-    def finish(self, *, interrupted: bool = False) -> int:
-        """Prints the table of a sweep, unless it is quiet; returns the exit status of the command.
+    def rows(self) -> list[JobRow]:
+        """All jobs of the directory as they are now."""
+        return job_rows(self.root, read_sweep(self.root) or self.plan)
 
-        `interrupted`: between two jobs.
-        """
-        if not self._quiet and self._outcomes:
-            self._print_table()
-            self._print_next(interrupted)
-        failed = [each for each in self._outcomes if each.status != FINISHED]
-        return max((each.exit_status for each in failed), default=0) and 1
-
-    def _print_next(self, interrupted: bool) -> None:
-        """How to resume the sweep, where something of it is not done."""
-        last = self._outcomes[-1]
-        undone = any(each.status != FINISHED for each in self._outcomes)
-        if self._has_own_folder and (undone or interrupted):
-            command = resume_sweep(self._command)
-        elif last.status == "interrupted" and resumable(last.folder):
-            command = resume_run(last.folder)
-        else:
-            return
-        terminal.say(terminal.make_console(), f"next             {command}")
-
-    def _write_csv(self) -> None:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for each in self._outcomes:
-            writer.writerow(_row(each))
-        try:
-            write_text(self._root / "sweep.csv", text.getvalue())
-        except OSError as error:
-            terminal.say(terminal.make_console(), f"sweep.csv could not be written: {error}")
-
-    def _print_table(self) -> None:
+    def finish(self) -> int:
+        """Writes `sweep.csv`, prints the table unless the sweep is quiet; returns the exit status
+        of the command."""
+        plan = read_sweep(self.root) or self.plan
+        rows = job_rows(self.root, plan)
         console = terminal.make_console()
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-        for name in ("job", "overrides", "status", "score", "reason"):
-            table.add_column(name, overflow="fold")
-        common = set.intersection(*(set(each.overrides) for each in self._outcomes))
-        if len(self._outcomes) == 1:
-            common = set()  # a sweep that ended early: what was swept is unknown
-        for each in self._outcomes:
-            score = "-" if math.isnan(each.score) else f"{each.score:,.1f}"
-            swept = " ".join(text for text in each.overrides if text not in common)
-            table.add_row(str(each.number), swept, each.status, score, each.reason)
-        console.print(table)
-        done = sum(each.status == FINISHED for each in self._outcomes)
-        terminal.say(console, f"{done} of {len(self._outcomes)} jobs done")
-        terminal.say(console, f"sweep directory  {self._root}")
+        try:
+            write_csv(self.root, plan, rows)
+        except OSError as error:
+            terminal.say(console, f"sweep.csv could not be written: {error}")
+        ours = [each for each in rows if self._invented or each.job.folder in self._folders]
+        undone = [each for each in ours if each.status != DONE]
+        with suppress(OSError):
+            clear_stop(self.root)
+        if not self.quiet and rows:
+            _print_table(plan, rows)
+            num_done = sum(each.status == DONE for each in rows)
+            terminal.say(console, f"{num_done} of {counted(len(rows), 'job')} done")
+            terminal.say(console, f"sweep directory  {self.root}")
+            if undone and not self._invented:
+                command = resume_sweep(plan.command, self.root)
+                terminal.say(console, f"next             {command}")
+        return 1 if undone or not ours else 0
 
-    @property
-    def _root(self) -> Path:
-        return self._outcomes[0].folder.parent
+    def stop(self, reason: str) -> None:
+        """No job begins any more; those that run on this machine are asked to save and to end."""
+        write_stop(self.root, reason)
+        for row in self.rows():
+            _signal(row, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends the jobs that run on this machine."""
+        for row in self.rows():
+            _signal(row, signal.SIGKILL)
 
 
-def _row(outcome: Outcome) -> list[object]:
-    return [
-        outcome.number,
-        " ".join(outcome.overrides),
-        outcome.status,
-        "" if math.isnan(outcome.score) else outcome.score,
-        *(outcome.facts.get(name) for name in FACTS),
-        outcome.reason,
-        outcome.folder,
-    ]
+def _signal(row: JobRow, signum: int) -> None:
+    """Sends a signal to the process that runs a job, if that is one of this machine."""
+    pid, host = row.facts.get("pid"), row.facts.get("host")
+    if row.status != "running" or not isinstance(pid, int) or host != platform.node():
+        return
+    with running(row.folder) as runs:
+        if runs and pid != os.getpid():
+            with suppress(OSError):
+                os.kill(pid, signum)
+
+
+def wait_for_locks(folders: Sequence[Path]) -> None:
+    """Gives the jobs of a sweep that was killed the time to end.
+
+    Raises ConfigError where one of them still runs then.
+    """
+    waiting, left_s = list(folders), LOCKS_S
+    while True:
+        waiting = [each for each in waiting if _runs(each)]
+        if not waiting:
+            return
+        if left_s <= 0:
+            raise RunInUse(waiting[0], {})
+        Event().wait(LOOK_S)
+        left_s -= LOOK_S
+
+
+def _runs(folder: Path) -> bool:
+    with running(folder) as runs:
+        return bool(runs)
+
+
+def _print_table(plan: SweepPlan, rows: Sequence[JobRow]) -> None:
+    """One line for each job: its number, what was swept, how it went."""
+    console = terminal.make_console()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("job", justify="right", no_wrap=True)
+    for key in plan.swept:
+        table.add_column(key, overflow="fold")
+    for name in ("status", "score", "reason"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        score = "-" if row.score is None else f"{row.score:,.1f}"
+        values = [row.job.values.get(key, "") for key in plan.swept]
+        table.add_row(str(row.job.number), *values, row.status, score, row.reason)
+    console.print(table)

@@ -20,7 +20,7 @@ from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
 
 if TYPE_CHECKING:
-    from border_cli.cli.job import RunJob
+    from border_cli.cli.training_job import RunJob
 
 NO_ROOM = "not enough memory to start"
 FLAGS = (
@@ -28,6 +28,10 @@ FLAGS = (
     (
         "-cd, --config-dir DIR",
         "searches your config directory first; $BORDER_CONFIG_PATH adds more",
+    ),
+    (
+        "    --from RUN_DIR",
+        "composes a new run from the settings of another; what is typed besides replaces them",
     ),
     (
         "-cn, --config-name NAME",
@@ -57,6 +61,7 @@ class Arguments:
     overrides: list[str]
     config_dirs: list[str]
     config_name: str
+    origin: str | None  # the RUN_DIR of --from
     multirun: bool
     cfg: str | None
     resolve: bool
@@ -68,11 +73,13 @@ class Arguments:
     version: bool
 
     def resumed(self) -> Iterator[Path]:
-        """The run directories of `resume=RUN_DIR`, as far as Hydra is not needed to read them;
-        none where trust=true may be typed."""
+        """The run directories of `resume=RUN_DIR` and `--from RUN_DIR`, as far as Hydra is not
+        needed to read them; none where trust=true may be typed."""
         pairs = [each.lstrip("+").partition("=") for each in self.overrides]
         if any(key == "trust" and value.lower() != "false" for key, _, value in pairs):
             return
+        if self.origin:
+            yield Path(self.origin).expanduser()
         for key, _, value in pairs:
             if key == "resume" and value.lower() not in ("", "auto", "null"):
                 yield Path(value.strip("'\"")).expanduser()
@@ -106,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-cd", "--config-dir", action="append", default=[])
     parser.add_argument("-cn", "--config-name", default="config")
+    parser.add_argument("--from", dest="origin")
     parser.add_argument("-m", "--multirun", action="store_true")
     parser.add_argument("-r", "--run", action="store_true")
     parser.add_argument("-c", "--cfg", choices=CFGS)
@@ -130,6 +138,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         overrides=found.overrides,
         config_dirs=found.config_dir,
         config_name=found.config_name.removesuffix(".yaml"),
+        origin=found.origin,
         multirun=found.multirun,
         cfg=found.cfg,
         resolve=found.resolve,

@@ -19,7 +19,7 @@ from border_cli.config.interpolation import literal
 from border_cli.config.overrides import OPTIONAL_GROUPS, TRUST, is_sweep
 from border_cli.config.sources import group_base, shown
 from border_cli.config.tuned import Part
-from border_cli.core.config import AUTO, CheckpointConfig, RecorderConfig, RunConfig
+from border_cli.core.config import AUTO, SECTIONS, RecorderConfig, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SWEEP_MARK
 from border_cli.core.machine import unwritable
@@ -28,7 +28,7 @@ from border_cli.core.words import nearest
 from border_cli.registry import ENVS, GROUPS, RECORDERS
 
 if TYPE_CHECKING:
-    from border_cli.config.compose import Composer, Job
+    from border_cli.config.compose import Composer, Job, SweepTerms
 
 RUN_MARKS = ("run.json", ".hydra")
 
@@ -108,7 +108,8 @@ def _joined(path: str, key: str) -> str:
 
 def _elsewhere(key: str) -> list[str]:
     """Where there is a setting of this name: `agent.gamma` for `gamma`."""
-    kinds: dict[str, list[type[Any]]] = {"": [RunConfig], "checkpoint": [CheckpointConfig]}
+    kinds: dict[str, list[type[Any]]] = {"": [RunConfig]}
+    kinds |= {name: [kind] for name, kind in SECTIONS.items()}
     for group, registry in GROUPS.items():
         for entry in registry:
             several = group_base(group) is RecorderConfig
@@ -288,10 +289,12 @@ def _brief(value: object) -> str:
     return short.repr(value)
 
 
-def checked_jobs(composer: Composer, overrides: list[str], *, multirun: bool) -> list[Job]:
+def checked_jobs(
+    composer: Composer, overrides: list[str], *, multirun: bool
+) -> tuple[list[Job], SweepTerms | None]:
     """Composes and checks every job of the command; raises ConfigError for the first bad one.
 
-    A sweeper that invents its jobs as it goes has none to check yet.
+    A job alone has no terms. A sweeper that invents its jobs as it goes has none to check yet.
     """
     swept = any(is_sweep(each) for each in overrides)
     if not multirun and swept:
@@ -301,14 +304,16 @@ def checked_jobs(composer: Composer, overrides: list[str], *, multirun: bool) ->
         if not job.multirun or composer.run_dir is not None:
             _check_jobs(composer, [job])
             _refuse_used(job)
-            return [job]
-    expanded = composer.sweep(overrides)
-    if expanded is None:
-        return []
-    jobs = [composer.job(each, number) for number, each in enumerate(expanded)]
+            return [job], None
+    from border_cli.config.sweep_plan import with_folders
+
+    terms = composer.sweep_terms(overrides)
+    if terms.jobs is None:
+        return [], terms
+    jobs = with_folders(composer.jobs(terms), Path(terms.root))
     _check_jobs(composer, jobs)
     _refuse_used_by_sweep(jobs)
-    return jobs
+    return jobs, terms
 
 
 def _check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:

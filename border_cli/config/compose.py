@@ -35,7 +35,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from border_cli.config import check
 from border_cli.config.explain import explained
 from border_cli.config.imports import add_to_path, import_modules, modules_of_a_run, names_in
-from border_cli.config.interpolation import register_resolvers, resolve_settings
+from border_cli.config.interpolation import OWN_NAME, register_resolvers, resolve_settings
 from border_cli.config.overrides import (
     is_sweep,
     normalized,
@@ -48,6 +48,7 @@ from border_cli.config.overrides import (
 )
 from border_cli.config.search_path import OURS, user_folders
 from border_cli.config.sources import (
+    SAVED_SCHEME,
     TUNED,
     BlankSchemas,
     Repository,
@@ -61,6 +62,7 @@ from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
 from border_cli.core.foreign import is_closed
+from border_cli.hydra_plugin import register as register_launcher
 
 VERSION_BASE = "1.3"
 HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
@@ -94,15 +96,25 @@ def composing(
     *,
     config_dirs: Sequence[str] = (),
     config_name: str = "config",
+    origin: str | None = None,
     multirun: bool = False,
 ) -> Iterator[tuple[Composer, list[str]]]:
     """Finds plug-ins and folders; the overrides come back without what is no setting.
 
     Modules of the current folder can be imported within the block. `resume=RUN_DIR` composes from
-    the settings of that run, and no module comes out of its folder unless trust=true is typed.
+    the settings of that run, `origin` a new run from those of another; no module comes out of
+    its folder unless trust=true is typed.
     """
     overrides, trust = without_trust(typed)
     run_dir = run_to_resume(overrides)
+    if origin is not None:
+        from border_cli.config.origin import composing_from
+
+        with composing_from(
+            origin, overrides, config_dirs=config_dirs, config_name=config_name, trust=trust
+        ) as composer:
+            yield composer, overrides
+        return
     if run_dir is None:
         with _folders_to_compose_from(config_dirs, config_name) as folders:
             yield Composer(folders, config_name, trust=trust), overrides
@@ -158,7 +170,24 @@ class Job:
     sources: list[Source]
     folder: str  # where it will be written
     multirun: bool  # the configuration itself asks for a sweep
-    as_composed: str  # YAML before interpolations are resolved
+    as_composed: str  # YAML before interpolations are resolved; empty for a job of a sweep
+    sweep_dir: str = ""  # that of the sweep; empty for a job alone
+    own_name: bool = True  # the sub-folder of the sweep is named by us
+
+
+LAUNCHER = "hydra/launcher"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepTerms:
+    """How the jobs of a sweep come about and are run, as its configuration says."""
+
+    jobs: list[list[str]] | None  # the overrides of each; None: its sweeper invents them
+    fixed: list[str]  # overrides of every job
+    launcher: str  # the choice, such as joblib
+    launcher_settings: dict[str, Any]
+    is_chosen: bool  # a file or the command line chose the launcher
+    root: str  # the directory of the sweep
 
 
 class Composer:
@@ -170,13 +199,25 @@ class Composer:
         config_name: str = "config",
         *,
         run_dir: Path | None = None,
+        origin: Path | None = None,
+        inherited: Mapping[str, str] | None = None,
         trust: bool = False,
     ) -> None:
         self.folders = list(folders)
         self.config_name = config_name
-        self.run_dir = run_dir  # whose saved settings these are
+        self.run_dir = run_dir  # whose saved settings these are: the run that is resumed
+        self.origin = origin  # whose saved settings a new run begins with
+        self.inherited = dict(inherited or {})  # the choices of that run
         self.trust = trust  # whether `trust=true` was typed
         self._last = Composed()
+        self.register()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a worker of a sweep, which composes its jobs itself."""
+        return {**vars(self), "_last": Composed()}
+
+    def register(self) -> None:
+        """Registers our components, as every process that composes must."""
         with hydra_turn():
             register_components()
 
@@ -199,11 +240,15 @@ class Composer:
                 read, _ = loader.read(self.config_name, overrides)
                 check.refuse_odd_truths(config, loader.parts, read)
                 job = _finish(config, loader.parts, imports, job_number)
-            if self.trust and job.config.resume is None:
+            if self.trust and job.config.resume is None and self.origin is None:
                 raise ConfigError(
                     "trust=true applies to the modules of a resumed run, but resume is null"
                 )
             return job
+
+    def jobs(self, terms: SweepTerms) -> list[Job]:
+        """Composes and checks the jobs of a sweep."""
+        return [self.job(each, number) for number, each in enumerate(terms.jobs or [])]
 
     def loader(self) -> Loader:
         """For Hydra's entry point: it need not compose again what `job` composed last."""
@@ -245,6 +290,10 @@ class Composer:
 
     def sweep(self, overrides: list[str]) -> list[list[str]] | None:
         """The overrides of each job of a sweep, or None where a sweeper invents them as it goes."""
+        return self.sweep_terms(overrides).jobs
+
+    def sweep_terms(self, overrides: list[str]) -> SweepTerms:
+        """The jobs of a sweep, its launcher and its directory."""
         with hydra_turn():
             overrides = normalized(overrides)
             refuse_swept(overrides)
@@ -253,13 +302,27 @@ class Composer:
             with explained(loader, self.config_name, overrides):
                 parser = OverridesParser.create(config_loader=loader)
                 master = self._master(loader, overrides)
-                sweeper = master.hydra.sweeper
-                if sweeper.get("_target_") != BASIC_SWEEPER:
-                    return None
-                params = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
-                swept = parser.parse_overrides([*params, *as_typed(master.hydra.overrides.task)])
-                hydra = as_typed(master.hydra.overrides.hydra)
-                return [[*hydra, *job] for job in BasicSweeper.split_arguments(swept, None)[0]]
+                sweeper, jobs = master.hydra.sweeper, None
+                task = as_typed(master.hydra.overrides.task)
+                if sweeper.get("_target_") == BASIC_SWEEPER:
+                    params = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
+                    swept = parser.parse_overrides([*params, *task])
+                    hydra = as_typed(master.hydra.overrides.hydra)
+                    split = BasicSweeper.split_arguments(swept, None)[0]
+                    jobs = [[*hydra, *job] for job in split]
+                found = loader.compute_defaults_list(
+                    self.config_name, overrides, RunMode.MULTIRUN
+                ).overrides
+                settings = OmegaConf.to_container(master.hydra.launcher, resolve=True)
+                assert isinstance(settings, dict)
+                return SweepTerms(
+                    jobs=jobs,
+                    fixed=[each for each in task if not is_sweep(each)],
+                    launcher=str(found.known_choices.get(LAUNCHER)),
+                    launcher_settings={str(key): value for key, value in settings.items()},
+                    is_chosen=LAUNCHER in found.override_choices,
+                    root=str(master.hydra.sweep.dir),
+                )
 
     def asks_for_sweep(self, overrides: list[str]) -> bool:
         """Whether the configuration itself says `hydra.mode: MULTIRUN`."""
@@ -279,7 +342,7 @@ class Composer:
 
 def _finish(config: DictConfig, parts: list[Part], imports: list[str], number: int | None) -> Job:
     hydra = config.hydra
-    as_composed = OmegaConf.to_yaml(_without_hydra(config))
+    as_composed = OmegaConf.to_yaml(_without_hydra(config)) if number is None else ""
     resolve_settings(config)
     folder = _folder(config)
     with open_dict(config):
@@ -295,6 +358,8 @@ def _finish(config: DictConfig, parts: list[Part], imports: list[str], number: i
         folder=folder,
         multirun=hydra.mode == RunMode.MULTIRUN,
         as_composed=as_composed,
+        sweep_dir="" if number is None else str(hydra.sweep.dir),
+        own_name=str(hydra.sweep._get_node("subdir")._value()).startswith(OWN_NAME),
     )
 
 
@@ -360,7 +425,12 @@ def _search_path(folders: Sequence[str]) -> ConfigSearchPath:
     for plugin in Plugins.instance().discover(SearchPathPlugin):
         if issubclass(plugin, SearchPathPlugin):
             plugin().manipulate_search_path(path)
+    if any(each.startswith(f"{SAVED_SCHEME}:") for each in folders):  # in workers, too
+        from border_cli.config.saved import SavedSettings
+
+        Plugins.instance().register(SavedSettings)
     Plugins.instance().register(Schemas)
+    register_launcher()
     path.append("schema", f"{Schemas.scheme()}://")
     path.append("schema", "structured://")  # Hydra expects it at the end
     return path

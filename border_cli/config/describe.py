@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
+from border_cli.core.config import SECTIONS
 from border_cli.core.settings import Settings
 from border_cli.registry import GROUPS
 
@@ -96,7 +97,7 @@ def settings_help(job: Job, overrides: Sequence[str]) -> str:
     group is named (`seed=1 --help`), all are listed.
     """
     named = [each.lstrip("+~").partition("=")[0].partition(".")[0] for each in overrides]
-    groups = [group for group in GROUPS if group in named] or [*GROUPS, "checkpoint"]
+    groups = [group for group in GROUPS if group in named] or [*GROUPS, *SECTIONS]
     blocks = [_block(title, path, settings) for title, path, settings in _chosen(job, groups)]
     return "\n\n".join(blocks) + "\n"
 

@@ -23,6 +23,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from border_cli.config import check
 from border_cli.config.describe import expected, meaning_of
 from border_cli.config.sources import absolute, shown
+from border_cli.core.config import SECTIONS
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import unknown
 from border_cli.registry import GROUPS, RECORDERS
@@ -192,7 +193,7 @@ def _is_schema(kind: Any) -> TypeGuard[type[Any]]:
 def _without_schema(kind: Any, group: str) -> bool:
     """A file without its schema is merged into what all components of the group share."""
     bare = _is_schema(kind) and kind.__module__ == "border_cli.core.config"
-    return (bare and group != "checkpoint") or (group == "recorder" and kind is dict)
+    return (bare and group not in SECTIONS) or (group == "recorder" and kind is dict)
 
 
 def _typed_for(path: str, overrides: Sequence[str]) -> str | None:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from border_cli.core.files import SETTINGS
 
 ANY_ENV = "gym"  # the choice that takes any env.id
+OWN_NAME = "${border.job_folder:"  # how the sub-folder of a job is written unless a user chose it
 MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
 _OPENING = re.compile(r"(\\*)\$\{")
 _HYDRA_VALUE = re.compile(r"\$\{hydra:\s*([\w.]+)\s*\}")
@@ -41,11 +42,15 @@ def job_folder(run_dir: str | None, job_number: int, overrides: str) -> str:
 
 
 def env_name(choice: str, *, _root_: DictConfig) -> str:
+    """`env_part` of a composition."""
+    return env_part(choice, OmegaConf.select(_root_, "env.id", throw_on_missing=False))
+
+
+def env_part(choice: str, env_id: object) -> str:
     """The env's part of a run's name: its choice, or with env=gym its id as a file name.
 
     `ALE/Pong-v5` becomes `ALE-Pong-v5`, and `my_envs:Corridor-v0` `my_envs-Corridor-v0`.
     """
-    env_id = OmegaConf.select(_root_, "env.id", throw_on_missing=False)
     if choice != ANY_ENV or not isinstance(env_id, str) or not env_id:
         return choice
     return re.sub(r"[^\w.+-]+", "-", env_id).strip(".-") or choice

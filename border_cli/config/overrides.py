@@ -169,14 +169,14 @@ def _unknown_choice(group: str, name: object, repo: IConfigRepository) -> str:
         return unknown(group, name, known) + ids
     by_actions: dict[str, list[str]] = {}
     for each in known:
-        component = _component(f"{group}/{each}", repo)
+        component = component_of(f"{group}/{each}", repo)
         kinds = AGENTS.entry(component).config_type.actions if component in AGENTS.names() else ()
         by_actions.setdefault(" or ".join(kinds) or "other", []).append(each)
     listed = "".join(f"\n  {kind} actions: {', '.join(by_actions[kind])}" for kind in by_actions)
     return f"unknown agent {name!r}; agents learn off-policy, from a replay buffer:{listed}"
 
 
-def _component(path: str, repo: IConfigRepository) -> str:
+def component_of(path: str, repo: IConfigRepository) -> str:
     """What the file of `agent/redq` configures, perhaps by way of files that it builds on; empty
     if it names no schema."""
     todo, seen = [path], set()

@@ -41,7 +41,7 @@ MAY_CHANGE = (  # these settings, and all that lies below them
     ),
     *("actor_manager", "device", "agent.num_threads", "agent.compile", "agent.matmul"),
     *("evaluator.background", "env.probe"),
-    *("name", "recorder", "checkpoint", "quiet", "objective"),
+    *("name", "recorder", "checkpoint", "sweep", "quiet", "objective"),
 )
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 FINISHED = "done"  # the status of a run that has reached a limit
@@ -53,6 +53,11 @@ _REASONS = {
     "experiment": "a resumed run keeps its settings; give the ones to change",
     "tuned": "a resumed run keeps its settings; give the ones to change",
 }
+
+
+def may_change(key: str) -> bool:
+    """Whether a run can resume with another value of this setting."""
+    return any(key == each or key.startswith(f"{each}.") for each in MAY_CHANGE)
 
 
 def refuse_beside_resume(
@@ -113,7 +118,7 @@ class Change:
             assert isinstance(self.before, list)
             assert isinstance(self.after, list)
             return set(self.before) <= set(self.after)
-        return any(self.key == each or self.key.startswith(f"{each}.") for each in MAY_CHANGE)
+        return may_change(self.key)
 
 
 def changes(before: RunConfig, after: RunConfig) -> list[Change]:

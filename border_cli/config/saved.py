@@ -18,7 +18,6 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 from hydra.core.object_type import ObjectType
-from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -38,12 +37,14 @@ HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs thi
 BEFORE = "resolved-before.yaml"
 MOST_BYTES = 2**20  # that are read as saved settings, and hence written
 RESUMED = "run_dir"  # of a query: the composition resumes in the folder of the settings
+NAMED = "name:"  # of a query: what the run is called instead
 MOST_LEVELS = 50  # of nesting
+_ORDER = ("evaluator", "recorder", "env", "agent", "trainer")  # the other groups come before
 # What our own files hold beside plain values, where a setting was given from Python.
 _TAGS = tuple(
     f"tag:yaml.org,2002:{each}" for each in ("binary", "python/object/apply:pathlib.PosixPath")
 )
-_ENTRY = re.compile(r"/schema/(?P<group>\w+)/[^/@\s]+@(?P<package>[^@\s]+)")
+_ENTRY = re.compile(r"/schema/(?P<group>\w+)/(?P<component>[^/@\s]+)@(?P<package>[^@\s]+)")
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # unless it is escaped
 
 
@@ -174,6 +175,12 @@ def read_saved(file: Path) -> dict[str, Any]:
     return {str(key): value for key, value in found.items()}
 
 
+def saved_components(file: Path) -> dict[str, str]:
+    """The component of each group in a file of saved settings; of recorders the last."""
+    entries = [_ENTRY.fullmatch(str(each)) for each in read_saved(file)["defaults"]]
+    return {each["group"]: each["component"] for each in entries if each}
+
+
 def _is_ours(entry: object) -> bool:
     """Whether `resolved_yaml` may have written an entry of a defaults list."""
     if entry in ("/schema/run@_here_", "/hydra_settings", "_self_"):
@@ -219,11 +226,11 @@ def _modules_of_env(env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 class SavedSettings(ConfigSource):
-    """The folder `.hydra` of a run: `border-saved://FOLDER?run_dir,group,group`.
+    """The folder `.hydra` of a run: `border-saved://FOLDER?run_dir,group,group:option,name:NAME`.
 
-    In it `resolved` chooses the groups named behind the question mark anew, as the command line
-    says, without their saved values; with `run_dir` it resumes where it was saved. Everything else
-    is as it was saved. No other file is served.
+    In it `resolved` chooses the groups named behind the question mark anew, without their saved
+    values: as the command line says, or else the named option; with `run_dir` it resumes where it
+    was saved. Everything else is as it was saved. No other file is served.
     """
 
     def __init__(self, provider: str, path: str) -> None:
@@ -238,11 +245,13 @@ class SavedSettings(ConfigSource):
     def load_config(self, config_path: str) -> ConfigResult:
         file = Path(self.path) / self._normalize_file_name(config_path)
         content = OmegaConf.create(read_saved(file))
-        for group in self._asked:
+        for group in sorted(self._asked, key=_place):
             if group == RESUMED:
                 content["run_dir"] = str(file.parent.parent)
+            elif group.startswith(NAMED):
+                content["name"] = group.removeprefix(NAMED)
             else:
-                _choose_anew(content, group)
+                _choose_anew(content, *group.split(":"))
         return ConfigResult(self.provider, self.full_path(), content, header={"package": None})
 
     def is_group(self, config_path: str) -> bool:
@@ -258,21 +267,25 @@ class SavedSettings(ConfigSource):
         return []  # it is never chosen by name
 
 
-def _choose_anew(content: DictConfig, group: str) -> None:
-    """`???` demands a choice, which the command line makes."""
+def _place(asked: str) -> int:
+    """Groups in the order of conf/config.yaml: a file chooses options of those before its own."""
+    group = asked.partition(":")[0]
+    return _ORDER.index(group) if group in _ORDER else -1
+
+
+def _choose_anew(content: DictConfig, group: str, option: str = "???", kept: str = "") -> None:
+    """`???` demands a choice, which the command line makes. `kept`: so are the saved values."""
     entries = OmegaConf.to_container(content["defaults"])
     assert isinstance(entries, list)
-    own = [each for each in entries if str(each).startswith(f"/schema/{group}/")]
-    place = entries.index(own[0]) if own else len(entries) - 1  # before _self_
-    rest: list[Any] = [each for each in entries if each not in own]
-    rest.insert(place, {group: "???"})
+    rest: list[Any] = [each for each in entries if not str(each).startswith(f"/schema/{group}/")]
+    rest.insert(len(rest) - 1, {group: option})  # before _self_
     content["defaults"] = rest
-    content.pop(group, None)
+    if not kept:
+        content.pop(group, None)
 
 
 def saved_source(folder: Path, asked: Sequence[str] = ()) -> str:
     """The folder `.hydra` of a run as a place to compose from, see `SavedSettings`."""
-    Plugins.instance().register(SavedSettings)
     return f"{SAVED_SCHEME}://{folder}?{','.join(asked)}"
 
 
@@ -292,7 +305,7 @@ def saved_composer(
     run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool = False
 ) -> Composer:
     """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
-    own = saved_source((run_dir / SETTINGS).parent, [RESUMED, *_chosen(overrides)])
+    own = saved_source((run_dir / SETTINGS).parent, [RESUMED, *chosen_anew(overrides)])
     return Composer([own, *folders], SETTINGS.stem, run_dir=run_dir, trust=trust)
 
 
@@ -326,7 +339,7 @@ def load_resolved(
         return replace(Composer(folders, file.stem).job([]).config, run_dir=None)
 
 
-def _chosen(overrides: Sequence[str]) -> list[str]:
+def chosen_anew(overrides: Sequence[str]) -> list[str]:
     """The groups that a choice is typed of; one that is added to a list chooses nothing anew."""
     chosen = [
         each.key_or_group

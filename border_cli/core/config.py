@@ -57,6 +57,10 @@ class Objective(StrEnum):
     last = "last"
 
 
+# What a sweep does once a job has failed. `continue` cannot be written as an attribute.
+OnError = StrEnum("OnError", {"continue": "continue", "stop": "stop"})
+
+
 @dataclass(kw_only=True)
 class AgentConfig(Settings, path="agent"):
     """Settings that every agent has."""
@@ -305,6 +309,20 @@ class CheckpointConfig(Settings, path="checkpoint"):
 
 
 @dataclass(kw_only=True)
+class SweepConfig(Settings, path="sweep"):
+    """What concerns all jobs of a sweep together; a single run ignores it."""
+
+    on_error: OnError = setting(
+        OnError("continue"),
+        "continue: the other jobs run although one has failed; stop: no further job is started",
+    )
+
+
+# Settings of their own that belong to no group.
+SECTIONS = {"checkpoint": CheckpointConfig, "sweep": SweepConfig}
+
+
+@dataclass(kw_only=True)
 class RunConfig(Settings):
     """Settings of the whole run."""
 
@@ -348,6 +366,7 @@ class RunConfig(Settings):
     evaluator: EvaluatorConfig
     recorder: dict[str, RecorderConfig] = field(default_factory=dict)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    sweep: SweepConfig = field(default_factory=SweepConfig)
 
     def __post_init__(self) -> None:
         """The one place where settings of different groups are held against each other."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from border_cli.core.errors import BorderError, OutOfMemory, RunFailed
+from border_cli.core.threads import machine_cores
 from border_cli.core.words import size
 
 CGROUPS = Path("/sys/fs/cgroup")  # version 2
@@ -141,22 +142,39 @@ def _process_rooms() -> list[Room]:
 
 def _cgroup_rooms(cgroups: Path, own_cgroup: Path) -> list[Room]:
     """Of this process's group and of all that it lies in; none where there is no limit."""
+    rooms = []
+    for each in _own_groups(cgroups, own_cgroup):
+        rooms += _rooms_of_group(each, f"/{each.relative_to(cgroups)}".rstrip("."))
+    return rooms
+
+
+def _own_groups(cgroups: Path, own_cgroup: Path) -> Iterator[Path]:
+    """The folders of this process's group and of all that it lies in."""
     try:
         lines = own_cgroup.read_text().splitlines()
     except OSError:
-        return []
+        return
     path = next((each.removeprefix("0::/") for each in lines if each.startswith("0::/")), None)
     if path is None:
-        return []
+        return
     folder = cgroups / path
     if ".." in folder.parts or not folder.is_dir():
         folder = cgroups  # in a container: its own group is mounted there, and no other is visible
-    rooms = []
     for each in (folder, *folder.parents):
-        rooms += _rooms_of_group(each, f"/{each.relative_to(cgroups)}".rstrip("."))
+        yield each
         if each == cgroups:
-            break
-    return rooms
+            return
+
+
+def usable_cores(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> int:
+    """Cores that this process may keep busy: by its affinity and the quotas of its cgroups."""
+    cores = float(machine_cores())
+    for each in _own_groups(cgroups, own_cgroup):
+        with suppress(OSError, ValueError):
+            quota, period = (each / "cpu.max").read_text().split()
+            if quota != "max":
+                cores = min(cores, int(quota) / int(period))
+    return max(1, int(cores))
 
 
 def _rooms_of_group(folder: Path, name: str) -> list[Room]:

@@ -30,6 +30,11 @@ class StopFlag:
     def requested(self) -> bool:
         return self._reason is not None
 
+    @property
+    def reason(self) -> Exception | None:
+        """Why the run shall end; None while it may go on."""
+        return self._reason
+
     def check(self) -> None:
         """Raises the reason, if there is one."""
         if self._reason is not None:

@@ -21,8 +21,22 @@ _FUNCTIONS = (  # getter, setter
 )
 
 
+_at_once = 1  # jobs that share the cores
+
+
+def share_cores(at_once: int) -> None:
+    """From now on this process leaves room for others: `at_once` of them do the same."""
+    global _at_once
+    _at_once = max(1, at_once)
+
+
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use; its share where several jobs of a sweep run at once."""
+    return max(1, machine_cores() // _at_once)
+
+
+def machine_cores() -> int:
+    """Cores that the system lets this process have."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

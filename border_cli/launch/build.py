@@ -233,8 +233,24 @@ def build_recorders(
     best: tuple[float, int] | None = None,
 ) -> Recorders:
     """The recorders in the order of the config; `best` is the score of earlier attempts."""
+    config, info = effective.config, run_info(effective, run_dir, best)
+    built: list[Recorder] = []
+    try:
+        for each in config.recorder.values():
+            built.append(RECORDERS.build(each, info=info, console=console))  # noqa: PERF401
+    except BaseException:  # those that opened a file already
+        for recorder in built:
+            recorder.close()
+        raise
+    return built
+
+
+def run_info(
+    effective: EffectiveSettings, run_dir: Path, best: tuple[float, int] | None = None
+) -> RunInfo:
+    """What recorders know of the run."""
     config, trainer = effective.config, effective.config.trainer
-    info = RunInfo(
+    return RunInfo(
         name=config.name,
         run_dir=run_dir,
         max_opt_steps=trainer.max_opt_steps,
@@ -245,15 +261,6 @@ def build_recorders(
         samples=effective.has_actors,
         settings=hyperparameters(config),
     )
-    built: list[Recorder] = []
-    try:
-        for each in config.recorder.values():
-            built.append(RECORDERS.build(each, info=info, console=console))  # noqa: PERF401
-    except BaseException:  # those that opened a file already
-        for recorder in built:
-            recorder.close()
-        raise
-    return built
 
 
 def hyperparameters(config: RunConfig) -> dict[str, bool | float | str]:

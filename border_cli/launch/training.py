@@ -95,6 +95,7 @@ class RunOptions:
     """What a caller may bring along; every part has a default."""
 
     recorders: Recorders | None = None  # None: those of the config
+    recorders_besides: Recorders = ()  # that only watch
     evaluator: Evaluator | None = None  # None: that of the config
     console: Any = None  # a rich console for the panel
     resume: bool = False  # from the newest whole checkpoint in the run directory
@@ -196,6 +197,7 @@ class TrainingRun:
         if recorders is None:
             best = best_score(self._run_dir) if found else None
             recorders = build_recorders(effective, self._run_dir, options.console, best)
+        recorders = [*recorders, *options.recorders_besides]
         recording = Recording(recorders, options.clock)
         cleanup.callback(recording.close)
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")

@@ -172,6 +172,20 @@ def _watched(pid: int) -> list[int]:
         return []
 
 
+_ends_with: set[int] = set()
+
+
+def end_with(pid: int) -> None:
+    """Ends this process with that one, which began it by way of others."""
+    if pid in _ends_with or not hasattr(os, "pidfd_open"):
+        return
+    _ends_with.add(pid)
+    ends = _watched(pid)
+    if ends:
+        watch = threading.Thread(target=_wait_for_end, args=(ends,), name="command", daemon=True)
+        watch.start()
+
+
 def _wait_for_end(ends: list[int]) -> None:
     while not wait(ends, _LOOK_AGAIN_S):
         pass

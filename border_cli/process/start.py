@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -101,6 +102,11 @@ def child_environment() -> Iterator[None]:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
+
+
+def wait_for(waitables: Sequence[Any], timeout_s: float) -> None:
+    """Returns once one of the `waitables` of child processes is readable, or after `timeout_s`."""
+    wait(waitables, timeout_s)
 
 
 def pack(setting: str, imports: Sequence[str], parts: Any) -> bytes:

@@ -63,7 +63,7 @@ HYDRA = Layout(
 )
 RUN = Layout(
     files=r"run\.(json|lock)|(metrics|superseded)\.jsonl|border-train\.log|not_finite\.npz"
-    rf"|sweep\.(json|csv)|multirun\.yaml|output\.log|{EVENT_FILE}",
+    rf"|sweep\.(json|csv|stop)|multirun\.yaml|output\.log|{EVENT_FILE}",
     links="best",
     folders={"checkpoints": CHECKPOINTS, "tensorboard": EVENTS, r"\.hydra": HYDRA},
 )

@@ -386,7 +386,7 @@ def import_paths(run_dir: Path) -> list[str]:
 def _read(run_dir: Path, needed: Collection[str] = ()) -> dict[str, Any]:
     path = run_dir / RUN_JSON
     try:
-        facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        facts = json.loads(path.read_bytes()) if path.is_file() else {}
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(facts, dict):

@@ -8,10 +8,13 @@ whoever asks, and whenever.
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from border_cli.run.finding import resumable
 from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run
 
 SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
+SWEEP_STOP = "sweep.stop"  # there while no further job may begin: why
 VERSION = 1
 DONE, NOT_STARTED, LOST = "done", "not started", "lost"
 SCORES = {"best": "best_score", "last": "final_score"}  # of run.json, by the job's objective
@@ -169,3 +173,45 @@ def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
 def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
     """Replaces `sweep.csv`. Raises `OSError` where it cannot be written."""
     write_text(root / SWEEP_CSV, csv_text(plan, rows))
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Within the block no other process of ours changes the files of the sweep."""
+    descriptor = os.open(root, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def add_job(root: Path, job: SweepJob) -> None:
+    """Adds a job that a sweeper has invented; does nothing for one that is known."""
+    with suppress(OSError), _alone(root):
+        plan = read_sweep(root)
+        if plan is None or any(each.folder == job.folder for each in plan.jobs):
+            return
+        jobs = [*plan.jobs, job]
+        write_sweep(root, replace(plan, jobs=jobs, swept=swept_keys(jobs)))
+
+
+def write_stop(root: Path, reason: str) -> None:
+    """From now on no job of the sweep begins; the first reason stays."""
+    if read_stop(root) is None:
+        with suppress(OSError):
+            write_text(root / SWEEP_STOP, f"{reason}\n")
+
+
+def read_stop(root: Path) -> str | None:
+    """Why no further job of the sweep begins; None where they do."""
+    try:
+        return (root / SWEEP_STOP).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def clear_stop(root: Path) -> None:
+    """The sweep begins, or begins again."""
+    (root / SWEEP_STOP).unlink(missing_ok=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.job import JobContext
 from border_cli.cli.train import main
+from border_cli.cli.training_job import JobContext
 from border_cli.config.saved import write_resolved
 from border_cli.core.config import RunConfig
 from border_cli.launch.effective import EffectiveSettings

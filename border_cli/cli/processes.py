@@ -1,0 +1,230 @@
+"""`hydra/launcher=processes`: a process for each job of a sweep, as the command sees them.
+
+The processes are forks of a fork server that has imported what training needs, so that a job
+begins in a tenth of a second and with clean memory. They end with the command, whatever ends that.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobStatus
+from omegaconf import DictConfig
+
+from border_cli.cli.job_process import ENDED, PROGRESS, SAVE, STOP, JobParts, run
+from border_cli.cli.signals import stopping_on_signals
+from border_cli.cli.sweep_panel import JobView, SweepPanel
+from border_cli.cli.task import Planned, Task
+from border_cli.config.resuming import finished
+from border_cli.config.sweep_loader import SweepLoader
+from border_cli.config.sweep_plan import sweep_job
+from border_cli.core.config import StartMethod
+from border_cli.core.errors import BorderError, Interrupted, RunFailed
+from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.process.child_process import ChildProcess
+from border_cli.process.start import pack, start_context, wait_for
+from border_cli.run.status import KILLED, RunRecord, end_from_outside, read_run
+from border_cli.run.sweep_folder import add_job, read_stop
+
+log = logging.getLogger(__name__)
+
+PRELOAD = (
+    "border_cli.cli.job_process",
+    "border_cli.launch.training",
+    "border_cli.launch.dry_build",
+)
+LOOK_S = 0.25
+
+
+def start_server() -> None:
+    """Starts the fork server, which imports torch while this process does other things."""
+    start_context(StartMethod.auto, PRELOAD)
+
+
+class Running:
+    """A job whose process runs."""
+
+    def __init__(self, view: JobView, folder: Path, child: ChildProcess) -> None:
+        self.view = view
+        self.folder = folder
+        self.child = child
+        self.ended: tuple[str, float, str] | None = None  # status, score and reason as it said
+
+
+class JobProcesses:
+    """Runs jobs, `at_once` of them at a time; owned by the thread that runs the command."""
+
+    def __init__(self, task: Task, loader: SweepLoader, config: DictConfig) -> None:
+        self._task = task
+        self._loader = loader
+        self._config = config
+        self._sweep = task.sweep
+        self._stop, self._save = StopFlag(), SaveFlag()
+        self._stop_told = False
+        self._running: dict[int, Running] = {}
+        self._returns: dict[int, JobReturn] = {}
+
+    def run(self, job_overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
+        """Returns what each job returned; raises SystemExit once an interrupted sweep has saved."""
+        jobs = dict(enumerate(map(list, job_overrides), first))
+        for number, overrides in jobs.items():
+            if self._task.planned(overrides, number) is not None:
+                continue
+            folder = str(self._folder(number, overrides).relative_to(self._sweep.root))
+            add_job(self._sweep.root, sweep_job(number, overrides, folder))
+        self._panel = SweepPanel(len(jobs), quiet=self._sweep.quiet)
+        try:
+            with (
+                stopping_on_signals(self._stop, self._on_second_signal, self._save),
+                self._panel,
+            ):
+                self._run_all(deque(jobs.items()))
+        finally:
+            for each in self._running.values():
+                each.child.kill()
+                each.child.reap()
+        reason = self._stop.reason
+        if isinstance(reason, Interrupted):
+            raise SystemExit(reason.exit_status)
+        return [self._returns[number] for number in jobs]
+
+    def _run_all(self, waiting: deque[tuple[int, list[str]]]) -> None:
+        while waiting or self._running:
+            while waiting and len(self._running) < self._sweep.at_once and self._may_start():
+                self._start(*waiting.popleft())
+            if waiting and not self._may_start():
+                for number, overrides in waiting:
+                    reason = f"not started: {read_stop(self._sweep.root) or 'stopped'}"
+                    self._returned(number, overrides, math.nan, reason)
+                waiting.clear()
+            if self._running:
+                self._look()
+            self._panel.show([each.view for each in self._running.values()], len(waiting))
+
+    def _may_start(self) -> bool:
+        return not self._stop.requested and read_stop(self._sweep.root) is None
+
+    def _folder(self, number: int, overrides: Sequence[str]) -> Path:
+        return self._sweep.root / (self._loader.folder_of(overrides) or str(number))
+
+    def _start(self, number: int, overrides: list[str]) -> None:
+        """Starts the process of a job, unless the run in its folder is finished."""
+        planned, folder = self._task.planned(overrides, number), self._folder(number, overrides)
+        view = JobView(number, self._sweep.label(overrides))
+        done = _finished(planned, folder)
+        if done is not None:
+            self._panel.ended(view, "done", done[0], done[1])
+            self._returned(number, overrides, done[0], None)
+            return
+        parts = JobParts(
+            loader=self._loader,
+            task=self._task,
+            config=self._config,
+            overrides=overrides,
+            number=number,
+            folder=str(folder),
+            job=planned.job if planned else None,
+            continuation=planned.continuation if planned else None,
+            at_once=self._sweep.at_once,
+        )
+        imports = planned.job.config.imports if planned else []
+        packed = pack("hydra/launcher=processes", imports, parts)
+        context = start_context(StartMethod.auto, PRELOAD)
+        child = ChildProcess(context, f"job {number}", run, packed, nice=0)
+        view.overrides = overrides
+        self._running[number] = Running(view, folder, child)
+
+    def _look(self) -> None:
+        """Waits for the next message or end, and passes orders on."""
+        waitables = [each for job in self._running.values() for each in job.child.waitables]
+        wait_for(waitables, LOOK_S)
+        if self._stop.requested and not self._stop_told:
+            self._stop_told = True
+            reason = self._stop.reason
+            self._tell(STOP, reason.signum if isinstance(reason, Interrupted) else signal.SIGTERM)
+        if self._save.requested:
+            self._save.clear()
+            self._tell(SAVE)
+        for number, job in list(self._running.items()):
+            # Its end first: what it said before is all there then.
+            alive = job.child.alive
+            job.child.listen()
+            while job.child.inbox:
+                self._take(job, job.child.inbox.popleft())
+            if not alive:
+                del self._running[number]
+                self._reap(number, job)
+
+    def _tell(self, *words: Any) -> None:
+        for each in self._running.values():
+            with suppress(OSError):
+                each.child.connection.send(words)
+
+    def _take(self, job: Running, message: tuple[Any, ...]) -> None:
+        word, *values = message
+        if word == PROGRESS:
+            job.view.progress = values[0]
+        elif word == ENDED:
+            job.ended = (values[0], values[1], values[2])
+
+    def _reap(self, number: int, job: Running) -> None:
+        """The end of a process, whatever ended it."""
+        pid = job.child.pid
+        cause = job.child.reap()
+        facts = read_run(job.folder)
+        if job.ended is not None:
+            status, score, reason = job.ended
+        elif "status" in facts and facts.get("pid") == pid and facts["status"] != "running":
+            status, score, reason = str(facts["status"]), math.nan, str(facts.get("exit_reason"))
+        else:
+            status, score, reason = "failed", math.nan, _last_line(cause)
+            self._record(job.folder, pid, reason)
+        self._panel.ended(job.view, status, score, reason)
+        self._returned(number, job.view.overrides, score, None if status == "done" else reason)
+
+    def _record(self, folder: Path, pid: int, reason: str) -> None:
+        """Writes the end of a process that could not write it itself."""
+        with suppress(OSError, BorderError):
+            if end_from_outside(folder, pid, "killed", reason) or read_run(folder):
+                return
+            record = RunRecord(folder, command=self._task.command)
+            record.begin()
+            record.end("failed", reason)
+
+    def _returned(
+        self, number: int, overrides: list[str], score: float, failure: str | None
+    ) -> None:
+        returned = JobReturn(overrides=overrides)
+        returned.status, returned.return_value = JobStatus.COMPLETED, score
+        if failure is not None and self._sweep.tells_sweeper:
+            returned.status, returned.return_value = JobStatus.FAILED, RunFailed(failure)
+        self._returns[number] = returned
+
+    def _on_second_signal(self, signum: int) -> None:
+        """Leaves nothing behind but the last checkpoints."""
+        for each in self._running.values():
+            each.child.kill()
+        for each in self._running.values():
+            each.child.reap()
+            with suppress(OSError, BorderError):
+                reason = f"quit immediately: {Interrupted(signum)}"
+                end_from_outside(each.folder, each.child.pid, "interrupted", reason)
+
+
+def _finished(planned: Planned | None, folder: Path) -> tuple[float, str] | None:
+    """Score and message of a job that has nothing left to do."""
+    if planned is None or planned.continuation is None:
+        return None
+    found = finished(folder, planned.job.config, planned.continuation.trainer)
+    return None if found is None else (found.score, found.message)
+
+
+def _last_line(cause: str | None) -> str:
+    return (cause or KILLED).strip().rpartition("\n")[2]

@@ -1,0 +1,154 @@
+"""A sweep while it runs in processes: a live table on a terminal, a line for each end elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from border_cli.cli.job_process import JobProgress
+from border_cli.core.stop import panel_line
+from border_cli.recorder import figures, terminal
+
+DRAW_EVERY_S = 0.5
+SAY_EVERY_S = 30.0  # where there is no terminal
+MIN_WIDTH = 60
+HINT = "Ctrl-C saves all running jobs"
+STYLES = {"done": "green", "interrupted": "yellow"}
+
+
+@dataclass(slots=True)
+class JobView:
+    """A job that runs."""
+
+    number: int
+    label: str  # what is swept, as typed
+    progress: JobProgress | None = None  # None: it is starting
+    overrides: list[str] = field(default_factory=list)
+
+
+class SweepPanel:
+    """Within the block shows the jobs that run; ends are printed above. Draws in `show` only."""
+
+    def __init__(self, num_jobs: int, *, quiet: bool) -> None:
+        self._num_jobs = num_jobs
+        self._quiet = quiet
+        self._console = terminal.make_console()
+        self._counts: Counter[str] = Counter()
+        self._live: Live | None = None
+        self._began_s = self._shown_s = time.monotonic()
+
+    def __enter__(self) -> SweepPanel:
+        panel_line.clear()
+        console = self._console
+        if not self._quiet and console.is_interactive and console.width >= MIN_WIDTH:
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+            self._live.start()
+            panel_line.live = True
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        if self._live is not None:
+            panel_line.live = False
+            self._live.stop()
+
+    def ended(self, view: JobView, status: str, score: float, reason: str) -> None:
+        """Says how a job ended, at once."""
+        self._counts[status] += 1
+        if self._quiet and status == "done":
+            return
+        ended = sum(self._counts.values())
+        text = Text.assemble(
+            (f"[{time.strftime('%H:%M:%S')}] ", "dim"),
+            f"job {view.number}",
+            f" ({view.label}): " if view.label else ": ",
+            (status, STYLES.get(status, "bold red")),
+        )
+        if status == "done":
+            text.append("" if math.isnan(score) else f", score {figures.score(score)}")
+        else:
+            text.append(f": {reason}")
+        text.append(f"  ({ended} of {self._num_jobs} ended)", style="dim")
+        terminal.say(self._console, text)
+
+    def show(self, running: Sequence[JobView], num_waiting: int) -> None:
+        """The jobs that run now; draws where it is time to."""
+        now_s = time.monotonic()
+        every_s = SAY_EVERY_S if self._live is None else DRAW_EVERY_S
+        if self._quiet or now_s < self._shown_s + every_s:
+            return
+        self._shown_s = now_s
+        if self._live is None:
+            terminal.say(self._console, self._line(running, num_waiting))
+            return
+        panel_line.drawing = True
+        self._live.update(self._table(running, num_waiting), refresh=True)
+        panel_line.drawing = False
+
+    def _summary(self, num_running: int, num_waiting: int) -> str:
+        failed = sum(n for status, n in self._counts.items() if status != "done")
+        counts = [
+            f"{self._counts['done']} of {self._num_jobs} jobs done",
+            f"{num_running} running",
+            f"{num_waiting} waiting" if num_waiting else "",
+            f"{failed} failed" if failed else "",
+            figures.duration(time.monotonic() - self._began_s),
+        ]
+        return "  ".join(filter(None, counts))
+
+    def _line(self, running: Sequence[JobView], num_waiting: int) -> str:
+        each = [f"{job.number}: {_status(job)} {_done(job)}" for job in running]
+        return "; ".join([self._summary(len(running), num_waiting), *each])
+
+    def _table(self, running: Sequence[JobView], num_waiting: int) -> RenderableType:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=False)
+        table.add_column("job", justify="right", no_wrap=True)
+        table.add_column("", no_wrap=True, overflow="ellipsis", ratio=1)
+        table.add_column("status", no_wrap=True)
+        for name in ("updates", "done", "score", "best", "updates/s", "left"):
+            table.add_column(name, justify="right", no_wrap=True)
+        room = max(1, self._console.height - 6)
+        for job in running[:room]:
+            table.add_row(str(job.number), Text(job.label), _status(job), *_figures(job))
+        more = [Text(f"and {len(running) - room} more", style="dim")] if len(running) > room else []
+        below = panel_line.text
+        last = Text(
+            below or f"{self._summary(len(running), num_waiting)}   {HINT}",
+            style="bold" if below else "dim",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        return Group(table, *more, last)
+
+
+def _status(job: JobView) -> str:
+    return job.progress.phase if job.progress else "starting"
+
+
+def _done(job: JobView) -> str:
+    progress = job.progress
+    if progress is None or progress.fraction is None:
+        return ""
+    return figures.percent(progress.fraction)
+
+
+def _figures(job: JobView) -> list[str]:
+    progress = job.progress
+    if progress is None:
+        return [""] * 6
+    return [
+        figures.count(progress.opt_steps),
+        _done(job),
+        figures.score(progress.score),
+        figures.score(progress.best),
+        figures.rate(progress.rate),
+        figures.duration(progress.left_s),
+    ]

@@ -1,0 +1,227 @@
+"""A sweep, from its checked jobs to the exit status of the command."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from border_cli.cli.hydra_app import run_sweep
+from border_cli.cli.job import make_probes, tried
+from border_cli.cli.signals import stopping_a_sweep
+from border_cli.cli.startup import collect_from_here
+from border_cli.cli.sweep import Sweep
+from border_cli.cli.task import Planned, SweepJobs, Task
+from border_cli.cli.training_job import (
+    JobContext,
+    Outcome,
+    RunJob,
+    leave_now,
+    refusal,
+    train_job,
+)
+from border_cli.config.compose import LAUNCHER, Composer, SweepTerms
+from border_cli.config.sweep_loader import SweepLoader
+from border_cli.config.sweep_plan import sweep_job, sweep_plan
+from border_cli.core.config import Device, OnError, RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.machine import memory_rooms, usable_cores
+from border_cli.core.words import counted, setting, size
+from border_cli.launch.dry_build import Probes
+from border_cli.launch.effective import EffectiveSettings
+from border_cli.launch.needs import RunNeeds, refuse_unmet
+from border_cli.run.sweep_folder import read_sweep
+
+OURS, BASIC = "processes", "basic"
+# Of a process that trains, besides what its run needs: what it does not share with its fork server.
+PROCESS_NBYTES = 96 * 2**20
+
+
+def run_command(
+    composer: Composer,
+    terms: SweepTerms,
+    planned: Sequence[Planned],
+    overrides: list[str],
+    command: list[str],
+    run_job: RunJob | None,
+) -> None:
+    """Runs the sweep and leaves with its status. `run_job` stands in for training."""
+    config = planned[0].job.config if planned else composer.job(terms.fixed).config
+    loader = SweepLoader(
+        composer,
+        folders={each.job.overrides: str(_inside(each, terms)) for each in planned},
+        fixed=terms.fixed,
+        named=config.run_dir is not None,
+    )
+    if run_job is not None:
+        task = Task(composer, planned, run_job, command)
+        run_sweep(task, composer.config_name, overrides, loader, checked=bool(planned))
+        return
+    launcher = _launcher(terms)
+    if launcher == OURS:
+        from border_cli.cli.processes import start_server
+
+        start_server()
+    probes = make_probes()
+    needs = tried(planned, probes)
+    refuse_unmet(needs)
+    at_once = _at_once(launcher, terms, len(planned), needs, config)
+    sweep = _sweep(terms, planned, command, launcher, config)
+    common = _in_common(terms, sweep, launcher, at_once)
+    task = Task(composer, planned, _runner(probes, sweep), command, common)
+    collect_from_here()
+    sweep.begin()
+    settings = [setting("hydra.sweep.dir", str(terms.root)), f"{LAUNCHER}={launcher}"]
+    with _leaving(launcher, sweep):
+        run_sweep(
+            task,
+            composer.config_name,
+            [*overrides, *settings],
+            loader,
+            quiet=sweep.quiet or launcher == OURS,
+            checked=bool(planned),
+            ends_early=config.sweep.on_error == OnError.stop,
+        )
+    sys.exit(sweep.finish())
+
+
+def _launcher(terms: SweepTerms) -> str:
+    """The one that was chosen; else ours, where there are two cores or more."""
+    if terms.is_chosen or usable_cores() < 2:
+        return terms.launcher
+    return OURS
+
+
+def _inside(planned: Planned, terms: SweepTerms) -> Path:
+    return Path(planned.job.folder).relative_to(terms.root)
+
+
+def _sweep(
+    terms: SweepTerms,
+    planned: Sequence[Planned],
+    command: list[str],
+    launcher: str,
+    config: RunConfig,
+) -> Sweep:
+    root = Path(terms.root).absolute()
+    jobs = [
+        sweep_job(
+            number,
+            each.job.overrides,
+            str(_inside(each, terms)),
+            objective=each.job.config.objective.value,
+        )
+        for number, each in enumerate(planned)
+    ]
+    plan = sweep_plan(
+        jobs, command=command, launcher=launcher, fixed=terms.fixed, before=read_sweep(root)
+    )
+    quiet = all(each.job.config.quiet for each in planned) if planned else config.quiet
+    return Sweep(root, plan, jobs=jobs, quiet=quiet)
+
+
+def _in_common(terms: SweepTerms, sweep: Sweep, launcher: str, at_once: int) -> SweepJobs:
+    return SweepJobs(
+        root=sweep.root,
+        launcher=launcher,
+        tells_sweeper=terms.jobs is None,
+        at_once=at_once,
+        swept=tuple(sweep.plan.swept),
+        quiet=sweep.quiet,
+        pid=os.getpid(),
+        host=platform.node(),
+    )
+
+
+def _at_once(
+    launcher: str,
+    terms: SweepTerms,
+    num_jobs: int,
+    needs: Sequence[RunNeeds],
+    config: RunConfig,
+) -> int:
+    """How many jobs share this machine at a time."""
+    most = num_jobs or usable_cores()
+    if launcher == OURS:
+        return max(1, min(most, _processes(terms.launcher_settings.get("jobs"), needs, config)))
+    if launcher == "joblib":
+        from joblib import effective_n_jobs
+
+        workers = int(effective_n_jobs(terms.launcher_settings.get("n_jobs", -1)))
+        return max(1, min(most, workers))
+    return most if launcher == "submitit_local" else 1
+
+
+def _processes(asked: int | None, needs: Sequence[RunNeeds], config: RunConfig) -> int:
+    """Jobs of our own launcher at a time. Raises ConfigError where fewer fit into memory than were
+    asked for."""
+    if asked is not None and asked < 1:
+        raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {asked}")
+    each = PROCESS_NBYTES + max((need.memory_nbytes for need in needs), default=0)
+    shared = [room for room in memory_rooms() if not room.of_process]
+    room = min(shared, key=lambda found: found.nbytes)
+    fitting = int(room.nbytes // each)
+    if asked is None:
+        return max(1, min(1 if _on_cuda(config) else usable_cores(), fitting))
+    if asked > max(1, fitting):
+        raise ConfigError(
+            f"hydra.launcher.jobs={asked}: {counted(asked, 'job')} at once need "
+            f"{size(asked * each)} of memory, but {size(room.nbytes)} is available "
+            f"({room.limit}): at most {fitting}"
+        )
+    return asked
+
+
+def _on_cuda(config: RunConfig) -> bool:
+    if config.device != Device.auto:
+        return config.device == Device.cuda
+    from border_cli.nn.device import resolve_device
+
+    return resolve_device("auto").type == "cuda"
+
+
+@contextmanager
+def _leaving(launcher: str, sweep: Sweep) -> Iterator[None]:
+    """The block in which Hydra runs the jobs; whatever ends it, the table is made from the folders.
+
+    Jobs in workers of somebody else's launcher are asked to save on the first Ctrl-C, and the
+    launcher returns when they have. A scheduler's go on.
+    """
+    local = launcher in ("joblib", "submitit_local")
+    with stopping_a_sweep(sweep.stop, sweep.kill) if local else nullcontext() as stopped:
+        try:
+            yield
+        except SystemExit as left:  # an interruption, or Hydra's report of what failed
+            sweep.finish()
+            raise SystemExit(left.code or 1) from None
+        except KeyboardInterrupt:
+            sweep.finish()
+            raise
+    if stopped:
+        sweep.finish()
+        raise SystemExit(128 + stopped[0])
+
+
+def _runner(probes: Probes, sweep: Sweep) -> RunJob:
+    """Runs a job in the command's own process; one that fails leaves the others alone.
+
+    The objective of a failed job is NaN. An interruption ends the sweep after its job.
+    """
+
+    def leave(outcome: Outcome) -> None:
+        sweep.finish()
+        leave_now(outcome.exit_status)
+
+    def run(effective: EffectiveSettings, context: JobContext) -> Outcome:
+        refused = refusal(probes, effective)
+        outcome = train_job(effective, context, on_hung=leave, refused=refused)
+        if outcome.threads_left:
+            leave(outcome)
+        if outcome.status == "interrupted":
+            raise SystemExit(outcome.exit_status)
+        return outcome
+
+    return run

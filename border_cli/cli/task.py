@@ -1,0 +1,314 @@
+"""What Hydra calls for each job, in the command's own process or in a worker of a launcher."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+
+from border_cli.cli.signals import leaving_to_the_command, saving_before_a_requeue
+from border_cli.cli.startup import set_up_threads
+from border_cli.cli.training_job import (
+    JobContext,
+    JobControl,
+    Outcome,
+    RunJob,
+    leave_now,
+    refusal,
+    train_job,
+)
+from border_cli.config.compose import Composer, Job, as_typed
+from border_cli.config.imports import homes
+from border_cli.config.sweep_plan import key_and_value, sweep_job
+from border_cli.core.config import AUTO, OnError
+from border_cli.core.errors import BorderError, ConfigError, ProbeFailed, RunFailed, reason_of
+from border_cli.core.files import SETTINGS, not_through_links
+from border_cli.core.process_state import keeping_everything
+from border_cli.core.threads import share_cores
+from border_cli.process.child import end_with
+from border_cli.run.status import RunRecord, read_run
+from border_cli.run.sweep_folder import add_job, read_stop, write_stop
+
+if TYPE_CHECKING:
+    from hydra.core.utils import JobReturn
+
+    from border_cli.config.resuming import Continuation
+    from border_cli.config.sweep_loader import SweepLoader
+    from border_cli.launch.effective import EffectiveSettings
+
+OUTPUT = "output.log"  # what a job in a worker prints
+
+
+class Planned(NamedTuple):
+    """A checked job."""
+
+    job: Job
+    continuation: Continuation | None
+    effective: EffectiveSettings
+
+
+def plan(composer: Composer, job: Job) -> Planned:
+    """Raises ConfigError where the run that the job would resume has other settings."""
+    from border_cli.launch.effective import effective_settings
+
+    continuation = None
+    if job.config.resume is not None:
+        from border_cli.config.resuming import continuation_of
+
+        continuation = continuation_of(composer, job)
+    return Planned(job, continuation, effective_settings(job.config))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepJobs:
+    """What all jobs of a sweep have in common, whichever process runs them."""
+
+    root: Path  # absolute
+    launcher: str
+    tells_sweeper: bool  # a failed job raises, as sweepers that invent jobs understand it
+    at_once: int = 1  # jobs that share the cores of one machine
+    swept: tuple[str, ...] = ()  # the keys that differ
+    quiet: bool = False
+    pid: int = 0  # of the command
+    host: str = ""
+
+    def label(self, overrides: Sequence[str]) -> str:
+        """What tells a job from the others."""
+        values = dict(map(key_and_value, overrides))
+        keys = [key for key in values if key in self.swept or not self.swept]
+        return " ".join(f"{key}={values[key]}" for key in keys)
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a scheduler runs the jobs, which may outlive the command."""
+        return self.launcher.startswith("submitit")
+
+
+class Task:
+    """The checked settings go to `run_job`, its score to Hydra. Pickled, it is that of a worker.
+
+    A job that was not checked before, because its sweeper invented it or because this is a worker,
+    is composed now.
+    """
+
+    def __init__(
+        self,
+        composer: Composer,
+        planned: Sequence[Planned],
+        run_job: RunJob,
+        command: list[str],
+        sweep: SweepJobs | None = None,
+    ) -> None:
+        self._composer = composer
+        self._planned = {(each.job.overrides, each.job.number): each for each in planned}
+        self._run_job: RunJob | None = run_job
+        self._command = command
+        self._sweep = sweep
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_planned": {}, "_run_job": None}
+
+    @property
+    def sweep(self) -> SweepJobs:
+        """That of its jobs, which there must be."""
+        assert self._sweep is not None
+        return self._sweep
+
+    @property
+    def command(self) -> list[str]:
+        """As typed."""
+        return self._command
+
+    def planned(self, overrides: Sequence[str], number: int) -> Planned | None:
+        """A job as it was checked."""
+        return self._planned.get((tuple(overrides), number))
+
+    def in_processes(
+        self,
+        job_overrides: Sequence[Sequence[str]],
+        first: int,
+        *,
+        loader: SweepLoader,
+        config: DictConfig,
+    ) -> list[JobReturn]:
+        """What our own launcher does: a process for each of these jobs."""
+        from border_cli.cli.processes import JobProcesses
+
+        return JobProcesses(self, loader, config).run(job_overrides, first)
+
+    def adopt(self, planned: Sequence[Planned], run_job: RunJob) -> None:
+        """In a process that has been set up for it: what it knows of its job, and who runs it."""
+        self._planned = {(each.job.overrides, each.job.number): each for each in planned}
+        self._run_job = run_job
+
+    def __call__(self, composed: DictConfig) -> float:
+        from hydra.core.hydra_config import HydraConfig
+
+        hydra = HydraConfig.get()
+        overrides = as_typed(hydra.overrides.task)
+        number = None if OmegaConf.is_missing(hydra.job, "num") else int(hydra.job.num)
+        run_dir = Path(hydra.runtime.output_dir)
+        if self._sweep is None or number is None:
+            return self._run(composed, hydra, overrides, number, run_dir)
+        stopped = read_stop(self._sweep.root)
+        if stopped is not None:
+            return self._failed(f"not started: {stopped}")
+        if self._run_job is not None:
+            return self._noted(composed, hydra, overrides, number, run_dir)
+        with _worker(self._sweep, run_dir):
+            return self._noted(composed, hydra, overrides, number, run_dir)
+
+    def _noted(
+        self, composed: DictConfig, hydra: Any, overrides: list[str], number: int, run_dir: Path
+    ) -> float:
+        """Runs a job of a sweep; one that is refused says so in its folder."""
+        assert self._sweep is not None
+        folder = (
+            str(run_dir.relative_to(self._sweep.root))
+            if run_dir.is_relative_to(self._sweep.root)
+            else None
+        )
+        if folder is not None:
+            add_job(self._sweep.root, sweep_job(number, overrides, folder))
+        try:
+            return self._run(composed, hydra, overrides, number, run_dir)
+        except ConfigError as error:
+            if not read_run(run_dir):
+                record = RunRecord(run_dir, command=self._command)
+                record.begin()
+                record.end("failed", reason_of(error))
+            return self._failed(reason_of(error), error)
+
+    def _run(
+        self,
+        composed: DictConfig,
+        hydra: Any,
+        overrides: list[str],
+        number: int | None,
+        run_dir: Path,
+    ) -> float:
+        from border_cli.config.saved import modules_of, resolved_yaml
+
+        planned = self._planned.get((tuple(overrides), number))
+        if planned is None:
+            job = self._composer.job([*as_typed(hydra.overrides.hydra), *overrides], number)
+            job = replace(job, folder=str(run_dir))
+            if self._sweep is not None and (run_dir / SETTINGS).is_file():
+                # A scheduler has started it once more: it goes on from where it was.
+                job = replace(job, config=replace(job.config, resume=AUTO, run_dir=str(run_dir)))
+            planned = plan(self._composer, job)
+        job = planned.job
+        context = JobContext(
+            run_dir=run_dir,
+            overrides=overrides,
+            sources=job.sources,
+            choices={
+                **self._composer.inherited,
+                **{each.group: each.choice for each in job.sources},
+            },
+            resolved=resolved_yaml(job.config),
+            command=self._command,
+            job_number=number,
+            import_paths=homes(modules_of(job.config)),
+            continuation=planned.continuation,
+            record=_record(composed, hydra) if (run_dir / SETTINGS).exists() else {},
+        )
+        outcome = (self._run_job or _in_worker)(planned.effective, context)
+        return self._ended(outcome, planned.effective) if isinstance(outcome, Outcome) else outcome
+
+    def _ended(self, outcome: Outcome, effective: EffectiveSettings) -> float:
+        """What Hydra is told of a job, and whether another one follows."""
+        failed = outcome.status == "failed"
+        if failed and self._sweep and effective.config.sweep.on_error == OnError.stop:
+            name = f"job {outcome.number}"
+            write_stop(self._sweep.root, f"{name} failed (sweep.on_error=stop)")
+        if outcome.status != "done":
+            return self._failed(outcome.reason)
+        return outcome.score
+
+    def _failed(self, reason: str, error: Exception | None = None) -> float:
+        """A raised job is a failed trial to sweepers that invent jobs; Hydra's own would end."""
+        if self._sweep is not None and self._sweep.tells_sweeper:
+            raise RunFailed(reason) from error
+        return float("nan")
+
+
+def _record(composed: DictConfig, hydra: Any) -> dict[str, str]:
+    """What Hydra itself writes into `.hydra` of a new folder."""
+    return {
+        "config.yaml": OmegaConf.to_yaml(composed),
+        "hydra.yaml": OmegaConf.to_yaml(OmegaConf.create({"hydra": hydra})),
+        "overrides.yaml": OmegaConf.to_yaml(hydra.overrides.task),
+    }
+
+
+def _in_worker(effective: EffectiveSettings, context: JobContext) -> Outcome:
+    control = JobControl(in_worker=True)
+    with saving_before_a_requeue(control.stop):
+        return run_in_worker(effective, context, control)
+
+
+def run_in_worker(
+    effective: EffectiveSettings, context: JobContext, control: JobControl
+) -> Outcome:
+    """Runs a job in a process that is not the command's; its environments are tried here again."""
+    from border_cli.launch.dry_build import Probes
+
+    def on_hung_env(error: ProbeFailed) -> None:
+        sys.stderr.write(f"border-train: {error}\n")
+        with suppress(OSError, BorderError):
+            record = RunRecord(context.run_dir, command=context.command)
+            record.begin()
+            record.end("failed", reason_of(error))
+        leave_now(error.exit_status)
+
+    refused = refusal(Probes(on_hung_env), effective)
+    return train_job(effective, context, on_hung=lambda _: None, refused=refused, control=control)
+
+
+@contextmanager
+def _worker(sweep: SweepJobs, run_dir: Path) -> Iterator[None]:
+    """What a command sets up around its job, in the worker of somebody else's launcher."""
+    set_up_threads()
+    if not sweep.scheduled:
+        share_cores(sweep.at_once)
+        if sweep.host == platform.node():
+            end_with(sweep.pid)
+    elif sweep.at_once > 1:
+        share_cores(sweep.at_once)
+    output = None if sweep.scheduled else run_dir / OUTPUT
+    with _printing_to(output), leaving_to_the_command(), keeping_everything():
+        yield
+
+
+@contextmanager
+def _printing_to(path: Path | None) -> Iterator[None]:
+    """Within the block what this process prints goes to a file, for workers share a terminal."""
+    if path is None:
+        yield
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    before = [os.dup(1), os.dup(2)]
+    file = not_through_links(path, flags)
+    try:
+        _print_to(file, file)
+        yield
+    finally:
+        _print_to(*before)
+        for each in (*before, file):
+            os.close(each)
+
+
+def _print_to(out: int, error: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os.dup2(out, 1)
+    os.dup2(error, 2)

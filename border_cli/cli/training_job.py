@@ -1,0 +1,273 @@
+"""One training job of a command: from its checked settings to its end, whatever that is.
+
+The same for a job alone, for one of a sweep in the command's own process, and in a worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from border_cli.cli.monitor import leave, watching
+from border_cli.cli.signals import stopping_on_signals
+from border_cli.config.compose import Source
+from border_cli.core.config import Objective
+from border_cli.core.errors import (
+    ActorHung,
+    BorderError,
+    CheckpointError,
+    ConfigError,
+    Interrupted,
+    Stalled,
+    reason_of,
+)
+from border_cli.core.files import write_json
+from border_cli.core.stop import SaveFlag, StopFlag
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from border_cli.config.resuming import Continuation, Finished
+    from border_cli.core.output import Recorders
+    from border_cli.launch.dry_build import Probes
+    from border_cli.launch.effective import EffectiveSettings
+    from border_cli.launch.summary import Result
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """Where a job writes, how it was asked for, and what its settings were read from."""
+
+    run_dir: Path  # absolute; exists
+    overrides: list[str]  # of this job, as typed
+    sources: list[Source]  # for the header of the run
+    choices: Mapping[str, str]  # the option of each group, as far as one was chosen by its name
+    resolved: str  # the text of `.hydra/resolved.yaml`, see `saved.write_resolved`
+    command: list[str]  # as typed
+    job_number: int | None  # None outside sweeps
+    import_paths: list[str]  # where the modules of the run were found, see `imports.homes`
+    continuation: Continuation | None = None  # None: the command began without a run to resume
+    # What Hydra writes of this attempt, as file and text, where the folder was used before.
+    record: Mapping[str, str] = field(default_factory=dict)
+
+
+# Trains; returns how the job ended, or as a stand-in of tests its score.
+RunJob: TypeAlias = "Callable[[EffectiveSettings, JobContext], Outcome | float]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobControl:
+    """Who else stops a job, and who watches it."""
+
+    stop: StopFlag = field(default_factory=StopFlag)
+    save: SaveFlag = field(default_factory=SaveFlag)
+    recorders: Recorders = ()  # besides those of its settings
+    in_worker: bool = False  # a second signal changes nothing: the command decides
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How one job ended."""
+
+    folder: Path
+    number: int | None
+    overrides: list[str]
+    status: str  # done, failed, interrupted
+    score: float = math.nan  # the objective
+    reason: str = ""
+    exit_status: int = 0
+    threads_left: bool = False  # a thread hangs: the process cannot end by itself
+    facts: dict[str, Any] = field(default_factory=dict)  # run.json
+
+
+def train_job(
+    effective: EffectiveSettings,
+    context: JobContext,
+    *,
+    on_hung: Callable[[Outcome], None],
+    refused: ConfigError | None,
+    control: JobControl | None = None,
+) -> Outcome:
+    """Runs one job to its end, whatever that is; never raises what a run can raise.
+
+    One that is `refused` ends before it begins, in a folder that says why. A learner that hangs
+    never comes back: `on_hung` is called by the watchdog's thread, then the process ends.
+    """
+    from border_cli.cli.logs import job_log
+    from border_cli.cli.report import print_closing, print_tables, result_line
+    from border_cli.config.resuming import FINISHED
+    from border_cli.recorder import terminal
+    from border_cli.run.status import read_run
+
+    outcome = Outcome(
+        folder=context.run_dir,
+        number=context.job_number,
+        overrides=context.overrides,
+        status=FINISHED,
+    )
+    config, console = effective.config, terminal.make_console()
+
+    def on_hung_learner(stalled: Stalled) -> None:
+        try:
+            _fail(outcome, stalled, console, quiet=config.quiet)
+            console.show_cursor()  # a live panel hides it
+            on_hung(outcome)
+        finally:
+            leave_now(1)
+
+    log_console = terminal.make_console(stderr=True) if config.quiet else console
+    with job_log(log_console, quiet=config.quiet):
+        try:
+            found = _finished(effective, context)
+            if found is not None:
+                outcome.score = found.score
+                log.info("%s", found.message)
+            else:
+                control = control or JobControl()
+                result = _run(effective, context, console, on_hung_learner, refused, control)
+                outcome.score = _objective(config.objective, result)
+                if not config.quiet:
+                    print_tables(console, effective, result.actor_stats, result.trainer_stats)
+                    print_closing(console, context.run_dir, read_run(context.run_dir))
+        except Exception as error:
+            _fail(outcome, error, console, quiet=config.quiet)
+        outcome.facts = read_run(context.run_dir)
+    if config.quiet:
+        terminal.say(console, result_line(context.run_dir, outcome.facts))
+    return outcome
+
+
+def _finished(effective: EffectiveSettings, context: JobContext) -> Finished | None:
+    """What a job that is asked to resume finds finished, perhaps since the command began."""
+    if context.continuation is None:
+        return None
+    from border_cli.config.resuming import finished
+
+    return finished(context.run_dir, effective.config, context.continuation.trainer)
+
+
+def _run(
+    effective: EffectiveSettings,
+    context: JobContext,
+    console: Console,
+    on_hung_learner: Callable[[Stalled], None],
+    refused: ConfigError | None,
+    control: JobControl,
+) -> Result:
+    from border_cli.cli.report import doubts, print_header
+    from border_cli.config.resuming import refuse_running
+    from border_cli.config.saved import begin_attempt
+    from border_cli.launch.training import RunOptions, training_run
+    from border_cli.run.finding import resumable
+    from border_cli.run.layout import refuse_foreign, set_aside
+
+    run_dir = context.run_dir
+    refuse_foreign(run_dir)  # again: a sweeper may have chosen it only now
+    refuse_running(run_dir)
+    resumes = context.continuation is not None and bool(resumable(run_dir))
+    if not resumes:
+        set_aside(run_dir)
+        begin_attempt(run_dir, context.record, context.resolved)
+    options = RunOptions(
+        console=console,
+        resume=resumes,
+        stop=control.stop,
+        save=control.save,
+        recorders_besides=control.recorders,
+        run_json={"command": context.command, "import_paths": context.import_paths},
+        settings=context.resolved,
+        choices=context.choices,
+        on_hung_learner=on_hung_learner,
+    )
+
+    def on_second_signal(signum: int) -> None:
+        _note_quit(run_dir, signum)
+
+    watched = watching(run_dir, effective.config.trainer.stall_timeout_s)
+    with (
+        stopping_on_signals(
+            control.stop, None if control.in_worker else on_second_signal, control.save
+        ),
+        watched,
+        training_run(effective, run_dir, options) as run,
+    ):
+        if refused is not None:
+            raise refused
+        started = run.prepare()
+        print_header(console, effective, context, started)
+        for doubt in doubts(effective, context.sources):
+            log.warning("%s", doubt)
+        run.build()
+        if resumes:  # nothing refuses it any more
+            begin_attempt(run_dir, context.record, context.resolved)
+        return run.train()
+
+
+def _note_quit(run_dir: Path, signum: int) -> None:
+    from border_cli.run.status import now, read_run
+
+    facts = read_run(run_dir)
+    reason = f"quit immediately: {Interrupted(signum)}"
+    facts |= {"status": "interrupted", "exit_reason": reason, "ended": now()}
+    with suppress(OSError):
+        write_json(run_dir / "run.json", facts)
+
+
+def _objective(objective: Objective, result: Result) -> float:
+    stats = result.trainer_stats
+    if objective == Objective.best:
+        return stats.best_score
+    return stats.last_score if stats.last_score is not None else math.nan
+
+
+def _fail(outcome: Outcome, error: Exception, console: Console, *, quiet: bool) -> None:
+    """Notes and logs what ended a job, and prints how to go on from there."""
+    from border_cli.cli.report import print_closing
+    from border_cli.run.status import read_run
+
+    outcome.reason = reason_of(error)
+    if isinstance(error, Interrupted):
+        outcome.status, outcome.exit_status = "interrupted", error.exit_status
+        log.warning("%s", error)
+    else:
+        outcome.status = "failed"
+        outcome.exit_status = error.exit_status if isinstance(error, BorderError) else 1
+        outcome.threads_left = isinstance(error, ActorHung | Stalled)
+        if isinstance(error, Stalled):
+            log.error("the run ended: %s", outcome.reason)  # the watchdog has shown the stacks
+        elif isinstance(error, BorderError):
+            log.error("%s", error)
+        else:
+            log.error("the run failed: %s", outcome.reason, exc_info=error)
+    outcome.facts = read_run(outcome.folder)
+    if not quiet:
+        intact = not isinstance(error, CheckpointError)
+        print_closing(console, outcome.folder, outcome.facts, intact=intact)
+
+
+def refusal(probes: Probes, effective: EffectiveSettings) -> ConfigError | None:
+    """Why the environments of a job cannot be used; they were tried before, unless its sweeper
+    invented it, or this is another process."""
+    try:
+        probes.training(effective)
+        probes.evaluation(effective)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def leave_now(status: int) -> None:
+    """Ends the process although a thread of it hangs."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    leave(status)

@@ -1,0 +1,176 @@
+"""`--from RUN_DIR`: a new run that begins with the settings of another.
+
+They are composed from what that run has saved, as for `resume=RUN_DIR`, with what is typed on top.
+An option that is typed replaces its group; an agent's or trainer's file may then choose options of
+other groups, as it does in `conf/config.yaml`. Tuned values are part of the saved settings, and
+none are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hydra.core.default_element import ConfigDefault, GroupDefault
+from hydra.core.override_parser.types import Glob, Override
+
+from border_cli.config.compose import Composer, Loader, hydra_turn
+from border_cli.config.imports import modules_of_a_run
+from border_cli.config.interpolation import ANY_ENV, env_part
+from border_cli.config.overrides import component_of, parsed, run_to_resume
+from border_cli.config.saved import (
+    NAMED,
+    read_saved,
+    refuse_strange_modules,
+    saved_components,
+    saved_source,
+)
+from border_cli.config.search_path import user_folders
+from border_cli.core.errors import ConfigError
+from border_cli.core.files import SETTINGS
+from border_cli.core.words import shortest
+from border_cli.registry import GROUPS
+from border_cli.run.finding import find_run
+from border_cli.run.saved_settings import chosen_options
+from border_cli.run.status import import_paths
+
+_REASONS = {
+    "experiment": "its settings would replace those of the run; type the ones to change",
+    "tuned": "the settings of the run are taken as they were saved; type the ones to change",
+}
+
+
+@contextmanager
+def composing_from(
+    origin: str,
+    overrides: Sequence[str],
+    *,
+    config_dirs: Sequence[str],
+    config_name: str,
+    trust: bool,
+) -> Iterator[Composer]:
+    """Within the block the modules of the run can be imported, see `imports.modules_of_a_run`."""
+    run_dir = _run_of(origin)
+    _refuse_beside(origin, overrides, config_name)
+    recorded = import_paths(run_dir)
+    with modules_of_a_run(run_dir, recorded, trust=trust):
+        if not trust:
+            refuse_strange_modules(run_dir / SETTINGS, recorded)
+        yield _composer(run_dir, overrides, user_folders(config_dirs), trust=trust)
+
+
+def _run_of(origin: str) -> Path:
+    run_dir, checkpoint = find_run(Path(origin).expanduser())
+    if checkpoint is not None:
+        raise ConfigError(
+            f"--from {origin} is a checkpoint: --from {shortest(run_dir)} takes the settings of "
+            f"its run, and with init_from={origin} it begins with these weights"
+        )
+    return run_dir.absolute()
+
+
+def _refuse_beside(origin: str, overrides: Sequence[str], config_name: str) -> None:
+    if config_name != "config":
+        raise ConfigError(
+            f"-cn {config_name} and --from {origin} both say what settings begin with: give one"
+        )
+    if run_to_resume(overrides) is not None:
+        raise ConfigError(
+            "--from RUN_DIR starts a new run and resume=RUN_DIR continues one: give one of them"
+        )
+    for override in parsed(overrides):
+        if override.key_or_group in _REASONS:
+            reason = _REASONS[override.key_or_group]
+            raise ConfigError(
+                f"{override.input_line} cannot be combined with --from RUN_DIR: {reason}"
+            )
+
+
+def _composer(
+    run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool
+) -> Composer:
+    with hydra_turn():
+        loader = Loader(folders)
+        typed = _typed_options(parsed(overrides), loader)
+        asked = list(typed)
+        saved = saved_components(run_dir / SETTINGS)
+        for group, options in _chosen_by_files(typed, loader).items():
+            if group not in typed:
+                asked.append(_instead(group, saved[group], options, loader))
+    labels = chosen_options(run_dir)
+    other_env = any(each.key_or_group == "env.id" for each in parsed(overrides))
+    name = _name(run_dir, labels, typed, other_env=other_env)
+    anew = {each.partition(":")[0] for each in asked} | ({"env"} if other_env else set())
+    source = saved_source(
+        run_dir / SETTINGS.parent, [*asked, *([f"{NAMED}{name}"] if name else [])]
+    )
+    return Composer(
+        [source, *folders],
+        SETTINGS.stem,
+        origin=run_dir,
+        inherited={group: label for group, label in labels.items() if group not in anew},
+        trust=trust,
+    )
+
+
+def _typed_options(overrides: Sequence[Override], loader: Loader) -> dict[str, list[str]]:
+    """The options that are typed of each group; of a sweep several."""
+    found: dict[str, list[str]] = {}
+    for each in overrides:
+        group, value = each.key_or_group, each.value()
+        if group not in GROUPS or each.is_delete() or each.is_add() or isinstance(value, dict):
+            continue
+        if not each.is_sweep_override():
+            found[group] = [str(one) for one in (value if isinstance(value, list) else [value])]
+        elif isinstance(value, Glob):
+            found[group] = value.filter(loader.options(group))
+        else:
+            found[group] = [str(one) for one in each.sweep_string_iterator()]
+    return found
+
+
+def _chosen_by_files(typed: Mapping[str, list[str]], loader: Loader) -> dict[str, list[str]]:
+    """The options of other groups that the files of the typed ones choose."""
+    found: dict[str, list[str]] = {}
+    todo = [f"{group}/{option}" for group, options in typed.items() for option in options]
+    seen: set[str] = set()
+    while todo:
+        path = todo.pop()
+        if path in seen or not loader.repository.config_exists(path):
+            continue  # an unknown option is refused by the composition
+        seen.add(path)
+        loaded = loader.repository.load_config(path)
+        for each in (loaded.defaults_list if loaded else None) or []:
+            if isinstance(each, GroupDefault) and each.override and each.group:
+                found.setdefault(each.group.lstrip("/"), []).append(str(each.value))
+            elif isinstance(each, ConfigDefault) and each.path:
+                base = each.path
+                todo.append(base[1:] if base.startswith("/") else f"{path.split('/')[0]}/{base}")
+    return {group: options for group, options in found.items() if group in GROUPS}
+
+
+def _instead(group: str, saved: str, options: Sequence[str], loader: Loader) -> str:
+    """The entry that a file can choose another option in the place of; its saved values stay where
+    no option has other settings."""
+    components = {component_of(f"{group}/{each}", loader.repository) for each in options}
+    option = saved if loader.repository.config_exists(f"{group}/{saved}") else options[0]
+    return f"{group}:{option}" + (":kept" if components == {saved} else "")
+
+
+def _name(
+    run_dir: Path, labels: Mapping[str, str], typed: Mapping[str, list[str]], *, other_env: bool
+) -> str | None:
+    """`<agent>_<env>` with what is typed, unless the run was given a name; None: it stays."""
+    settings = read_saved(run_dir / SETTINGS)
+    agent, env = labels.get("agent"), labels.get("env", ANY_ENV)
+    env = env_part(env, settings["env"]["id"] if isinstance(settings.get("env"), dict) else None)
+    if settings.get("name") != f"{agent}_{env}":
+        return None
+    if "agent" in typed:
+        agent = "${hydra:runtime.choices.agent}"
+    if "env" in typed:
+        env = "${border.env_name:${hydra:runtime.choices.env}}"
+    elif other_env:
+        env = f"${{border.env_name:{ANY_ENV}}}"
+    return f"{agent}_{env}"

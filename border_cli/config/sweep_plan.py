@@ -1,0 +1,143 @@
+"""What a sweep consists of: its jobs, the keys that differ between them, and their folders.
+
+With `run_dir=…` a folder is named by the overrides that are not common to all jobs of the first
+sweep there, so that the same command, or one with more values, finds its jobs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hydra.core.override_parser.types import Override
+
+from border_cli.config.interpolation import job_folder
+from border_cli.config.overrides import ONE_PER_COMMAND, parsed
+from border_cli.config.resuming import may_change
+from border_cli.core.files import SETTINGS
+from border_cli.run.status import RUN_JSON
+from border_cli.run.sweep_folder import SweepJob, SweepPlan, read_sweep, swept_keys
+
+if TYPE_CHECKING:
+    from border_cli.config.compose import Job
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> Override:
+    return parsed([text])[0]
+
+
+def key_and_value(text: str) -> tuple[str, str]:
+    """`env.id` and `a b` of `env.id='a b'`: the value as it is meant, without quotes."""
+    override = _read(text)
+    key = override.key_or_group
+    if override.is_delete():
+        return f"~{key}", ""
+    value = override.value()
+    return key, value if isinstance(value, str) else override.get_value_element_as_str()
+
+
+class FolderNames:
+    """Names the folders of jobs in one directory.
+
+    An override that all jobs of the first sweep share is no part of a name; nor is a setting of
+    theirs that may change when a run is resumed, whatever its value is now.
+    """
+
+    def __init__(self, common: Iterable[str]) -> None:
+        self._common = set(common)
+        keys = (key_and_value(each)[0] for each in self._common)
+        self._free = {key for key in keys if may_change(key)}
+
+    def identity(self, overrides: Iterable[str]) -> frozenset[str]:
+        """What tells a job from the others there."""
+        return frozenset(
+            each
+            for each in overrides
+            if each not in self._common
+            and (key := key_and_value(each)[0]) not in self._free
+            and key not in ONE_PER_COMMAND
+        )
+
+    def name(self, overrides: Iterable[str]) -> str:
+        """A plain file name."""
+        return job_folder(".", 0, ",".join(sorted(self.identity(overrides))))
+
+
+def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """The overrides that all jobs have; none where there is only one job to compare."""
+    if len(jobs) < 2:
+        return []
+    shared = set.intersection(*(set(each) for each in jobs))
+    return [each for each in jobs[0] if each in shared]
+
+
+def with_folders(jobs: Sequence[Job], root: Path) -> list[Job]:
+    """The jobs of a sweep in the folders below `root` where they were before, or that are named by
+    what differs; by their numbers where the sweep has no directory of its own."""
+    jobs = [replace(job, folder=str(root / _inside(job))) for job in jobs]
+    if not jobs or jobs[0].config.run_dir is None:
+        return jobs
+    before = read_sweep(root)
+    common = before.common if before else in_common([job.overrides for job in jobs])
+    names = FolderNames(common)
+    known = {names.identity(each.overrides): each.folder for each in before.jobs} if before else {}
+    return [_with_folder(job, root, names, known) if job.own_name else job for job in jobs]
+
+
+def _inside(job: Job) -> Path:
+    """The folder of a job within that of its sweep; each composition has its own time of day."""
+    return Path(job.folder).relative_to(job.sweep_dir)
+
+
+def _with_folder(job: Job, root: Path, names: FolderNames, known: dict[frozenset[str], str]) -> Job:
+    full = Path(job.folder)
+    folder = known.get(names.identity(job.overrides))
+    if folder is None:
+        folder = names.name(job.overrides)
+        if not _is_used(root / folder) and _is_used(full):  # named by an earlier version
+            return job
+    return replace(job, folder=str(root / folder))
+
+
+def _is_used(folder: Path) -> bool:
+    return (folder / SETTINGS).exists() or (folder / RUN_JSON).exists()
+
+
+def sweep_job(
+    number: int, overrides: Sequence[str], folder: str, *, objective: str = "best"
+) -> SweepJob:
+    """The entry of `sweep.json`."""
+    return SweepJob(
+        number=number,
+        overrides=tuple(overrides),
+        folder=folder,
+        values=dict(map(key_and_value, overrides)),
+        objective=objective,
+    )
+
+
+def sweep_plan(
+    jobs: Sequence[SweepJob],
+    *,
+    command: Sequence[str],
+    launcher: str,
+    fixed: Sequence[str] = (),
+    before: SweepPlan | None = None,
+) -> SweepPlan:
+    """The plan of these jobs and of those of earlier sweeps in the same directory, which come
+    behind them. `fixed`: overrides of every job, where the jobs are not known yet."""
+    folders = {each.folder for each in jobs}
+    earlier = [each for each in before.jobs if each.folder not in folders] if before else []
+    every = [*jobs, *(replace(job, number=n) for n, job in enumerate(earlier, len(jobs)))]
+    common = in_common([each.overrides for each in jobs]) or list(fixed)
+    return SweepPlan(
+        command=list(command),
+        launcher=launcher,
+        swept=swept_keys(every),
+        common=before.common if before else common,
+        jobs=every,
+    )
