@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +73,8 @@ CHOICES = {
 SEVERAL = ("--by", "--out", "--reference")  # may be given several times
 FLAGS = (*SEVERAL, *CHOICES, "--y", "--where", "--hold", "--help", "--version")
 CHART_LINES = 16
-MOST_COLUMNS = 1000  # characters of a line that no terminal wraps
+NAME_CHARACTERS = 20  # of a name in a narrow terminal
+BETWEEN = 3  # characters between two columns
 MOST_PAIRS = 10  # probabilities of improvement in the terminal
 EXTRA = "border-cli[plot]"
 TERMINAL_COLORS = ("blue", "red", "green", "magenta", "cyan", "yellow")
@@ -255,24 +258,35 @@ def _text(path: Path, report: Report, table: str) -> str:
 
 def _show(report: Report, *, curves: bool, files: Sequence[Path]) -> None:
     """The curves where no file has them, the tables, and the files that were written."""
-    from border_cli.analysis.tables import METHODS, final_table, improvement_table
-    from border_cli.core.words import visible
     from border_cli.recorder.terminal import make_console
 
     console = make_console()
-    if curves:
-        _show_curves(console, report)
+    with console.capture() as printed:
+        if curves:
+            _show_curves(console, report)
+        _show_tables(console, report)
+        for path in files:
+            console.print(f"wrote {path}", soft_wrap=True)
+    try:
+        sys.stdout.write(printed.get())
+        sys.stdout.flush()
+    except BrokenPipeError:  # `border-plot … | head`
+        with Path(os.devnull).open("wb") as devnull:
+            os.dup2(devnull.fileno(), sys.stdout.fileno())
+
+
+def _show_tables(console: Console, report: Report) -> None:
+    from border_cli.analysis.tables import METHODS, final_table, improvement_table
+
     head, rows = final_table(report)
-    _show_table(console, head, rows, folded=head.index("seeds"))
+    _show_table(console, head, rows, names=head.index("seeds"))
     console.print(f"final {report.y_name}: {METHODS[report.stat]}\n", style="dim", soft_wrap=True)
     if report.improvements:
         head, rows = improvement_table(report)
-        _show_table(console, head, rows[:MOST_PAIRS], folded=2)
+        _show_table(console, head, rows[:MOST_PAIRS], names=2)
         left = len(rows) - MOST_PAIRS
         more = f"; {left} more in .md, .html and .csv files" if left > 0 else ""
         console.print(f"probability of improvement{more}\n", style="dim", soft_wrap=True)
-    for path in files:
-        console.print(f"wrote {visible(str(path))}", soft_wrap=True)
 
 
 def _show_curves(console: Console, report: Report) -> None:
@@ -310,19 +324,19 @@ def _colored(line: Line) -> Text:
 
 
 def _show_table(
-    console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, folded: int
+    console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int
 ) -> None:
-    """The first `folded` columns break where the terminal is narrow; figures never do."""
+    """The first columns are `names`, which break where the terminal is narrow; figures never do."""
     from rich.box import SIMPLE_HEAD
-    from rich.measure import Measurement
     from rich.table import Table
 
+    longest = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    least = [min(each, NAME_CHARACTERS) for each in longest[:names]] + longest[names:]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    for number, name in enumerate(head):
-        table.add_column(name, overflow="fold", no_wrap=number >= folded)
+    for name, width in zip(head, least, strict=True):
+        table.add_column(name, overflow="fold", min_width=width)
     for row in rows:
         table.add_row(*row)
-    unlimited = console.options.update(max_width=MOST_COLUMNS)
-    needed = Measurement.get(console, unlimited, table)
-    console.width = max(console.width, needed.minimum if console.is_terminal else needed.maximum)
+    needed = sum(least if console.is_terminal else longest) + BETWEEN * (len(head) + 1)
+    console.width = max(console.width, needed)
     console.print(table)
