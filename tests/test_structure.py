@@ -56,6 +56,7 @@ FOREIGN = {
     "omegaconf": {"config", "cli"},
     "yaml": {"config", "cli", "run"},
     "pandas": {"analysis"},
+    "matplotlib": {"analysis"},
     "rich": {"recorder", "cli"},
     "IPython": {"recorder"},
     "psutil": {"core", "run"},

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from border_cli.cli.monitor import monitored
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, RunFailed
@@ -97,9 +96,8 @@ class Request:
 
 
 def command() -> None:
-    """The console script: `main` under its monitor."""
-    with monitored(NAME):
-        main()
+    """The console script."""
+    main()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -279,11 +277,11 @@ def _show_tables(console: Console, report: Report) -> None:
     from border_cli.analysis.tables import METHODS, final_table, improvement_table
 
     head, rows = final_table(report)
-    _show_table(console, head, rows, names=head.index("seeds"))
+    show_table(console, head, rows, names=head.index("seeds"))
     console.print(f"final {report.y_name}: {METHODS[report.stat]}\n", style="dim", soft_wrap=True)
     if report.improvements:
         head, rows = improvement_table(report)
-        _show_table(console, head, rows[:MOST_PAIRS], names=2)
+        show_table(console, head, rows[:MOST_PAIRS], names=2)
         left = len(rows) - MOST_PAIRS
         more = f"; {left} more in .md, .html and .csv files" if left > 0 else ""
         console.print(f"probability of improvement{more}\n", style="dim", soft_wrap=True)
@@ -323,7 +321,7 @@ def _colored(line: Line) -> Text:
     )
 
 
-def _show_table(
+def show_table(
     console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int
 ) -> None:
     """The first columns are `names`, which break where the terminal is narrow; figures never do."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from run_folders import two_groups, write_run
 
-from border_cli.cli.plot import main, read_request
+from border_cli.cli.plot import main, read_request, show_table
 from border_cli.core.errors import ConfigError
 
 
@@ -66,6 +68,32 @@ def test_conditions_choose_the_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     assert "A  dqn" in out
     assert "B " not in out
+
+
+def test_references_give_normalised_scores_and_profiles_over_environments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for env in ("cartpole", "acrobot"):
+        two_groups(tmp_path / env, env=env)
+    asked = ["--reference", "cartpole=5:25", "--reference=acrobot=-15:35"]
+    out = tmp_path / "profile.csv"
+    main([str(tmp_path), *asked, "--csv", "profile", "--out", str(out)])
+    lines = capsys.readouterr().out.split("\n")
+    # 5, 15, 25 are 0, 50, 100 of cartpole, and 40, 60, 80 of acrobot
+    [overall] = [line.split() for line in lines if line.startswith(" all") and "false" in line]
+    assert overall[:5] == ["all", "(normalised)", "false", "6", "–"]
+    assert overall[7] == "55.00"
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 1 + 2 * 101
+
+
+def test_figures_are_whole_in_a_narrow_terminal() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=20, force_terminal=True, color_system=None)
+    rows = [["a name that is longer than the terminal", "10", "412.3 [380.1, 444.5]"]]
+    show_table(console, ["group", "seeds", "mean"], rows, names=1)
+    assert "10      412.3 [380.1, 444.5]" in out.getvalue()
+    names = "".join(line[:23].strip() for line in out.getvalue().splitlines()[3:])
+    assert names.replace(" ", "") == rows[0][0].replace(" ", "")
 
 
 def test_without_the_extra_the_terminal_has_the_curves_and_the_pip_line_follows(
