@@ -25,6 +25,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E6
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.4), (7, 1.6, 1.2, 1.6))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
 MARKS = 7  # markers on one curve
+GOLDEN = 0.618034  # shares of the distance between markers that never come close to each other
 PANEL_INCHES = (6.0, 3.6)
 COLUMNS = (1, 2, 3, 2, 3)  # panels beside each other, for 1 to 5 panels
 MOST_COLUMNS = 3
@@ -45,22 +46,22 @@ STYLE: dict[Any, Any] = {
 
 def draw(path: Path, report: Report) -> None:
     """A picture with one panel per environment, and one with the performance profiles."""
-    import matplotlib as mpl
+    from matplotlib import style
 
-    with mpl.rc_context(STYLE):
+    with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
         figure = picture(report)
         metadata: dict[str, Any] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {}
         figure.savefig(path, format=path.suffix[1:].lower(), metadata=metadata, dpi=DPI)
 
 
 def picture(report: Report) -> Figure:
-    """The figure; to be made and saved within `STYLE`."""
+    """The figure; to be made and saved within `STYLE`. Dollar signs are no formulas."""
     from matplotlib.figure import Figure
 
     count = len(report.panels) + bool(report.profiles)
     columns = COLUMNS[count - 1] if count <= len(COLUMNS) else MOST_COLUMNS
     rows = math.ceil(count / columns)
-    names = {group: textwrap.fill(group, NAME_CHARACTERS) for group in report.groups}
+    names = {group: _plain(textwrap.fill(group, NAME_CHARACTERS)) for group in report.groups}
     width = PANEL_INCHES[0] * (1 if columns == 1 else 0.8 * columns)
     legend_columns = _legend_columns(names.values(), width)
     lines = _legend_lines(list(names.values()), legend_columns)
@@ -77,13 +78,17 @@ def picture(report: Report) -> Figure:
     figure.legend(
         [handles[group] for group in report.groups],
         [names[group] for group in report.groups],
-        title=", ".join(report.by) or None,
+        title=_plain(", ".join(report.by)) or None,
         loc="outside lower center",
         ncols=legend_columns,
         frameon=False,
         handlelength=4.0,
     )
     return figure
+
+
+def _plain(text: str) -> str:
+    return text.replace("$", r"\$")
 
 
 def _legend_columns(names: Sequence[str] | Any, width: float) -> int:
@@ -107,6 +112,11 @@ def look(number: int) -> dict[str, Any]:
     }
 
 
+def first_mark(number: int, step: int) -> int:
+    """The first point with a marker, of every `step` points; markers of equal curves alternate."""
+    return round(step * (number * GOLDEN % 1)) % step
+
+
 def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
     handles = {}
     for curve in panel.curves:
@@ -115,9 +125,9 @@ def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
     every = np.concatenate([run.y for curve in panel.curves for run in curve.runs])
     room = MARGIN * ((every.max() - every.min()) or abs(every.max()) or 1.0)
     axes.set_ylim(every.min() - room, every.max() + room)  # intervals of few seeds must not stretch
-    axes.set_title(panel.env)
+    axes.set_title(_plain(panel.env))
     axes.set_xlabel(X_NAMES[report.x_name])
-    axes.set_ylabel(f"{report.y_name}, {STATS[report.stat]}")
+    axes.set_ylabel(_plain(f"{report.y_name}, {STATS[report.stat]}"))
     axes.xaxis.set_major_formatter(_thousands)
     axes.grid(alpha=0.3)
     return handles
@@ -148,7 +158,7 @@ def _draw_band(axes: Axes, x: Any, y: Any, style: dict[str, Any], number: int) -
         lw=1.5,
         markersize=5.5,
         markeredgewidth=0.0,
-        markevery=(number * step // len(MARKERS) % step, step),  # markers of equal curves alternate
+        markevery=(first_mark(number, step), step),
         **style,
     )
     return line

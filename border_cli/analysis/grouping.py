@@ -51,7 +51,7 @@ def grouped(
     Raises `ConfigError` for settings and metrics that no run has.
     """
     warnings: list[str] = []
-    known = list(_readable(runs, warnings))
+    known = list(_readable(runs, y, warnings))
     by = _known_keys(by, known) if by else swept([run.settings for run in known])
     drawn = [run for run in known if len(run.metric(y)[0])]
     if not drawn:
@@ -76,11 +76,11 @@ def grouped(
     return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
 
 
-def _readable(runs: Iterable[Run], warnings: list[str]) -> Iterator[Run]:
-    """The runs with settings; the others are named in `warnings`."""
+def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[Run]:
+    """The runs whose settings and metrics can be read; the others are named in `warnings`."""
     for run in runs:
         try:
-            _ = run.settings
+            _ = run.settings, run.metric(y)
         except CheckpointError as error:
             warnings.append(f"left out: {error}")
         else:
@@ -125,7 +125,9 @@ def _counts(key: str, *, env: bool = False) -> bool:
 
 
 def _value(settings: Mapping[str, Value], key: str) -> str:
-    """As it is typed: true, null, 0.001, [64,64]."""
+    """As it is typed: true, null, 0.001, [64,64]; an env without a file of its own by its id."""
+    if key == "env" and settings.get(key) in (None, "gym"):
+        key = "env.id"
     value = settings.get(key, MISSING)
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
@@ -180,16 +182,16 @@ def _curve(
     run: Run, group: str, env: str, *, x: str, y: str, references: Mapping[str, Reference]
 ) -> RunCurve:
     at, values = _rising(*run.metric(y, x))
-    env_steps = float(run.metric(y, "env_steps")[0][-1])
-    budget = env_steps or float(run.metric(y, "opt_steps")[0][-1])
+    offline = not run.metric(y, "env_steps")[0][-1]
+    counted_in = "opt_steps" if offline or x == "opt_steps" else "env_steps"
     return RunCurve(
         name=str(shortest(run.folder)),
         env=env,
         group=group,
         x=at,
         y=values,
-        budget=budget,
-        budget_unit="env steps" if env_steps else "updates",
+        budget=float(run.metric(y, counted_in)[0][-1]),
+        budget_unit=X_NAMES[counted_in],
         stopped=run.facts.get("exit_reason") == STOPPED,
         normalized=_normalized(run, float(values[-1]), references) if y == SCORE else None,
     )

@@ -104,6 +104,7 @@ def test_normalised_scores_are_put_together_over_environments() -> None:
 def test_a_group_that_knows_no_normalised_score_somewhere_has_no_profile() -> None:
     known = [run([1.0], env=env, normalized=1.0) for env in ("cartpole", "acrobot")]
     assert made(known).profiles
+    assert [each.env for each in made(known[:1]).finals] == ["cartpole"]
     unknown = [known[0], replace(known[1], normalized=None)]
     found = made(unknown)
     assert not found.profiles
@@ -122,13 +123,17 @@ def test_unequal_budgets_are_named_with_the_runs_that_ended_early() -> None:
     assert "a_cartpole" in warning
 
 
+def test_budgets_that_differ_by_a_few_steps_are_equal() -> None:
+    assert made([run([1.0, 2.0], [50, 960]), run([1.0, 3.0], [50, 1000])]).warnings == ()
+
+
 def test_a_run_that_reached_its_score_has_no_budget_to_miss() -> None:
     runs = [run([1.0, 2.0], stopped=True), run([1.0, 2.0, 3.0, 4.0]), run([0.0, 1.0, 2.0, 3.0])]
     assert made(runs).warnings == ()
 
 
 def test_the_same_runs_give_the_same_numbers() -> None:
-    runs = [run([0.0, value]) for value in (1.0, 5.0, 2.0, 9.0)]
+    runs = [run([0.0, 1.7**number]) for number in range(11)]
     first, second = made(runs, "iqm"), made(runs, "iqm")
     for one, other in zip(first.panels[0].curves[0].y, second.panels[0].curves[0].y, strict=True):
         assert_allclose(one, other, rtol=0)

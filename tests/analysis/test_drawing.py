@@ -47,13 +47,13 @@ def test_an_svg_is_the_same_whenever_it_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("envs", [("cartpole",), ("cartpole", "acrobot")])
 def test_every_name_is_whole_in_the_picture(envs: tuple[str, ...]) -> None:
-    import matplotlib as mpl
+    from matplotlib import style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     from border_cli.analysis.drawing import STYLE, picture
 
     long = "agent.learning_rate=0.0003, replay_buffer=prioritized, step_processor.n_steps="
-    with mpl.rc_context(STYLE):
+    with style.context(["default", STYLE]):
         figure = picture(a_report(10, envs, name=long))
         FigureCanvasAgg(figure).draw()
         [legend] = figure.legends
@@ -67,6 +67,17 @@ def test_every_name_is_whole_in_the_picture(envs: tuple[str, ...]) -> None:
     assert box.x1 <= figure.bbox.width
     assert all(axes.get_window_extent().y0 > box.y1 for axes in panels)
     assert len(panels) == (1 if len(envs) == 1 else 3)  # and the performance profile
+
+
+def test_dollar_signs_are_no_formulas_and_the_users_style_changes_nothing(tmp_path: Path) -> None:
+    import matplotlib as mpl
+
+    draw(tmp_path / "one.svg", a_report(2, name=r"$\frac$"))
+    with mpl.rc_context({"font.size": 30.0, "axes.facecolor": "red"}):
+        draw(tmp_path / "other.svg", a_report(2, name=r"$\frac$"))
+    text = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert r">$\frac$0<" in text
+    assert text == (tmp_path / "other.svg").read_text(encoding="utf-8")
 
 
 def test_a_png_is_written(tmp_path: Path) -> None:

@@ -77,6 +77,22 @@ def test_a_run_without_values_is_left_out_by_name(tmp_path: Path) -> None:
     assert "empty) left out: no eval/return" in warning
 
 
+def test_a_damaged_run_is_left_out_by_name(tmp_path: Path) -> None:
+    for number in range(2):
+        write_run(tmp_path / f"run{number}", [1.0], seed=number)
+    (tmp_path / "run1" / "metrics.jsonl").write_text('{"eval/return"\n{}\n')
+    found = of(tmp_path)
+    assert groups(found) == {"dqn": 1}
+    [warning] = found.warnings
+    assert warning.startswith(f"left out: {tmp_path / 'run1'}/metrics.jsonl, line 1: not JSON")
+
+
+def test_an_env_without_a_file_is_named_by_its_id(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", [1.0], settings={"env": "gym", "env.id": "CliffWalking-v1"})
+    assert list(groups(of(tmp_path, by=["env"]))) == ["CliffWalking-v1"]
+    assert of(tmp_path).curves[0].env == "CliffWalking-v1"
+
+
 def test_no_values_at_all_are_refused(tmp_path: Path) -> None:
     write_run(tmp_path / "empty", [])
     with pytest.raises(ConfigError, match="1 run, but none has recorded metrics yet"):
@@ -105,6 +121,19 @@ def test_environments_have_a_panel_each_unless_they_are_compared(tmp_path: Path)
     compared = of(tmp_path, by=["env"])
     assert {curve.env for curve in compared.curves} == {"acrobot, cartpole"}
     assert set(groups(compared)) == {"cartpole", "acrobot"}
+
+
+def test_curves_are_drawn_over_what_was_asked_for(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", [1.0, 2.0])
+    for x, steps, budget in (
+        ("env_steps", [100, 200], (200, "env steps")),
+        ("opt_steps", [50, 100], (100, "updates")),
+        ("time_s", [0.25, 0.5], (200, "env steps")),
+    ):
+        found = of(tmp_path, x=x)
+        [curve] = found.curves
+        assert (found.x, curve.x.tolist()) == (x, steps)
+        assert (curve.budget, curve.budget_unit) == budget
 
 
 def test_offline_runs_are_drawn_over_updates(tmp_path: Path) -> None:

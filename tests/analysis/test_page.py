@@ -14,7 +14,7 @@ import pytest
 from border_cli.analysis.curves import Report, RunCurve, report
 from border_cli.analysis.page import page
 
-NAMES = ("plain", '</script><b>bold</b> & "quoted" {{data}}', "lonely")
+NAMES = ("plain", '</script><b>bold</b> & "quoted" {{data}}', "<i>lonely")
 
 
 def a_report() -> Report:
@@ -31,7 +31,7 @@ def a_report() -> Report:
         )
         for env in ("cartpole", "acrobot")
         for number, group in enumerate(NAMES)
-        for seed in range(1 if group == "lonely" else 3)
+        for seed in range(1 if group == "<i>lonely" else 3)
     ]
     return report(runs, by=["agent"], x="env_steps", y="eval/return", stat="mean")
 
@@ -57,6 +57,8 @@ def test_names_of_runs_cannot_become_part_of_the_page() -> None:
     text = page(a_report())
     assert data_of(text)["groups"][1]["name"] == NAMES[1]
     assert "<b>" not in text
+    assert "<i>" not in text
+    assert "&lt;i&gt;lonely on cartpole: one seed" in text
     assert "&lt;b&gt;bold&lt;/b&gt; &amp; &quot;quoted&quot; {{data}}" in text
 
 
@@ -80,7 +82,7 @@ def test_the_page_answers_the_pointer_and_its_legend_in_a_browser(tmp_path: Path
         tip = opened.value("document.querySelector('.tip').innerText")
         assert "200 env steps" in tip
         assert re.search(r"plain\s+2 \[-0\.4841, 4\.48\]\s+n=3", tip)
-        assert re.search(r"lonely\s+3\s+n=1", tip)
+        assert re.search(r"<i>lonely\s+3\s+n=1", tip)
         assert "</script><b>bold</b>" in tip
         opened.move(5, 5)
         assert opened.value("document.querySelector('.tip').hidden")
