@@ -66,9 +66,10 @@ class Row:
 
 
 def row_of(run: Run, now_s: float) -> Row:
-    """What a list shows of a run; of one that has not ended as of its newest row of metrics."""
+    """What a list shows of a run; of one that is running, or was killed, as of its newest row of
+    metrics."""
     facts = run.facts
-    newest = {} if facts.get("ended") else _newest(run.folder)
+    newest = {} if "duration_s" in facts else _newest(run.folder)
     return Row(
         folder=run.folder,
         run=run,

@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 Value = str | int | float | bool | list[Any] | dict[str, Any] | None  # of a setting
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
-LOST = "lost"  # the status of a run that has saved its settings and nothing else
-STARTING = "starting"  # the same, while a process runs there
+# Of runs without a `run.json` that can be read; as of `run.sweep_folder`, which imports numpy.
+NOT_STARTED, LOST = "not started", "lost"
 _NUMBER = re.compile(r"(\d+)")
 _OWN_FOLDER = re.compile("|".join([*RUN.folders, r"attempt-\d+"]))  # of a run, without runs in it
 
@@ -53,12 +53,16 @@ class Run:
 
     @cached_property
     def status(self) -> str:
-        """running, done, failed, interrupted or killed; without `run.json` starting or lost."""
+        """running, done, failed, interrupted or killed; lost where a run has begun and its
+        `run.json` is missing or damaged, not started where none has begun."""
         status = self.facts.get("status")
         if status is not None:
             return str(status)
         with running(self.folder) as runs:
-            return STARTING if runs else LOST
+            if runs:
+                return "running"
+        begun = any((self.folder / each).exists() for each in (RUN_LOCK, RUN_JSON, "checkpoints"))
+        return LOST if begun else NOT_STARTED
 
     @cached_property
     def settings(self) -> dict[str, Value]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from border_cli.analysis.load import Run, find_runs
 from border_cli.core.errors import BorderError, CheckpointError, ConfigError
+from border_cli.core.files import SWEEP_MARK
 from border_cli.core.foreign import complain
 from border_cli.core.words import counted, size, visible
 from border_cli.run.removal import (
@@ -45,7 +46,8 @@ def remove_runs(runs: Sequence[Run], paths: Sequence[Path], *, agreed: bool) -> 
 
     _carry_out(runs, planned, agreed=agreed)
     for root in paths:
-        if (root / SWEEP_JSON).is_file() and not find_runs([root]):
+        is_sweep = any((root / name).is_file() for name in (SWEEP_JSON, SWEEP_MARK))
+        if is_sweep and not find_runs([root]):
             remove_sweep(root)
 
 
@@ -54,14 +56,15 @@ def _remove(folder: Path) -> None:
         complain("border-runs", f"{folder} stays, with files that no run has written")
 
 
-def prune_runs(runs: Sequence[Run], *, keep: int, agreed: bool) -> None:
+def prune_runs(runs: Sequence[Run], *, keep: str, agreed: bool) -> None:
     """Removes checkpoints beyond the newest `keep`."""
-    if keep < 0:
-        raise ConfigError(f"--keep must be at least 0, got {keep}")
+    if not keep.isdecimal():
+        raise ConfigError(f"--keep must be an integer of at least 0, got {keep!r}")
+    newest = int(keep)
 
     def planned(run: Run) -> Removal | None:
         interval = _milestone_interval(run)
-        found = surplus_of(run.folder, keep=keep, milestone_interval=interval)
+        found = surplus_of(run.folder, keep=newest, milestone_interval=interval)
         if not found.checkpoints and not found.nbytes:
             return None
         what = f"{counted(found.checkpoints, 'checkpoint')}, {size(found.nbytes)}"
@@ -69,7 +72,7 @@ def prune_runs(runs: Sequence[Run], *, keep: int, agreed: bool) -> None:
             run,
             found.nbytes,
             what,
-            lambda: prune(run.folder, keep=keep, milestone_interval=interval),
+            lambda: prune(run.folder, keep=newest, milestone_interval=interval),
         )
 
     _carry_out(runs, planned, agreed=agreed)

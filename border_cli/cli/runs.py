@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -95,7 +95,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     if chosen in ("rm", "prune"):
         parser.add_argument("--yes", action="store_true")
     if chosen == "prune":
-        parser.add_argument("--keep", type=int, default=1)
+        parser.add_argument("--keep", default="1")
     asked = parser.parse_intermixed_args(list(typed[1:] if chosen else typed))
     try:
         with not_collecting():  # ten thousand runs: a fifth of the time
@@ -148,7 +148,7 @@ def _list(asked: argparse.Namespace) -> None:
             lines[0] = f"\x1b[2m{lines[0]}\x1b[0m"
         sys.stdout.write("\n".join(lines) + "\n")
         for line in [*_reasons(found), _numbers(found)]:
-            _say(line)
+            _say(line.replace("\n", " "))
 
 
 def rows_of(paths: Sequence[Path]) -> list[Row]:
@@ -235,21 +235,28 @@ def table(rows: Sequence[Row], width: int | None) -> list[str]:
     columns = _columns(rows)
     notes = []
     if width is not None and _width(columns) > width:
-        parent = os.path.commonpath([row.folder.parent for row in rows])
+        parent = _parent([row.folder for row in rows])
         if parent:
             relative = [visible(os.path.relpath(row.folder, parent)) for row in rows]
             columns["folder"] = [columns["folder"][0], *relative]
             notes = [f"run directories are relative to {visible(parent)}"]
-        hidden = _narrowed(columns, width)
+        hidden = _narrowed(columns, width, {key for row in rows for key in row.swept})
         notes += [f"no room for {', '.join(hidden)}"] if hidden else []
     padded = [_padded(key, each) for key, each in columns.items()]
     return [*("  ".join(line).rstrip() for line in zip(*padded, strict=True)), *notes]
 
 
-def _narrowed(columns: dict[str, list[str]], width: int) -> list[str]:
-    """Takes columns out until the others fit; their titles."""
+def _parent(folders: Sequence[Path]) -> str:
+    """The directory that all lie in; empty where there is none to name."""
+    if len({folder.is_absolute() for folder in folders}) > 1:
+        return ""
+    return os.path.commonpath([folder.parent for folder in folders])
+
+
+def _narrowed(columns: dict[str, list[str]], width: int, swept: Collection[str]) -> list[str]:
+    """Takes columns out until the others fit, what is swept last; their titles."""
     taken = []
-    for key in LESS_IMPORTANT:
+    for key in sorted(LESS_IMPORTANT, key=lambda each: each in swept):
         if _width(columns) <= width:
             break
         taken.append(columns.pop(key)[0])

@@ -161,16 +161,18 @@ def _instead(group: str, saved: str, options: Sequence[str], loader: Loader) -> 
 def _name(
     run_dir: Path, labels: Mapping[str, str], typed: Mapping[str, list[str]], *, other_env: bool
 ) -> str | None:
-    """`<agent>_<env>` with what is typed, unless the run was given a name; None: it stays."""
+    """`<agent>_<env>` with what is typed, where the run is called so; None: its name stays."""
     settings = read_saved(run_dir / SETTINGS)
-    agent, env = labels.get("agent"), labels.get("env", ANY_ENV)
-    env = env_part(env, settings["env"]["id"] if isinstance(settings.get("env"), dict) else None)
-    if settings.get("name") != f"{agent}_{env}":
+    agent, chosen = labels.get("agent"), labels.get("env", ANY_ENV)
+    name, of_agent = str(settings.get("name")), f"{agent}_"
+    changed = other_env or {"agent", "env"} & typed.keys()
+    if not changed or not name.startswith(of_agent) or "," in name:
         return None
-    if "agent" in typed:
-        agent = "${hydra:runtime.choices.agent}"
-    if "env" in typed:
-        env = "${border.env_name:${hydra:runtime.choices.env}}"
-    elif other_env:
-        env = f"${{border.env_name:{ANY_ENV}}}"
-    return f"{agent}_{env}"
+    env, before = name.removeprefix(of_agent), settings.get("env")
+    known = env_part(chosen, before.get("id") if isinstance(before, dict) else None)
+    if chosen == ANY_ENV or env == known:  # else it is a word of the user
+        if "env" in typed:
+            env = "${border.env_name:${hydra:runtime.choices.env}}"
+        elif other_env:
+            env = f"${{border.env_name:{ANY_ENV}}}"
+    return ("${hydra:runtime.choices.agent}_" if "agent" in typed else of_agent) + env

@@ -8,7 +8,7 @@ huge one, and tags that build objects are refused, and nothing is interpolated.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from border_cli.core.files import SETTINGS
 from border_cli.core.settings import OF_ONE_COMMAND, flat
 from border_cli.run.status import read_run
 
-MOST_BYTES = 2**20  # as of `config.saved`
+MOST_BYTES, MOST_LEVELS = 2**20, 50  # as of `config.saved`
 _CHOICES = re.compile(r"^    choices:\n((?:      .*\n)+)", re.MULTILINE)
 _CHOICE = re.compile(r"^      (\w+): (\S+)$", re.MULTILINE)
 _COMPONENT = re.compile(r"/schema/(\w+)/([^/@\s]+)@\1(\.\S+)?")
@@ -66,9 +66,11 @@ def _from_yaml(run_dir: Path) -> dict[str, Any]:
     text = _text_of(path)
     if text is None:
         raise CheckpointError(f"{path} cannot be read")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        found = yaml.load(text, Loader=_plain_loader(yaml))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        _refuse_odd_yaml(yaml, yaml.parse(text, Loader=loader))
+        found = yaml.load(text, Loader=_with_paths(loader))
+    except (yaml.YAMLError, ValueError) as error:
         raise CheckpointError(f"{path}: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict) or not isinstance(found.get("defaults"), list):
         raise CheckpointError(f"{path} is not a saved configuration: it has no defaults list")
@@ -101,20 +103,25 @@ def _text_of(path: Path) -> str | None:
         return None
 
 
-def _plain_loader(yaml: Any) -> Any:
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+def _refuse_odd_yaml(yaml: Any, events: Iterable[Any]) -> None:
+    level = 0
+    for event in events:
+        level += isinstance(event, yaml.CollectionStartEvent)
+        level -= isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or level > MOST_LEVELS:
+            what = "an alias" if level <= MOST_LEVELS else f"more than {MOST_LEVELS} levels"
+            line = event.start_mark.line + 1
+            raise ValueError(f"line {line} has {what}, which a run never writes")
 
-    class Plain(base):  # type: ignore[misc, valid-type]
-        """Refuses aliases; bytes and paths, which Python callers may use, become text."""
 
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                mark = self.peek_event().start_mark
-                raise yaml.YAMLError(f"line {mark.line + 1} has an alias, which a run never writes")
-            return super().compose_node(parent, index)
+def _with_paths(loader: Any) -> Any:
+    """Paths, which Python callers may use as settings, become text."""
 
-    def joined(loader: Any, node: Any) -> str:
-        return "/".join(map(str, loader.construct_sequence(node)))
+    class WithPaths(loader):  # type: ignore[misc, valid-type]
+        pass
 
-    Plain.add_constructor("tag:yaml.org,2002:python/object/apply:pathlib.PosixPath", joined)
-    return Plain
+    def joined(of: Any, node: Any) -> str:
+        return "/".join(map(str, of.construct_sequence(node)))
+
+    WithPaths.add_constructor("tag:yaml.org,2002:python/object/apply:pathlib.PosixPath", joined)
+    return WithPaths

@@ -23,6 +23,7 @@ import torch
 
 from border_cli.cli import eval as eval_command
 from border_cli.cli import record as record_command
+from border_cli.cli import runs as runs_command
 from border_cli.cli.train import main
 from border_cli.recorder.read import read_metrics
 
@@ -57,6 +58,11 @@ def eval_status(*argv: str) -> int:
 def record_status(*argv: str) -> int:
     """The same for `border-record`."""
     return _status(record_command.main, argv)
+
+
+def runs_status(*argv: str) -> int:
+    """The same for `border-runs`."""
+    return _status(runs_command.main, argv)
 
 
 def _status(command: Callable[[tuple[str, ...]], None], argv: tuple[str, ...]) -> int:

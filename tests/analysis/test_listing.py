@@ -1,0 +1,131 @@
+"""What a list shows of a run, and which runs conditions and an order choose."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from written_runs import without_end, write_run
+
+from border_cli.analysis.listing import Row, ordered, row_of, where
+from border_cli.analysis.load import Run
+from border_cli.core.errors import ConfigError
+
+NOW_S = datetime(2026, 1, 2, 10, tzinfo=UTC).timestamp()  # a day after FACTS began
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[Row]:
+    """Three runs: a, b and c; c has not been evaluated."""
+    write_run(tmp_path / "a", {"seed": 0, "agent.gamma": 0.9}, best_score=100.0)
+    write_run(tmp_path / "b", {"agent": "sac", "seed": 1, "agent.double": False}, duration_s=7200.0)
+    lost = {"best_score": None, "final_score": None, "status": "failed"}
+    write_run(tmp_path / "c", {"agent": "td3", "seed": 2, "agent.hidden": [256]}, **lost)
+    return [row_of(Run(tmp_path / name), NOW_S) for name in "abc"]
+
+
+def names(rows: list[Row]) -> str:
+    return "".join(row.folder.name for row in rows)
+
+
+def test_a_row_has_the_figures_of_its_run(rows: list[Row]) -> None:
+    values = rows[0].values
+    figures = ("best", "last", "opt_steps", "env_steps", "duration", "age")
+    assert [values[key] for key in figures] == [100.0, 150.0, 400, 800, 60.0, 86_400.0]
+    assert [values[key] for key in ("status", "agent", "env", "host")] == [
+        *("done", "dqn", "cartpole", "here")
+    ]
+
+
+def test_a_run_without_an_end_is_shown_as_of_its_newest_row(tmp_path: Path) -> None:
+    metrics = [
+        {"opt_steps": 10, "env_steps": 20, "time_s": 1.0, "eval/return": 33.0},
+        {"opt_steps": 11, "env_steps": 22, "time_s": 1.5, "train/loss": 0.1},
+    ]
+    facts = without_end(opt_steps=5, env_steps=10)
+    folder = write_run(tmp_path / "a", metrics=metrics, **facts)
+    document = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    del document["duration_s"]
+    (folder / "run.json").write_text(json.dumps(document), encoding="utf-8")
+    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"opt_steps": 12, "env')
+    (folder / "best").mkdir()
+    (folder / "best" / "score.json").write_text('{"score": 44.0}', encoding="utf-8")
+    row = row_of(Run(folder), NOW_S)
+    assert row.values["status"] == "killed"
+    figures = ("opt_steps", "env_steps", "duration", "last", "best")
+    assert [row.values[key] for key in figures] == [11, 22, 1.5, 33.0, 44.0]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "met"),
+    [
+        ("", "abc"),
+        ("agent=dqn", "a"),
+        ("agent!=dqn", "bc"),
+        ("agent=*d*", "ac"),
+        ("best>100", "b"),
+        ("best>=100", "ab"),
+        ("best<=100", "a"),
+        ("best=100.0", "a"),
+        ("best=null", "c"),
+        ("best!=null", "ab"),
+        ("seed<2 agent!=sac", "a"),
+        ("agent.double=true", "ac"),
+        ("agent.gamma<0.95", "a"),
+        ("agent.hidden=[256]", "c"),
+        ("'agent.hidden=[64, 64]'", "ab"),
+        ("trainer.max_time_s=null", "abc"),
+        ("duration>1h", "b"),
+        ("duration<=60", "ac"),
+        ("age=1d", "abc"),
+        ("age>1d", ""),
+        ("started<2026-02", "abc"),
+        ("status==failed", "c"),
+    ],
+)
+def test_conditions_choose_runs(conditions: str, met: str, rows: list[Row]) -> None:
+    assert names(where(rows, conditions)) == met
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        ("agnt=dqn", "unknown key 'agnt', did you mean agent"),
+        ("agent.gama=1", "did you mean agent.gamma"),
+        ("best", "'best' is no condition"),
+        ("best > 3", "is no condition"),
+        ("best>many", "best is compared with a number, got 'many'"),
+        ("age>2y", "with s, m, h, d or w behind it, got '2y'"),
+        ("agent.hidden>3", "has no order"),
+        ("'best", "No closing quotation"),
+    ],
+)
+def test_what_is_no_condition_is_refused(conditions: str, message: str, rows: list[Row]) -> None:
+    with pytest.raises(ConfigError, match=message):
+        where(rows, conditions)
+
+
+@pytest.mark.parametrize(
+    ("key", "order"),
+    [("best", "bac"), ("-best", "abc"), ("agent", "abc"), ("-agent", "cba"), ("seed", "cba")],
+)
+def test_the_best_comes_first_and_what_has_no_value_last(
+    key: str, order: str, rows: list[Row]
+) -> None:
+    assert names(ordered(rows, key)) == order
+
+
+def test_an_order_by_what_no_run_has_is_refused(rows: list[Row]) -> None:
+    with pytest.raises(ConfigError, match="unknown key 'score'"):
+        ordered(rows, "score")
+
+
+def test_a_run_whose_settings_are_damaged_is_listed_all_the_same(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a")
+    (folder / "run.json").write_text("{", encoding="utf-8")
+    row = row_of(Run(folder), NOW_S)
+    assert (row.values["status"], row.values["best"]) == ("lost", None)
+    assert row.settings == {}

@@ -1,0 +1,185 @@
+"""Runs read back: which directories are runs, their settings, their status and their metrics."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from written_runs import write_run
+
+import border_cli
+from border_cli.analysis.load import Run, find_runs, load_runs
+from border_cli.config.compose import compose
+from border_cli.config.saved import resolved_yaml, write_resolved
+from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage
+from border_cli.registry import flat_settings
+from border_cli.run.status import RunLock
+
+OLD_RUN = Path(__file__).parents[1] / "support" / "run_before_redesign.tar.xz"
+
+
+def folders(*paths: Path) -> list[Path]:
+    return [run.folder for run in load_runs(paths)]
+
+
+def test_runs_are_found_at_any_depth_and_nine_comes_before_ten(tmp_path: Path) -> None:
+    places = [tmp_path / "sweep" / str(number) for number in (1, 9, 10)]
+    for place in (*places, tmp_path / "deep" / "a" / "b"):
+        write_run(place)
+    assert folders(tmp_path) == [tmp_path / "deep" / "a" / "b", *places]
+    assert folders(tmp_path / "sweep" / "9") == [places[1]]
+    assert isinstance(border_cli.load_runs(str(tmp_path)), border_cli.analysis.load.Runs)
+
+
+def test_a_run_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "a")
+    other = write_run(tmp_path / "elsewhere" / "b")
+    (tmp_path / "runs" / "again").symlink_to(run)
+    (tmp_path / "runs" / "linked").symlink_to(other)
+    (tmp_path / "runs" / "up").symlink_to(tmp_path)  # no circle, and nothing above is searched
+    found = folders(tmp_path / "runs", tmp_path / "runs" / "a")
+    assert {each.resolve() for each in found} == {run, other}
+    assert len(found) == 2
+
+
+def test_what_a_run_moved_aside_is_no_run_and_one_below_it_is(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    write_run(run / "attempt-1")
+    inner = write_run(run / "variant")
+    assert set(find_runs([tmp_path])) == {run, inner}
+
+
+def test_a_run_json_of_another_program_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "run.json").write_text("{}", encoding="utf-8")
+    assert folders(tmp_path) == []
+
+
+def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no such directory"):
+        load_runs(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="is not a directory"):
+        load_runs(tmp_path / "file")
+
+
+def test_the_status_tells_living_from_dead(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", status="running", ended=None)
+    assert Run(folder).status == "killed"
+    with RunLock(folder):
+        assert Run(folder).status == "running"
+    (folder / "run.json").write_text('{"status": "runn', encoding="utf-8")
+    assert Run(folder).status == "lost"
+    with RunLock(folder):
+        assert Run(folder).status == "running"
+
+
+def test_settings_of_run_json_are_those_of_the_saved_file(tmp_path: Path) -> None:
+    config = compose("agent=droq", "env=pendulum", "env.kwargs={g: 9.5}", "seed=3")
+    write_resolved(tmp_path, resolved_yaml(config))
+    from_yaml = Run(tmp_path).settings
+    written = json.loads(json.dumps(flat_settings(config, {})))
+    assert from_yaml == written
+    assert list(from_yaml)[:2] == ["agent", "env"]
+    assert from_yaml["env.kwargs.g"] == 9.5
+    assert from_yaml["recorder"] == ["tensorboard", "jsonl", "console"]
+    assert not {"run_dir", "resume", "dry_run"} & from_yaml.keys()
+
+
+def test_the_option_that_was_typed_stands_for_its_group() -> None:
+    config = compose("agent=droq", "env=pendulum")
+    assert flat_settings(config, {})["agent"] == "sac"
+    assert flat_settings(config, {"agent": "droq"})["agent"] == "droq"
+
+
+def test_a_run_of_an_earlier_version_is_read_from_its_files(tmp_path: Path) -> None:
+    with tarfile.open(OLD_RUN) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (run,) = load_runs(tmp_path)
+    assert "settings" not in run.facts
+    assert (run.agent, run.env, run.seed, run.status) == ("dqn", "cartpole", 3, "interrupted")
+    assert run.settings["replay_buffer"] == "prioritized"
+    assert run.settings["step_processor"] == "multi_step"  # as Hydra's own record of it says
+    assert run.settings["agent.hidden"] == [16, 16]
+    steps, returns = run.metric("eval/return")
+    assert steps.tolist() == [283.0]
+    assert returns.tolist() == [9.29]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("defaults: [/schema/env/gym@env]\nname: &a x\nother: *a\n", "line 3 has an alias"),
+        ("defaults: []\nname: !!python/object/apply:os.getcwd []\n", "could not determine"),
+        ("name: x\n", "no defaults list"),
+        ("name: [\n", "resolved.yaml: "),
+        (f"defaults: {'[' * 400_000}\n", "line 1 has more than 50 levels"),
+    ],
+)
+def test_settings_of_others_are_plain_data(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "resolved.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(CheckpointError, match=reason):
+        _ = Run(tmp_path).settings
+
+
+METRICS = [
+    {"opt_steps": 1, "env_steps": 10, "time_s": 0.5, "train/loss": 3.0},
+    {"opt_steps": 2, "env_steps": 20, "time_s": 1.0, "eval/return": 7.0},
+    {"opt_steps": 3, "env_steps": 30, "time_s": 1.5, "eval/return": None, "train/loss": 2.0},
+    {"opt_steps": 4, "env_steps": 40, "time_s": 2.0, "eval/return": 9.0, "final": True},
+]
+
+
+def test_a_metric_comes_with_its_positions(tmp_path: Path) -> None:
+    run = Run(write_run(tmp_path / "a", metrics=METRICS))
+    steps, values = run.metric("eval/return")  # the one that was not finite is left out
+    np.testing.assert_array_equal(steps, [20.0, 40.0])
+    np.testing.assert_array_equal(values, [7.0, 9.0])
+    np.testing.assert_array_equal(run.metric("train/loss", x="time_s")[0], [0.5, 1.5])
+    assert [len(each) for each in run.metric("eval/retur")] == [0, 0]
+    with pytest.raises(ConfigError, match="unknown position 'steps'"):
+        run.metric("eval/return", x="steps")
+
+
+def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", metrics=METRICS)
+    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"opt_steps": 5, "env_steps": 50, "eval/return": 1')
+    assert Run(folder).metric("eval/return")[1].tolist() == [7.0, 9.0]
+    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write("\n{}\n")
+    with pytest.raises(CheckpointError, match="line 5: not JSON"):
+        Run(folder).metric("eval/return")
+
+
+def test_all_metrics_are_columns_with_nan_where_a_row_has_none(tmp_path: Path) -> None:
+    columns = Run(write_run(tmp_path / "a", metrics=METRICS)).metrics()
+    assert list(columns) == ["opt_steps", "env_steps", "time_s", "train/loss", "eval/return"]
+    np.testing.assert_array_equal(columns["train/loss"], [3.0, np.nan, 2.0, np.nan])
+    assert Run(tmp_path / "none").metrics() == {}
+
+
+def test_without_pandas_the_pip_line_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    runs = load_runs(write_run(tmp_path / "a", metrics=METRICS))
+    with pytest.raises(MissingPackage, match="pip install pandas"):
+        runs.frame()
+
+
+def test_frames_have_a_row_for_each_run_and_for_each_row_of_metrics(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    write_run(tmp_path / "a", {"seed": 1}, metrics=METRICS)
+    write_run(tmp_path / "b", {"seed": 2, "agent.double": False})
+    runs = load_runs(tmp_path)
+    frame = runs.frame()
+    assert frame["seed"].tolist() == [1, 2]
+    assert frame["agent.double"].tolist() == [True, False]
+    assert frame["best_score"].tolist() == [200.0, 200.0]
+    assert runs[0].frame()["eval/return"].dropna().tolist() == [7.0, 9.0]

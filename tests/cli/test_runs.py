@@ -1,0 +1,276 @@
+"""`border-runs`: lists, differences and removals, as they are typed."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import runs_status
+from written_runs import without_end, write_run
+
+from border_cli.cli.runs import rows_of, table
+from border_cli.run.status import RunLock
+from border_cli.run.sweep_folder import SweepJob, SweepPlan, write_sweep
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def runs(folder: Path) -> Path:
+    """outputs/a (dqn, the newest), outputs/b (sac) and outputs/c (failed)."""
+    outputs = folder / "outputs"
+    write_run(outputs / "a", started="2026-01-03T00:00:00+0000")
+    write_run(outputs / "b", {"agent": "sac", "agent.gamma": 0.9}, best_score=321.5)
+    write_run(outputs / "c", status="failed", exit_reason="ValueError: x", best_score=None)
+    return outputs
+
+
+def listed(capsys: Capture, *argv: str) -> list[dict[str, Any]]:
+    """What `--json` prints: one list and nothing else."""
+    assert runs_status(*argv, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, list)
+    return found
+
+
+@pytest.mark.usefixtures("runs")
+def test_the_newest_run_comes_first(capsys: Capture) -> None:
+    assert runs_status() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == [
+        *("status", "agent", "env", "seed", "best", "last", "updates", "env", "steps"),
+        *("duration", "age", "host", "run", "directory"),
+    ]
+    assert [line.split()[-1] for line in lines[1:4]] == ["outputs/a", "outputs/c", "outputs/b"]
+    done = lines[3].split()
+    assert done[:9] == ["done", "sac", "cartpole", "0", "321.5", "150.0", "400", "800", "1:00"]
+    assert lines[4] == "3 runs: 2 done, 1 failed"
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("runs")
+def test_conditions_and_order_are_typed(capsys: Capture) -> None:
+    found = listed(capsys, "outputs", "--where", "best>100", "--sort", "best")
+    assert [Path(each["folder"]).name for each in found] == ["b", "a"]
+    assert found[0]["settings"]["agent.gamma"] == 0.9
+    assert found[0]["duration_s"] == 60.0
+    assert runs_status("--where", "best>1000") == 0
+    assert capsys.readouterr().out == "none of 3 runs meets best>1000\n"
+    assert listed(capsys, "--where", "best>1000") == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_runs_there_is_an_empty_list(capsys: Capture) -> None:
+    assert listed(capsys) == []
+    assert runs_status() == 0
+    assert capsys.readouterr().out == "no runs in outputs\n"
+
+
+def test_a_directory_inside_a_run_names_the_run(runs: Path, capsys: Capture) -> None:
+    (runs / "a" / "checkpoints").mkdir()
+    assert runs_status("outputs/a/checkpoints") == 0
+    assert capsys.readouterr().out.endswith(f"; the run is {runs / 'a'}\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("nowhere",), "no such directory: nowhere"),
+        (("--srt", "best"), "unrecognized arguments: --srt"),
+        (("--where", "agnt=dqn"), "did you mean agent?"),
+        (("diff", "outputs/a"), "diff compares two run directories, got 1"),
+        (("diff", "outputs/a", "outputs"), "is not a run directory"),
+        (("rm",), "rm: name run directories"),
+        (("rm", "outputs/a"), "add --yes"),
+        (("prune", "outputs", "--keep", "x"), "--keep must be an integer of at least 0, got 'x'"),
+        (("outputs", "--yes"), "unrecognized arguments: --yes"),
+    ],
+)
+def test_what_is_not_understood_is_refused(
+    argv: tuple[str, ...],
+    message: str,
+    runs: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    before = sorted(runs.rglob("*"))
+    assert runs_status(*argv) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("border-runs: ")
+    assert message in said
+    assert sorted(runs.rglob("*")) == before
+
+
+def test_names_of_others_cannot_steer_the_terminal(runs: Path, capsys: Capture) -> None:
+    write_run(runs / "d", {"agent": "a\x1b[2J"}, status="f\nailed")
+    assert runs_status("outputs/d") == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert len(said.splitlines()) == 3
+
+
+def test_a_reader_that_goes_away_is_no_error(runs: Path) -> None:
+    for number in range(400):  # more than a pipe holds
+        write_run(runs / "many" / f"{'x' * 200}{number}")
+    command = [sys.executable, "-m", "border_cli.cli.runs", "outputs"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_narrow_terminal_shortens_directories_then_leaves_columns_out() -> None:
+    parent = Path("outputs") / "a_name_of_some_length"
+    for name in "abc":
+        write_run(parent / name)
+    rows = rows_of([parent])
+    wide = table(rows, None)
+    assert wide[1].endswith(f"  {parent}/c")
+    relative = table(rows, max(map(len, wide)) - 1)
+    assert relative[1].endswith("  c")
+    assert relative[-1] == f"run directories are relative to {parent}"
+    narrow = table(rows, 40)
+    assert max(map(len, narrow[:4])) <= 40
+    assert narrow[0].split()[:2] == ["status", "agent"]
+    assert narrow[-1].startswith("no room for host, env steps")
+
+
+@pytest.fixture
+def sweep(folder: Path) -> Path:
+    """A sweep over `agent.gamma` and the seed: done, failed, lost and not started."""
+    root = folder / "sweep"
+    values = [{"agent": "dqn", "agent.gamma": "0.9", "seed": str(seed)} for seed in range(4)]
+    jobs = [
+        SweepJob(
+            number=number,
+            overrides=tuple(f"{key}={value}" for key, value in each.items()),
+            folder=str(number),
+            values=each,
+        )
+        for number, each in enumerate(values)
+    ]
+    command = ["border-train", "-m"]
+    plan = SweepPlan(command=command, launcher="basic", swept=["agent.gamma", "seed"], jobs=jobs)
+    write_sweep(root, plan)
+    write_run(root / "0", {"agent.gamma": 0.9})
+    write_run(root / "1", status="failed", exit_reason="ValueError: no", best_score=None)
+    (root / "2").mkdir()
+    (root / "2" / "run.lock").touch()
+    return root
+
+
+@pytest.mark.usefixtures("sweep")
+def test_a_sweep_is_listed_by_its_jobs_with_those_that_have_no_run(capsys: Capture) -> None:
+    assert runs_status("sweep") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:6] == ["job", "status", "agent", "env", "seed", "agent.gamma"]
+    assert [line.split()[:2] for line in lines[1:5]] == [
+        ["0", "done"],
+        ["1", "failed"],
+        ["2", "lost"],
+        ["3", "not"],
+    ]
+    assert lines[5] == "job 1 failed: ValueError: no"
+    assert lines[-1] == "4 jobs: 1 done, 1 failed, 1 lost, 1 not started"
+    found = listed(capsys, "sweep", "--where", "status=not* seed=3")
+    assert [(each["job"], each["settings"]["agent.gamma"]) for each in found] == [(3, "0.9")]
+
+
+def test_a_difference_names_what_differs_and_counts_what_does_not(
+    runs: Path, capsys: Capture
+) -> None:
+    write_run(runs / "d", versions={"torch": "2.6"}, git={"commit": "1b", "dirty": True})
+    write_run(
+        runs / "e",
+        {"agent.gamma": 0.5, "agent.tau": 0.1},
+        best_score=1.0,
+        versions={"torch": "2.7"},
+        git={"commit": "2c", "dirty": True},
+    )
+    assert runs_status("diff", "outputs/d", "outputs/e") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "A  outputs/d",
+        "B  outputs/e",
+        "settings",
+        "  agent.gamma: 0.99 -> 0.5",
+        "  agent.tau: absent -> 0.1",
+        "versions",
+        "  torch: 2.6 -> 2.7",
+        "commit",
+        "  commit: 1b -> 2c",
+        "results",
+        "  best: 200.0 -> 1.0",
+        "equal: settings 8, commit 1, results 6",
+    ]
+    assert runs_status("diff", "outputs/d", "outputs/e", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["settings"] == {"agent.gamma": [0.99, 0.5], "agent.tau": [None, 0.1]}
+
+
+def test_rm_says_what_it_frees_and_removes_what_was_chosen(runs: Path, capsys: Capture) -> None:
+    assert runs_status("rm", "outputs", "--where", "status=failed", "--yes") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("outputs/c  ")
+    assert said[-1].startswith("freed ")
+    assert sorted(each.name for each in runs.iterdir()) == ["a", "b"]
+
+
+class Terminal(io.StringIO):
+    """Standard input with somebody at it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n", "abc"), ("", "abc"), ("y", "bc")])
+def test_rm_asks(
+    answer: str, left: str, runs: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+    assert runs_status("rm", "outputs/a") == 0
+    assert "[y/N]" in capsys.readouterr().out
+    assert "".join(sorted(each.name for each in runs.iterdir())) == left
+
+
+def test_a_living_run_is_left_and_the_status_says_so(runs: Path, capsys: Capture) -> None:
+    with RunLock(runs / "a"):
+        assert runs_status("rm", "outputs", "--yes") == 1
+    assert "outputs/a is running" in capsys.readouterr().err
+    assert [each.name for each in runs.iterdir()] == ["a"]
+    assert (runs / "a" / "run.json").is_file()
+
+
+def test_a_sweep_goes_with_its_last_run(sweep: Path, capsys: Capture) -> None:
+    assert runs_status("rm", "sweep", "--where", "status=failed", "--yes") == 0
+    assert (sweep / "sweep.json").is_file()
+    assert runs_status("rm", "sweep", "--yes") == 0
+    assert capsys.readouterr().err == ""
+    assert not (sweep / "sweep.json").exists()
+
+
+def test_a_killed_run_is_listed_as_killed(folder: Path, capsys: Capture) -> None:
+    write_run(folder / "outputs" / "a", **without_end(host="elsewhere"))
+    assert [each["status"] for each in listed(capsys)] == ["killed"]
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_list_imports_neither_numpy_nor_hydra_nor_rich() -> None:
+    code = (
+        "import sys; from border_cli.cli.runs import main; main(['outputs', '--sort', 'best']); "
+        "print([each for each in ('numpy', 'torch', 'hydra', 'rich', 'yaml') "
+        "if each in sys.modules])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert said.stdout.splitlines()[-1] == "[]"

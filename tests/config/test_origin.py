@@ -1,0 +1,207 @@
+"""`--from RUN_DIR`: a new run with the settings of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from commands import QUICK, isolated, train_status
+
+from border_cli.analysis.load import load_runs
+from border_cli.cli.complete import complete
+from border_cli.config.compose import compose, composing
+from border_cli.config.saved import resolved_yaml, write_resolved
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import BorderError
+from border_cli.core.files import SETTINGS
+from border_cli.replay_buffer.config import PrioritizedConfig
+
+FIRST = (
+    *("agent=dqn", "env=cartpole", "agent.gamma=0.9", "step_processor.n_steps=5"),
+    *("replay_buffer.capacity=700", "trainer.warmup_period=50"),
+)
+
+
+@cache
+def saved(*typed: str) -> tuple[str, RunConfig]:
+    config = compose(*typed)
+    return resolved_yaml(config), config
+
+
+@pytest.fixture
+def first(folder: Path) -> Callable[..., RunConfig]:
+    """Writes the folder `first` of a run, as a command leaves it; returns its settings."""
+
+    def write(*typed: str) -> RunConfig:
+        text, config = saved(*typed)
+        write_resolved(folder / "first", text)
+        choices = "".join(f"      {each.replace('=', ': ')}\n" for each in typed if "." not in each)
+        hydra = folder / "first" / ".hydra" / "hydra.yaml"
+        hydra.write_text(f"hydra:\n  runtime:\n    choices:\n{choices}", encoding="utf-8")
+        return config
+
+    return write
+
+
+def begun(*typed: str) -> RunConfig:
+    """The settings of `border-train --from first TYPED`."""
+    with composing(list(typed), origin="first") as (composer, overrides):
+        return composer.job(overrides).config
+
+
+def test_a_new_run_has_the_settings_of_the_other_with_what_is_typed(
+    first: Callable[..., RunConfig],
+) -> None:
+    before = first(*FIRST)
+    assert begun() == before
+    expected = compose(*FIRST, "seed=3", "agent.tau=0.5")
+    assert begun("seed=3", "agent.tau=0.5") == expected
+
+
+def test_values_tuned_for_another_pair_are_not_added(first: Callable[..., RunConfig]) -> None:
+    before = first(*FIRST)
+    after = begun("env=acrobot")
+    assert (after.env.id, after.name) == ("Acrobot-v1", "dqn_acrobot")
+    assert (after.agent, after.trainer) == (before.agent, before.trainer)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("agent=rainbow", "rainbow_cartpole"),
+        ("env.id=Acrobot-v1", "dqn_Acrobot-v1"),
+        ("name=mine", "mine"),
+    ],
+)
+def test_the_name_follows_what_is_typed(
+    typed: str, name: str, first: Callable[..., RunConfig]
+) -> None:
+    first(*FIRST)
+    assert begun(typed).name == name
+
+
+def test_a_name_of_its_own_stays(first: Callable[..., RunConfig]) -> None:
+    first(*FIRST, "name=mine")
+    assert begun("agent=rainbow", "env=acrobot").name == "mine"
+
+
+def test_an_agent_chooses_options_of_other_groups_and_their_fitting_values_stay(
+    first: Callable[..., RunConfig],
+) -> None:
+    first(*FIRST)
+    rainbow = begun("agent=rainbow")
+    assert rainbow.replay_buffer == PrioritizedConfig()  # another component: its own values
+    assert rainbow.step_processor.n_steps == 5  # of type NStepConfig  # type: ignore[attr-defined]
+    assert rainbow.trainer.warmup_period == 50
+    assert begun("agent=qrdqn").replay_buffer.capacity == 700
+
+
+def test_the_labels_of_groups_that_stay_are_those_of_the_run(
+    first: Callable[..., RunConfig],
+) -> None:
+    first("agent=droq", "env=pendulum")
+    for typed, labels in [
+        (["seed=1"], {"agent": "droq", "env": "pendulum"}),
+        (["agent=td3"], {"env": "pendulum"}),
+        (["env.id=Hopper-v5"], {"agent": "droq"}),
+    ]:
+        with composing(typed, origin="first") as (composer, _):
+            found = {key: composer.inherited.get(key) for key in ("agent", "env")}
+        assert found == {"agent": None, "env": None, **labels}
+
+
+def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
+    first(*FIRST)
+    typed = ["agent=dqn,rainbow", "seed=1,2"]
+    with composing(typed, origin="first", multirun=True) as (composer, overrides):
+        jobs = composer.sweep(overrides)
+        assert jobs is not None
+        assert len(jobs) == 4
+        last = composer.job(jobs[-1], 3).config
+    assert (last.name, last.seed) == ("rainbow_cartpole", 2)
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("agent.gama=1", r"did you mean agent\.gamma\?"),
+        ("agent=dqm", r"did you mean dqn\?"),
+        ("experiment=cartpole_per", "cannot be combined with --from RUN_DIR: its settings"),
+        ("~tuned", "cannot be combined with --from RUN_DIR"),
+        ("resume=first", "--from RUN_DIR starts a new run and resume=RUN_DIR continues one"),
+        ("seed=-1", "seed must be at least 0"),
+        ("seed=1,2", "add -m"),
+    ],
+)
+def test_what_cannot_be_typed_beside_it_is_refused(
+    typed: str, message: str, first: Callable[..., RunConfig]
+) -> None:
+    first(*FIRST)
+    with pytest.raises(BorderError, match=message):
+        begun(typed)
+
+
+@pytest.mark.parametrize(
+    ("origin", "message"),
+    [
+        ("nowhere", "no such directory: nowhere"),
+        (".", "Choose one of the runs in it: first"),
+        ("first/checkpoints/10", "is a checkpoint: --from first takes the settings of its run"),
+    ],
+)
+def test_a_place_that_is_no_run_is_refused(
+    origin: str, message: str, first: Callable[..., RunConfig]
+) -> None:
+    first(*FIRST)
+    with pytest.raises(BorderError, match=message), composing([], origin=origin):
+        pass
+
+
+def test_another_primary_config_is_refused(first: Callable[..., RunConfig]) -> None:
+    first(*FIRST)
+    refused = pytest.raises(BorderError, match="-cn mine and --from first both say")
+    with refused, composing([], origin="first", config_name="mine"):
+        pass
+
+
+def test_modules_in_the_folder_of_the_run_are_not_imported(
+    first: Callable[..., RunConfig], folder: Path
+) -> None:
+    first(*FIRST)
+    file = folder / "first" / SETTINGS
+    text = file.read_text(encoding="utf-8").replace("imports: []", "imports: [of_a_stranger]")
+    file.write_text(text, encoding="utf-8")
+    (folder / "first" / "of_a_stranger.py").write_text("raise SystemExit", encoding="utf-8")
+    with pytest.raises(BorderError, match="of_a_stranger"):
+        begun()
+
+
+def test_tab_offers_what_follows_a_run(
+    first: Callable[..., RunConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first(*FIRST)
+    for line, offered in [
+        ("--from fi", "first"),
+        ("--from first agent.gam", "agent.gamma="),
+        ("--from first agent.gamma=", "agent.gamma=0.9"),
+        ("--fr", "--from"),
+    ]:
+        monkeypatch.setenv("COMP_LINE", f"border-train {line}")
+        complete(["query=bash"])
+        assert capsys.readouterr().out == f"{offered}\n"
+
+
+@pytest.mark.slow
+def test_a_run_that_was_started_from_another_trains(tmp_path: Path) -> None:
+    with isolated(tmp_path):
+        assert train_status(*QUICK, "agent=qrdqn", "env=cartpole", "run_dir=first") == 0
+        assert train_status("--from", "first", "seed=5", "run_dir=second") == 0
+    first, second = load_runs(tmp_path)
+    assert second.status == "done"
+    assert second.settings == {**first.settings, "seed": 5}
+    assert "--from" in json.loads((tmp_path / "second" / "run.json").read_text())["command"]

@@ -1,0 +1,187 @@
+"""Removing runs and old checkpoints: what is ours goes, all else stays, and nothing that lives."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from saves import SmallRun
+from written_runs import without_end, write_run
+
+from border_cli.core.errors import ConfigError
+from border_cli.run.finding import find_checkpoint, steps_saved
+from border_cli.run.removal import (
+    NotRemovable,
+    prune,
+    refuse_removal,
+    remove_run,
+    remove_sweep,
+    run_nbytes,
+    surplus_of,
+)
+from border_cli.run.status import RunLock
+
+MakeRun = Callable[..., SmallRun]
+
+
+@pytest.fixture
+def run(tmp_path: Path, make_run: MakeRun) -> SmallRun:
+    """Checkpoints 10, 20 and 30 with their transitions; best models at 10 and 20."""
+    folder = write_run(tmp_path / "runs" / "run")
+    case = make_run(folder)
+    case.save_best(10, 1.0)
+    case.save_best(20, 2.0)
+    for opt_steps in (10, 20, 30):
+        case.save(opt_steps, push=10)
+    case.store.close()
+    return case
+
+
+def everything(folder: Path) -> list[str]:
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*"))
+
+
+def files_nbytes(folder: Path) -> int:
+    files = [each for each in folder.rglob("*") if each.is_file() and not each.is_symlink()]
+    inside = [each for each in files if each.resolve().is_relative_to(folder.resolve())]
+    return sum(each.stat().st_size for each in {each.resolve() for each in inside})
+
+
+def test_a_run_is_removed_whole_and_its_size_is_known_before(run: SmallRun) -> None:
+    folder = run.run_dir
+    assert run_nbytes(folder) == files_nbytes(folder) > 0
+    assert remove_run(folder)
+    assert everything(folder.parent) == []
+
+
+def test_leftovers_of_killed_processes_and_of_attempts_go_with_it(run: SmallRun) -> None:
+    folder = run.run_dir
+    (folder / ".run.json.0123abcd.tmp").touch()
+    (folder / ".hydra" / ".resolved.yaml.0123abcd.tmp").touch()
+    (folder / "checkpoints" / ".0000000040.partial").mkdir()
+    write_run(folder / "attempt-1")
+    assert remove_run(folder)
+    assert everything(folder.parent) == []
+
+
+def test_files_of_the_user_stay_with_their_folders(run: SmallRun) -> None:
+    folder = run.run_dir
+    for place in (folder / "notes.md", folder / "checkpoints" / "0000000010" / "mine.npz"):
+        place.write_text("mine", encoding="utf-8")
+    assert not remove_run(folder)
+    assert everything(folder) == [
+        *("checkpoints", "checkpoints/0000000010", "checkpoints/0000000010/mine.npz"),
+        "notes.md",
+    ]
+
+
+@pytest.mark.parametrize("name", ["checkpoints", ".hydra", "run.json", "metrics.jsonl"])
+def test_nothing_behind_a_link_is_removed(name: str, run: SmallRun, tmp_path: Path) -> None:
+    place, outside = run.run_dir / name, tmp_path / "outside"
+    place.rename(outside)
+    place.symlink_to(outside)
+    before = everything(tmp_path / "outside")
+    assert not remove_run(run.run_dir)
+    assert everything(outside) == before
+    assert outside.exists()
+    assert [each.name for each in run.run_dir.iterdir()] == [name]  # the link itself
+
+
+def test_a_link_to_a_run_is_refused(run: SmallRun, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(run.run_dir)
+    before = everything(run.run_dir)
+    with pytest.raises(NotRemovable, match="is a link to"):
+        remove_run(link)
+    assert everything(run.run_dir) == before
+
+
+def test_a_running_run_is_never_touched(run: SmallRun) -> None:
+    folder = run.run_dir
+    before = everything(folder)
+    with RunLock(folder):
+        for remove in (refuse_removal, remove_run):
+            with pytest.raises(NotRemovable, match="is running: process 1 on here"):
+                remove(folder)
+        with pytest.raises(NotRemovable, match="is running"):
+            prune(folder, keep=1, milestone_interval=0)
+    assert everything(folder) == sorted([*before, "run.lock"])
+
+
+@pytest.mark.parametrize(("host", "refused"), [("elsewhere", True), (platform.node(), False)])
+def test_a_run_that_another_host_may_be_running_is_left_to_that(
+    host: str, refused: bool, tmp_path: Path
+) -> None:
+    folder = write_run(tmp_path / "run", **without_end(host=host))
+    if refused:
+        with pytest.raises(NotRemovable, match="may be running on elsewhere"):
+            remove_run(folder)
+        assert (folder / "run.json").is_file()
+    else:
+        assert remove_run(folder)
+
+
+def test_an_ended_run_of_another_host_is_removed(tmp_path: Path) -> None:
+    assert remove_run(write_run(tmp_path / "run", host="elsewhere", status="killed"))
+
+
+def test_the_files_of_a_sweep_go_and_what_is_beside_them_stays(tmp_path: Path) -> None:
+    for name in ("sweep.json", "sweep.csv", "multirun.yaml"):
+        (tmp_path / name).touch()
+    (tmp_path / "plot.png").touch()
+    assert not remove_sweep(tmp_path)
+    assert everything(tmp_path) == ["plot.png"]
+    (tmp_path / "plot.png").unlink()
+    assert remove_sweep(tmp_path)
+
+
+def test_pruning_keeps_the_newest_checkpoint_and_the_best_model(run: SmallRun) -> None:
+    folder = run.run_dir
+    surplus = surplus_of(folder, keep=1, milestone_interval=0)
+    before = files_nbytes(folder)
+    prune(folder, keep=1, milestone_interval=0)
+    assert surplus.checkpoints == 3  # 10, 20 and the model that was the best before
+    assert before - files_nbytes(folder) == surplus.nbytes
+    assert run.there == ["0000000030", "best-0000000020", "latest"]
+    assert find_checkpoint(folder, "latest").name == "0000000030"
+    assert find_checkpoint(folder, "best").name == "best-0000000020"
+    run.resume()
+    assert run.numbers == list(range(30))  # the transitions of all three saves
+    assert surplus_of(folder, keep=1, milestone_interval=0).checkpoints == 0
+
+
+def test_with_keep_0_only_the_best_model_and_milestones_stay(run: SmallRun) -> None:
+    prune(run.run_dir, keep=0, milestone_interval=20)
+    assert run.there == ["0000000020", "best-0000000020"]
+    assert run.chunks == []
+    prune(run.run_dir, keep=0, milestone_interval=0)
+    assert run.there == ["best-0000000020"]
+    assert run.weights("best") == "weights 20"
+
+
+def test_without_a_best_model_a_last_checkpoint_stays(tmp_path: Path, make_run: MakeRun) -> None:
+    case = make_run(write_run(tmp_path / "run"))
+    case.save(10)
+    case.store.close()
+    with pytest.raises(NotRemovable, match="it has no best model, so none would stay"):
+        prune(case.run_dir, keep=0, milestone_interval=0)
+    assert steps_saved(case.run_dir) == [10]
+
+
+def test_nothing_is_pruned_where_what_would_stay_is_damaged(run: SmallRun) -> None:
+    before = everything(run.run_dir)
+    (run.folder / "0000000030" / "agent.pt").write_text("torn", encoding="utf-8")
+    with pytest.raises(NotRemovable, match=r"left as it is: .*agent\.pt"):
+        prune(run.run_dir, keep=1, milestone_interval=0)
+    assert everything(run.run_dir) == sorted([*before, "run.lock"])
+
+
+def test_a_link_in_the_place_of_a_checkpoint_is_refused(run: SmallRun, tmp_path: Path) -> None:
+    place, outside = run.folder / "0000000010", tmp_path / "outside"
+    place.rename(outside)
+    place.symlink_to(outside)
+    with pytest.raises(ConfigError, match="is a link to"):
+        prune(run.run_dir, keep=1, milestone_interval=0)
+    assert len(everything(outside)) == 4
