@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,18 @@ ASIDE = ("recorder", "checkpoint")  # groups that do not change what is learned
 MISSING = "–"  # the value of a setting that a run does not have
 
 Reference = tuple[float, float]  # the returns of the random policy and of the expert
+
+
+class _Measured(NamedTuple):
+    """A run and the metric that is drawn of it."""
+
+    run: Run
+    env_steps: NDArray[np.float64]  # [n]
+    values: NDArray[np.float64]  # [n]
+
+    @property
+    def offline(self) -> bool:
+        return not self.env_steps[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,43 +65,43 @@ def grouped(
     """
     warnings: list[str] = []
     known = list(_readable(runs, y, warnings))
-    by = _known_keys(by, known) if by else swept([run.settings for run in known])
-    drawn = [run for run in known if len(run.metric(y)[0])]
+    by = _known_keys(by, known) if by else swept([each.run.settings for each in known])
+    drawn = [each for each in known if len(each.values)]
     if not drawn:
-        raise ConfigError(_no_metric(known, y))
-    without = [run for run in known if run not in drawn]
+        raise ConfigError(_no_metric([each.run for each in known], y))
+    without = [each.run for each in known if not len(each.values)]
     if without:
         warnings.append(f"{_named(without)} left out: no {y} recorded")
-    x = _position(drawn, x, y)
-    _refuse_unknown_envs(references or {}, drawn)
-    common = _common_env(drawn) if "env" in by else None
+    x = _position(drawn, x)
+    envs = list(dict.fromkeys(_env(each.run) for each in drawn))
+    _refuse_unknown_envs(references or {}, envs)
     members: dict[tuple[str, str], list[Run]] = {}
     curves = []
-    for run in drawn:
-        group, env = _label(run.settings, by), common or _env(run)
-        members.setdefault((group, env), []).append(run)
-        curves.append(_curve(run, group, env, x=x, y=y, references=references or {}))
-    for (group, env), each in members.items():
-        warnings += _mixed(f"{group} on {env}", each)
-    unfinished = [run for run in drawn if run.status in ("running", "starting")]
+    for each in drawn:
+        group = _label(each.run.settings, by)
+        env = ", ".join(envs) if "env" in by else _env(each.run)
+        members.setdefault((group, env), []).append(each.run)
+        curves.append(_curve(each, group, env, x=x, y=y, references=references or {}))
+    for (group, env), seeds in members.items():
+        warnings += _mixed(f"{group} on {env}", seeds)
+    unfinished = [each.run for each in drawn if each.run.status in ("running", "starting")]
     if unfinished:
         warnings.append(f"{_named(unfinished)} still running")
     return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
 
 
-def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[Run]:
+def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Measured]:
     """The runs whose settings and metrics can be read; the others are named in `warnings`."""
     for run in runs:
         try:
-            _ = run.settings, run.metric(y)
+            _ = run.settings
+            yield _Measured(run, *run.metric(y))
         except CheckpointError as error:
             warnings.append(f"left out: {error}")
-        else:
-            yield run
 
 
-def _known_keys(by: Sequence[str], runs: Iterable[Run]) -> tuple[str, ...]:
-    known = dict.fromkeys(key for run in runs for key in run.settings)
+def _known_keys(by: Sequence[str], runs: Iterable[_Measured]) -> tuple[str, ...]:
+    known = dict.fromkeys(key for each in runs for key in each.run.settings)
     for key in by:
         if key not in known:
             raise ConfigError(f"--by: {unknown('setting', key, _shorter(key, known))}")
@@ -152,18 +165,17 @@ def _no_metric(runs: Sequence[Run], y: str) -> str:
     return f"--y: {unknown('metric', y, names)}"
 
 
-def _position(runs: Sequence[Run], x: str | None, y: str) -> str:
-    if x == "time_s" or x == "opt_steps":
+def _position(runs: Sequence[_Measured], x: str | None) -> str:
+    if x in ("time_s", "opt_steps"):
         return x
-    if any(run.metric(y)[0][-1] > 0 for run in runs):
+    if not all(each.offline for each in runs):
         return "env_steps"
     if x is not None:
         raise ConfigError("--x must be opt_steps or time_s: these runs have stepped no environment")
     return "opt_steps"
 
 
-def _refuse_unknown_envs(references: Mapping[str, Reference], runs: Sequence[Run]) -> None:
-    known = list(dict.fromkeys(map(_env, runs)))
+def _refuse_unknown_envs(references: Mapping[str, Reference], known: Sequence[str]) -> None:
     for env in references:
         if env not in known:
             raise ConfigError(f"--reference: {unknown('env', env, known)}")
@@ -173,25 +185,30 @@ def _env(run: Run) -> str:
     return run.env or MISSING
 
 
-def _common_env(runs: Sequence[Run]) -> str:
-    """The title of the one panel where the environments are what is compared."""
-    return ", ".join(dict.fromkeys(map(_env, runs)))
-
-
 def _curve(
-    run: Run, group: str, env: str, *, x: str, y: str, references: Mapping[str, Reference]
+    measured: _Measured,
+    group: str,
+    env: str,
+    *,
+    x: str,
+    y: str,
+    references: Mapping[str, Reference],
 ) -> RunCurve:
-    at, values = _rising(*run.metric(y, x))
-    offline = not run.metric(y, "env_steps")[0][-1]
-    counted_in = "opt_steps" if offline or x == "opt_steps" else "env_steps"
+    run = measured.run
+    at, values = (measured.env_steps, measured.values) if x == "env_steps" else run.metric(y, x)
+    if not len(at):
+        raise ConfigError(f"--x: {shortest(run.folder)} has not recorded {x}")
+    in_updates = measured.offline or x == "opt_steps"
+    steps = run.metric(y, "opt_steps")[0] if in_updates else measured.env_steps
+    at, values = _rising(at, values)
     return RunCurve(
         name=str(shortest(run.folder)),
         env=env,
         group=group,
         x=at,
         y=values,
-        budget=float(run.metric(y, counted_in)[0][-1]),
-        budget_unit=X_NAMES[counted_in],
+        budget=float(steps[-1]),
+        budget_unit=X_NAMES["opt_steps" if in_updates else "env_steps"],
         stopped=run.facts.get("exit_reason") == STOPPED,
         normalized=_normalized(run, float(values[-1]), references) if y == SCORE else None,
     )

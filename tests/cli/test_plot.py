@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from run_folders import two_groups, write_run
+from run_folders import evaluated_run, two_groups
 
 from border_cli.cli.plot import main, read_request, show_table
 from border_cli.core.errors import ConfigError
@@ -55,8 +55,8 @@ def test_a_csv_file_has_the_numbers_that_were_asked_for(tmp_path: Path, table: s
 
 
 def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path / "short", [1.0], settings={"agent.gamma": 0.9})
-    write_run(tmp_path / "long", [1.0, 2.0])
+    evaluated_run(tmp_path / "short", [1.0], settings={"agent.gamma": 0.9})
+    evaluated_run(tmp_path / "long", [1.0, 2.0])
     main([str(tmp_path)])
     err = capsys.readouterr().err
     assert "border-plot: warning: 0.9 on cartpole: one seed" in err
