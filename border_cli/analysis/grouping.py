@@ -132,9 +132,8 @@ def swept(settings: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
     return tuple(found) or ("agent",)
 
 
-def _counts(key: str, *, env: bool = False) -> bool:
-    group = key.partition(".")[0]
-    return key not in OF_ONE_RUN and group not in ASIDE and (env or group != "env")
+def _counts(key: str) -> bool:
+    return key not in OF_ONE_RUN and key.partition(".")[0] not in ASIDE
 
 
 def _value(settings: Mapping[str, Value], key: str) -> str:
@@ -235,7 +234,7 @@ def _normalized(run: Run, score: float, references: Mapping[str, Reference]) -> 
 def _mixed(group: str, runs: Sequence[Run]) -> Iterator[str]:
     """What differs within a group besides the seed, and seeds that occur twice."""
     settings = [run.settings for run in runs]
-    keys = dict.fromkeys(key for each in settings for key in each if _counts(key, env=True))
+    keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
     differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
     if differing:
         more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""

@@ -37,6 +37,13 @@ def test_an_option_goes_before_the_values_that_it_brings(tmp_path: Path) -> None
     assert (found.by, groups(found)) == (("agent",), {"dqn": 2, "sac": 2})
 
 
+def test_an_environment_with_two_lengths_is_two_groups(tmp_path: Path) -> None:
+    for length in (5, 10):
+        evaluated_run(tmp_path / str(length), [1.0], settings={"env.kwargs.length": length})
+    found = of(tmp_path)
+    assert (found.by, groups(found)) == (("env.kwargs.length",), {"5": 1, "10": 1})
+
+
 def test_seeds_alone_are_one_group_named_by_the_agent(tmp_path: Path) -> None:
     for seed in range(2):
         evaluated_run(tmp_path / str(seed), [1.0], seed=seed)
