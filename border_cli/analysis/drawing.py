@@ -6,9 +6,10 @@ style and marker, which remain when a picture is printed in grey.
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +49,12 @@ def draw(path: Path, report: Report) -> None:
     """A picture with one panel per environment, and one with the performance profiles."""
     from matplotlib import style
 
+    kind = path.suffix[1:].lower()
+    drawn = io.BytesIO()  # what fails while it is drawn leaves no file
     with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
-        figure = picture(report)
-        metadata: dict[str, Any] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, format=path.suffix[1:].lower(), metadata=metadata, dpi=DPI)
+        metadata: dict[str, Any] = {"Date": None, "Creator": None} if kind == "svg" else {}
+        picture(report).savefig(drawn, format=kind, metadata=metadata, dpi=DPI)
+    path.write_bytes(drawn.getvalue())
 
 
 def picture(report: Report) -> Figure:
@@ -91,7 +94,7 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _legend_columns(names: Sequence[str] | Any, width: float) -> int:
+def _legend_columns(names: Collection[str], width: float) -> int:
     longest = max(len(line) for name in names for line in name.split("\n"))
     return max(1, min(len(names), int(width / (CHARACTER_INCHES * (longest + 11)))))
 

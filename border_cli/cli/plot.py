@@ -71,6 +71,7 @@ CHOICES = {
 }
 SEVERAL = ("--by", "--out", "--reference")  # may be given several times
 FLAGS = (*SEVERAL, *CHOICES, "--y", "--where", "--hold", "--help", "--version")
+SCORE = "eval/return"
 CHART_LINES = 16
 NAME_CHARACTERS = 20  # of a name in a narrow terminal
 BETWEEN = 3  # characters between two columns
@@ -88,7 +89,7 @@ class Request:
     out: tuple[Path, ...] = ()
     stat: str = "mean"
     x: str | None = None
-    y: str = "eval/return"
+    y: str = SCORE
     where: str = ""
     hold: bool = False
     references: Mapping[str, Reference]
@@ -121,7 +122,7 @@ def read_request(typed: Sequence[str]) -> Request:
     parser.add_argument("--hold", action="store_true")
     for flag in CHOICES:
         parser.add_argument(flag)
-    parser.add_argument("--y", default="eval/return")
+    parser.add_argument("--y", default=SCORE)
     parser.add_argument("--where", default="")
     given, rest = parser.parse_known_intermixed_args(typed)
     for each in rest:
@@ -132,10 +133,15 @@ def read_request(typed: Sequence[str]) -> Request:
     for flag, value in chosen.items():
         if value not in (None, *CHOICES[flag]):
             raise ConfigError(f"{flag} must be one of {', '.join(CHOICES[flag])}, got {value!r}")
+    out = tuple(map(_checked_out, given.out))
+    if chosen["--csv"] and not any(each.suffix.lower() == ".csv" for each in out):
+        raise ConfigError("--csv needs an --out that ends in .csv")
+    if given.reference and given.y != SCORE:
+        raise ConfigError(f"--reference applies to --y {SCORE}, not to {given.y}")
     return Request(
         paths=tuple(given.paths),
         by=tuple(key.strip() for each in given.by for key in each.split(",") if key.strip()),
-        out=tuple(map(_checked_out, given.out)),
+        out=out,
         stat=chosen["--stat"] or "mean",
         x=chosen["--x"],
         y=given.y,
@@ -173,6 +179,12 @@ def _reference(text: str) -> tuple[str, Reference]:
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
     request = read_request(typed)
     report = _report(request)
+    if request.table == "improvement" and not report.improvements:
+        raise ConfigError("--csv improvement needs two groups on one environment; see --by")
+    if request.table == "profile" and not report.profiles:
+        raise ConfigError(
+            "--csv profile needs normalised scores on several environments; see --reference"
+        )
     missing = [
         path for path in request.out if _is_picture(path) and find_spec("matplotlib") is None
     ]

@@ -10,6 +10,8 @@ import pytest
 from rich.console import Console
 from run_folders import evaluated_run, two_groups
 
+from border_cli import compose, load_runs, train
+from border_cli.analysis.tables import number
 from border_cli.cli.plot import main, read_request, show_table
 from border_cli.core.errors import ConfigError
 
@@ -46,11 +48,11 @@ def test_files_are_written_by_their_suffix(
     assert printed.count("wrote ") == 5
 
 
-@pytest.mark.parametrize("table", ["scores", "improvement", "profile"])
+@pytest.mark.parametrize("table", ["scores", "improvement"])
 def test_a_csv_file_has_the_numbers_that_were_asked_for(tmp_path: Path, table: str) -> None:
     out = tmp_path / "numbers.csv"
     main([str(two_groups(tmp_path)), "--csv", table, "--out", str(out)])
-    head = {"scores": "env,group,seeds", "improvement": "group,other", "profile": "group,normal"}
+    head = {"scores": "env,group,seeds", "improvement": "group,other"}
     assert out.read_text(encoding="utf-8").startswith(head[table])
 
 
@@ -122,6 +124,7 @@ def test_without_the_extra_the_terminal_has_the_curves_and_the_pip_line_follows(
         ("--reference=cartpole", "--reference must be ENV=RANDOM:EXPERT"),
         ("--reference=cartpole=5:nan", "--reference must be ENV=RANDOM:EXPERT"),
         ("--reference=cartpole=5:5", "the lower one first"),
+        ("--csv=scores", "--csv needs an --out that ends in .csv"),
     ],
 )
 def test_what_is_not_understood_is_refused_before_anything_is_read(
@@ -129,6 +132,22 @@ def test_what_is_not_understood_is_refused_before_anything_is_read(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         read_request(["runs", typed])
+
+
+def test_references_of_another_metric_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--reference applies to --y eval/return, not to train/"):
+        read_request(["runs", "--reference=cartpole=1:2", "--y=train/loss"])
+
+
+@pytest.mark.parametrize("table", ["improvement", "profile"])
+def test_tables_that_would_be_empty_are_refused(
+    tmp_path: Path, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluated_run(tmp_path / "run", [1.0])
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path), "--csv", table, "--out", str(tmp_path / "table.csv")])
+    assert f"border-plot: --csv {table} needs " in capsys.readouterr().err
+    assert not (tmp_path / "table.csv").exists()
 
 
 @pytest.mark.parametrize(
@@ -160,3 +179,20 @@ def test_a_file_that_cannot_be_written_is_named(
     with pytest.raises(SystemExit, match="1"):
         main([str(two_groups(tmp_path / "runs")), "--out", str(out)])
     assert f"border-plot: {out} could not be written: " in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_training_leaves_is_what_is_plotted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = ("trainer.max_opt_steps=40", "trainer.eval_interval=20", "trainer.warmup_period=20")
+    for gamma in (0.9, 0.99):
+        typed = (f"agent.gamma={gamma}", "evaluator.num_episodes=2", "quiet=true", *limits)
+        config = compose("agent=dqn", "env=cartpole", *typed, f"run_dir={tmp_path / str(gamma)}")
+        train(config)
+    main([str(tmp_path), "--x", "opt_steps"])
+    out = capsys.readouterr().out
+    assert "agent.gamma" in out
+    final = load_runs(tmp_path / "0.99")[0].facts["final_score"]
+    assert f" 0.99          1       {number(final)} " in out
+    assert "40 updates" in out
