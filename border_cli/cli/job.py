@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from border_cli.cli.hydra_app import run_one, show_answer
 from border_cli.cli.monitor import STALL_TIMEOUT_S, expect
-from border_cli.cli.startup import collect_from_here
+from border_cli.cli.startup import collect_from_here, counting_jobs
 from border_cli.cli.task import Planned, Task, plan
 from border_cli.cli.training_job import JobContext, RunJob, leave_now, refusal, train_job
 from border_cli.config.check import checked_jobs
@@ -98,7 +98,8 @@ def _planned(
     composer: Composer, overrides: list[str], *, multirun: bool
 ) -> tuple[list[Planned], SweepTerms | None]:
     """All jobs, composed and checked; one that cannot resume its run refuses the command."""
-    jobs, terms = checked_jobs(composer, overrides, multirun=multirun)
+    with counting_jobs() as progress:
+        jobs, terms = checked_jobs(composer, overrides, multirun=multirun, progress=progress)
     from border_cli.run.layout import refuse_foreign
 
     for job in jobs:
@@ -156,25 +157,30 @@ def make_probes() -> Probes:
 
 
 def tried(planned: Sequence[Planned], probes: Probes) -> list[RunNeeds]:
-    """What the jobs need, counted from a dry build of each, in which components refuse what only
-    they can judge.
+    """What the jobs need, counted from dry builds, in which components refuse what only they can
+    judge; jobs with the same components share one.
 
     A job of a sweep whose environment fails as it is tried reports that itself: it needs nothing.
     """
     from border_cli.launch.dry_build import dry_build
-    from border_cli.launch.needs import run_needs
+    from border_cli.launch.needs import run_needs, same_build
 
-    needs = []
+    needs: list[RunNeeds] = []
+    made: dict[str, RunNeeds | None] = {}
     names = job_names([each.job for each in planned])
     for (job, _, effective), name in zip(planned, names, strict=True):
-        try:
-            built = dry_build(effective, probes)
-        except ProbeFailed:
-            if job.number is None:
-                raise
-            continue
-        if built is not None:
-            needs.append(run_needs(effective, Path(job.folder).absolute(), built, name))
+        folder, kind = Path(job.folder).absolute(), same_build(effective)
+        if kind not in made:
+            try:
+                built = dry_build(effective, probes)
+            except ProbeFailed:
+                if job.number is None:
+                    raise
+                built = None
+            made[kind] = run_needs(effective, folder, built, name) if built else None
+        like = made[kind]
+        if like is not None:
+            needs.append(like.of(effective, folder, name))
     return needs
 
 

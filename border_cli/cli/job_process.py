@@ -49,7 +49,6 @@ class JobParts:
     config: DictConfig  # of the sweep
     overrides: list[str]
     number: int
-    folder: str  # absolute
     job: Job | None  # as it was checked; None: its sweeper invented it
     continuation: Continuation | None
     at_once: int  # jobs that share the cores
@@ -68,13 +67,13 @@ class JobProgress:
     rate: float | None  # updates per second
 
 
-def run(packed: bytes, pipe: Pipe) -> None:
+def run(folder: str, packed: bytes, pipe: Pipe) -> None:
     """The process: one job, then it ends."""
-    with monitored("border-train"):
+    _print_into(Path(folder))
+    with monitored("border-train"):  # whose words go to that file, too
         set_up_threads()
         parts: JobParts = unpack(packed)
         share_cores(parts.at_once)
-        _print_into(Path(parts.folder))
         control = JobControl(in_worker=True)
         listener = threading.Thread(
             target=_listen, args=(pipe, control.stop, control.save), name="orders", daemon=True

@@ -34,6 +34,7 @@ EXAMPLES = (
     ("border-train recorder.tensorboard.step=env_steps …", "env steps on TensorBoard's x axis"),
     ("border-train -cd my_conf experiment=mine", "an experiment from your own config directory"),
     ("border-train resume=RUN_DIR", "resumes an interrupted run"),
+    ("border-train --from RUN_DIR seed=1", "a new run with the settings of another, and a seed"),
 )
 
 TYPED = (
@@ -55,7 +56,7 @@ def overview(config_dirs: Sequence[str]) -> str:
         "GROUPS and their options (* is the default)\n" + _groups(folders),
         "SETTINGS of every run (settings of a choice: border-train agent=dqn --help)\n"
         + _settings(),
-        "WITH resume=RUN_DIR, for this command only\n" + _table(TYPED),
+        "WITH resume=RUN_DIR or --from RUN_DIR, for this command only\n" + _table(TYPED),
         "FLAGS, in any position\n" + _table(FLAGS),
         "EXAMPLES\n" + _table(EXAMPLES),
     ]

@@ -28,10 +28,10 @@ from border_cli.config.sweep_plan import sweep_job
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import BorderError, Interrupted, RunFailed
 from border_cli.core.stop import SaveFlag, StopFlag
-from border_cli.process.child_process import ChildProcess
+from border_cli.process.child_process import GONE_S, ChildProcess
 from border_cli.process.start import pack, start_context, wait_for
 from border_cli.run.status import KILLED, RunRecord, end_from_outside, read_run
-from border_cli.run.sweep_folder import add_job, read_stop
+from border_cli.run.sweep_folder import LOST, add_job, read_stop
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,6 @@ class JobProcesses:
             config=self._config,
             overrides=overrides,
             number=number,
-            folder=str(folder),
             job=planned.job if planned else None,
             continuation=planned.continuation if planned else None,
             at_once=self._sweep.at_once,
@@ -137,7 +136,7 @@ class JobProcesses:
         imports = planned.job.config.imports if planned else []
         packed = pack("hydra/launcher=processes", imports, parts)
         context = start_context(StartMethod.auto, PRELOAD)
-        child = ChildProcess(context, f"job {number}", run, packed, nice=0)
+        child = ChildProcess(context, f"job {number}", run, str(folder), packed, nice=0)
         view.overrides = overrides
         self._running[number] = Running(view, folder, child)
 
@@ -178,14 +177,12 @@ class JobProcesses:
         """The end of a process, whatever ended it."""
         pid = job.child.pid
         cause = job.child.reap()
-        facts = read_run(job.folder)
         if job.ended is not None:
             status, score, reason = job.ended
-        elif "status" in facts and facts.get("pid") == pid and facts["status"] != "running":
-            status, score, reason = str(facts["status"]), math.nan, str(facts.get("exit_reason"))
         else:
-            status, score, reason = "failed", math.nan, _last_line(cause)
+            score, reason = math.nan, _last_line(cause)
             self._record(job.folder, pid, reason)
+            status = str(read_run(job.folder).get("status", LOST))
         self._panel.ended(job.view, status, score, reason)
         self._returned(number, job.view.overrides, score, None if status == "done" else reason)
 
@@ -202,19 +199,21 @@ class JobProcesses:
         self, number: int, overrides: list[str], score: float, failure: str | None
     ) -> None:
         returned = JobReturn(overrides=overrides)
-        returned.status, returned.return_value = JobStatus.COMPLETED, score
-        if failure is not None and self._sweep.tells_sweeper:
-            returned.status, returned.return_value = JobStatus.FAILED, RunFailed(failure)
+        value = score if failure is None else self._sweep.failed_value
+        if value is None:
+            returned.status, returned.return_value = JobStatus.FAILED, RunFailed(str(failure))
+        else:
+            returned.status, returned.return_value = JobStatus.COMPLETED, value
         self._returns[number] = returned
 
     def _on_second_signal(self, signum: int) -> None:
         """Leaves nothing behind but the last checkpoints."""
+        reason = f"quit immediately: {Interrupted(signum)}"
         for each in self._running.values():
             each.child.kill()
         for each in self._running.values():
-            each.child.reap()
+            wait_for(each.child.waitables[-1:], GONE_S)
             with suppress(OSError, BorderError):
-                reason = f"quit immediately: {Interrupted(signum)}"
                 end_from_outside(each.folder, each.child.pid, "interrupted", reason)
 
 

@@ -363,3 +363,7 @@ def _one_run(path: Path) -> Path:
     from border_cli.run.finding import find_run
 
     return find_run(path)[0]
+
+
+if __name__ == "__main__":
+    command()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ from border_cli.run.sweep_folder import (
 
 LOCKS_S = 5.0  # within which the jobs of a sweep that was killed are gone
 LOOK_S = 0.1
+REASON_WIDTH = 120  # characters of the table; sweep.csv has all of it
 
 
 class Sweep:
@@ -140,5 +142,6 @@ def _print_table(plan: SweepPlan, rows: Sequence[JobRow]) -> None:
     for row in rows:
         score = "-" if row.score is None else f"{row.score:,.1f}"
         values = [row.job.values.get(key, "") for key in plan.swept]
-        table.add_row(str(row.job.number), *values, row.status, score, row.reason)
+        reason = textwrap.shorten(row.reason, REASON_WIDTH, placeholder=" …")
+        table.add_row(str(row.job.number), *values, row.status, score, reason)
     console.print(table)

@@ -25,14 +25,14 @@ from border_cli.cli.training_job import (
 )
 from border_cli.config.compose import LAUNCHER, Composer, SweepTerms
 from border_cli.config.sweep_loader import SweepLoader
-from border_cli.config.sweep_plan import sweep_job, sweep_plan
-from border_cli.core.config import Device, OnError, RunConfig
+from border_cli.config.sweep_plan import in_common, sweep_job, sweep_plan
+from border_cli.core.config import OnError, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.machine import memory_rooms, usable_cores
 from border_cli.core.words import counted, setting, size
 from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.needs import RunNeeds, refuse_unmet
+from border_cli.launch.needs import RunNeeds, computes_on_cuda, refuse_unmet
 from border_cli.run.sweep_folder import read_sweep
 
 OURS, BASIC = "processes", "basic"
@@ -70,7 +70,7 @@ def run_command(
     refuse_unmet(needs)
     at_once = _at_once(launcher, terms, len(planned), needs, config)
     sweep = _sweep(terms, planned, command, launcher, config)
-    common = _in_common(terms, sweep, launcher, at_once)
+    common = _in_common(terms, planned, sweep, launcher, at_once)
     task = Task(composer, planned, _runner(probes, sweep), command, common)
     collect_from_here()
     sweep.begin()
@@ -123,13 +123,15 @@ def _sweep(
     return Sweep(root, plan, jobs=jobs, quiet=quiet)
 
 
-def _in_common(terms: SweepTerms, sweep: Sweep, launcher: str, at_once: int) -> SweepJobs:
+def _in_common(
+    terms: SweepTerms, planned: Sequence[Planned], sweep: Sweep, launcher: str, at_once: int
+) -> SweepJobs:
     return SweepJobs(
         root=sweep.root,
         launcher=launcher,
-        tells_sweeper=terms.jobs is None,
+        failed_value=terms.failed_value,
         at_once=at_once,
-        swept=tuple(sweep.plan.swept),
+        fixed=tuple(in_common([each.job.overrides for each in planned]) or terms.fixed),
         quiet=sweep.quiet,
         pid=os.getpid(),
         host=platform.node(),
@@ -165,7 +167,7 @@ def _processes(asked: int | None, needs: Sequence[RunNeeds], config: RunConfig) 
     room = min(shared, key=lambda found: found.nbytes)
     fitting = int(room.nbytes // each)
     if asked is None:
-        return max(1, min(1 if _on_cuda(config) else usable_cores(), fitting))
+        return max(1, min(1 if computes_on_cuda(config) else usable_cores(), fitting))
     if asked > max(1, fitting):
         raise ConfigError(
             f"hydra.launcher.jobs={asked}: {counted(asked, 'job')} at once need "
@@ -173,14 +175,6 @@ def _processes(asked: int | None, needs: Sequence[RunNeeds], config: RunConfig) 
             f"({room.limit}): at most {fitting}"
         )
     return asked
-
-
-def _on_cuda(config: RunConfig) -> bool:
-    if config.device != Device.auto:
-        return config.device == Device.cuda
-    from border_cli.nn.device import resolve_device
-
-    return resolve_device("auto").type == "cuda"
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sys
@@ -32,7 +33,6 @@ from border_cli.core.errors import BorderError, ConfigError, ProbeFailed, RunFai
 from border_cli.core.files import SETTINGS, not_through_links
 from border_cli.core.process_state import keeping_everything
 from border_cli.core.threads import share_cores
-from border_cli.process.child import end_with
 from border_cli.run.status import RunRecord, read_run
 from border_cli.run.sweep_folder import add_job, read_stop, write_stop
 
@@ -72,18 +72,18 @@ class SweepJobs:
 
     root: Path  # absolute
     launcher: str
-    tells_sweeper: bool  # a failed job raises, as sweepers that invent jobs understand it
+    failed_value: float | None  # what the sweeper is told of a failed job; None: an exception
     at_once: int = 1  # jobs that share the cores of one machine
-    swept: tuple[str, ...] = ()  # the keys that differ
+    fixed: tuple[str, ...] = ()  # overrides of every job
     quiet: bool = False
     pid: int = 0  # of the command
     host: str = ""
 
     def label(self, overrides: Sequence[str]) -> str:
         """What tells a job from the others."""
-        values = dict(map(key_and_value, overrides))
-        keys = [key for key in values if key in self.swept or not self.swept]
-        return " ".join(f"{key}={values[key]}" for key in keys)
+        rest = [each for each in overrides if each not in self.fixed]
+        values = dict(map(key_and_value, rest))
+        return " ".join(f"{key}={value}" for key, value in values.items())
 
     @property
     def scheduled(self) -> bool:
@@ -234,10 +234,11 @@ class Task:
         return outcome.score
 
     def _failed(self, reason: str, error: Exception | None = None) -> float:
-        """A raised job is a failed trial to sweepers that invent jobs; Hydra's own would end."""
-        if self._sweep is not None and self._sweep.tells_sweeper:
+        """What the sweeper understands as a failure."""
+        value = math.nan if self._sweep is None else self._sweep.failed_value
+        if value is None:
             raise RunFailed(reason) from error
-        return float("nan")
+        return value
 
 
 def _record(composed: DictConfig, hydra: Any) -> dict[str, str]:
@@ -280,6 +281,8 @@ def _worker(sweep: SweepJobs, run_dir: Path) -> Iterator[None]:
     if not sweep.scheduled:
         share_cores(sweep.at_once)
         if sweep.host == platform.node():
+            from border_cli.process.child import end_with
+
             end_with(sweep.pid)
     elif sweep.at_once > 1:
         share_cores(sweep.at_once)

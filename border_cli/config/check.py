@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -95,7 +95,8 @@ def unknown_setting(kind: type[Any], path: str, key: str) -> str:
     known = [each.name for each in fields(kind)]
     initials = {"".join(word[0] for word in name.split("_")): name for name in known}
     near = nearest(key, known) or initials.get(key)  # learning_rate for lr
-    similar = [_joined(path, near)] if near else _elsewhere(key)
+    elsewhere = [each for each in _elsewhere(key) if each != _joined(path, key)]
+    similar = elsewhere or ([_joined(path, near)] if near else _elsewhere(key))
     hint = f", did you mean {' or '.join(similar)}?" if similar else ""
     return (
         f"unknown setting {_joined(path, key)!r}{hint} ({path or 'a run'} has {', '.join(known)})"
@@ -217,6 +218,8 @@ def _holds(part: Part, path: list[str]) -> bool:
 
 def refuse_mistyped_evaluation_env(config: RunConfig) -> None:
     """Refuses values of `evaluator.env` that `env` itself would refuse."""
+    if not config.evaluator.env:
+        return
     kind = type(config.env)
     typed_env = OmegaConf.structured(kind)
     for key, value in config.evaluator.env.items():
@@ -290,11 +293,16 @@ def _brief(value: object) -> str:
 
 
 def checked_jobs(
-    composer: Composer, overrides: list[str], *, multirun: bool
+    composer: Composer,
+    overrides: list[str],
+    *,
+    multirun: bool,
+    progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[list[Job], SweepTerms | None]:
     """Composes and checks every job of the command; raises ConfigError for the first bad one.
 
-    A job alone has no terms. A sweeper that invents its jobs as it goes has none to check yet.
+    A job alone has no terms. `progress` is told how many jobs are composed by now. A sweeper that
+    invents its jobs as it goes has none to check yet.
     """
     swept = any(is_sweep(each) for each in overrides)
     if not multirun and swept:
@@ -305,12 +313,13 @@ def checked_jobs(
             _check_jobs(composer, [job])
             _refuse_used(job)
             return [job], None
+    from border_cli.config.shared_composition import composed_jobs
     from border_cli.config.sweep_plan import with_folders
 
     terms = composer.sweep_terms(overrides)
     if terms.jobs is None:
         return [], terms
-    jobs = with_folders(composer.jobs(terms), Path(terms.root))
+    jobs = with_folders(composed_jobs(composer, terms.jobs, progress), Path(terms.root))
     _check_jobs(composer, jobs)
     _refuse_used_by_sweep(jobs)
     return jobs, terms

@@ -3,6 +3,7 @@ state: where settings begin, search path, defaults list, merging, and the files 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
@@ -188,6 +189,7 @@ class SweepTerms:
     launcher_settings: dict[str, Any]
     is_chosen: bool  # a file or the command line chose the launcher
     root: str  # the directory of the sweep
+    failed_value: float | None  # what the sweeper is told of a failed job; None: an exception
 
 
 class Composer:
@@ -242,13 +244,10 @@ class Composer:
                 job = _finish(config, loader.parts, imports, job_number)
             if self.trust and job.config.resume is None and self.origin is None:
                 raise ConfigError(
-                    "trust=true applies to the modules of a resumed run, but resume is null"
+                    "trust=true applies to the modules of resume=RUN_DIR or --from RUN_DIR, and "
+                    "neither was typed"
                 )
             return job
-
-    def jobs(self, terms: SweepTerms) -> list[Job]:
-        """Composes and checks the jobs of a sweep."""
-        return [self.job(each, number) for number, each in enumerate(terms.jobs or [])]
 
     def loader(self) -> Loader:
         """For Hydra's entry point: it need not compose again what `job` composed last."""
@@ -322,6 +321,7 @@ class Composer:
                     launcher_settings={str(key): value for key, value in settings.items()},
                     is_chosen=LAUNCHER in found.override_choices,
                     root=str(master.hydra.sweep.dir),
+                    failed_value=_failed_value(sweeper),
                 )
 
     def asks_for_sweep(self, overrides: list[str]) -> bool:
@@ -338,6 +338,16 @@ class Composer:
         return loader.load_configuration(
             self.config_name, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
         )
+
+
+def _failed_value(sweeper: DictConfig) -> float | None:
+    """Hydra's own sweeper ends at an exception; so do others, unless they allow for failures, but
+    they learn from the worst value."""
+    direction = str(sweeper.get("direction")).rpartition(".")[2]
+    worst = {"maximize": -math.inf, "minimize": math.inf}
+    if sweeper.get("_target_") == BASIC_SWEEPER:
+        return math.nan
+    return None if "max_failure_rate" in sweeper else worst.get(direction)
 
 
 def _finish(config: DictConfig, parts: list[Part], imports: list[str], number: int | None) -> Job:

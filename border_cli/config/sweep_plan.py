@@ -26,17 +26,20 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=4096)
-def _read(text: str) -> Override:
+def read_override(text: str) -> Override:
+    """Hydra's reading of an override; the jobs of a sweep share most of theirs."""
     return parsed([text])[0]
 
 
 def key_and_value(text: str) -> tuple[str, str]:
     """`env.id` and `a b` of `env.id='a b'`: the value as it is meant, without quotes."""
-    override = _read(text)
+    override = read_override(text)
     key = override.key_or_group
     if override.is_delete():
         return f"~{key}", ""
     value = override.value()
+    if isinstance(value, bool):
+        return key, str(value).lower()
     return key, value if isinstance(value, str) else override.get_value_element_as_str()
 
 

@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -44,6 +44,7 @@ from border_cli.core.words import counted, size
 from border_cli.dataset.recorded_episodes import GROUP, GROUP_NBYTES
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.offline_data import SETTING, dataset_size
+from border_cli.nn.device import resolve_device
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
@@ -81,6 +82,12 @@ STATE_NBYTES = 128 * 1024  # counters, generators, actors and manifest of a chec
 ROW_OF_METRICS_NBYTES = 2_500  # up to 1,300 as JSON and 1,100 as events of TensorBoard
 LOGS_NBYTES = MIB
 MOST_BEST = 3  # best models at once: being written, the best, and the one before it
+
+# Settings on which a dry build does not depend.
+NOT_BUILT = (
+    *("seed", "name", "imports", "run_dir", "resume", "dry_run", "quiet", "objective"),
+    *("trainer", "recorder", "checkpoint", "sweep"),
+)
 
 CAPACITY = "replay_buffer.capacity"
 MENTIONED = 0.02  # of all that is needed; what is less is listed without its name
@@ -488,6 +495,11 @@ class RunNeeds:
         """In addition to what is there already."""
         return max(0, sum(each.nbytes for each in self.disk) - self.held)
 
+    def of(self, effective: EffectiveSettings, run_dir: Path, name: str) -> RunNeeds:
+        """Those of another run with the same components."""
+        held = on_disk(run_dir) if effective.config.resume is not None else 0
+        return replace(self, effective=effective, run_dir=run_dir, name=name, held=held)
+
     def with_capacity(self, capacity: int) -> RunNeeds:
         """The same with a replay buffer of at most so many transitions."""
         config = self.effective.config
@@ -495,6 +507,20 @@ class RunNeeds:
         replay_buffer = replace(config.replay_buffer, capacity=smaller)
         effective = effective_settings(replace(config, replay_buffer=replay_buffer))
         return replace(self, effective=effective)
+
+
+def same_build(effective: EffectiveSettings) -> str:
+    """Equal for runs whose dry builds are the same: all that a run is built from but its seed and
+    its limits, and without what concerns its folder."""
+    config = effective.config
+    parts = [getattr(config, each.name) for each in fields(config) if each.name not in NOT_BUILT]
+    trainer = (type(config.trainer).__name__, config.trainer.stall_timeout_s)
+    return repr((parts, trainer, config.resume is None))
+
+
+def computes_on_cuda(config: RunConfig) -> bool:
+    """Whether the learner has a GPU of this machine."""
+    return resolve_device(config.device.value).type == "cuda"
 
 
 def run_needs(

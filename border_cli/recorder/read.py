@@ -37,13 +37,12 @@ def last_rows(path: Path) -> list[dict[str, Any]]:
     out, and none where there is no file."""
     try:
         with path.open("rb") as file:
-            start = max(0, file.seek(0, 2) - TAIL_NBYTES)
-            file.seek(start)
+            file.seek(max(0, file.seek(0, 2) - TAIL_NBYTES))
             lines = file.read().split(b"\n")
     except OSError:
         return []
     rows = []
-    for line in lines[1 if start else 0 :]:  # the first one is cut
+    for line in lines:  # the first one may be cut, too
         with suppress(ValueError, RecursionError):
             rows.append(json.loads(line))
     return [row for row in rows if isinstance(row, dict)]

@@ -30,7 +30,7 @@ from border_cli.run.folders import (
 from border_cli.run.layout import CHECKPOINT, RUN, Layout, entries_of_ours, refuse_foreign
 from border_cli.run.replay_files import FOLDER
 from border_cli.run.status import RUN_JSON, RUN_LOCK, RunLock, read_run, running
-from border_cli.run.sweep_folder import SWEEP_CSV, SWEEP_JSON
+from border_cli.run.sweep_folder import SWEEP_CSV, SWEEP_JSON, SWEEP_STOP
 
 _TORN = r"|\.[\w.-]+\.[0-9a-f]{8}\.tmp"  # left by a process that was killed as it wrote a file
 
@@ -43,7 +43,9 @@ def _with_torn(layout: Layout) -> Layout:
 
 _WHOLE = _with_torn(RUN)
 REMOVABLE = replace(_WHOLE, folders={**_WHOLE.folders, r"attempt-\d+": _WHOLE})
-SWEEP = Layout(files="|".join(map(re.escape, (SWEEP_JSON, SWEEP_CSV, SWEEP_MARK))) + _TORN)
+SWEEP = Layout(
+    files="|".join(map(re.escape, (SWEEP_JSON, SWEEP_CSV, SWEEP_STOP, SWEEP_MARK))) + _TORN
+)
 LAST = (".hydra", RUN_JSON, RUN_LOCK)  # what a run is known by goes when all else has gone
 
 

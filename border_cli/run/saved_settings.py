@@ -117,7 +117,7 @@ def _refuse_odd_yaml(yaml: Any, events: Iterable[Any]) -> None:
 def _with_paths(loader: Any) -> Any:
     """Paths, which Python callers may use as settings, become text."""
 
-    class WithPaths(loader):  # type: ignore[misc, valid-type]
+    class WithPaths(loader):  # type: ignore[misc]
         pass
 
     def joined(of: Any, node: Any) -> str:

@@ -122,7 +122,7 @@ def test_a_reader_that_goes_away_is_no_error(runs: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stderr
-        process.stdout.readline()
+        assert process.stdout.readline().startswith(b"status")
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0

@@ -223,7 +223,7 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
     (folder / "conf").mkdir()
     (folder / "conf" / "mine.yaml").write_text("defaults: [config, _self_]\ntrust: true\n")
     for argv, said in (
-        (["trust=true", "--cfg", "job"], "trust=true applies to the modules of a resumed run"),
+        (["trust=true", "--cfg", "job"], "trust=true applies to the modules of resume=RUN_DIR or --from RUN_DIR"),
         (["trust=true", "run_dir=x", "env=cartpole"], "but resume is null"),
         (
             ["-cd", "conf", "-cn", "mine"],

@@ -1,14 +1,17 @@
-"""Sweeps: every job for itself, and one table of all."""
+"""Sweeps: every job for itself, and one table of all, under each launcher."""
 
 from __future__ import annotations
 
 import csv
+import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 from commands import (
     QUICK,
+    Command,
     facts_of,
     isolated,
     open_files_below,
@@ -17,8 +20,11 @@ from commands import (
     train_status,
 )
 
+from border_cli.run.sweep_folder import job_rows, read_sweep
+
 Capture = pytest.CaptureFixture[str]
 
+BASIC, OURS = "hydra/launcher=basic", "hydra/launcher=processes"
 SWEEP = (
     "-m",
     *QUICK,
@@ -30,26 +36,39 @@ SWEEP = (
     "actor_manager.max_restarts=0",
     "env.kwargs.file=a,b,c",
 )
+ENDLESS = (
+    *("-m", *QUICK, "env=cartpole", "run_dir=S", "trainer.max_opt_steps=100000000"),
+    *("trainer.stop_at_score=null", "trainer.save_interval=100", "checkpoint.replay_buffer=false"),
+)
+
+
+def swept_with(folder: Path, launcher: str) -> tuple[Path, str]:
+    (folder / "b").touch()
+    with isolated(folder) as patch, (folder / "said").open("w") as out:
+        patch.setattr("sys.stdout", out)
+        assert train_status(*SWEEP, launcher) == 1
+    return folder, (folder / "said").read_text()
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Folder and output of a sweep whose second job failed."""
-    folder = tmp_path_factory.mktemp("sweep")
-    (folder / "b").touch()
-    with isolated(folder) as patch, (folder / "said").open("w") as out:
-        patch.setattr("sys.stdout", out)
-        assert train_status(*SWEEP) == 1
-    return folder, (folder / "said").read_text()
+    return swept_with(tmp_path_factory.mktemp("sweep"), BASIC)
+
+
+@pytest.fixture(scope="module")
+def in_processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The same with a process for each job."""
+    return swept_with(tmp_path_factory.mktemp("sweep"), OURS)
 
 
 def test_a_job_that_fails_leaves_the_others_alone(swept: tuple[Path, str]) -> None:
     folder, _ = swept
     rows = _rows(folder)
-    assert [(row["job"], row["status"]) for row in rows] == [
-        ("0", "done"),
-        ("1", "failed"),
-        ("2", "done"),
+    assert [(row["job"], row["env.kwargs.file"], row["status"]) for row in rows] == [
+        ("0", "a", "done"),
+        ("1", "b", "failed"),
+        ("2", "c", "done"),
     ]
     # reward 1 for each of 20 steps
     assert [row["score"] for row in rows] == ["20.0", "", "20.0"]
@@ -62,40 +81,73 @@ def test_a_job_that_fails_leaves_the_others_alone(swept: tuple[Path, str]) -> No
     assert facts_of(folders[1])["exit_reason"] == rows[1]["reason"]
     logs = [(each / "border-train.log").read_text() for each in folders]
     assert ["b is in the way" in log for log in logs] == [False, True, False]
+    assert [each.name for each in folders] == [f"env.kwargs.file-{name}" for name in "abc"]
 
 
 def test_the_table_of_a_sweep_shows_what_was_swept(swept: tuple[Path, str]) -> None:
     folder, said = swept
     before, table = said.split(" job ")
     assert "error: actor" in before  # the failure was said at once
-    assert [f"env.kwargs.file={each}" in table for each in "abc"] == [True] * 3
-    assert "trainer.max_opt_steps" not in table.partition("next  ")[0]  # common to all
+    heading, *lines = table.splitlines()
+    assert heading.split() == ["env.kwargs.file", "status", "score", "reason"]
+    assert [line.split()[:4] for line in lines if line.startswith("   ") and "done" in line] == [
+        ["0", "a", "done", "20.0"],
+        ["2", "c", "done", "20.0"],
+    ]
     assert "2 of 3 jobs done\n" in table
     assert f"\nsweep directory  {folder / 'S'}\n" in table
     assert table.splitlines()[-1].startswith("next             ")
-    assert table.endswith(" env.kwargs.file=a,b,c resume=auto\n")
+    assert table.endswith(f" env.kwargs.file=a,b,c {BASIC} resume=auto\n")
     assert "border-train -m " in table
     assert " 'agent.hidden=[4]' " in table  # as a shell must be told
 
 
 @pytest.mark.slow
+def test_processes_leave_the_same_table_as_one_process(
+    swept: tuple[Path, str], in_processes: tuple[Path, str]
+) -> None:
+    def compared(folder: Path) -> list[dict[str, str]]:
+        own = ("seconds", "folder", "env_steps")
+        return [{key: row[key] for key in row if key not in own} for row in _rows(folder)]
+
+    folder, said = in_processes
+    assert compared(folder) == compared(swept[0])
+    (failed,) = [line for line in said.splitlines() if "job 1 (env.kwargs.file=b): failed" in line]
+    assert "b is in the way" in failed
+    assert "2 of 3 jobs done\n" in said
+    output = [(Path(row["folder"]) / "output.log").read_text() for row in _rows(folder)]
+    assert ["b is in the way" in each for each in output] == [False, True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [BASIC, OURS])
 def test_the_same_command_runs_only_what_failed(
-    swept: tuple[Path, str], folder: Path, capsys: Capture
+    swept: tuple[Path, str], folder: Path, capsys: Capture, launcher: str
 ) -> None:
     shutil.copytree(swept[0] / "S", folder / "S", symlinks=True)
     jobs = [folder / "S" / Path(row["folder"]).name for row in _rows(folder)]
     first = [(each / "run.json").read_bytes() for each in jobs]
-    assert train_status(*SWEEP, "resume=auto") == 0
+    assert train_status(*SWEEP, launcher, "resume=auto") == 0
     said = capsys.readouterr().out
     assert [row["status"] for row in _rows(folder)] == ["done", "done", "done"]
     assert [row["score"] for row in _rows(folder)] == ["20.0", "20.0", "20.0"]
     again = [(each / "run.json").read_bytes() for each in jobs]
     assert [old == new for old, new in zip(first, again, strict=True)] == [True, False, True]
-    assert said.count("is finished with score 20.0: max_opt_steps=120 reached") == 2
+    if launcher == BASIC:
+        assert said.count("is finished with score 20.0: max_opt_steps=120 reached") == 2
     assert not (jobs[0] / ".hydra" / "resume-1").exists()
     assert (jobs[1] / ".hydra" / "resume-1" / "overrides.yaml").is_file()
-    assert facts_of(jobs[1])["status"] == "done"
     assert "3 of 3 jobs done" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [BASIC, OURS])
+def test_a_sweep_that_stops_on_errors_starts_no_further_job(folder: Path, launcher: str) -> None:
+    (folder / "a").touch()
+    one = ("hydra.launcher.jobs=1",) if launcher == OURS else ()
+    assert train_status(*SWEEP, launcher, *one, "sweep.on_error=stop") == 1
+    assert [row["status"] for row in _rows(folder)] == ["failed", "not started", "not started"]
+    assert not (folder / "S/sweep.stop").exists()
 
 
 @pytest.mark.slow
@@ -105,7 +157,7 @@ def test_a_quiet_sweep_prints_no_table_and_leaks_nothing_into_its_next_job(
     argv = (*QUICK, "env=cartpole", "actor_manager=serial", "quiet=true")
     assert train_status(*argv, "seed=2", "run_dir=alone") == 0
     before = process_state()
-    assert train_status("-m", *argv, "seed=1,2", "run_dir=S") == 0
+    assert train_status("-m", *argv, "seed=1,2", "run_dir=S", BASIC) == 0
     assert process_state() == before
     assert len(open_files_below(folder)) <= 1  # the log of the last job
     second = Path(_rows(folder)[1]["folder"])
@@ -114,6 +166,67 @@ def test_a_quiet_sweep_prints_no_table_and_leaks_nothing_into_its_next_job(
     folders = ["alone", *(str(Path(row["folder"]).relative_to(folder)) for row in _rows(folder))]
     assert [line.rpartition(": ")[2] for line in out.splitlines()] == folders
     assert err == ""
+
+
+@pytest.mark.slow
+def test_a_job_in_a_process_trains_exactly_as_one_alone(folder: Path) -> None:
+    argv = (*QUICK, "env=cartpole", "trainer=sync", "quiet=true")
+    assert train_status(*argv, "seed=2", "run_dir=alone") == 0
+    assert train_status("-m", *argv, "seed=1,2", "run_dir=S", OURS) == 0
+    assert repeatable_rows(folder / "S/seed-2") == repeatable_rows(folder / "alone")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["killed", "a signal"])
+def test_nothing_outlives_the_command_and_typed_again_it_completes_the_rest(
+    tmp_path: Path, how: str
+) -> None:
+    jobs = [tmp_path / "S" / f"seed-{seed}" for seed in (0, 1)]
+    with Command(tmp_path, *ENDLESS, "seed=0,1", OURS, "hydra.launcher.jobs=2") as command:
+        command.until(lambda: all((each / "checkpoints/latest").exists() for each in jobs))
+        command.send(signal.SIGKILL if how == "killed" else signal.SIGINT)
+        status, said = command.ended()  # and all that held its pipes
+    assert status == (-signal.SIGKILL if how == "killed" else 130), said
+    plan = read_sweep(tmp_path / "S")
+    assert plan is not None
+    statuses = {row.status for row in job_rows(tmp_path / "S", plan)}
+    assert statuses == {"killed" if how == "killed" else "interrupted"}, said
+    assert how == "killed" or "0 of 2 jobs done" in said
+    ended = ("trainer.max_opt_steps=200", "resume=auto", OURS)
+    again = [each for each in ENDLESS if "max_opt_steps" not in each]
+    with Command(tmp_path, *again, *ended, "seed=0,1") as command:
+        status, said = command.ended()
+    assert status == 0, said
+    assert [row["status"] for row in _rows(tmp_path)] == ["done", "done"]
+    assert [len(facts_of(each)["attempts"]) for each in jobs] == [2, 2]
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_takes_its_own_job_alone(tmp_path: Path) -> None:
+    typed = ("-m", *QUICK, "imports=[unruly]", "env.id=Leaves-v0,Calm-v0", "run_dir=S")
+    with Command(tmp_path, *typed, OURS, "trainer.max_opt_steps=60") as command:
+        status, said = command.ended()
+    assert status == 1
+    rows = _rows(tmp_path)
+    assert [row["status"] for row in rows][1] == "done"
+    assert rows[0]["status"] in ("killed", "failed"), said
+    assert "1 of 2 jobs done" in said
+
+
+def test_more_jobs_at_once_than_none_are_refused(folder: Path, capsys: Capture) -> None:
+    assert train_status("-m", "env=cartpole", "seed=0,1", OURS, "hydra.launcher.jobs=0") == 2
+    said = capsys.readouterr().err
+    assert "hydra.launcher.jobs must be null or at least 1, got 0" in said
+    assert not list(folder.iterdir())
+
+
+def test_the_list_of_jobs_is_there_before_the_first_job(swept: tuple[Path, str]) -> None:
+    folder, _ = swept
+    found = json.loads((folder / "S/sweep.json").read_text())
+    assert found["launcher"] == "basic"
+    assert found["swept"] == ["env.kwargs.file"]
+    assert found["command"] == ["border-train", *SWEEP, BASIC]
+    assert [each["folder"] for each in found["jobs"]] == [f"env.kwargs.file-{x}" for x in "abc"]
 
 
 def _rows(folder: Path) -> list[dict[str, str]]:

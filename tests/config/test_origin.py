@@ -73,7 +73,6 @@ def test_values_tuned_for_another_pair_are_not_added(first: Callable[..., RunCon
     [
         ("agent=rainbow", "rainbow_cartpole"),
         ("env.id=Acrobot-v1", "dqn_Acrobot-v1"),
-        ("name=mine", "mine"),
     ],
 )
 def test_the_name_follows_what_is_typed(
@@ -113,6 +112,7 @@ def test_the_labels_of_groups_that_stay_are_those_of_the_run(
         assert found == {"agent": None, "env": None, **labels}
 
 
+@pytest.mark.slow
 def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
     first(*FIRST)
     typed = ["agent=dqn,rainbow", "seed=1,2"]
@@ -128,11 +128,9 @@ def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
     ("typed", "message"),
     [
         ("agent.gama=1", r"did you mean agent\.gamma\?"),
-        ("agent=dqm", r"did you mean dqn\?"),
         ("experiment=cartpole_per", "cannot be combined with --from RUN_DIR: its settings"),
         ("~tuned", "cannot be combined with --from RUN_DIR"),
         ("resume=first", "--from RUN_DIR starts a new run and resume=RUN_DIR continues one"),
-        ("seed=-1", "seed must be at least 0"),
         ("seed=1,2", "add -m"),
     ],
 )
@@ -175,7 +173,7 @@ def test_modules_in_the_folder_of_the_run_are_not_imported(
     text = file.read_text(encoding="utf-8").replace("imports: []", "imports: [of_a_stranger]")
     file.write_text(text, encoding="utf-8")
     (folder / "first" / "of_a_stranger.py").write_text("raise SystemExit", encoding="utf-8")
-    with pytest.raises(BorderError, match="of_a_stranger"):
+    with pytest.raises(BorderError, match="names the module 'of_a_stranger'"):
         begun()
 
 

@@ -51,7 +51,11 @@ def files_nbytes(folder: Path) -> int:
 
 def test_a_run_is_removed_whole_and_its_size_is_known_before(run: SmallRun) -> None:
     folder = run.run_dir
-    assert run_nbytes(folder) == files_nbytes(folder) > 0
+    whole = files_nbytes(folder)
+    assert run_nbytes(folder) == whole > 0
+    (folder.parent / "link").hardlink_to(folder / "run.json")  # its blocks stay
+    assert run_nbytes(folder) == whole - (folder / "run.json").stat().st_size
+    (folder.parent / "link").unlink()
     assert remove_run(folder)
     assert everything(folder.parent) == []
 
@@ -178,10 +182,15 @@ def test_nothing_is_pruned_where_what_would_stay_is_damaged(run: SmallRun) -> No
     assert everything(run.run_dir) == sorted([*before, "run.lock"])
 
 
-def test_a_link_in_the_place_of_a_checkpoint_is_refused(run: SmallRun, tmp_path: Path) -> None:
-    place, outside = run.folder / "0000000010", tmp_path / "outside"
+@pytest.mark.parametrize("name", ["checkpoints", "checkpoints/0000000010"])
+def test_pruning_refuses_a_link_in_the_place_of_a_directory(
+    name: str, run: SmallRun, tmp_path: Path
+) -> None:
+    (run.folder / ".0000000005.partial").mkdir()  # would be removed first
+    place, outside = run.run_dir / name, tmp_path / "outside"
     place.rename(outside)
     place.symlink_to(outside)
+    before = everything(outside)
     with pytest.raises(ConfigError, match="is a link to"):
         prune(run.run_dir, keep=1, milestone_interval=0)
-    assert len(everything(outside)) == 4
+    assert everything(outside) == before

@@ -1,0 +1,82 @@
+"""Jobs that share their composition are those that Hydra composes one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from border_cli.config.compose import Composer, Job
+from border_cli.config.shared_composition import composed_jobs
+from border_cli.core.errors import ConfigError
+
+FIXED = "hydra.sweep.dir=out"  # without the time of day
+
+
+def both_ways(*typed: str) -> tuple[list[Job], list[Job]]:
+    composer = Composer()
+    jobs = composer.sweep([FIXED, *typed])
+    assert jobs is not None
+    alone = [composer.job(each, number) for number, each in enumerate(jobs)]
+    return composed_jobs(composer, jobs), alone
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ("agent=dqn,rainbow", "env=cartpole", "agent.gamma=0.9,0.95"),
+        ("env=cartpole", "run_dir=S", "resume=auto", "seed=0,1,2"),
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (
+                ("agent=sac", "env.id=A-v0", "+env.kwargs.x=1,2", "agent.hidden=[4],[5,6]"),
+                ("env=cartpole", "name=a,b", "env.kwargs={a:1},{b:2}", "seed=${hydra:job.num}"),
+                ("agent=redq,iql", "env=pendulum", "trainer.max_opt_steps=10,20", "seed=3,4"),
+                ("env=cartpole", "trainer.max_time_s=null,5", "recorder=[jsonl],[console]"),
+                ("env=cartpole", "hydra.sweep.subdir=x${hydra:job.num}", "seed=1,2,3"),
+                ("env=cartpole", "recorder.console.line_interval_s=5,6", "seed=1,2"),
+                ("experiment=cartpole_per", "seed=1,2", "replay_buffer.capacity=5000,6000"),
+            )
+        ),
+    ],
+    ids=lambda typed: " ".join(typed),
+)
+def test_shared_compositions_equal_those_made_one_by_one(typed: tuple[str, ...]) -> None:
+    shared, alone = both_ways(*typed)
+    assert len(shared) > 1
+    assert shared == alone
+
+
+@pytest.mark.slow
+def test_the_jobs_of_every_shipped_agent_are_equal_both_ways() -> None:
+    agents = ",".join(Composer().options("agent"))
+    shared, alone = both_ways(f"agent={agents}", "env.id=A-v0", "seed=1,2")
+    assert len(shared) > 20
+    assert shared == alone
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("agent.gamma=0.9,1.5", "agent.gamma must be"),
+        ("agent.gama=0.9,0.8", "did you mean agent.gamma"),
+        ("agent.double=true,2", "agent.double must be true or false"),
+        ("seed=1,x", "seed=x must be an integer"),
+    ],
+)
+def test_a_refusal_is_that_of_the_job_alone(value: str, message: str) -> None:
+    composer = Composer()
+    jobs = composer.sweep([FIXED, "env=cartpole", value]) or []
+    with pytest.raises(ConfigError, match=message) as shared:
+        composed_jobs(composer, jobs)
+    with pytest.raises(ConfigError, match=message) as alone:
+        [composer.job(each, number) for number, each in enumerate(jobs)]
+    assert str(shared.value) == str(alone.value)
+
+
+def test_a_job_with_a_shared_composition_keeps_no_value_of_another() -> None:
+    shared, _ = both_ways("env=cartpole", "env.kwargs.a=1,2", "seed=5,6")
+    kwargs = [job.config.env for job in shared]
+    assert [vars(each)["kwargs"] for each in kwargs] == [{"a": 1}, {"a": 1}, {"a": 2}, {"a": 2}]
+    assert [job.config.seed for job in shared] == [5, 6, 5, 6]
+    assert replace(shared[0].config, seed=6) == shared[1].config

@@ -1,0 +1,121 @@
+"""What the jobs of a sweep are called, and how they are found again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from border_cli.config.check import checked_jobs
+from border_cli.config.compose import Composer
+from border_cli.config.sweep_plan import (
+    FolderNames,
+    key_and_value,
+    sweep_job,
+    sweep_plan,
+)
+from border_cli.run.sweep_folder import SweepPlan, read_sweep, write_sweep
+
+BASE = ("env=cartpole", "run_dir=S")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BORDER_CONFIG_PATH", raising=False)
+    return tmp_path
+
+
+def folders(*typed: str) -> list[str]:
+    jobs, _ = checked_jobs(Composer(), [*BASE, *typed], multirun=True)
+    return [Path(job.folder).name for job in jobs]
+
+
+def note(*typed: str) -> SweepPlan:
+    """What the command leaves, as far as the folders of later ones depend on it."""
+    jobs, terms = checked_jobs(Composer(), [*BASE, *typed], multirun=True)
+    assert terms is not None
+    listed = [
+        sweep_job(number, job.overrides, Path(job.folder).name) for number, job in enumerate(jobs)
+    ]
+    before = read_sweep(Path("S"))
+    made = sweep_plan(listed, command=["border-train"], launcher="basic", before=before)
+    write_sweep(Path("S"), made)
+    return made
+
+
+def settings_in(name: str) -> None:
+    (Path("S") / name / ".hydra").mkdir(parents=True)
+    (Path("S") / name / ".hydra/resolved.yaml").touch()
+
+
+@pytest.mark.parametrize(
+    ("typed", "key", "value"),
+    [
+        ("env.id='a, b'", "env.id", "a, b"),
+        ('name="a=b"', "name", "a=b"),
+        ("env.id=a\\,b", "env.id", "a,b"),
+        ("agent.gamma=null", "agent.gamma", "null"),
+        ("agent.hidden=[4,5]", "agent.hidden", "[4,5]"),
+        ("+env.kwargs.x=true", "env.kwargs.x", "true"),
+        ("~tuned", "~tuned", ""),
+    ],
+)
+def test_the_value_of_an_override_is_what_it_means(typed: str, key: str, value: str) -> None:
+    assert key_and_value(typed) == (key, value)
+
+
+def test_a_folder_is_named_by_what_differs() -> None:
+    assert folders("agent=dqn,iqn", "seed=0,1", "trainer.max_opt_steps=9") == [
+        "agent-dqn__seed-0",
+        "agent-dqn__seed-1",
+        "agent-iqn__seed-0",
+        "agent-iqn__seed-1",
+    ]
+    assert folders("agent=dqn", "seed=0,1", "agent.gamma=0.9") == ["seed-0", "seed-1"]
+
+
+def test_a_later_command_finds_its_jobs_and_names_what_is_new() -> None:
+    assert [job.folder for job in note("agent=dqn", "seed=0,1").jobs] == ["seed-0", "seed-1"]
+    again = ("resume=auto", "agent=dqn")
+    assert folders(*again, "seed=2,1") == ["seed-2", "seed-1"]
+    assert folders(*again, "seed=0") == ["seed-0"]
+    assert folders(*again, "seed=0", "agent.gamma=0.5,0.6") == [
+        FolderNames([]).name(["seed=0", f"agent.gamma={gamma}"]) for gamma in (0.5, 0.6)
+    ]
+
+
+def test_a_limit_of_all_jobs_is_no_part_of_a_name_when_it_grows() -> None:
+    note("seed=0,1", "trainer.max_opt_steps=9", "agent.gamma=0.5")
+    assert folders("seed=0,1", "trainer.max_opt_steps=99", "agent.gamma=0.5", "resume=auto") == [
+        "seed-0",
+        "seed-1",
+    ]
+    other = folders("seed=0,1", "trainer.max_opt_steps=9", "agent.gamma=0.6", "resume=auto")
+    assert "seed-0" not in other  # another discount is another run
+
+
+def test_jobs_that_earlier_versions_named_by_all_overrides_are_found() -> None:
+    old = FolderNames([]).name(["env=cartpole", "agent=dqn", "seed=0"])
+    settings_in(old)
+    assert folders("agent=dqn", "seed=0,1", "resume=auto") == [old, "seed-1"]
+
+
+def test_a_sweep_that_was_numbered_is_continued_by_its_folder() -> None:
+    jobs = [sweep_job(n, ["env=cartpole", f"seed={n}"], str(n)) for n in (0, 1)]
+    write_sweep(Path("S"), sweep_plan(jobs, command=["border-train"], launcher="basic"))
+    assert folders("seed=1,0,2", "resume=auto") == ["1", "0", "seed-2"]
+
+
+def test_the_list_keeps_the_jobs_of_earlier_commands_behind_the_new_ones() -> None:
+    note("seed=0,1")
+    made = note("seed=2,1", "resume=auto")
+    assert [(job.number, job.folder) for job in made.jobs] == [
+        (0, "seed-2"),
+        (1, "seed-1"),
+        (2, "seed-0"),
+    ]
+    assert "seed" in made.swept
+    assert json.loads(Path("S/sweep.json").read_text())["common"] == ["env=cartpole", "run_dir=S"]

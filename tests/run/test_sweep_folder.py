@@ -1,0 +1,131 @@
+"""The list of a sweep's jobs, and what their folders say of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from border_cli.run.status import RunLock
+from border_cli.run.sweep_folder import (
+    SweepJob,
+    SweepPlan,
+    add_job,
+    clear_stop,
+    csv_text,
+    job_rows,
+    read_stop,
+    read_sweep,
+    write_stop,
+    write_sweep,
+)
+
+DONE = {"status": "done", "exit_reason": "max_opt_steps reached", "best_score": 12.5}
+FINAL = {"final_score": 3.0, "opt_steps": 120, "env_steps": 240, "duration_s": 1.25}
+
+
+def job(number: int, **values: str) -> SweepJob:
+    overrides = tuple(f"{key}={value}" for key, value in values.items())
+    return SweepJob(number=number, overrides=overrides, folder=str(number), values=values)
+
+
+def plan(*jobs: SweepJob, swept: str = "seed") -> SweepPlan:
+    command = ["border-train", "-m"]
+    return SweepPlan(command=command, launcher="basic", swept=[swept], jobs=list(jobs))
+
+
+def write_run(folder: Path, **facts: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+    written = plan(job(0, seed="1"), job(1, seed="2"))
+    write_sweep(tmp_path / "S", written)
+    assert read_sweep(tmp_path / "S") == written
+    assert json.loads((tmp_path / "S/sweep.json").read_text())["version"] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"version": 2}',
+        '{"version": 1, "command": "x", "launcher": "", "swept": [], "jobs": []}',
+        '{"version": 1, "command": [], "launcher": "", "swept": [], "jobs": [{"number": 0}]}',
+        '{"version": 1, "command": [], "launcher": "", "swept": [], "jobs": '
+        '[{"number": 0, "overrides": [], "folder": "../other"}]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_list_that_is_damaged_or_leads_elsewhere_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "sweep.json").write_text(text, encoding="utf-8")
+    assert read_sweep(tmp_path) is None
+
+
+def test_every_job_has_a_row_whatever_became_of_it(tmp_path: Path) -> None:
+    write_run(tmp_path / "0", **DONE, **FINAL)
+    write_run(tmp_path / "1", status="failed", exit_reason='Boom: "a, b"', best_score=9.0)
+    write_run(tmp_path / "2", status="running")  # whose process is gone
+    write_run(tmp_path / "3", status="running")
+    (tmp_path / "4").mkdir()
+    (tmp_path / "4/run.lock").touch()
+    jobs = plan(*(job(number, seed=str(number)) for number in range(6)))
+    with RunLock(tmp_path / "3"):
+        rows = job_rows(tmp_path, jobs)
+    statuses = ["done", "failed", "killed", "running", "lost", "not started"]
+    assert [row.status for row in rows] == statuses
+    assert [row.score for row in rows] == [12.5, *[None] * 5]
+    assert rows[4].reason == "it has begun, but run.json is missing or damaged"
+
+
+def test_the_score_of_a_job_is_its_objective(tmp_path: Path) -> None:
+    write_run(tmp_path / "0", **DONE, **FINAL)
+    last = replace(job(0, seed="1"), objective="last")
+    assert [row.score for row in job_rows(tmp_path, plan(last))] == [3.0]
+
+
+def test_the_csv_has_a_column_for_each_swept_key_with_its_value_unescaped(tmp_path: Path) -> None:
+    write_run(tmp_path / "0", **DONE, **FINAL)
+    write_run(tmp_path / "1", status="failed", exit_reason='Boom: "a, b"')
+    jobs = plan(job(0, name="a, b", seed="1"), job(1, name='"c"', seed="1"), swept="name")
+    rows = list(csv.DictReader(csv_text(jobs, job_rows(tmp_path, jobs)).splitlines()))
+    assert [row["name"] for row in rows] == ["a, b", '"c"']
+    assert [row["reason"] for row in rows] == ["max_opt_steps reached", 'Boom: "a, b"']
+    assert rows[0] | {"folder": ""} == {
+        "job": "0",
+        "name": "a, b",
+        "status": "done",
+        "score": "12.5",
+        "best_score": "12.5",
+        "final_score": "3.0",
+        "opt_steps": "120",
+        "env_steps": "240",
+        "seconds": "1.25",
+        "reason": "max_opt_steps reached",
+        "folder": "",
+    }
+
+
+def test_a_job_that_a_sweeper_invents_is_added_once(tmp_path: Path) -> None:
+    write_sweep(tmp_path, plan(job(0, seed="1"), swept=""))
+    add_job(tmp_path, job(1, seed="2"))
+    add_job(tmp_path, job(1, seed="2"))
+    found = read_sweep(tmp_path)
+    assert found is not None
+    assert [each.number for each in found.jobs] == [0, 1]
+    assert found.swept == ["seed"]
+
+
+def test_the_first_reason_to_stop_stays_until_the_sweep_begins_again(tmp_path: Path) -> None:
+    assert read_stop(tmp_path) is None
+    write_stop(tmp_path, "job 3 failed")
+    write_stop(tmp_path, "job 4 failed")
+    assert read_stop(tmp_path) == "job 3 failed"
+    clear_stop(tmp_path)
+    assert read_stop(tmp_path) is None
