@@ -55,6 +55,7 @@ def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
     assert {each.relative_to(ROOT).as_posix() for each in modules} <= inside
     assert {"border_cli/py.typed", "border_cli/analysis/page.html"} <= inside
     assert "border_cli/conf/__init__.py" in inside
+    assert "hydra_plugins/border_processes/__init__.py" in inside
 
 
 def test_an_installed_wheel_composes_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
@@ -70,4 +71,7 @@ def test_an_installed_wheel_composes_from_elsewhere(wheel: Path, tmp_path: Path)
     shown = quietly(*command, cwd=elsewhere, PYTHONPATH=str(target))
     assert shown == resolved_yaml(compose("env=cartpole"))
     assert not list(elsewhere.iterdir())
+    command = (sys.executable, "-c", program, "--info", "plugins", "env=cartpole")
+    listed = quietly(*command, cwd=elsewhere, PYTHONPATH=str(target))
+    assert "ProcessesLauncher" in listed
     assert f"border_cli-{__version__}.dist-info" in {each.name for each in target.iterdir()}

@@ -13,11 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from border_cli.cli.hydra_app import run_one, show_answer
 from border_cli.cli.monitor import STALL_TIMEOUT_S, expect
 from border_cli.cli.startup import collect_from_here, counting_jobs
-from border_cli.cli.task import Planned, Task, plan
-from border_cli.cli.training_job import JobContext, RunJob, leave_now, refusal, train_job
 from border_cli.config.check import checked_jobs
 from border_cli.config.compose import Composer, Job, SweepTerms, composing
 from border_cli.config.overrides import normalized
@@ -26,7 +23,9 @@ from border_cli.core.process_state import keeping_everything
 from border_cli.core.words import visible
 
 if TYPE_CHECKING:
+    from border_cli.cli.task import Planned
     from border_cli.cli.train import Arguments
+    from border_cli.cli.training_job import JobContext, RunJob
     from border_cli.launch.dry_build import Probes
     from border_cli.launch.effective import EffectiveSettings
     from border_cli.launch.needs import RunNeeds
@@ -57,6 +56,8 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
             text = resolved_yaml(job.config) if arguments.resolve else job.as_composed
             sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
         elif arguments.cfg or arguments.info or arguments.hydra_help:
+            from border_cli.cli.hydra_app import show_answer
+
             composer.job(overrides)
             show_answer(arguments.for_hydra(overrides), composer.loader())
         else:
@@ -83,6 +84,9 @@ def _train(
 
         run_command(composer, terms, planned, overrides, command, run_job)
         return
+    from border_cli.cli.hydra_app import run_one
+    from border_cli.cli.task import Task
+
     if run_job is None:
         from border_cli.launch.needs import refuse_unmet
 
@@ -100,10 +104,13 @@ def _planned(
     """All jobs, composed and checked; one that cannot resume its run refuses the command."""
     with counting_jobs() as progress:
         jobs, terms = checked_jobs(composer, overrides, multirun=multirun, progress=progress)
+    from border_cli.cli.task import plan
     from border_cli.run.layout import refuse_foreign
 
-    for job in jobs:
-        refuse_foreign(Path(job.folder))
+    for folder in [Path(job.folder) for job in jobs]:
+        refuse_foreign(folder)
+    if terms is not None:  # Hydra and we also write next to the jobs of a sweep
+        refuse_foreign(Path(terms.root))
     expect(max((job.config.trainer.stall_timeout_s for job in jobs), default=STALL_TIMEOUT_S))
     if terms is not None and jobs and jobs[0].config.resume is not None:
         from border_cli.cli.sweep import wait_for_locks
@@ -147,6 +154,7 @@ def _is_dry(composer: Composer, planned: Sequence[Planned], overrides: list[str]
 
 def make_probes() -> Probes:
     """Tries environments; one that hangs ends the command, because nothing can end a thread."""
+    from border_cli.cli.training_job import leave_now
     from border_cli.launch.dry_build import Probes
 
     def on_hung(error: BorderError) -> None:
@@ -197,6 +205,7 @@ def job_names(jobs: Sequence[Job]) -> list[str]:
 
 def _runner(probes: Probes) -> RunJob:
     """Runs a job alone; the command leaves with its status where it was not done."""
+    from border_cli.cli.training_job import leave_now, refusal, train_job
 
     def run(effective: EffectiveSettings, context: JobContext) -> float:
         refused = refusal(probes, effective)

@@ -6,6 +6,7 @@ sweep there, so that the same command, or one with more values, finds its jobs a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -107,7 +108,8 @@ def _with_folder(job: Job, root: Path, names: FolderNames, known: dict[frozenset
 
 
 def _is_used(folder: Path) -> bool:
-    return (folder / SETTINGS).exists() or (folder / RUN_JSON).exists()
+    # Not `Path.exists`, which raises for a path that is too long.
+    return os.path.exists(folder / SETTINGS) or os.path.exists(folder / RUN_JSON)  # noqa: PTH110
 
 
 def sweep_job(

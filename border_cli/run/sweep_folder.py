@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.core.files import write_json, write_text
-from border_cli.run.finding import resumable
 from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run
 
 SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
@@ -138,6 +137,8 @@ def _row(root: Path, job: SweepJob) -> JobRow:
 
 def _without_record(folder: Path) -> tuple[str, str]:
     """Status and reason of a job without a `run.json` that can be read."""
+    from border_cli.run.finding import resumable  # which needs numpy
+
     if (folder / RUN_LOCK).exists() or (folder / RUN_JSON).exists() or resumable(folder):
         return LOST, f"it has begun, but {RUN_JSON} is missing or damaged"
     return NOT_STARTED, ""

@@ -341,7 +341,7 @@ def test_what_only_the_components_can_refuse_leaves_no_folder(
 BLOCKED = {
     "thread": (*SMALL, "env.kwargs.at=60"),
     "evaluation": (*SMALL, "trainer.eval_interval=10", "+evaluator.env.kwargs.at=5"),
-    "sweep": ("-m", *SERIAL, "env.kwargs.at=60,61"),
+    "sweep": ("-m", *SERIAL, "env.kwargs.at=60,61", "hydra/launcher=basic"),
 }
 
 
@@ -388,12 +388,12 @@ def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
 def test_a_learner_that_hangs_ends_the_sweep_with_its_table(blocked: dict[str, Ended]) -> None:
     ended = blocked["sweep"]
     with (ended.folder / "run" / "sweep.csv").open() as file:
-        [row] = csv.DictReader(file)
-    assert (row["job"], row["status"]) == ("0", "failed")
+        row, other = csv.DictReader(file)
+    assert (row["env.kwargs.at"], row["status"]) == ("60", "failed")
+    assert other["status"] == "not started"
     assert row["reason"].startswith("Stalled: no step for 3 s")
     table = ended.said[ended.said.rindex(" job ") :]
-    assert "env.kwargs.at=60" in table
-    assert "0 of 1 jobs done\n" in table
+    assert "0 of 2 jobs done\n" in table
     assert f"sweep directory  {ended.folder / 'run'}\n" in table
     assert table.endswith("resume=auto\n")  # the command that goes on
 

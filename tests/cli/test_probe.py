@@ -171,7 +171,7 @@ def test_a_resume_tries_too_unless_it_is_told_not_to(folder: Path, capsys: Captu
 
 @pytest.mark.slow
 def test_in_a_sweep_a_failed_probe_ends_its_own_jobs_only(folder: Path, capsys: Capture) -> None:
-    argv = ("-m", *UNTRIED, "actor_manager=serial", "run_dir=S", "seed=0,1")
+    argv = ("-m", *UNTRIED, "actor_manager=serial", "run_dir=S", "seed=0,1", "hydra/launcher=basic")
     assert train_status(*argv, "env.id=Breaks-v0,Counted-v0") == 1
     said = capsys.readouterr().out
     with (folder / "S" / "sweep.csv").open() as file:

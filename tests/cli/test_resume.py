@@ -391,7 +391,7 @@ def test_the_command_that_is_printed_leads_to_the_same_folder(
 
 def test_the_command_of_a_sweep_is_typed_again_with_auto() -> None:
     typed = ["border-train", "-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
-    words = shlex.split(report.resume_sweep(typed))
+    words = shlex.split(report.resume_sweep(typed, Path("a b")))
     assert words[1:] == ["-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
 
 
@@ -501,11 +501,12 @@ def test_an_interrupted_sweep_ends_with_the_command_that_goes_on(
 ) -> None:
     own = ("+env.kwargs.signum=2", "env.kwargs.at=30,1000000")
     where = ("run_dir=S",) if fixed else ()
-    assert train_status("-m", *ENDLESS, *own, *where) == 130
+    typed_first = ("-m", *ENDLESS, *own, *where, "hydra/launcher=basic")
+    assert train_status(*typed_first) == 130
     label, command, *typed = shlex.split(capsys.readouterr().out.splitlines()[-1])
     assert (label, Path(command).name) == ("next", "border-train")
     if fixed:
-        assert typed == ["-m", *ENDLESS, *own, *where, "resume=auto"]
+        assert typed == [*typed_first, "resume=auto"]
     else:
-        (job,) = (folder / "outputs" / "multirun").glob("*/0")
-        assert typed == [f"resume={job.relative_to(folder)}"]
+        (sweep,) = (folder / "outputs" / "multirun").iterdir()
+        assert typed == [*typed_first, f"run_dir={sweep.relative_to(folder)}", "resume=auto"]

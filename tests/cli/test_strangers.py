@@ -251,9 +251,7 @@ def test_a_sweep_names_no_folder_after_trust(folder: Path) -> None:
         return 0.0
 
     main(["-m", "env=cartpole", "seed=0,1", "run_dir=s", "resume=auto", "trust=true"], run_job=note)
-    assert [each.run_dir for each in contexts] == [
-        folder / "s" / f"env-cartpole__seed-{i}" for i in (0, 1)
-    ]
+    assert [each.run_dir for each in contexts] == [folder / "s" / f"seed-{i}" for i in (0, 1)]
 
 
 def test_resume_auto_goes_on_with_the_modules_that_the_user_names_as_well(

@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 from pathlib import Path
+from threading import Event
 
 import pytest
 from commands import (
@@ -187,9 +188,7 @@ def test_nothing_outlives_the_command_and_typed_again_it_completes_the_rest(
         command.send(signal.SIGKILL if how == "killed" else signal.SIGINT)
         status, said = command.ended()  # and all that held its pipes
     assert status == (-signal.SIGKILL if how == "killed" else 130), said
-    plan = read_sweep(tmp_path / "S")
-    assert plan is not None
-    statuses = {row.status for row in job_rows(tmp_path / "S", plan)}
+    statuses = _statuses_once_ended(tmp_path / "S")
     assert statuses == {"killed" if how == "killed" else "interrupted"}, said
     assert how == "killed" or "0 of 2 jobs done" in said
     ended = ("trainer.max_opt_steps=200", "resume=auto", OURS)
@@ -203,7 +202,14 @@ def test_nothing_outlives_the_command_and_typed_again_it_completes_the_rest(
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_takes_its_own_job_alone(tmp_path: Path) -> None:
-    typed = ("-m", *QUICK, "imports=[unruly]", "env.id=Leaves-v0,Calm-v0", "run_dir=S")
+    typed = (
+        "-m",
+        *QUICK,
+        "imports=[unruly]",
+        "env.id=Leaves-v0,Calm-v0",
+        "run_dir=S",
+        "env.kwargs.at=30",
+    )
     with Command(tmp_path, *typed, OURS, "trainer.max_opt_steps=60") as command:
         status, said = command.ended()
     assert status == 1
@@ -227,6 +233,18 @@ def test_the_list_of_jobs_is_there_before_the_first_job(swept: tuple[Path, str])
     assert found["swept"] == ["env.kwargs.file"]
     assert found["command"] == ["border-train", *SWEEP, BASIC]
     assert [each["folder"] for each in found["jobs"]] == [f"env.kwargs.file-{x}" for x in "abc"]
+
+
+def _statuses_once_ended(root: Path) -> set[str]:
+    """Those of the jobs, whose processes the kernel ends a moment after the command."""
+    plan = read_sweep(root)
+    assert plan is not None
+    for _ in range(200):
+        statuses = {row.status for row in job_rows(root, plan)}
+        if "running" not in statuses:
+            return statuses
+        Event().wait(0.05)
+    raise AssertionError(f"jobs still run: {statuses}")
 
 
 def _rows(folder: Path) -> list[dict[str, str]]:

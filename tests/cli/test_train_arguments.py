@@ -93,10 +93,10 @@ def test_a_sweep_in_a_folder_of_its_own_names_jobs_by_overrides(
     folder: Path, ran: Callable[..., Any]
 ) -> None:
     first = ran("-m", "run_dir=s", "env=cartpole", "seed=0,1")
-    names = ["env-cartpole__seed-0", "env-cartpole__seed-1"]
+    names = ["seed-0", "seed-1"]
     assert [each.run_dir for each in first.contexts] == [folder / "s" / name for name in names]
     more = ran("-m", "run_dir=s", "env=cartpole", "seed=2,1", "resume=auto", "quiet=true")
-    assert [each.run_dir.name for each in more.contexts] == ["env-cartpole__seed-2", names[1]]
+    assert [each.run_dir.name for each in more.contexts] == ["seed-2", names[1]]
 
 
 @pytest.mark.slow

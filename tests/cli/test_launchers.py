@@ -1,0 +1,111 @@
+"""Launchers and sweepers of others: their workers set up what the command has, and the table is
+made from the folders."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from commands import QUICK, Command, facts_of
+
+SWEEP = (
+    *("-m", *QUICK, "imports=[unruly]", "env.id=NeedsFile-v0", "env.kwargs.file=a,b"),
+    *("run_dir=S", "trainer.max_opt_steps=60", "actor_manager=serial"),
+    "actor_manager.max_restarts=0",
+)
+
+pytestmark = pytest.mark.slow
+
+
+def _needs(package: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(find_spec(package) is None, reason=f"needs {package}")
+
+
+JOBLIB = pytest.param("joblib", marks=_needs("joblib"))
+SUBMITIT = pytest.param("submitit_local", marks=_needs("submitit"))
+
+
+@pytest.mark.parametrize("launcher", [JOBLIB, SUBMITIT])
+def test_other_launchers_tell_the_truth_and_complete_what_failed(
+    tmp_path: Path, launcher: str
+) -> None:
+    (tmp_path / "b").touch()
+    with Command(tmp_path, *SWEEP, f"hydra/launcher={launcher}") as command:
+        status, said = command.ended()
+    assert status == 1, said
+    assert [row["status"] for row in _rows(tmp_path)] == ["done", "failed"]
+    assert "b is in the way" in _rows(tmp_path)[1]["reason"]
+    assert "1 of 2 jobs done\n" in said
+    first = (tmp_path / "S/env.kwargs.file-a/run.json").read_bytes()
+    (tmp_path / "b").unlink()
+    with Command(tmp_path, *SWEEP, f"hydra/launcher={launcher}", "resume=auto") as command:
+        status, said = command.ended()
+    assert status == 0, said
+    assert [row["status"] for row in _rows(tmp_path)] == ["done", "done"]
+    assert (tmp_path / "S/env.kwargs.file-a/run.json").read_bytes() == first
+
+
+@pytest.mark.parametrize("launcher", [JOBLIB])
+def test_ctrl_c_saves_the_jobs_of_workers(tmp_path: Path, launcher: str) -> None:
+    endless = ("trainer.max_opt_steps=100000000", "trainer.stop_at_score=null")
+    typed = ("-m", *QUICK, "env=cartpole", "run_dir=S", *endless, "trainer.save_interval=100")
+    two = ("seed=0,1,2", f"hydra/launcher={launcher}", "hydra.launcher.n_jobs=2")
+    first = tmp_path / "S/seed-0/checkpoints/latest"
+    with Command(tmp_path, *typed, *two) as command:
+        command.until(first.exists)
+        command.send(signal.SIGINT)
+        status, said = command.ended()
+    assert status == 130, said
+    statuses = [row["status"] for row in _rows(tmp_path)]
+    assert statuses[0] == "interrupted", said
+    assert statuses[2] == "not started", said
+    assert facts_of(tmp_path / "S/seed-0")["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("launcher", [SUBMITIT])
+def test_a_requeued_job_goes_on_from_its_own_directory(tmp_path: Path, launcher: str) -> None:
+    limits = ("trainer.max_opt_steps=3000", "trainer.stop_at_score=null")
+    typed = ("-m", *QUICK, "env=cartpole", "run_dir=S", *limits, "seed=0,1")
+    more = (f"hydra/launcher={launcher}", "trainer.save_interval=100")
+    job = tmp_path / "S/seed-0"
+    with Command(tmp_path, *typed, *more) as command:
+        command.until((job / "checkpoints/latest").exists)
+        os.kill(int(facts_of(job)["pid"]), signal.SIGUSR2)  # what submitit sends
+        status, said = command.ended()
+    assert status == 0, said
+    facts = facts_of(job)
+    assert facts["status"] == "done"
+    assert [each["from_opt_steps"] > 0 for each in facts["attempts"]] == [False, True]
+
+
+@_needs("optuna")
+def test_a_study_with_failing_and_refused_jobs_ends_as_planned(tmp_path: Path) -> None:
+    (tmp_path / "b").touch()
+    typed = (
+        *("-m", *QUICK, "imports=[unruly]", "env.id=NeedsFile-v0", "run_dir=S"),
+        *("trainer.max_opt_steps=60", "actor_manager=serial", "actor_manager.max_restarts=0"),
+        *("env.kwargs.file=choice(a,b)", "agent.gamma=choice(0.9,1.5)"),
+        *("hydra/sweeper=optuna", "hydra.sweeper.n_trials=6", "hydra.sweeper.n_jobs=2"),
+        *("hydra.sweeper.direction=maximize", "hydra/sweeper/sampler=random"),
+        "hydra.sweeper.sampler.seed=1",
+    )
+    with Command(tmp_path, *typed) as command:
+        status, said = command.ended()
+    rows = _rows(tmp_path)
+    assert len(rows) == 6, said
+    for row in rows:
+        good = row["env.kwargs.file"] == "a" and row["agent.gamma"] == "0.9"
+        assert row["status"] == ("done" if good else "failed")
+    assert status == 1
+    assert (tmp_path / "S/optimization_results.yaml").is_file()
+    assert json.loads((tmp_path / "S/sweep.json").read_text())["launcher"]
+
+
+def _rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "S" / "sweep.csv").open() as file:
+        return list(csv.DictReader(file))
