@@ -12,7 +12,7 @@ import pytest
 from sampling import sampled
 
 from benchmarks.results.children import Children, Failed, Stopped, shares
-from benchmarks.results.judging import interval, over_seeds, verdict
+from benchmarks.results.judging import over_seeds, verdict
 from benchmarks.results.kinds import Bar, Cell, Peer, Recording, Run
 from benchmarks.results.report import page
 from benchmarks.results.rows import ROWS
@@ -85,11 +85,6 @@ def test_the_settings_of_a_row_leave_out_what_is_not_learned_from() -> None:
 def cells(*means: float, **more: Any) -> dict[int, Any]:
     models = ({"best": {"mean": mean}, "last": {"mean": mean - 10}} for mean in means)
     return {seed: {**model, **more} for seed, model in enumerate(models)}
-
-
-def test_the_interval_is_students() -> None:
-    assert interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
-    assert interval([7.0]) == 0.0
 
 
 def test_the_spread_over_seeds_is_that_of_a_sample() -> None:

@@ -57,6 +57,7 @@ FOREIGN = {
     "omegaconf": {"config", "cli", "hydra_plugin"},
     "yaml": {"config", "cli", "run"},
     "pandas": {"analysis"},
+    "matplotlib": {"analysis"},
     "rich": {"recorder", "cli"},
     "IPython": {"recorder"},
     "psutil": {"core", "run"},

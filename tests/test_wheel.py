@@ -53,7 +53,7 @@ def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
     )
     modules = (ROOT / "border_cli").rglob("*.py")
     assert {each.relative_to(ROOT).as_posix() for each in modules} <= inside
-    assert "border_cli/py.typed" in inside
+    assert {"border_cli/py.typed", "border_cli/analysis/page.html"} <= inside
     assert "border_cli/conf/__init__.py" in inside
     assert "hydra_plugins/border_processes/__init__.py" in inside
 

@@ -12,8 +12,6 @@ from benchmarks.results.kinds import Bar
 
 Finished = Mapping[str, Mapping[int, Content]]  # cells by row and seed
 CLOSE = 0.05  # how far below the recorded policy counts as near
-# Student's t: 97.5 % of it lies below, by degrees of freedom.
-T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 
 class Spread(NamedTuple):
@@ -47,12 +45,6 @@ def over_seeds(cells: Mapping[int, Content], model: str = "best") -> Spread | No
     """Of the models' means in fresh episodes; None where no seed is finished."""
     means = [cell[model]["mean"] for cell in cells.values()]
     return spread(means) if means else None
-
-
-def interval(values: Sequence[float]) -> float:
-    """Half the width of the 95 % interval of the mean; 0 for a single value."""
-    found = spread(values)
-    return T_975.get(found.seeds - 1, 1.96) * found.error if found.seeds > 1 else 0.0
 
 
 def verdict(name: str, bar: Bar, seeds: int, finished: Finished, *, model: str = "best") -> Verdict:

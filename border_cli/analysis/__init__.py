@@ -1,1 +1,1 @@
-"""Runs read back from their directories."""
+"""Runs read back from their directories, and what many of them say together."""

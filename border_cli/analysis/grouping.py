@@ -1,0 +1,252 @@
+"""From run directories to curves in groups: what a group is called, and what it leaves out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.analysis.curves import NAMED, X_NAMES, RunCurve
+from border_cli.analysis.load import Run, Value
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.words import counted, shortest, unknown
+
+SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
+STOPPED = "stop_at_score reached"  # an exit reason
+BARE = ("agent", "env")  # keys that a label need not name
+OF_ONE_RUN = {
+    *("seed", "name", "quiet", "imports", "objective", "device"),
+    *(f"trainer.max_{each}" for each in ("opt_steps", "env_steps", "time_s")),
+}
+ASIDE = ("recorder", "checkpoint")  # groups that do not change what is learned
+MISSING = "–"  # the value of a setting that a run does not have
+
+Reference = tuple[float, float]  # the returns of the random policy and of the expert
+
+
+class _Measured(NamedTuple):
+    """A run and the metric that is drawn of it."""
+
+    run: Run
+    env_steps: NDArray[np.float64]  # [n]
+    values: NDArray[np.float64]  # [n]
+
+    @property
+    def offline(self) -> bool:
+        return not self.env_steps[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouped:
+    """The curves of runs, how they are grouped, and what a reader must know about it."""
+
+    curves: tuple[RunCurve, ...]
+    by: tuple[str, ...]
+    x: str
+    warnings: tuple[str, ...]
+
+
+def grouped(
+    runs: Sequence[Run],
+    *,
+    by: Sequence[str] = (),
+    x: str | None = None,
+    y: str = SCORE,
+    references: Mapping[str, Reference] | None = None,
+) -> Grouped:
+    """`by`: dotted settings, by default those that differ; `x`: by default env steps, or updates
+    where no run has stepped an environment. `references`: returns by environment.
+
+    Raises `ConfigError` for settings and metrics that no run has.
+    """
+    warnings: list[str] = []
+    known = list(_readable(runs, y, warnings))
+    by = _known_keys(by, known) if by else swept([each.run.settings for each in known])
+    drawn = [each for each in known if len(each.values)]
+    if not drawn:
+        raise ConfigError(_no_metric([each.run for each in known], y))
+    without = [each.run for each in known if not len(each.values)]
+    if without:
+        warnings.append(f"{_named(without)} left out: no {y} recorded")
+    x = _position(drawn, x)
+    envs = list(dict.fromkeys(_env(each.run) for each in drawn))
+    _refuse_unknown_envs(references or {}, envs)
+    members: dict[tuple[str, str], list[Run]] = {}
+    curves = []
+    for each in drawn:
+        group = _label(each.run.settings, by)
+        env = ", ".join(envs) if "env" in by else _env(each.run)
+        members.setdefault((group, env), []).append(each.run)
+        curves.append(_curve(each, group, env, x=x, y=y, references=references or {}))
+    for (group, env), seeds in members.items():
+        warnings += _mixed(f"{group} on {env}", seeds)
+    unfinished = [each.run for each in drawn if each.run.status in ("running", "starting")]
+    if unfinished:
+        warnings.append(f"{_named(unfinished)} still running")
+    return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
+
+
+def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Measured]:
+    """The runs whose settings and metrics can be read; the others are named in `warnings`."""
+    for run in runs:
+        try:
+            _ = run.settings
+            yield _Measured(run, *run.metric(y))
+        except CheckpointError as error:
+            warnings.append(f"left out: {error}")
+
+
+def _known_keys(by: Sequence[str], runs: Iterable[_Measured]) -> tuple[str, ...]:
+    known = dict.fromkeys(key for each in runs for key in each.run.settings)
+    for key in by:
+        if key not in known:
+            raise ConfigError(f"--by: {unknown('setting', key, _shorter(key, known))}")
+    return tuple(dict.fromkeys(by))
+
+
+def _shorter(key: str, known: Iterable[str]) -> list[str]:
+    """Those of the same group, or the names of the groups; all settings would fill a screen."""
+    group = key.partition(".")[0]
+    beside = [each for each in known if "." in key and each.startswith(f"{group}.")]
+    return beside or sorted({each.partition(".")[0] for each in known})
+
+
+def swept(settings: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
+    """The settings that differ between the runs on one environment, options before single values.
+
+    What follows from another (the n-step returns of one agent) is not among them.
+    """
+    keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
+    cells: list[tuple[str, ...]]
+    cells = [(_value(each, "env"), _value(each, "env.id")) for each in settings]
+    found = []
+    for key in sorted(keys, key=lambda each: (each != "agent", "." in each)):  # stable
+        refined = [(*cell, _value(each, key)) for cell, each in zip(cells, settings, strict=True)]
+        if len(set(refined)) > len(set(cells)):
+            found.append(key)
+            cells = refined
+    return tuple(found) or ("agent",)
+
+
+def _counts(key: str) -> bool:
+    return key not in OF_ONE_RUN and key.partition(".")[0] not in ASIDE
+
+
+def _value(settings: Mapping[str, Value], key: str) -> str:
+    """As it is typed: true, null, 0.001, [64,64]; an env without a file of its own by its id."""
+    if key == "env" and settings.get(key) in (None, "gym"):
+        key = "env.id"
+    value = settings.get(key, MISSING)
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _label(settings: Mapping[str, Value], by: Sequence[str]) -> str:
+    """`true` where one setting makes the groups, else `dqn, double=true`."""
+    values = [_value(settings, key) for key in by]
+    if len(by) == 1:
+        return values[0]
+    names = [key.rpartition(".")[2] for key in by]
+    full = [key if names.count(name) > 1 else name for key, name in zip(by, names, strict=True)]
+    return ", ".join(
+        value if key in BARE else f"{name}={value}"
+        for key, name, value in zip(by, full, values, strict=True)
+    )
+
+
+def _no_metric(runs: Sequence[Run], y: str) -> str:
+    names = sorted({name for run in runs[:NAMED] for name in run.metrics() if name not in X_NAMES})
+    if not names:
+        return f"{counted(len(runs), 'run')}, but none has recorded metrics yet"
+    return f"--y: {unknown('metric', y, names)}"
+
+
+def _position(runs: Sequence[_Measured], x: str | None) -> str:
+    if x in ("time_s", "opt_steps"):
+        return x
+    if not all(each.offline for each in runs):
+        return "env_steps"
+    if x is not None:
+        raise ConfigError("--x must be opt_steps or time_s: these runs have stepped no environment")
+    return "opt_steps"
+
+
+def _refuse_unknown_envs(references: Mapping[str, Reference], known: Sequence[str]) -> None:
+    for env in references:
+        if env not in known:
+            raise ConfigError(f"--reference: {unknown('env', env, known)}")
+
+
+def _env(run: Run) -> str:
+    return run.env or MISSING
+
+
+def _curve(
+    measured: _Measured,
+    group: str,
+    env: str,
+    *,
+    x: str,
+    y: str,
+    references: Mapping[str, Reference],
+) -> RunCurve:
+    run = measured.run
+    at, values = (measured.env_steps, measured.values) if x == "env_steps" else run.metric(y, x)
+    if not len(at):
+        raise ConfigError(f"--x: {shortest(run.folder)} has not recorded {x}")
+    in_updates = measured.offline or x == "opt_steps"
+    steps = run.metric(y, "opt_steps")[0] if in_updates else measured.env_steps
+    at, values = _rising(at, values)
+    return RunCurve(
+        name=str(shortest(run.folder)),
+        env=env,
+        group=group,
+        x=at,
+        y=values,
+        budget=float(steps[-1]),
+        budget_unit=X_NAMES["opt_steps" if in_updates else "env_steps"],
+        stopped=run.facts.get("exit_reason") == STOPPED,
+        normalized=_normalized(run, float(values[-1]), references) if y == SCORE else None,
+    )
+
+
+def _rising(
+    x: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """In the order of x; of equal ones the last."""
+    order = np.argsort(x, kind="stable")
+    x, y = x[order], y[order]
+    last = np.append(x[1:] > x[:-1], True)
+    return x[last], y[last]
+
+
+def _normalized(run: Run, score: float, references: Mapping[str, Reference]) -> float | None:
+    if _env(run) in references:
+        low, high = references[_env(run)]
+        return 100 * (score - low) / (high - low)
+    recorded = run.metric(NORMALIZED)[1]
+    return float(recorded[-1]) if len(recorded) else None
+
+
+def _mixed(group: str, runs: Sequence[Run]) -> Iterator[str]:
+    """What differs within a group besides the seed, and seeds that occur twice."""
+    settings = [run.settings for run in runs]
+    keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
+    differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
+    if differing:
+        more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
+        named = ", ".join(differing[:NAMED])
+        yield f"{group} mixes runs that differ in {named}{more}; add what matters to --by"
+    seeds = [run.seed for run in runs if run.seed is not None]
+    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if twice and not differing:
+        yield f"{group} has several runs of one seed ({', '.join(map(str, twice[:NAMED]))})"
+
+
+def _named(runs: Sequence[Run]) -> str:
+    names = ", ".join(str(shortest(run.folder)) for run in runs[:NAMED])
+    more = f", and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
+    return f"{counted(len(runs), 'run')} ({names}{more})"

@@ -1,0 +1,135 @@
+"""Means, interquartile means and their 95 % intervals over the seeds of runs.
+
+Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice". The
+numbers are those of the authors' `rliable`; the intervals are percentiles of a stratified
+bootstrap, which resamples the seeds of each environment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 2000
+INTERVAL = (2.5, 97.5)  # percentiles
+TRIMMED = 0.25  # share cut off at each end
+
+Scores: TypeAlias = Sequence[NDArray[np.float64]]  # one [S] per environment, S seeds
+Indices: TypeAlias = Sequence[NDArray[np.intp]]  # one [R, S] per environment, R resamples
+Statistic: TypeAlias = Callable[[Scores], NDArray[np.float64]]
+
+
+class Estimate(NamedTuple):
+    """A value and its 95 % interval; the bounds are NaN where there is only one seed."""
+
+    mid: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+@lru_cache
+def t_quantile(degrees: int) -> float:
+    """97.5 % of Student's t distribution lies below it."""
+    low, high = 1.0, 13.0
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_within(middle, degrees) < 0.95 else (low, middle)
+    return low
+
+
+def _t_within(t: float, degrees: int) -> float:
+    """P(|T| < t); Abramowitz and Stegun 1964, equations 26.7.3 and 26.7.4."""
+    angle = math.atan(t / math.sqrt(degrees))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = degrees % 2
+    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    for k in range(1 + odd, degrees, 2):
+        total += term
+        term *= cosine**2 * k / (k + 1)
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def mean_over_seeds(scores: NDArray[np.float64]) -> Estimate:
+    """The mean over the first axis, with the interval of Student's t."""
+    seeds = len(scores)
+    mid = scores.mean(axis=0)
+    if seeds == 1:
+        return Estimate(mid, np.full_like(mid, np.nan), np.full_like(mid, np.nan))
+    half = t_quantile(seeds - 1) * scores.std(axis=0, ddof=1) / math.sqrt(seeds)
+    return Estimate(mid, mid - half, mid + half)
+
+
+def iqm_over_seeds(scores: NDArray[np.float64], rng: np.random.Generator) -> Estimate:
+    """The interquartile mean over the first axis, with a bootstrap interval; [S] or [S, T]."""
+    [index] = resampled([len(scores)], rng)
+    columns = np.ascontiguousarray(scores.reshape(len(scores), -1).T)  # [T, S]
+    found = [bootstrap(iqm, [column], [index]) for column in columns]  # small arrays: in the cache
+    mid, low, high = (np.array(each).reshape(scores.shape[1:]) for each in zip(*found, strict=True))
+    return Estimate(mid, low, high)
+
+
+def resampled(
+    seeds: Sequence[int], rng: np.random.Generator, resamples: int = RESAMPLES
+) -> Indices:
+    """For each environment, which of its seeds are drawn, with replacement."""
+    return [rng.integers(each, size=(resamples, each)) for each in seeds]
+
+
+def bootstrap(statistic: Statistic, scores: Scores, indices: Indices) -> Estimate:
+    """The statistic of the scores, with the interval of its values over the resamples."""
+    mid = statistic(scores)
+    if all(len(each) == 1 for each in scores):
+        return Estimate(mid, np.full_like(mid, np.nan), np.full_like(mid, np.nan))
+    drawn = [each[index] for each, index in zip(scores, indices, strict=True)]  # each [R, S]
+    low, high = np.percentile(statistic(drawn), INTERVAL, axis=0)
+    return Estimate(mid, low, high)
+
+
+def mean(scores: Scores) -> NDArray[np.float64]:
+    """The mean over environments of the mean over seeds."""
+    return np.asarray(np.mean([each.mean(axis=-1) for each in scores], axis=0))
+
+
+def iqm(scores: Scores) -> NDArray[np.float64]:
+    """The mean of all runs without the lowest and the highest quarter."""
+    every = np.sort(np.concatenate(scores, axis=-1), axis=-1)
+    runs = every.shape[-1]
+    cut = int(TRIMMED * runs)
+    return np.asarray(every[..., cut : runs - cut].mean(axis=-1))
+
+
+def profile(thresholds: NDArray[np.float64]) -> Statistic:
+    """The share of all runs that score above each threshold."""
+
+    def shares(scores: Scores) -> NDArray[np.float64]:
+        every = np.concatenate(scores, axis=-1)  # [R, N] or [N]
+        return np.stack([(every > each).mean(axis=-1) for each in thresholds], axis=-1)
+
+    return shares
+
+
+def improvement(ours: Scores, theirs: Scores) -> NDArray[np.float64]:
+    """P(a run of ours beats one of theirs), a tie counting half; the mean over environments."""
+    return np.asarray(np.mean([_beats(x, y) for x, y in zip(ours, theirs, strict=True)], axis=0))
+
+
+def _beats(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    ahead = x[..., :, None] > y[..., None, :]
+    tied = x[..., :, None] == y[..., None, :]
+    return np.asarray(ahead.mean(axis=(-2, -1)) + 0.5 * tied.mean(axis=(-2, -1)))
+
+
+def improvement_estimate(ours: Scores, theirs: Scores, rng: np.random.Generator) -> Estimate:
+    """`improvement` with its interval; both sides are resampled independently."""
+    count = len(ours)
+
+    def statistic(scores: Scores) -> NDArray[np.float64]:
+        return improvement(scores[:count], scores[count:])
+
+    both = [*ours, *theirs]
+    return bootstrap(statistic, both, resampled([len(each) for each in both], rng))

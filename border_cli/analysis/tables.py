@@ -1,0 +1,190 @@
+"""A report as tables: rows for the terminal, Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from border_cli.analysis.curves import ALL, STATS, FinalScore, Improvement, Report
+from border_cli.analysis.statistics import Estimate
+
+NOTHING = "–"
+METHODS = {
+    "mean": "mean and 95 % interval (Student's t) over seeds",
+    "iqm": "interquartile mean and 95 % interval (stratified bootstrap) over seeds",
+}
+
+Row = list[str]
+
+
+def number(value: float, *others: float) -> str:
+    """412.345 -> `412.3`, 4.1 -> `4.10`, 0.0123456 -> `0.01235`, and an en dash for NaN.
+
+    With as many decimals as the largest of `others` has.
+    """
+    if not math.isfinite(value):
+        return NOTHING
+    largest = max(abs(each) for each in (value, *others) if math.isfinite(each))
+    if largest < 1:
+        return f"{value:.4g}"
+    return f"{value:,.1f}" if largest >= 100 else f"{value:.2f}"
+
+
+def with_interval(estimate: Estimate | None) -> str:
+    """`412.3 [380.1, 444.5]`."""
+    if estimate is None:
+        return NOTHING
+    mid, low, high = (float(each) for each in estimate)
+    if math.isnan(low):
+        return number(mid)
+    mid_text, low_text, high_text = (number(each, mid, low, high) for each in (mid, low, high))
+    return f"{mid_text} [{low_text}, {high_text}]"
+
+
+def final_table(report: Report) -> tuple[Row, list[Row]]:
+    """Head and rows of the final scores; columns that say nothing are left out."""
+    envs = len(report.panels) > 1
+    normalized = any(each.normalized is not None for each in report.finals)
+    head = [
+        *(["env"] if envs else []),
+        ", ".join(report.by) or "group",
+        "seeds",
+        STATS[report.stat],
+        "lowest",
+        "highest",
+        *(["normalised"] if normalized else []),
+        "budget",
+    ]
+
+    def row(each: FinalScore) -> Row:
+        return [
+            *(["all (normalised)" if each.env == ALL else each.env] if envs else []),
+            each.group,
+            str(each.seeds),
+            with_interval(each.score),
+            number(each.lowest, each.highest),
+            number(each.highest, each.lowest),
+            *([with_interval(each.normalized)] if normalized else []),
+            f"{each.budget:,.0f} {each.budget_unit}",
+        ]
+
+    return head, [row(each) for each in report.finals]
+
+
+def improvement_table(report: Report) -> tuple[Row, list[Row]]:
+    """Head and rows of the probabilities of improvement, the clearest first."""
+
+    def row(each: Improvement) -> Row:
+        mid, low, high = (float(value) for value in each.probability)
+        bounds = "" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]"
+        return [each.group, each.other, f"{mid:.2f}{bounds}", f"{each.seeds[0]}, {each.seeds[1]}"]
+
+    ordered = sorted(report.improvements, key=lambda each: -float(each.probability.mid))
+    return ["group", "ends above", "probability", "seeds"], [row(each) for each in ordered]
+
+
+def markdown(report: Report) -> str:
+    """The whole report but its curves."""
+    parts = [f"Final {report.y_name}: {METHODS[report.stat]}.", _pipes(*final_table(report))]
+    if report.improvements:
+        parts += [
+            "Probability of improvement: how likely a run of the group ends above one of the other "
+            "(a tie counts half), with its 95 % bootstrap interval.",
+            _pipes(*improvement_table(report)),
+        ]
+    if report.profiles:
+        parts += ["Performance profile: share of runs above a normalised score.", _profile(report)]
+    parts += [f"Warning: {each}." for each in report.warnings]
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _profile(report: Report) -> str:
+    first = report.profiles[0].thresholds
+    shown = range(0, len(first), (len(first) - 1) // 10)
+    head = ["score", *(each.group for each in report.profiles)]
+    rows = [
+        [number(first[i]), *(f"{each.shares.mid[i]:.2f}" for each in report.profiles)]
+        for i in shown
+    ]
+    return _pipes(head, rows)
+
+
+def _pipes(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def curves_csv(report: Report) -> str:
+    """One line per environment, group and step of a curve."""
+    head = ["env", "group", report.x_name, report.stat, "low", "high", "seeds"]
+    return _csv(head, _points(report))
+
+
+def _points(report: Report) -> Iterator[list[object]]:
+    for env, curves in report.panels:
+        for curve in curves:
+            columns = np.column_stack([curve.x, *curve.y]).tolist()
+            for x, *values in columns:
+                whole = int(x) if x == int(x) else x
+                yield [env, curve.group, whole, *map(_exact, values), len(curve.runs)]
+
+
+def scores_csv(report: Report) -> str:
+    """One line per environment and group: the final scores."""
+    head = [
+        *("env", "group", "seeds", report.stat, "low", "high", "lowest", "highest"),
+        *("normalised", "normalised_low", "normalised_high", "budget", "budget_unit"),
+    ]
+    unknown = Estimate(*(np.array(np.nan) for _ in range(3)))
+    rows = (
+        [
+            *(each.env, each.group, each.seeds),
+            *(_exact(float(value)) for value in each.score or unknown),
+            *(_exact(each.lowest), _exact(each.highest)),
+            *(_exact(float(value)) for value in each.normalized or unknown),
+            *(each.budget, each.budget_unit),
+        ]
+        for each in report.finals
+    )
+    return _csv(head, rows)
+
+
+def improvement_csv(report: Report) -> str:
+    """One line per pair of groups."""
+    rows = (
+        [each.group, each.other, *(_exact(float(v)) for v in each.probability), *each.seeds]
+        for each in report.improvements
+    )
+    head = ["group", "other", "probability", "low", "high", "seeds", "other_seeds"]
+    return _csv(head, rows)
+
+
+def profile_csv(report: Report) -> str:
+    """One line per group and normalised score."""
+    rows = (
+        [each.group, *map(_exact, values)]
+        for each in report.profiles
+        for values in np.column_stack([each.thresholds, *each.shares]).tolist()
+    )
+    return _csv(["group", "normalised_score", "share_above", "low", "high"], rows)
+
+
+def _exact(value: float) -> float | str:
+    """Empty for NaN, which is what spreadsheets and pandas read as missing."""
+    return "" if math.isnan(value) else value
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return text.getvalue()

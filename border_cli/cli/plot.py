@@ -1,0 +1,352 @@
+"""`border-plot`: curves and final scores of runs over seeds, as a picture, a page, a table, or in
+the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from border_cli.cli.plain_command import plain_command
+from border_cli.cli.signals import EarlySignals
+from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, RunFailed
+from border_cli.core.foreign import complain
+from border_cli.core.words import counted, unknown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from border_cli.analysis.chart import Line
+    from border_cli.analysis.curves import Report
+    from border_cli.analysis.grouping import Reference
+    from border_cli.analysis.load import Run
+
+NAME = "border-plot"
+HELP = """\
+border-plot: plots runs with 95 % intervals over seeds.
+
+  border-plot PATH … [--by KEY,…] [--out FILE] [options]
+
+  PATH                   run directories, or directories with runs below them, such as a sweep
+  --by KEY,…             settings that make the groups, such as agent,agent.double; runs of one
+                         group are its seeds; default: the settings that differ between the runs
+  --out FILE             writes .png, .svg (curves; need the extra plot), .html (curves and tables
+                         on one page), .md (tables) or .csv (see --csv); may be given several times;
+                         without it the curves are drawn in the terminal
+  --stat mean|iqm        mean with the interval of Student's t (default), or interquartile mean with
+                         that of a stratified bootstrap
+  --y METRIC             default: eval/return; docs/metrics.md lists all
+  --x env_steps|opt_steps|time_s
+                         default: env_steps (opt_steps for offline runs)
+  --where CONDITIONS     only runs that meet all of them, such as 'status=done agent=sac'; see
+                         border-runs --help
+  --hold                 runs that ended early keep their last value; by default only those do that
+                         reached trainer.stop_at_score, and a curve ends with its first other run
+  --reference ENV=RANDOM:EXPERT
+                         returns that map to normalised scores 0 and 100; default: those of
+                         evaluator.ref_min_score and ref_max_score, or of the data set of a run
+  --csv curves|scores|improvement|profile
+                         the numbers in a .csv file; default: curves
+  --version, --help
+
+Examples
+  border-plot my_sweep
+  border-plot outputs/dqn_cartpole --by agent.double --out curves.png --out report.html
+  border-plot my_sweep --stat iqm --reference cartpole=22:500 --reference acrobot=-500:-75
+"""
+PICTURES = (".png", ".svg")
+SUFFIXES = (*PICTURES, ".html", ".md", ".csv")
+CHOICES = {
+    "--stat": ("mean", "iqm"),
+    "--x": ("env_steps", "opt_steps", "time_s"),
+    "--csv": ("curves", "scores", "improvement", "profile"),
+}
+SEVERAL = ("--by", "--out", "--reference")  # may be given several times
+FLAGS = (*SEVERAL, *CHOICES, "--y", "--where", "--hold", "--help", "--version")
+SCORE = "eval/return"
+CHART_LINES = 16
+NAME_CHARACTERS = 20  # of a name in a narrow terminal
+BETWEEN = 3  # characters between two columns
+MOST_PAIRS = 10  # probabilities of improvement in the terminal
+EXTRA = "border-cli[plot]"
+TERMINAL_COLORS = ("blue", "red", "green", "magenta", "cyan", "yellow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for, checked as far as it can be without the runs."""
+
+    paths: tuple[Path, ...]
+    by: tuple[str, ...] = ()
+    out: tuple[Path, ...] = ()
+    stat: str = "mean"
+    x: str | None = None
+    y: str = SCORE
+    where: str = ""
+    hold: bool = False
+    references: Mapping[str, Reference]
+    table: str = "curves"
+
+
+def command() -> None:
+    """The console script."""
+    main()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; see `plain_command`."""
+    plain_command(NAME, HELP, _run, argv)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses as the other commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message.removeprefix("argument "))
+
+
+def read_request(typed: Sequence[str]) -> Request:
+    """Reads the arguments in any order; raises ConfigError naming what is not understood."""
+    parser = _Parser(add_help=False, allow_abbrev=False, usage="")
+    parser.add_argument("paths", nargs="*", type=Path)
+    for flag in SEVERAL:
+        parser.add_argument(flag, action="append", default=[])
+    parser.add_argument("--hold", action="store_true")
+    for flag in CHOICES:
+        parser.add_argument(flag)
+    parser.add_argument("--y", default=SCORE)
+    parser.add_argument("--where", default="")
+    given, rest = parser.parse_known_intermixed_args(typed)
+    for each in rest:
+        raise ConfigError(unknown("flag", each.partition("=")[0], FLAGS))
+    if not given.paths:
+        raise ConfigError("give at least one run directory, or a directory with runs below it")
+    chosen = {flag: getattr(given, flag[2:]) for flag in CHOICES}
+    for flag, value in chosen.items():
+        if value not in (None, *CHOICES[flag]):
+            raise ConfigError(f"{flag} must be one of {', '.join(CHOICES[flag])}, got {value!r}")
+    out = tuple(map(_checked_out, given.out))
+    if chosen["--csv"] and not any(each.suffix.lower() == ".csv" for each in out):
+        raise ConfigError("--csv needs an --out that ends in .csv")
+    if given.reference and given.y != SCORE:
+        raise ConfigError(f"--reference applies to --y {SCORE}, not to {given.y}")
+    return Request(
+        paths=tuple(given.paths),
+        by=tuple(key.strip() for each in given.by for key in each.split(",") if key.strip()),
+        out=out,
+        stat=chosen["--stat"] or "mean",
+        x=chosen["--x"],
+        y=given.y,
+        where=given.where,
+        hold=given.hold,
+        references=dict(map(_reference, given.reference)),
+        table=chosen["--csv"] or "curves",
+    )
+
+
+def _checked_out(text: str) -> Path:
+    path = Path(text)
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"--out must end in one of {', '.join(SUFFIXES)}, got {text!r}")
+    if path.is_dir():
+        raise ConfigError(f"--out {text} is a directory")
+    return path
+
+
+def _reference(text: str) -> tuple[str, Reference]:
+    env, _, scores = text.rpartition("=")
+    low, _, high = scores.partition(":")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        found = math.nan, math.nan
+    if not env or not -math.inf < found[0] < found[1] < math.inf:
+        raise ConfigError(
+            "--reference must be ENV=RANDOM:EXPERT with two returns, the lower one first, "
+            f"got {text!r}"
+        )
+    return env, found
+
+
+def _run(typed: Sequence[str], _: EarlySignals) -> None:
+    request = read_request(typed)
+    report = _report(request)
+    if request.table == "improvement" and not report.improvements:
+        raise ConfigError("--csv improvement needs two groups on one environment; see --by")
+    if request.table == "profile" and not report.profiles:
+        raise ConfigError(
+            "--csv profile needs normalised scores on several environments; see --reference"
+        )
+    missing = [
+        path for path in request.out if _is_picture(path) and find_spec("matplotlib") is None
+    ]
+    written = [path for path in request.out if path not in missing]
+    for path in written:
+        _write(path, report, request.table)
+    _show(report, curves=not written, files=written)
+    for each in report.warnings:
+        complain(NAME, f"warning: {each}")
+    if missing:
+        raise MissingPackage(f"--out {missing[0]}", EXTRA)
+
+
+def _report(request: Request) -> Report:
+    from border_cli.analysis.curves import report
+    from border_cli.analysis.grouping import grouped
+
+    runs = _runs(request)
+    found = grouped(runs, by=request.by, x=request.x, y=request.y, references=request.references)
+    return report(
+        found.curves,
+        by=found.by,
+        x=found.x,
+        y=request.y,
+        stat=request.stat,
+        hold=request.hold,
+        notes=found.warnings,
+    )
+
+
+def _runs(request: Request) -> list[Run]:
+    from border_cli.analysis.listing import row_of, where
+    from border_cli.analysis.load import load_runs
+
+    runs = load_runs(request.paths)
+    if not runs:
+        raise CheckpointError(f"no runs in {', '.join(map(str, request.paths))}")
+    if not request.where:
+        return list(runs)
+    rows = where([row_of(run, time.time()) for run in runs], request.where)
+    if not rows:
+        raise CheckpointError(f"none of {counted(len(runs), 'run')} meets {request.where}")
+    return [row.run for row in rows if row.run is not None]
+
+
+def _is_picture(path: Path) -> bool:
+    return path.suffix.lower() in PICTURES
+
+
+def _write(path: Path, report: Report, table: str) -> None:
+    from border_cli.core.files import write_text
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if _is_picture(path):
+            from border_cli.analysis.drawing import draw
+
+            draw(path, report)
+        else:
+            write_text(path, _text(path, report, table))
+    except OSError as error:
+        raise RunFailed(f"{path} could not be written: {error.strerror}") from error
+
+
+def _text(path: Path, report: Report, table: str) -> str:
+    from border_cli.analysis import tables
+    from border_cli.analysis.page import page
+
+    if path.suffix.lower() == ".html":
+        return page(report)
+    if path.suffix.lower() == ".md":
+        return tables.markdown(report)
+    made: dict[str, Callable[[Report], str]] = {
+        "curves": tables.curves_csv,
+        "scores": tables.scores_csv,
+        "improvement": tables.improvement_csv,
+        "profile": tables.profile_csv,
+    }
+    return made[table](report)
+
+
+def _show(report: Report, *, curves: bool, files: Sequence[Path]) -> None:
+    """The curves where no file has them, the tables, and the files that were written."""
+    from border_cli.recorder.terminal import make_console
+
+    console = make_console()
+    with console.capture() as printed:
+        if curves:
+            _show_curves(console, report)
+        _show_tables(console, report)
+        for path in files:
+            console.print(f"wrote {path}", soft_wrap=True)
+    try:
+        sys.stdout.write(printed.get())
+        sys.stdout.flush()
+    except BrokenPipeError:  # `border-plot … | head`
+        with Path(os.devnull).open("wb") as devnull:
+            os.dup2(devnull.fileno(), sys.stdout.fileno())
+
+
+def _show_tables(console: Console, report: Report) -> None:
+    from border_cli.analysis.tables import METHODS, final_table, improvement_table
+
+    head, rows = final_table(report)
+    show_table(console, head, rows, names=head.index("seeds"))
+    console.print(f"final {report.y_name}: {METHODS[report.stat]}\n", style="dim", soft_wrap=True)
+    if report.improvements:
+        head, rows = improvement_table(report)
+        show_table(console, head, rows[:MOST_PAIRS], names=2)
+        left = len(rows) - MOST_PAIRS
+        more = f"; {left} more in .md, .html and .csv files" if left > 0 else ""
+        console.print(f"probability of improvement{more}\n", style="dim", soft_wrap=True)
+
+
+def _show_curves(console: Console, report: Report) -> None:
+    from border_cli.analysis.chart import Piece, chart, letter
+
+    braille = (console.encoding or "").lower().startswith("utf")
+    for panel in report.panels:
+        console.print(f"{panel.env}: {report.y_name}", style="bold", soft_wrap=True)
+        lines = chart(
+            panel,
+            report.groups,
+            report.x_name,
+            width=console.width,
+            height=CHART_LINES,
+            braille=braille,
+        )
+        for line in lines:
+            console.print(_colored(line), soft_wrap=True)
+    title = ", ".join(report.by)
+    console.print(f"\n{title}", style="dim", soft_wrap=True)
+    for number, group in enumerate(report.groups):
+        console.print(_colored([Piece(f"{letter(number)}  {group}", number)]), soft_wrap=True)
+    console.print()
+
+
+def _colored(line: Line) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(
+        *(
+            (text, TERMINAL_COLORS[group % len(TERMINAL_COLORS)] if group is not None else "")
+            for text, group in line
+        )
+    )
+
+
+def show_table(
+    console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int
+) -> None:
+    """The first columns are `names`, which break where the terminal is narrow; figures never do."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    longest = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    least = [min(each, NAME_CHARACTERS) for each in longest[:names]] + longest[names:]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for name, width in zip(head, least, strict=True):
+        table.add_column(name, overflow="fold", min_width=width)
+    for row in rows:
+        table.add_row(*row)
+    needed = sum(least if console.is_terminal else longest) + BETWEEN * (len(head) + 1)
+    console.width = max(console.width, needed)
+    console.print(table)

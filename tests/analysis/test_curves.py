@@ -1,0 +1,139 @@
+"""Curves of groups: common steps, where they end, final scores and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from border_cli.analysis.curves import ALL, Report, RunCurve, on_one_grid, report
+
+
+def run(
+    y: Sequence[float],
+    x: Sequence[float] | None = None,
+    *,
+    group: str = "a",
+    env: str = "cartpole",
+    stopped: bool = False,
+    normalized: float | None = None,
+) -> RunCurve:
+    steps = np.array(x if x is not None else np.arange(1, len(y) + 1) * 100.0)
+    return RunCurve(
+        name=f"{group}_{env}",
+        env=env,
+        group=group,
+        x=steps,
+        y=np.array(y),
+        budget=float(steps[-1]),
+        stopped=stopped,
+        normalized=normalized,
+    )
+
+
+def made(runs: Sequence[RunCurve], stat: str = "mean", *, hold: bool = False) -> Report:
+    return report(runs, by=["agent"], x="env_steps", y="eval/return", stat=stat, hold=hold)
+
+
+def test_equal_steps_are_kept_as_they_are() -> None:
+    x, values = on_one_grid([run([1.0, 2.0], [50, 150]), run([3.0, 5.0], [50, 150])], hold=False)
+    assert x.tolist() == [50, 150]
+    assert values.tolist() == [[1, 2], [3, 5]]
+
+
+def test_other_steps_are_interpolated_between_the_latest_start_and_the_first_end() -> None:
+    x, values = on_one_grid([run([0.0, 10.0], [0, 100]), run([2.0, 4.0], [20, 60])], hold=False)
+    assert (x[0], x[-1]) == (20, 60)
+    assert values[0, 0] == pytest.approx(2.0)  # 20 of 100 steps from 0 to 10
+    assert values[:, -1].tolist() == pytest.approx([6.0, 4.0])
+
+
+@pytest.mark.parametrize(("stopped", "hold"), [(True, False), (False, True)])
+def test_a_run_that_is_held_keeps_its_last_value(stopped: bool, hold: bool) -> None:
+    short = run([1.0, 7.0], [0, 50], stopped=stopped)
+    x, values = on_one_grid([short, run([0.0, 10.0], [0, 100])], hold=hold)
+    assert x[-1] == 100
+    assert values[:, -1].tolist() == [7.0, 10.0]
+
+
+def test_runs_that_never_met_have_one_point() -> None:
+    x, values = on_one_grid([run([1.0], [10]), run([5.0, 6.0], [20, 30])], hold=False)
+    assert x.tolist() == [20]
+    assert values.tolist() == [[1], [5]]
+
+
+def test_final_scores_are_those_at_each_runs_own_end() -> None:
+    found = made([run([0.0, 4.0]), run([0.0, 6.0, 8.0]), run([1.0, 3.0], group="b")])
+    first, second = found.finals
+    assert (first.group, first.seeds, float(first.score.mid)) == ("a", 2, 6.0)  # type: ignore[union-attr]
+    assert (first.lowest, first.highest, first.budget) == (4.0, 8.0, 250.0)
+    assert (second.group, second.seeds) == ("b", 1)
+
+
+def test_the_better_group_comes_first_in_an_improvement() -> None:
+    worse = [run([1.0]), run([3.0])]
+    better = [run([2.0], group="b"), run([4.0], group="b"), run([5.0], group="b")]
+    [found] = made([*worse, *better]).improvements
+    assert (found.group, found.other, found.seeds) == ("b", "a", (3, 2))
+    assert float(found.probability.mid) == pytest.approx(5 / 6)  # only 2 < 3
+    assert found.probability.low <= found.probability.mid <= found.probability.high
+
+
+def test_normalised_scores_are_put_together_over_environments() -> None:
+    runs = [
+        run([value], env=env, group=group, normalized=value)
+        for env in ("cartpole", "acrobot")
+        for group, values in (("a", (10.0, 30.0)), ("b", (50.0, 70.0)))
+        for value in values
+    ]
+    for stat in ("mean", "iqm"):
+        found = made(runs, stat)
+        overall = {each.group: each for each in found.finals if each.env == ALL}
+        assert {group: each.seeds for group, each in overall.items()} == {"a": 4, "b": 4}
+        assert float(overall["a"].normalized.mid) == 20.0  # type: ignore[union-attr]
+        assert overall["a"].score is None
+    shares = {each.group: each.shares.mid for each in found.profiles}
+    thresholds = found.profiles[0].thresholds
+    assert_allclose(shares["a"], [(t < 30) / 2 + (t < 10) / 2 for t in thresholds])
+    assert (thresholds[0], thresholds[-1]) == (0, 100)
+
+
+def test_a_group_that_knows_no_normalised_score_somewhere_has_no_profile() -> None:
+    known = [run([1.0], env=env, normalized=1.0) for env in ("cartpole", "acrobot")]
+    assert made(known).profiles
+    assert [each.env for each in made(known[:1]).finals] == ["cartpole"]
+    unknown = [known[0], replace(known[1], normalized=None)]
+    found = made(unknown)
+    assert not found.profiles
+    assert [each.env for each in found.finals] == ["cartpole", "acrobot"]
+
+
+def test_one_seed_is_named() -> None:
+    [warning] = made([run([1.0])]).warnings
+    assert warning == "a on cartpole: one seed, so it has no interval"
+
+
+def test_unequal_budgets_are_named_with_the_runs_that_ended_early() -> None:
+    runs = [run([1.0, 2.0]), run([1.0, 2.0, 3.0, 4.0])]
+    [warning] = made(runs).warnings
+    assert warning.startswith("unequal budgets on cartpole: 200 to 400 env steps, 1 run ended")
+    assert "a_cartpole" in warning
+
+
+def test_budgets_that_differ_by_a_few_steps_are_equal() -> None:
+    assert made([run([1.0, 2.0], [50, 960]), run([1.0, 3.0], [50, 1000])]).warnings == ()
+
+
+def test_a_run_that_reached_its_score_has_no_budget_to_miss() -> None:
+    runs = [run([1.0, 2.0], stopped=True), run([1.0, 2.0, 3.0, 4.0]), run([0.0, 1.0, 2.0, 3.0])]
+    assert made(runs).warnings == ()
+
+
+def test_the_same_runs_give_the_same_numbers() -> None:
+    runs = [run([0.0, 1.7**number]) for number in range(11)]
+    first, second = made(runs, "iqm"), made(runs, "iqm")
+    for one, other in zip(first.panels[0].curves[0].y, second.panels[0].curves[0].y, strict=True):
+        assert_allclose(one, other, rtol=0)

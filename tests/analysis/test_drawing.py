@@ -1,0 +1,85 @@
+"""Pictures: what groups look like, and what is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from border_cli.analysis.curves import Report, RunCurve, report
+from border_cli.analysis.drawing import draw, look
+
+
+def a_report(groups: int, envs: tuple[str, ...] = ("cartpole",), *, name: str = "") -> Report:
+    runs = [
+        RunCurve(
+            name="run",
+            env=env,
+            group=f"{name}{number}",
+            x=np.arange(1.0, 21.0),
+            y=np.arange(20.0) + number + seed,
+            budget=20.0,
+            normalized=float(number),
+        )
+        for env in envs
+        for number in range(groups)
+        for seed in range(2)
+    ]
+    return report(runs, by=["agent.double"], x="env_steps", y="eval/return", stat="mean")
+
+
+def test_groups_differ_in_print_as_well() -> None:
+    looks = [look(number) for number in range(28)]
+    assert len({(each["color"], each["dashes"]) for each in looks}) == 28
+    assert len({each["marker"] for each in looks[:10]}) == 10
+    assert len({(each["dashes"], each["marker"]) for each in looks[:20]}) == 20
+
+
+def test_an_svg_is_the_same_whenever_it_is_drawn(tmp_path: Path) -> None:
+    for name in ("one.svg", "other.svg"):
+        draw(tmp_path / name, a_report(2))
+    first = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert first == (tmp_path / "other.svg").read_text(encoding="utf-8")
+    for text in ("agent.double", "cartpole", "env steps", "eval/return, mean"):
+        assert f">{text}<" in first
+
+
+@pytest.mark.parametrize("envs", [("cartpole",), ("cartpole", "acrobot")])
+def test_every_name_is_whole_in_the_picture(envs: tuple[str, ...]) -> None:
+    from matplotlib import style
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    from border_cli.analysis.drawing import STYLE, picture
+
+    long = "agent.learning_rate=0.0003, replay_buffer=prioritized, step_processor.n_steps="
+    with style.context(["default", STYLE]):
+        figure = picture(a_report(10, envs, name=long))
+        FigureCanvasAgg(figure).draw()
+        [legend] = figure.legends
+        box = legend.get_window_extent()
+        panels = [axes for axes in figure.axes if axes.axison]
+    assert [text.get_text().replace("\n", " ") for text in legend.get_texts()] == [
+        f"{long}{number}" for number in range(10)
+    ]
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= figure.bbox.width
+    assert all(axes.get_window_extent().y0 > box.y1 for axes in panels)
+    assert len(panels) == (1 if len(envs) == 1 else 3)  # and the performance profile
+
+
+def test_dollar_signs_are_no_formulas_and_the_users_style_changes_nothing(tmp_path: Path) -> None:
+    import matplotlib as mpl
+
+    draw(tmp_path / "one.svg", a_report(2, name=r"$\frac$"))
+    with mpl.rc_context({"font.size": 30.0, "axes.facecolor": "red"}):
+        draw(tmp_path / "other.svg", a_report(2, name=r"$\frac$"))
+    text = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert r">$\frac$0<" in text
+    assert text == (tmp_path / "other.svg").read_text(encoding="utf-8")
+
+
+def test_a_png_is_written(tmp_path: Path) -> None:
+    draw(tmp_path / "curves.PNG", a_report(1))
+    assert (tmp_path / "curves.PNG").read_bytes().startswith(b"\x89PNG")

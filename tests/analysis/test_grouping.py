@@ -1,0 +1,183 @@
+"""What makes a group, what it is called, and which runs are left out or warned of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_folders import evaluated_run, two_groups
+
+from border_cli.analysis.grouping import Grouped, grouped
+from border_cli.analysis.load import load_runs
+from border_cli.core.errors import ConfigError
+
+
+def of(root: Path, **asked: Any) -> Grouped:
+    return grouped(load_runs(root), **asked)
+
+
+def groups(found: Grouped) -> dict[str, int]:
+    names = [curve.group for curve in found.curves]
+    return {name: names.count(name) for name in names}
+
+
+def test_by_default_what_differs_makes_the_groups(tmp_path: Path) -> None:
+    found = of(two_groups(tmp_path))
+    assert (found.by, groups(found)) == (("agent.double",), {"true": 3, "false": 3})
+    assert found.warnings == ()
+
+
+def test_an_option_goes_before_the_values_that_it_brings(tmp_path: Path) -> None:
+    for agent, extra in (("dqn", {}), ("sac", {"agent.gamma": 0.9, "agent.tau": 0.1})):
+        for seed in range(2):
+            settings = {"agent": agent, **extra}
+            evaluated_run(tmp_path / f"{agent}{seed}", [1.0], seed=seed, settings=settings)
+    found = of(tmp_path)
+    assert (found.by, groups(found)) == (("agent",), {"dqn": 2, "sac": 2})
+
+
+def test_an_environment_with_two_lengths_is_two_groups(tmp_path: Path) -> None:
+    for length in (5, 10):
+        evaluated_run(tmp_path / str(length), [1.0], settings={"env.kwargs.length": length})
+    found = of(tmp_path)
+    assert (found.by, groups(found)) == (("env.kwargs.length",), {"5": 1, "10": 1})
+
+
+def test_seeds_alone_are_one_group_named_by_the_agent(tmp_path: Path) -> None:
+    for seed in range(2):
+        evaluated_run(tmp_path / str(seed), [1.0], seed=seed)
+    assert (of(tmp_path).by, groups(of(tmp_path))) == (("agent",), {"dqn": 2})
+
+
+def test_several_settings_are_named_in_the_label(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "run", [1.0], settings={"agent.hidden": [64, 64], "agent.seed": None})
+    by = ["agent", "agent.double", "agent.hidden", "agent.seed"]
+    assert list(groups(of(tmp_path, by=by))) == ["dqn, double=true, hidden=[64,64], seed=null"]
+
+
+def test_settings_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "run", [1.0], settings={"agent.n": 1, "env.n": 2})
+    assert list(groups(of(tmp_path, by=["agent.n", "env.n"]))) == ["agent.n=1, env.n=2"]
+
+
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [("agent.duble", "did you mean agent.double"), ("agnt", "did you mean agent")],
+)
+def test_an_unknown_setting_is_refused(tmp_path: Path, by: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"--by: unknown setting .*{message}"):
+        of(two_groups(tmp_path), by=[by])
+
+
+def test_an_unknown_metric_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--y: unknown metric 'eval/retur', did you mean eval"):
+        of(two_groups(tmp_path), y="eval/retur")
+
+
+def test_a_run_without_values_is_left_out_by_name(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "empty", [])
+    evaluated_run(tmp_path / "whole", [1.0], seed=1)
+    found = of(tmp_path)
+    assert groups(found) == {"dqn": 1}
+    [warning] = found.warnings
+    assert "empty) left out: no eval/return" in warning
+
+
+def test_a_damaged_run_is_left_out_by_name(tmp_path: Path) -> None:
+    for number in range(2):
+        evaluated_run(tmp_path / f"run{number}", [1.0], seed=number)
+    (tmp_path / "run1" / "metrics.jsonl").write_text('{"eval/return"\n{}\n')
+    found = of(tmp_path)
+    assert groups(found) == {"dqn": 1}
+    [warning] = found.warnings
+    assert warning.startswith(f"left out: {tmp_path / 'run1'}/metrics.jsonl, line 1: not JSON")
+
+
+def test_an_env_without_a_file_is_named_by_its_id(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "run", [1.0], settings={"env": "gym", "env.id": "CliffWalking-v1"})
+    assert list(groups(of(tmp_path, by=["env"]))) == ["CliffWalking-v1"]
+    assert of(tmp_path).curves[0].env == "CliffWalking-v1"
+
+
+def test_no_values_at_all_are_refused(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "empty", [])
+    with pytest.raises(ConfigError, match="1 run, but none has recorded metrics yet"):
+        of(tmp_path)
+
+
+def test_what_differs_within_a_group_is_named(tmp_path: Path) -> None:
+    two_groups(tmp_path / "slow", **{"agent.gamma": 0.9})
+    two_groups(tmp_path / "fast")
+    found = of(tmp_path, by=["agent.double"])
+    assert len(found.warnings) == 2
+    assert "true on cartpole mixes runs that differ in agent.gamma" in found.warnings[1]
+    assert of(tmp_path, by=["agent.double", "agent.gamma"]).warnings == ()
+
+
+def test_a_seed_that_occurs_twice_is_named(tmp_path: Path) -> None:
+    for name in ("first", "again"):
+        evaluated_run(tmp_path / name, [1.0], seed=7)
+    assert of(tmp_path).warnings == ("dqn on cartpole has several runs of one seed (7)",)
+
+
+def test_environments_have_a_panel_each_unless_they_are_compared(tmp_path: Path) -> None:
+    for env in ("cartpole", "acrobot"):
+        evaluated_run(tmp_path / env, [1.0], settings={"env": env, "env.id": env})
+    assert {curve.env for curve in of(tmp_path).curves} == {"cartpole", "acrobot"}
+    compared = of(tmp_path, by=["env"])
+    assert {curve.env for curve in compared.curves} == {"acrobot, cartpole"}
+    assert set(groups(compared)) == {"cartpole", "acrobot"}
+
+
+def test_curves_are_drawn_over_what_was_asked_for(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "run", [1.0, 2.0])
+    for x, steps, budget in (
+        ("env_steps", [100, 200], (200, "env steps")),
+        ("opt_steps", [50, 100], (100, "updates")),
+        ("time_s", [0.25, 0.5], (200, "env steps")),
+    ):
+        found = of(tmp_path, x=x)
+        [curve] = found.curves
+        assert (found.x, curve.x.tolist()) == (x, steps)
+        assert (curve.budget, curve.budget_unit) == budget
+
+
+def test_a_position_that_a_run_has_not_recorded_is_refused(tmp_path: Path) -> None:
+    folder = evaluated_run(tmp_path / "run", [1.0])
+    (folder / "metrics.jsonl").write_text('{"env_steps": 5, "opt_steps": 1, "eval/return": 2.0}\n')
+    assert of(tmp_path).x == "env_steps"
+    with pytest.raises(ConfigError, match=r"--x: .*run has not recorded time_s"):
+        of(tmp_path, x="time_s")
+
+
+def test_offline_runs_are_drawn_over_updates(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "run", [1.0, 2.0], every=0)
+    assert of(tmp_path).x == "opt_steps"
+    with pytest.raises(ConfigError, match="--x must be opt_steps or time_s: these runs have step"):
+        of(tmp_path, x="env_steps")
+
+
+def test_normalised_scores_come_from_references_or_from_the_run(tmp_path: Path) -> None:
+    folder = evaluated_run(tmp_path / "run", [10.0, 30.0])
+    [curve] = of(tmp_path, references={"cartpole": (10.0, 50.0)}).curves
+    assert curve.normalized == 50.0
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"opt_steps": 100, "env_steps": 200, "eval/normalized_score": 25.0}\n')
+    assert of(tmp_path).curves[0].normalized == 25.0
+    assert of(tmp_path, y="eval/return", by=["agent"]).curves[0].x.tolist() == [100, 200]
+    with pytest.raises(ConfigError, match="--reference: unknown env 'cartpol', did you mean"):
+        of(tmp_path, references={"cartpol": (0.0, 1.0)})
+
+
+def test_a_run_that_reached_its_score_is_known(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "run", [1.0], exit_reason="stop_at_score reached")
+    assert of(tmp_path).curves[0].stopped
+
+
+def test_of_two_values_at_one_step_the_last_counts(tmp_path: Path) -> None:
+    folder = evaluated_run(tmp_path / "run", [1.0, 2.0])
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"opt_steps": 100, "env_steps": 200, "eval/return": 5.0}\n')
+    [curve] = of(tmp_path).curves
+    assert (curve.x.tolist(), curve.y.tolist()) == ([100, 200], [1.0, 5.0])

@@ -1,0 +1,106 @@
+"""Tables of a report, and how numbers look in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from border_cli.analysis import tables
+from border_cli.analysis.curves import Report, RunCurve, report
+from border_cli.analysis.statistics import Estimate
+
+
+def a_report(
+    groups: tuple[str, ...] = ("a|b", "c"), *, envs: tuple[str, ...] = ("pendulum",)
+) -> Report:
+    runs = [
+        RunCurve(
+            name="run",
+            env=env,
+            group=group,
+            x=np.array([100.0, 250.0]),
+            y=np.array([0.0, 10.0 * number + seed]),
+            budget=250.0,
+            normalized=10.0 * number + seed,
+        )
+        for env in envs
+        for number, group in enumerate(groups)
+        for seed in range(2)
+    ]
+    return report(runs, by=["agent"], x="env_steps", y="eval/return", stat="mean")
+
+
+@pytest.mark.parametrize(
+    ("value", "others", "text"),
+    [
+        (412.345, (), "412.3"),
+        (-1234.5, (), "-1,234.5"),
+        (4.1, (), "4.10"),
+        (4.1, (380.0,), "4.1"),
+        (0.0123456, (), "0.01235"),
+        (0.0, (), "0"),
+        (float("nan"), (), "–"),
+        (1.0, (float("nan"),), "1.00"),
+    ],
+)
+def test_a_number_has_the_digits_of_its_row(
+    value: float, others: tuple[float, ...], text: str
+) -> None:
+    assert tables.number(value, *others) == text
+
+
+def test_an_interval_is_written_beside_its_value() -> None:
+    known = Estimate(np.array(412.34), np.array(99.96), np.array(444.5))
+    assert tables.with_interval(known) == "412.3 [100.0, 444.5]"
+    unknown = Estimate(np.array(5.0), np.array(np.nan), np.array(np.nan))
+    assert tables.with_interval(unknown) == "5.00"
+    assert tables.with_interval(None) == "–"
+
+
+def test_markdown_has_the_final_scores_and_escapes_names() -> None:
+    text = tables.markdown(a_report())
+    assert "| agent | seeds | mean | lowest | highest | normalised | budget |" in text
+    # 0 and 1: mean 0.5, deviation 0.7071, half the interval 12.706 / 2
+    assert (
+        "| a\\|b | 2 | 0.50 [-5.85, 6.85] | 0.00 | 1.00 | 0.50 [-5.85, 6.85] | 250 env steps |"
+        in text
+    )
+    assert "| c | a\\|b | 1.00 [1.00, 1.00] | 2, 2 |" in text
+
+
+def test_several_environments_have_a_column_and_a_profile() -> None:
+    text = tables.markdown(a_report(envs=("pendulum", "acrobot")))
+    assert "| env | agent |" in text
+    assert "| all (normalised) | c | 4 | – | – | – | 10.50 [10.00, 11.00] | 250 env steps |" in text
+    assert "| score | a\\|b | c |" in text
+    assert "| 10.00 | 0.00 | 0.50 |" in text
+
+
+def test_csv_files_hold_exact_numbers() -> None:
+    found = a_report(envs=("pendulum", "acrobot"))
+
+    def rows(text: str) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(text)))
+
+    curve = rows(tables.curves_csv(found))[1]
+    assert (curve["env"], curve["group"], curve["env_steps"]) == ("pendulum", "a|b", "250")
+    assert (float(curve["mean"]), curve["seeds"]) == (0.5, "2")
+    assert float(curve["low"]) == pytest.approx(0.5 - 12.7062047 / 2)
+    overall = rows(tables.scores_csv(found))[-1]
+    assert (overall["env"], overall["mean"], overall["normalised"]) == ("all", "", "10.5")
+    [pair] = rows(tables.improvement_csv(found))
+    assert (pair["group"], pair["other"], pair["probability"]) == ("c", "a|b", "1.0")
+    profile = rows(tables.profile_csv(found))
+    assert len(profile) == 2 * 101
+    assert (profile[0]["normalised_score"], profile[0]["share_above"]) == ("0.0", "0.5")
+
+
+def test_a_single_seed_leaves_its_bounds_empty() -> None:
+    runs = [
+        RunCurve(name="r", env="e", group="g", x=np.array([1.5]), y=np.array([2.0]), budget=1.0)
+    ]
+    found = report(runs, by=["agent"], x="time_s", y="eval/return", stat="iqm")
+    assert tables.curves_csv(found) == "env,group,time_s,iqm,low,high,seeds\ne,g,1.5,2.0,,,1\n"

@@ -1,0 +1,198 @@
+"""border-plot: what it prints and writes, what it refuses."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from run_folders import evaluated_run, two_groups
+
+from border_cli import compose, load_runs, train
+from border_cli.analysis.tables import number
+from border_cli.cli.plot import main, read_request, show_table
+from border_cli.core.errors import ConfigError
+
+
+def test_without_a_file_the_curves_are_drawn_in_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([str(two_groups(tmp_path))])
+    out, err = capsys.readouterr()
+    assert "cartpole: eval/return" in out
+    assert "A  false" in out
+    assert "B  true" in out
+    # 5, 15, 25: mean 15, deviation 10, half the interval 4.303 * 10 / sqrt(3)
+    assert " false          3       15.00 [-9.84, 39.84]   5.00     25.00     300 env steps" in out
+    assert " true    false        0.67 " in out  # of 9 pairs three are won by false
+    assert err == ""
+
+
+def test_files_are_written_by_their_suffix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, out = two_groups(tmp_path / "runs"), tmp_path / "new" / "curves"
+    suffixes = (".png", ".svg", ".html", ".md", ".csv")
+    asked = [word for each in suffixes for word in ("--out", f"{out}{each}")]
+    main([str(runs), "--by", "agent.double", "--stat", "iqm", *asked])
+    text = {each: Path(f"{out}{each}").read_bytes() for each in suffixes}
+    assert text[".png"].startswith(b"\x89PNG")
+    assert b"<svg" in text[".svg"]
+    assert text[".html"].startswith(b"<!DOCTYPE html>")
+    assert b"| agent.double | seeds | IQM |" in text[".md"]
+    assert text[".csv"].startswith(b"env,group,env_steps,iqm,low,high,seeds\n")
+    printed = capsys.readouterr().out
+    assert "A  false" not in printed
+    assert printed.count("wrote ") == 5
+
+
+@pytest.mark.parametrize("table", ["scores", "improvement"])
+def test_a_csv_file_has_the_numbers_that_were_asked_for(tmp_path: Path, table: str) -> None:
+    out = tmp_path / "numbers.csv"
+    main([str(two_groups(tmp_path)), "--csv", table, "--out", str(out)])
+    head = {"scores": "env,group,seeds", "improvement": "group,other"}
+    assert out.read_text(encoding="utf-8").startswith(head[table])
+
+
+def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluated_run(tmp_path / "short", [1.0], settings={"agent.gamma": 0.9})
+    evaluated_run(tmp_path / "long", [1.0, 2.0])
+    main([str(tmp_path)])
+    err = capsys.readouterr().err
+    assert "border-plot: warning: 0.9 on cartpole: one seed" in err
+    assert "border-plot: warning: unequal budgets on cartpole: 100 to 200 env steps" in err
+
+
+def test_conditions_choose_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(two_groups(tmp_path)), "--where", "agent.double=true", "--y", "eval/return"])
+    out = capsys.readouterr().out
+    assert "A  dqn" in out
+    assert "B " not in out
+
+
+def test_references_give_normalised_scores_and_profiles_over_environments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for env in ("cartpole", "acrobot"):
+        two_groups(tmp_path / env, env=env)
+    asked = ["--reference", "cartpole=5:25", "--reference=acrobot=-15:35"]
+    out = tmp_path / "profile.csv"
+    main([str(tmp_path), *asked, "--csv", "profile", "--out", str(out)])
+    lines = capsys.readouterr().out.split("\n")
+    # 5, 15, 25 are 0, 50, 100 of cartpole, and 40, 60, 80 of acrobot
+    [overall] = [line.split() for line in lines if line.startswith(" all") and "false" in line]
+    assert overall[:5] == ["all", "(normalised)", "false", "6", "–"]
+    assert overall[7] == "55.00"
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 1 + 2 * 101
+
+
+def test_figures_are_whole_in_a_narrow_terminal() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=20, force_terminal=True, color_system=None)
+    rows = [["a name that is longer than the terminal", "10", "412.3 [380.1, 444.5]"]]
+    show_table(console, ["group", "seeds", "mean"], rows, names=1)
+    assert "10      412.3 [380.1, 444.5]" in out.getvalue()
+    names = "".join(line[:23].strip() for line in out.getvalue().splitlines()[3:])
+    assert names.replace(" ", "") == rows[0][0].replace(" ", "")
+
+
+def test_without_the_extra_the_terminal_has_the_curves_and_the_pip_line_follows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    out = tmp_path / "curves.png"
+    with pytest.raises(SystemExit, match="2"):
+        main([str(two_groups(tmp_path)), "--out", str(out)])
+    printed, err = capsys.readouterr()
+    assert "A  false" in printed
+    assert f"--out {out} needs a package that is not installed: " in err
+    assert 'pip install "border-cli[plot]"' in err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("--stat=iqr", "--stat must be one of mean, iqm, got 'iqr'"),
+        ("--x=steps", "--x must be one of env_steps, opt_steps, time_s, got 'steps'"),
+        ("--csv=all", "--csv must be one of curves, scores, improvement, profile, got 'all'"),
+        ("--bye=agent", "unknown flag '--bye', did you mean --by?"),
+        ("--out=curves.pdf", "--out must end in one of .*, got 'curves.pdf'"),
+        ("--out", "--out: expected one argument"),
+        ("--reference=cartpole", "--reference must be ENV=RANDOM:EXPERT"),
+        ("--reference=cartpole=5:nan", "--reference must be ENV=RANDOM:EXPERT"),
+        ("--reference=cartpole=5:5", "the lower one first"),
+        ("--csv=scores", "--csv needs an --out that ends in .csv"),
+    ],
+)
+def test_what_is_not_understood_is_refused_before_anything_is_read(
+    typed: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_request(["runs", typed])
+
+
+def test_references_of_another_metric_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--reference applies to --y eval/return, not to train/"):
+        read_request(["runs", "--reference=cartpole=1:2", "--y=train/loss"])
+
+
+@pytest.mark.parametrize("table", ["improvement", "profile"])
+def test_tables_that_would_be_empty_are_refused(
+    tmp_path: Path, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluated_run(tmp_path / "run", [1.0])
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path), "--csv", table, "--out", str(tmp_path / "table.csv")])
+    assert f"border-plot: --csv {table} needs " in capsys.readouterr().err
+    assert not (tmp_path / "table.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["nowhere"], "no such directory: nowhere"),
+        (["."], "no runs in ."),
+        (["--stat", "iqm"], "give at least one run directory"),
+    ],
+)
+def test_directories_without_runs_are_refused(
+    typed: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(typed)
+    assert capsys.readouterr().err.startswith(f"border-plot: {message}")
+
+
+def test_a_file_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "curves.md"
+    with pytest.raises(SystemExit, match="1"):
+        main([str(two_groups(tmp_path / "runs")), "--out", str(out)])
+    assert f"border-plot: {out} could not be written: " in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_training_leaves_is_what_is_plotted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = ("trainer.max_opt_steps=40", "trainer.eval_interval=20", "trainer.warmup_period=20")
+    for gamma in (0.9, 0.99):
+        typed = (f"agent.gamma={gamma}", "evaluator.num_episodes=2", "quiet=true", *limits)
+        config = compose("agent=dqn", "env=cartpole", *typed, f"run_dir={tmp_path / str(gamma)}")
+        train(config)
+    main([str(tmp_path), "--x", "opt_steps"])
+    out = capsys.readouterr().out
+    assert "agent.gamma" in out
+    final = load_runs(tmp_path / "0.99")[0].facts["final_score"]
+    assert f" 0.99          1       {number(final)} " in out
+    assert "40 updates" in out
