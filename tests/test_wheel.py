@@ -53,6 +53,10 @@ def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
     )
     modules = (ROOT / "border_cli").rglob("*.py")
     assert {each.relative_to(ROOT).as_posix() for each in modules} <= inside
+    template = {each for each in (ROOT / "border_cli/template").rglob("*") if each.is_file()}
+    copied = {each.relative_to(ROOT).as_posix() for each in template}
+    assert {each for each in copied if "/." not in each and "__pycache__" not in each} <= inside
+    assert "border_cli/template/gitignore" in inside
     assert "border_cli/py.typed" in inside
     assert "border_cli/conf/__init__.py" in inside
 
