@@ -9,12 +9,14 @@ from border_cli.core.settings import setting
 
 @dataclass(kw_only=True)
 class MellowDqnConfig(DqnConfig):
-    """DQN whose targets take the mellowmax of the next Q-values in place of their maximum."""
+    """DQN with the mellowmax of the next action values in its targets, not their maximum."""
 
     omega: float = setting(
-        10.0, "sharpness of the mellowmax: near 0 it is the mean, large values near the maximum",
+        3.0,
+        "sharpness of the mellowmax: for small values it is near the mean, for large ones near "
+        "the maximum",
         above=0,
-    )  # fmt: skip
+    )
     double: bool = setting(False, "must be false: a mellowmax chooses no single next action")
 
     def __post_init__(self) -> None:

@@ -1,7 +1,8 @@
-"""DQN with a mellowmax, which needs no target network.
+"""DQN with a mellowmax in place of the maximum, which overestimates what is noisy.
 
-Kim et al. 2019, "DeepMellow: removing the need for a target network in deep Q-learning".
 Asadi and Littman 2017, "An alternative softmax operator for reinforcement learning".
+Deviation: Kim et al. 2019, "DeepMellow", leave out the target network, which is kept here
+(`agent.tau=1` leaves it out).
 """
 
 import math
