@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.resources
 import importlib.util
 import keyword
-import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -109,7 +109,7 @@ def _refuse_name(name: str, what: str, folder: Path) -> None:
 
 def _refuse(subject: str, why: str, near: str, folder: Path) -> None:
     example = near if near and near not in TAKEN else TEMPLATE_NAME
-    raise ConfigError(f"{subject} {why}: try border-init {folder} name={example}")
+    raise ConfigError(f"{subject} {why}: try border-init {shlex.quote(str(folder))} name={example}")
 
 
 def _installed(name: str) -> str | None:
@@ -127,7 +127,7 @@ def _refuse_occupied(folder: Path) -> None:
         listed = ", ".join(visible[:4]) + (", …" if len(visible) > 4 else "")
         raise ConfigError(
             f"{folder} is not empty ({listed}): give a directory that is new or empty, such as "
-            f"border-init {folder / TEMPLATE_NAME}; nothing was written"
+            f"border-init {shlex.quote(str(folder / TEMPLATE_NAME))}; nothing was written"
         )
 
 
@@ -186,8 +186,7 @@ def _nothing_left(made: list[Path]) -> Iterator[None]:
 def _report(folder: Path, written: Sequence[Path]) -> str:
     """What was written, and what to type next."""
     train = shell_command("border-train")
-    there = os.path.relpath(folder)
-    cd = "" if there == "." else f"  cd {shortest(folder)}\n"
+    cd = "" if folder.samefile(Path.cwd()) else f"  cd {shlex.quote(str(shortest(folder)))}\n"
     return (
         f"{folder}: {counted(len(written), 'file')} written; README.md says what they are\n\n"
         f"{cd}"
