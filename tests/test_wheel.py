@@ -61,11 +61,18 @@ def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
     assert "border_cli/conf/__init__.py" in inside
 
 
-def test_an_installed_wheel_composes_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
-    target, elsewhere = tmp_path / "installed", tmp_path / "elsewhere"
-    elsewhere.mkdir()
+@pytest.fixture(scope="module")
+def target(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the wheel is installed, apart from everything else."""
+    folder = tmp_path_factory.mktemp("installed")
     pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet")
-    quietly(*pip, "--target", target, wheel, cwd=elsewhere)
+    quietly(*pip, "--target", folder, wheel, cwd=folder)
+    return folder
+
+
+def test_an_installed_wheel_composes_from_elsewhere(target: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
     program = (
         "import sys, border_cli; from border_cli.cli.train import main; main(sys.argv[1:]);"
         f"assert border_cli.__file__.startswith({str(target)!r}), border_cli.__file__"
@@ -75,3 +82,22 @@ def test_an_installed_wheel_composes_from_elsewhere(wheel: Path, tmp_path: Path)
     assert shown == resolved_yaml(compose("env=cartpole"))
     assert not list(elsewhere.iterdir())
     assert f"border_cli-{__version__}.dist-info" in {each.name for each in target.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_repository_that_an_installed_wheel_writes_passes_its_tests_and_trains(
+    target: Path, tmp_path: Path
+) -> None:
+    program = "from border_cli.cli.init import main; main(['robots'])"
+    said = quietly(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=str(target))
+    assert "border-train experiment=first" in said
+    robots = tmp_path / "robots"
+    tests = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    quietly(*tests, cwd=robots, PYTHONPATH=str(target))
+    train = (sys.executable, "-m", "border_cli", "experiment=first", "quiet=true")
+    trained = quietly(*train, cwd=robots, PYTHONPATH=str(target))
+    assert trained.startswith("best score 1 at ")
+    (run_dir,) = (robots / "outputs" / "mellow_dqn_catch").iterdir()
+    scores = (run_dir / "scores.csv").read_text(encoding="utf-8").splitlines()
+    assert scores[0] == "opt_steps,env_steps,time_s,eval/return,eval/return_std,eval/length"
+    assert scores[-1].split(",")[3] == "1.0"

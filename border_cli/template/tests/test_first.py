@@ -9,10 +9,13 @@ import pytest
 import torch
 from border_cli import compose, train
 from border_cli.core.errors import ConfigError
+from border_cli.core.output import RecordStep, RunInfo
 from gymnasium.utils.env_checker import check_env
 
 import my_experiments.catch  # which registers the environment with Gymnasium
+from my_experiments.config import ScoreFileConfig
 from my_experiments.mellow_dqn import mellowmax
+from my_experiments.score_file import ScoreFile
 
 CONF = str(Path(__file__).parents[1] / "conf")
 
@@ -53,6 +56,26 @@ def test_the_first_experiment_learns_and_leaves_a_table_of_its_scores(tmp_path: 
         rows = list(csv.DictReader(file))
     assert [int(row["opt_steps"]) for row in rows[:2]] == [250, 500]
     assert float(rows[-1]["eval/return"]) == 1.0
+
+
+def test_a_resumed_run_repeats_no_line_of_the_table(tmp_path: Path) -> None:
+    info = RunInfo(
+        name="run", run_dir=tmp_path, max_opt_steps=9, max_env_steps=None, max_time_s=None
+    )
+    config = ScoreFileConfig(metrics=["eval/return"])
+    recorder = ScoreFile(config, info=info)
+    recorder.write(RecordStep(opt_steps=1, env_steps=2, time_s=0.5), {"eval/return": -1.0})
+    position = recorder.position()
+    recorder.write(RecordStep(opt_steps=2, env_steps=4, time_s=1.0), {"eval/return": 1.0})
+    recorder.close()
+
+    resumed = ScoreFile(config, info=info)
+    resumed.rewind(position)
+    resumed.write(RecordStep(opt_steps=2, env_steps=4, time_s=1.5), {"train/loss": 0.1})
+    resumed.write(RecordStep(opt_steps=2, env_steps=4, time_s=1.5), {"eval/return": 0.0})
+    resumed.close()
+    lines = (tmp_path / "scores.csv").read_text(encoding="utf-8").splitlines()
+    assert lines == ["opt_steps,env_steps,time_s,eval/return", "1,2,0.500,-1.0", "2,4,1.500,0.0"]
 
 
 def test_a_double_mellowmax_is_refused() -> None:
