@@ -7,9 +7,9 @@ from border_cli.registry import AGENTS, NETWORKS, RECORDERS
 from my_experiments.config import MellowDqnConfig, ScoreFileConfig
 
 # A class is imported only when a run builds it, so that help and Tab completion stay fast.
-AGENTS.register("mellow_dqn", MellowDqnConfig, "my_experiments.mellow_dqn:MellowDqn")
-NETWORKS.register("board", "my_experiments.board:BoardNetwork")
-RECORDERS.register("scores", ScoreFileConfig, "my_experiments.score_file:ScoreFile")
+AGENTS.register("mellow_dqn", MellowDqnConfig, f"{__name__}.mellow_dqn:MellowDqn")
+NETWORKS.register("board", f"{__name__}.board:BoardNetwork")
+RECORDERS.register("scores", ScoreFileConfig, f"{__name__}.score_file:ScoreFile")
 
 
 def plugin() -> str:

@@ -46,4 +46,4 @@ class Catch(gym.Env[Board, np.int64]):
         return board
 
 
-gym.register("Catch-v0", entry_point="my_experiments.catch:Catch")
+gym.register("Catch-v0", entry_point=f"{__name__}:Catch")
