@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, place_of
 from border_cli.core.foreign import is_closed
 
 OURS = "border_cli.conf"
@@ -70,9 +70,9 @@ def _plugin_folders() -> list[str]:
         try:
             folder = entry.load()()
         except Exception as error:
+            reason = str(error) if isinstance(error, ConfigError) else place_of(error)
             raise ConfigError(
-                f"the plug-in {entry.name!r} ({entry.value}) failed: "
-                f"{type(error).__name__}: {error}"
+                f"the plug-in {entry.name!r} ({entry.value}) failed: {reason}"
             ) from error
         if folder is not None:
             folders.append(folder if "://" in folder else _url(folder, entry.value))

@@ -19,6 +19,7 @@ BorderError
 from __future__ import annotations
 
 import signal
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -151,6 +152,16 @@ def reason_of(error: BaseException) -> str:
     message = error.message if isinstance(error, BorderError) else str(error)
     first_line = message.strip().partition("\n")[0]  # an assertion may say nothing
     return ": ".join(filter(None, (type(error).__name__, first_line)))
+
+
+def place_of(error: BaseException) -> str:
+    """`file:line: Error: message` of where a module of the user failed."""
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    last = [each for each in frames if "importlib" not in each.filename][-1]
+    return f"{last.filename}:{last.lineno}: {kind}: {error}"
 
 
 @contextmanager

@@ -78,7 +78,15 @@ def test_an_installed_plugin_registers_and_brings_a_folder(folder: Path, write: 
 @pytest.mark.usefixtures("own_modules")
 def test_a_plugin_that_fails_is_named(folder: Path, write: Write) -> None:
     install_plugin(folder, write, "def register():\n    raise KeyError('x')\n")
-    with pytest.raises(ConfigError, match=r"plug-in 'own' \(own_plugin:register\) failed: KeyErr"):
+    said = rf"plug-in 'own' \(own_plugin:register\) failed: {folder}/own_plugin.py:2: KeyError: 'x'"
+    with pytest.raises(ConfigError, match=said):
+        compose()
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_one_that_is_no_python_is_named_with_its_line(folder: Path, write: Write) -> None:
+    install_plugin(folder, write, "def register():\n    return (\n")
+    with pytest.raises(ConfigError, match=rf"failed: {folder}/own_plugin.py:2: SyntaxError: '\('"):
         compose()
 
 
