@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from border_cli import __version__
+from border_cli.cli.init import files_of
 from border_cli.config.compose import compose
 from border_cli.config.saved import resolved_yaml
 
@@ -53,10 +54,9 @@ def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
     )
     modules = (ROOT / "border_cli").rglob("*.py")
     assert {each.relative_to(ROOT).as_posix() for each in modules} <= inside
-    template = {each for each in (ROOT / "border_cli/template").rglob("*") if each.is_file()}
-    copied = {each.relative_to(ROOT).as_posix() for each in template}
-    assert {each for each in copied if "/." not in each and "__pycache__" not in each} <= inside
-    assert "border_cli/template/gitignore" in inside
+    template = "border_cli/template/"
+    copied = {f"{template}{place}" for place, _ in files_of(ROOT / template, PurePosixPath())}
+    assert {each for each in inside if each.startswith(template)} == copied
     assert "border_cli/py.typed" in inside
     assert "border_cli/conf/__init__.py" in inside
 

@@ -22,6 +22,7 @@ import signal
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -155,13 +156,18 @@ def reason_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """`file:line: Error: message` of where a module of the user failed."""
+    """`file:line: Error: message` of where code of the user failed, as far as it is the user's."""
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
-    frames = traceback.extract_tb(error.__traceback__)
-    last = [each for each in frames if "importlib" not in each.filename][-1]
-    return f"{last.filename}:{last.lineno}: {kind}: {error}"
+    ours = str(Path(__file__).parents[1])
+    frames = [
+        each
+        for each in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in each.filename and not each.filename.startswith(ours)
+    ]
+    place = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    return f"{place}{kind}: {error}"
 
 
 @contextmanager
