@@ -63,7 +63,7 @@ def overview(config_dirs: Sequence[str]) -> str:
 
 
 def _folders(config_dirs: Sequence[str]) -> list[Traversable]:
-    """Those of the user and of installed plug-ins, then ours."""
+    """Those of the user and of plug-ins, then ours."""
     return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
 
