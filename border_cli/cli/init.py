@@ -62,7 +62,7 @@ def command() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; see `plain_command`."""
-    plain_command("border-init", HELP, _run, argv, interrupted="interrupted; nothing was written")
+    plain_command("border-init", HELP, _run, argv, interrupted="interrupted")
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
