@@ -28,12 +28,4 @@ class MellowDqnConfig(DqnConfig):
 class ScoreFileConfig(RecorderConfig, path="recorder.scores"):
     """A table of evaluations for spreadsheets, in <run>/scores.csv."""
 
-    metrics: list[str] = setting(
-        ["eval/return", "eval/return_std", "eval/length"],
-        "columns after the counters; a row of metrics with none of them is left out",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.metrics:
-            self.refuse("metrics", self.metrics, "must name at least one metric")
+    digits: int = setting(3, "digits of a score after the point", low=0)

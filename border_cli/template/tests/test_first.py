@@ -62,7 +62,7 @@ def test_a_resumed_run_repeats_no_line_of_the_table(tmp_path: Path) -> None:
     info = RunInfo(
         name="run", run_dir=tmp_path, max_opt_steps=9, max_env_steps=None, max_time_s=None
     )
-    config = ScoreFileConfig(metrics=["eval/return"])
+    config = ScoreFileConfig(digits=1)
     recorder = ScoreFile(config, info=info)
     recorder.write(RecordStep(opt_steps=1, env_steps=2, time_s=0.5), {"eval/return": -1.0})
     position = recorder.position()
@@ -72,7 +72,7 @@ def test_a_resumed_run_repeats_no_line_of_the_table(tmp_path: Path) -> None:
     resumed = ScoreFile(config, info=info)
     resumed.rewind(position)
     resumed.write(RecordStep(opt_steps=2, env_steps=4, time_s=1.5), {"train/loss": 0.1})
-    resumed.write(RecordStep(opt_steps=2, env_steps=4, time_s=1.5), {"eval/return": 0.0})
+    resumed.write(RecordStep(opt_steps=2, env_steps=4, time_s=1.5), {"eval/return": 0.04})
     resumed.close()
     lines = (tmp_path / "scores.csv").read_text(encoding="utf-8").splitlines()
     assert lines == ["opt_steps,env_steps,time_s,eval/return", "1,2,0.500,-1.0", "2,4,1.500,0.0"]
