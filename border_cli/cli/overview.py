@@ -32,7 +32,10 @@ EXAMPLES = (
     ),
     ("border-train -m env=cartpole,acrobot seed=0,1,2", "six runs, one after another"),
     ("border-train recorder.tensorboard.step=env_steps …", "env steps on TensorBoard's x axis"),
-    ("border-train -cd my_conf experiment=mine", "an experiment from your own config directory"),
+    (
+        "border-train -cd my_conf experiment=mine",
+        "an experiment from your own config directory; border-init writes a repository with one",
+    ),
     ("border-train resume=RUN_DIR", "resumes an interrupted run"),
 )
 
