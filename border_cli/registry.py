@@ -41,7 +41,10 @@ class Registry:
             target,
             config_type.__qualname__,
         ):
-            raise ConfigError(f"{self.group}={name} is registered twice: {known.target}, {target}")
+            raise ConfigError(
+                f"{self.group}={name} is registered twice: {known.target}, {target} (rename one, "
+                "or uninstall the package that has it)"
+            )
         self._entries[name] = Entry(name, config_type, target)
 
     def __iter__(self) -> Iterator[Entry]:
@@ -135,7 +138,10 @@ class Networks:
             raise ConfigError(f"{self._setting}={name} must be module:Class, got {target!r}")
         if name in self._targets and self._targets[name] != target:
             known = self._targets[name] or "ours"
-            raise ConfigError(f"{self._setting}={name} is registered twice: {known}, {target}")
+            raise ConfigError(
+                f"{self._setting}={name} is registered twice: {known}, {target} (rename one, or "
+                "uninstall the package that has it)"
+            )
         self._targets[name] = target
 
     def names(self) -> list[str]:

@@ -44,14 +44,16 @@ ALLOWED: dict[str, set[str]] = {
         *("core", "registry", "run", "config", "launch", "api", ""),
         *("recorder", "trainer", "dataset", "process", "analysis"),
     },
+    # A repository of a user, who needs neither the program's inside nor other components.
+    "template": {"core", "registry", "nn", "agent", ""},
     "__main__": {"cli"},
     "__init__": {"core", "config", "api", "analysis"},
 }
 
 FOREIGN = {
-    "torch": {"agent", "nn"},
+    "torch": {"agent", "nn", "template"},
     "multiprocessing": {"process", "actor_manager", "evaluator"},
-    "gymnasium": {"env"},
+    "gymnasium": {"env", "template"},
     "minari": {"dataset"},
     "hydra": {"config", "cli", "hydra_plugin"},
     "omegaconf": {"config", "cli", "hydra_plugin"},

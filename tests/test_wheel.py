@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from border_cli import __version__
+from border_cli.cli.init import files_of
 from border_cli.config.compose import compose
 from border_cli.config.saved import resolved_yaml
 
@@ -53,16 +54,26 @@ def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
     )
     modules = (ROOT / "border_cli").rglob("*.py")
     assert {each.relative_to(ROOT).as_posix() for each in modules} <= inside
+    template = "border_cli/template/"
+    copied = {f"{template}{place}" for place, _ in files_of(ROOT / template, PurePosixPath())}
+    assert {each for each in inside if each.startswith(template)} == copied
     assert {"border_cli/py.typed", "border_cli/analysis/page.html"} <= inside
     assert "border_cli/conf/__init__.py" in inside
     assert "hydra_plugins/border_processes/__init__.py" in inside
 
 
-def test_an_installed_wheel_composes_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
-    target, elsewhere = tmp_path / "installed", tmp_path / "elsewhere"
-    elsewhere.mkdir()
+@pytest.fixture(scope="module")
+def target(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the wheel is installed, apart from everything else."""
+    folder = tmp_path_factory.mktemp("installed")
     pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet")
-    quietly(*pip, "--target", target, wheel, cwd=elsewhere)
+    quietly(*pip, "--target", folder, wheel, cwd=folder)
+    return folder
+
+
+def test_an_installed_wheel_composes_from_elsewhere(target: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
     program = (
         "import sys, border_cli; from border_cli.cli.train import main; main(sys.argv[1:]);"
         f"assert border_cli.__file__.startswith({str(target)!r}), border_cli.__file__"
@@ -75,3 +86,22 @@ def test_an_installed_wheel_composes_from_elsewhere(wheel: Path, tmp_path: Path)
     listed = quietly(*command, cwd=elsewhere, PYTHONPATH=str(target))
     assert "ProcessesLauncher" in listed
     assert f"border_cli-{__version__}.dist-info" in {each.name for each in target.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_repository_that_an_installed_wheel_writes_passes_its_tests_and_trains(
+    target: Path, tmp_path: Path
+) -> None:
+    program = "from border_cli.cli.init import main; main(['robots'])"
+    said = quietly(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=str(target))
+    assert "border-train experiment=first" in said
+    robots = tmp_path / "robots"
+    tests = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    quietly(*tests, cwd=robots, PYTHONPATH=str(target))
+    train = (sys.executable, "-m", "border_cli", "experiment=first", "quiet=true")
+    trained = quietly(*train, cwd=robots, PYTHONPATH=str(target))
+    assert trained.startswith("best score 1 at ")
+    (run_dir,) = (robots / "outputs" / "mellow_dqn_catch").iterdir()
+    scores = (run_dir / "scores.csv").read_text(encoding="utf-8").splitlines()
+    assert scores[0].startswith("opt_steps,env_steps,time_s,eval/return,")
+    assert scores[-1].split(",")[3] == "1.000"

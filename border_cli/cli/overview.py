@@ -32,7 +32,10 @@ EXAMPLES = (
     ),
     ("border-train -m env=cartpole,acrobot seed=0,1,2", "six runs, one after another"),
     ("border-train recorder.tensorboard.step=env_steps …", "env steps on TensorBoard's x axis"),
-    ("border-train -cd my_conf experiment=mine", "an experiment from your own config directory"),
+    (
+        "border-train -cd my_conf experiment=mine",
+        "an experiment from your own config directory; border-init writes a repository with one",
+    ),
     ("border-train resume=RUN_DIR", "resumes an interrupted run"),
     ("border-train --from RUN_DIR seed=1", "a new run with the settings of another, and a seed"),
 )
@@ -64,7 +67,7 @@ def overview(config_dirs: Sequence[str]) -> str:
 
 
 def _folders(config_dirs: Sequence[str]) -> list[Traversable]:
-    """Those of the user and of installed plug-ins, then ours."""
+    """Those of the user and of plug-ins, then ours."""
     return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
 

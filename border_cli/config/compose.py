@@ -47,7 +47,7 @@ from border_cli.config.overrides import (
     run_to_resume,
     without_trust,
 )
-from border_cli.config.search_path import OURS, user_folders
+from border_cli.config.search_path import OURS, plugins_here, user_folders
 from border_cli.config.sources import (
     SAVED_SCHEME,
     TUNED,
@@ -88,7 +88,7 @@ def compose(
     """
     refuse_no_text("compose", overrides)
     folders = user_folders([config_dir] if config_dir else [])
-    return Composer(folders, config_name).job(list(overrides)).config
+    return Composer(folders, config_name, imports=_of_plugins_here()).job(list(overrides)).config
 
 
 @contextmanager
@@ -118,7 +118,8 @@ def composing(
         return
     if run_dir is None:
         with _folders_to_compose_from(config_dirs, config_name) as folders:
-            yield Composer(folders, config_name, trust=trust), overrides
+            imports = _of_plugins_here()
+            yield Composer(folders, config_name, imports=imports, trust=trust), overrides
         return
     from border_cli.config.resuming import refuse_beside_resume
     from border_cli.config.saved import refuse_strange_modules, saved_composer
@@ -150,6 +151,12 @@ def _folders_to_compose_from(config_dirs: Sequence[str], config_name: str) -> It
         if not is_closed(str(Path.cwd())):
             add_to_path([str(Path.cwd())])
         yield folders
+
+
+def _of_plugins_here() -> list[str]:
+    """The modules of the current directory's plug-ins: a run remembers them, because elsewhere
+    nothing but its `imports` leads to them."""
+    return [each.module for each in plugins_here()]
 
 
 class Source(NamedTuple):
@@ -200,12 +207,14 @@ class Composer:
         folders: Sequence[str] = (),
         config_name: str = "config",
         *,
+        imports: Sequence[str] = (),
         run_dir: Path | None = None,
         origin: Path | None = None,
         inherited: Mapping[str, str] | None = None,
         trust: bool = False,
     ) -> None:
         self.folders = list(folders)
+        self._imports = list(imports)  # of every job
         self.config_name = config_name
         self.run_dir = run_dir  # whose saved settings these are: the run that is resumed
         self.origin = origin  # whose saved settings a new run begins with
@@ -267,7 +276,7 @@ class Composer:
 
         The files are read without being merged. A composition that fails is left to the real one.
         """
-        names: list[str] = []
+        names = list(self._imports)
         if self.folders or any("searchpath" in each for each in overrides):  # our own name none
             loader = Loader(self.folders, blank=True)
             with suppress(*_UNREADABLE):

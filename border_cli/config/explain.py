@@ -102,20 +102,31 @@ def _missing(
 
 
 def _chooser(path: str, loader: Loader, config_name: str, overrides: Sequence[str]) -> str | None:
-    """The file whose defaults list asks for another one that is missing."""
-    group, _, name = path.rpartition("/")
+    """The file whose defaults list asks for another one that is missing.
+
+    Looked for in the files that are chosen, on the command line first, and in those that they
+    choose.
+    """
     asked = [text.partition("=") for text in overrides]
-    files = [f"{key}/{value}" for key, _, value in asked if key in loader.groups()]
-    for each in [*files, config_name]:
+    todo = [f"{key}/{value}" for key, _, value in asked if key in loader.groups()]
+    todo.append(config_name)
+    for each in todo:  # which grows
         loaded = loader.repository.load_config(each)
         for default in (loaded.defaults_list if loaded else None) or []:
-            wanted = getattr(default, "value", None)
-            names = wanted if isinstance(wanted, list) else [wanted]
-            direct = absolute(each, str(getattr(default, "path", ""))) == path
-            asked_group = str(getattr(default, "group", "")).lstrip("/")
-            if direct or (name in names and asked_group == group):
+            wanted = _wanted(each, default)
+            if path in wanted:
                 return loader.file(each)
+            todo += [found for found in wanted if found not in todo]
     return None
+
+
+def _wanted(path: str, default: Any) -> list[str]:
+    """The files that an entry of the defaults list of `path` asks for."""
+    group = getattr(default, "group", None)
+    if group is None:
+        return [absolute(path, str(getattr(default, "path", "")))]
+    names = default.value if isinstance(default.value, list) else [default.value]
+    return [f"{absolute(path, group)}/{name}" for name in names]
 
 
 def _interpolating(message: str, loader: Loader) -> str:

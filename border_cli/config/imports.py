@@ -13,7 +13,6 @@ import importlib
 import shlex
 import sys
 import sysconfig
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import accumulate
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.config.sources import shown
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, place_of
 from border_cli.core.foreign import is_closed, nothing_imported_from
 
 
@@ -45,19 +44,13 @@ def import_modules(names: Sequence[str]) -> None:
                     f"imports: there is no module {name!r} in {Path.cwd()} or among the "
                     "installed packages"
                 ) from error
-            raise ConfigError(f"imports: {name!r} needs {error.name!r}: {_place(error)}") from error
+            raise ConfigError(
+                f"imports: {name!r} needs {error.name!r}: {place_of(error)}"
+            ) from error
         except ConfigError:
             raise
         except Exception as error:
-            raise ConfigError(f"imports: {name!r} failed: {_place(error)}") from error
-
-
-def _place(error: BaseException) -> str:
-    """`file:line: Error: message` of where the module itself failed."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if "importlib" not in each.filename]
-    last = own[-1]
-    return f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}"
+            raise ConfigError(f"imports: {name!r} failed: {place_of(error)}") from error
 
 
 def add_to_path(folders: Sequence[str]) -> None:

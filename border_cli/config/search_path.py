@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import importlib.resources
 import os
+import sys
 from collections.abc import Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, place_of
+from border_cli.core.foreign import is_closed
 
 OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"
 ENTRY_POINT_GROUP = "border_cli.plugins"
+PROJECT = "pyproject.toml"
 
 
 def user_folders(config_dirs: Sequence[str] = ()) -> list[str]:
-    """`--config-dir`, $BORDER_CONFIG_PATH and installed plug-ins, first wins, as Hydra's URLs."""
+    """`--config-dir`, $BORDER_CONFIG_PATH and plug-ins, first wins, as Hydra's URLs."""
     named = [(folder, "--config-dir") for folder in config_dirs]
     variable = os.environ.get(ENVIRONMENT_VARIABLE, "")
     named += [(each, f"${ENVIRONMENT_VARIABLE}") for each in variable.split(os.pathsep) if each]
@@ -31,16 +34,45 @@ def _url(folder: str, origin: str) -> str:
     return f"file://{path}"
 
 
+def plugins_here() -> list[EntryPoint]:
+    """The plug-ins that ./pyproject.toml declares, installed or not: a repository of experiments
+    works in its own directory as it is. None where nothing may be imported from here."""
+    try:
+        text = Path(PROJECT).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return []
+    if ENTRY_POINT_GROUP not in text or is_closed(str(Path.cwd())):
+        return []
+    import tomllib
+
+    try:
+        points = tomllib.loads(text).get("project", {}).get("entry-points", {})
+        named = dict(points.get(ENTRY_POINT_GROUP, {}))
+    except (tomllib.TOMLDecodeError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"{PROJECT} cannot be read: {error}") from error
+    return [EntryPoint(name, str(value), ENTRY_POINT_GROUP) for name, value in named.items()]
+
+
+def _plugins() -> list[EntryPoint]:
+    """Those of the current directory, which can be imported from now on, then those installed."""
+    installed = list(entry_points(group=ENTRY_POINT_GROUP))
+    known = {each.value for each in installed}
+    here = [each for each in plugins_here() if each.value not in known]
+    if here and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # last: a module of the same name there is another one
+    return [*here, *installed]
+
+
 def _plugin_folders() -> list[str]:
-    """Calls every installed plug-in, which registers its components and may name a folder."""
+    """Calls every plug-in, which registers its components and may name a folder."""
     folders = []
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
+    for entry in _plugins():
         try:
             folder = entry.load()()
         except Exception as error:
+            reason = str(error) if isinstance(error, ConfigError) else place_of(error)
             raise ConfigError(
-                f"the plug-in {entry.name!r} ({entry.value}) failed: "
-                f"{type(error).__name__}: {error}"
+                f"the plug-in {entry.name!r} ({entry.value}) failed: {reason}"
             ) from error
         if folder is not None:
             folders.append(folder if "://" in folder else _url(folder, entry.value))

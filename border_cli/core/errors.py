@@ -19,8 +19,10 @@ BorderError
 from __future__ import annotations
 
 import signal
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -151,6 +153,21 @@ def reason_of(error: BaseException) -> str:
     message = error.message if isinstance(error, BorderError) else str(error)
     first_line = message.strip().partition("\n")[0]  # an assertion may say nothing
     return ": ".join(filter(None, (type(error).__name__, first_line)))
+
+
+def place_of(error: BaseException) -> str:
+    """`file:line: Error: message` of where code of the user failed, as far as it is the user's."""
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
+    ours = str(Path(__file__).parents[1])
+    frames = [
+        each
+        for each in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in each.filename and not each.filename.startswith(ours)
+    ]
+    place = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    return f"{place}{kind}: {error}"
 
 
 @contextmanager

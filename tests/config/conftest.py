@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.registry import GROUPS, register_builtin
+from border_cli.registry import GROUPS, NETWORKS, register_builtin
 
 Write = Callable[[str, str], Path]
 
@@ -39,11 +39,13 @@ def own_modules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     """Modules of the folder can be imported; what they register is gone afterwards."""
     register_builtin()
     before = {group: dict(registry._entries) for group, registry in GROUPS.items()}
+    networks = dict(NETWORKS._targets)
     modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
     yield
     for group, registry in GROUPS.items():
         registry._entries = before[group]
+    NETWORKS._targets = networks
     for name in set(sys.modules) - modules:
         if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]

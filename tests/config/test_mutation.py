@@ -1,4 +1,5 @@
-"""One letter of any key changed, in any shipped file and on the command line: always refused."""
+"""One letter of any key changed, in any file that is shipped or that `border-init` writes, and on
+the command line: always refused."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from pathlib import Path
 import pytest
 from sampling import sampled
 
+from border_cli.cli.init import write_repository
 from border_cli.cli.train import main
 from border_cli.config.compose import Composer, compose
 from border_cli.launch.effective import EffectiveSettings
 
 CONF = Path(__file__).parents[2] / "conf"
-KEY = re.compile(r"^[ \t]*(?:- )?((?:optional |override )?/?[a-z_]+):", re.MULTILINE)
+TEMPLATE = CONF.parent / "border_cli" / "template" / "conf"
+KEY = re.compile(r"^[ \t]*(?:- )?((?:optional |override )?/?[a-z_]+(?:@[a-z_.]+)?):", re.MULTILINE)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -28,13 +31,13 @@ def mutated(key: str, chance: random.Random) -> str:
     return key[:place] + letter + key[place + 1 :]
 
 
-def shipped_keys() -> Iterator[tuple[str, int, str]]:
-    for file in sorted(CONF.rglob("*.yaml")):
+def keys_in(conf: Path) -> Iterator[tuple[str, int, str]]:
+    for file in sorted(conf.rglob("*.yaml")):
         text = file.read_text(encoding="utf-8")
         for found in KEY.finditer(text):
             if text[: found.start()].endswith("kwargs:\n"):
                 continue  # an argument of the environment, which refuses it when it is built
-            yield file.relative_to(CONF).as_posix(), found.start(1), found.group(1)
+            yield file.relative_to(conf).as_posix(), found.start(1), found.group(1)
 
 
 def setting_paths(settings: object, path: str = "") -> Iterator[str]:
@@ -52,10 +55,15 @@ def setting_paths(settings: object, path: str = "") -> Iterator[str]:
 
 
 def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> bool:
+    return refusal(argv, capsys).startswith("border-train: ")
+
+
+def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said with status 2; nothing where anything else happens."""
     with pytest.raises(SystemExit) as left:
         main(argv, run_job=never)
     said = capsys.readouterr()
-    return left.value.code == 2 and said.err.startswith("border-train: ") and not said.out
+    return said.err if left.value.code == 2 and not said.out else ""
 
 
 def never(effective: EffectiveSettings, context: object) -> float:
@@ -78,7 +86,8 @@ def chosen_by(file: str) -> list[str]:
     return [f"{group}={name}"] + (["env=cartpole"] if group != "experiment" else [])
 
 
-KEYS = list(shipped_keys())
+KEYS = list(keys_in(CONF))
+WRITTEN = list(keys_in(TEMPLATE))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +104,24 @@ def test_a_letter_changed_in_a_shipped_key_is_refused(
     mine.write_text(text[:start] + wrong + text[start + len(key) :], encoding="utf-8")
     assert refused(["-cd", "own", *chosen_by(file)], capsys), wrong
     assert [each.name for each in folder.iterdir()] == ["own"]
+
+
+@pytest.mark.usefixtures("own_modules")
+@pytest.mark.parametrize(
+    ("file", "start", "key"),
+    sampled(WRITTEN, every=6, ids=[f"{file}:{key}" for file, _, key in WRITTEN]),
+)
+def test_a_letter_changed_in_a_key_of_a_new_repository_is_refused_with_the_file(
+    file: str, start: int, key: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_repository(folder, "my_experiments")
+    mine = folder / "conf" / file
+    text = mine.read_text(encoding="utf-8")
+    wrong = mutated(key, random.Random(f"{file}{start}"))
+    mine.write_text(text[:start] + wrong + text[start + len(key) :], encoding="utf-8")
+    said = refusal(["experiment=first"], capsys)
+    assert f"conf/{file}" in said, f"{wrong}: {said}"
+    assert not (folder / "outputs").exists()
 
 
 def typed_settings() -> list[tuple[str, tuple[str, ...]]]:

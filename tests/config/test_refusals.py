@@ -236,6 +236,13 @@ def test_a_file_that_builds_on_a_missing_one_is_named(folder: Path, write: Write
         compose("env=x", config_dir=str(folder))
 
 
+def test_so_is_one_that_is_chosen_by_another_file(folder: Path, write: Write) -> None:
+    write("experiment/x.yaml", "# @package _global_\ndefaults: [override /recorder: [y]]\n")
+    write("recorder/y.yaml", "defaults: [/schema/recorder/jsnl@_here_, _self_]\n")
+    with pytest.raises(ConfigError, match=r"^recorder/y.yaml: unknown schema of recorder 'jsnl'"):
+        compose("experiment=x", "env=cartpole", config_dir=str(folder))
+
+
 PRIMARIES = [
     ("defaults: [config, _self_]\nsede: 5\n", "x.yaml: unknown setting 'sede', did you mean seed"),
     ("sede: 5\n", "x.yaml: unknown setting 'sede', did you mean seed?"),

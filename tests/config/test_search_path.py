@@ -12,6 +12,7 @@ import pytest
 from border_cli.config.compose import Composer, compose
 from border_cli.config.search_path import user_folders
 from border_cli.core.errors import ConfigError
+from border_cli.core.foreign import nothing_imported_from
 
 Write = Callable[[str, str], Path]
 
@@ -77,5 +78,73 @@ def test_an_installed_plugin_registers_and_brings_a_folder(folder: Path, write: 
 @pytest.mark.usefixtures("own_modules")
 def test_a_plugin_that_fails_is_named(folder: Path, write: Write) -> None:
     install_plugin(folder, write, "def register():\n    raise KeyError('x')\n")
-    with pytest.raises(ConfigError, match=r"plug-in 'own' \(own_plugin:register\) failed: KeyErr"):
+    said = rf"plug-in 'own' \(own_plugin:register\) failed: {folder}/own_plugin.py:2: KeyError: 'x'"
+    with pytest.raises(ConfigError, match=said):
         compose()
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_one_that_is_no_python_is_named_with_its_line(folder: Path, write: Write) -> None:
+    install_plugin(folder, write, "def register():\n    return (\n")
+    with pytest.raises(ConfigError, match=rf"failed: {folder}/own_plugin.py:2: SyntaxError: '\('"):
+        compose()
+
+
+DECLARED = """\
+[project.entry-points."border_cli.plugins"]
+own = "own_plugin:register"
+"""
+
+
+@pytest.fixture
+def elsewhere(folder: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository as it was cloned, in the current directory, which is not on the path."""
+    write("own_plugin.py", f"def register():\n    return {str(folder / 'theirs')!r}\n")
+    write("theirs/env/own.yaml", preset(5))
+    write("pyproject.toml", DECLARED)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(folder)])
+    return folder
+
+
+@pytest.mark.usefixtures("own_modules", "elsewhere")
+def test_a_plugin_that_the_project_here_declares_needs_no_installation() -> None:
+    config = compose("env=own")
+    assert config.env.max_episode_steps == 5
+    assert config.imports == ["own_plugin"]
+
+
+@pytest.mark.usefixtures("own_modules", "elsewhere")
+def test_one_that_is_installed_as_well_is_called_once(folder: Path, write: Write) -> None:
+    body = "calls = []\n\ndef register():\n    calls.append(1)\n"
+    sys.path.append(str(folder))
+    install_plugin(folder, write, body)
+    assert compose("env=cartpole").imports == ["own_plugin"]
+    assert sys.modules["own_plugin"].calls == [1]
+
+
+@pytest.mark.usefixtures("own_modules", "elsewhere")
+def test_a_run_that_is_opened_brings_no_plugin_of_its_own(folder: Path) -> None:
+    with nothing_imported_from(folder):
+        assert user_folders() == []
+    assert "own_plugin" not in sys.modules
+
+
+@pytest.mark.usefixtures("own_modules", "elsewhere")
+@pytest.mark.parametrize(
+    "text",
+    [
+        DECLARED.replace("]", ""),
+        '[project]\nentry-points = "border_cli.plugins"\n',
+        '[project.entry-points]\n"border_cli.plugins" = "own_plugin:register"\n',
+    ],
+)
+def test_a_project_that_cannot_be_read_is_named(text: str, write: Write) -> None:
+    write("pyproject.toml", text)
+    with pytest.raises(ConfigError, match=r"^pyproject\.toml cannot be read: "):
+        compose()
+
+
+@pytest.mark.usefixtures("own_modules", "elsewhere")
+def test_other_projects_are_left_alone(write: Write) -> None:
+    write("pyproject.toml", "[project\n")
+    assert user_folders() == []

@@ -1,0 +1,196 @@
+"""`border-init`: writes a small repository of experiments, a copy of `border_cli/template`."""
+
+from __future__ import annotations
+
+import importlib.resources
+import importlib.util
+import keyword
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+
+from border_cli.cli.plain_command import plain_command
+from border_cli.cli.signals import EarlySignals
+from border_cli.core.errors import ConfigError, reachable
+from border_cli.core.words import counted, shell_command, shortest, unknown
+
+TEMPLATE_NAME = "my_experiments"  # of the package in the template; replaced wherever it occurs
+RENAMED = {"gitignore": ".gitignore"}  # which would hide files of the template itself
+TAKEN = ("conf", "outputs", "tests")  # folders of the repository
+FLAGS = ("--help", "--version")
+
+HELP = """\
+border-init: writes a small repository for experiments of your own.
+
+  border-init DIR [name=PACKAGE]
+
+  DIR                              a new or empty directory; hidden files, such as .git and .venv,
+                                   may be in it. Nothing is ever overwritten
+  name=PACKAGE                     name of its Python package; default: the name of DIR
+  --version, --help
+
+What is written
+  conf/                            an agent, an environment, a recorder and an experiment, in YAML
+  PACKAGE/                         their code: settings, agent, network, environment, recorder
+  tests/                           tests of them, one of which trains for a moment
+  README.md, pyproject.toml, .gitignore
+
+Examples
+  border-init my_experiments
+  cd my_experiments
+  border-train experiment=first
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for, checked."""
+
+    folder: Path
+    name: str
+
+
+def command() -> None:
+    """The console script."""
+    main()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; see `plain_command`."""
+    plain_command("border-init", HELP, _run, argv, interrupted="interrupted")
+
+
+def _run(typed: Sequence[str], signals: EarlySignals) -> None:
+    del signals  # nothing is left half written
+    request = read_request(typed)
+    with reachable(ConfigError):
+        _refuse_occupied(request.folder)
+        written = write_repository(request.folder, request.name)
+    sys.stdout.write(_report(request.folder, written))
+
+
+def read_request(typed: Sequence[str]) -> Request:
+    """Reads the arguments in any order; raises ConfigError naming what is not understood."""
+    for each in (each for each in typed if each.startswith("-")):
+        raise ConfigError(unknown("flag", each, FLAGS))
+    pairs = [each.partition("=") for each in typed if "=" in each]
+    for key, _, _ in pairs:
+        if key != "name":
+            raise ConfigError(unknown("option", key, ["name"]))
+    folders = [each for each in typed if "=" not in each]
+    if len(folders) != 1:
+        raise ConfigError(f"give one directory, got {len(folders)}: {' '.join(folders)}".rstrip())
+    folder = Path(folders[0]).expanduser()
+    name = pairs[-1][2] if pairs else folder.resolve().name
+    _refuse_name(name, "name" if pairs else f"the name of the directory, {name!r},", folder)
+    return Request(folder=folder, name=name)
+
+
+def _refuse_name(name: str, what: str, folder: Path) -> None:
+    """Raises ConfigError for what cannot be both a package of Python and a project of pip."""
+    subject = f"name={name}" if what == "name" else what
+    if not re.fullmatch(r"[a-z]([a-z0-9_]*[a-z0-9])?", name):
+        near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_").lstrip("0123456789_")
+        allowed = "lower-case letters, digits and underscores, beginning with a letter"
+        _refuse(subject, f"cannot be the name of a package ({allowed})", near, folder)
+    if keyword.iskeyword(name) or name in sys.stdlib_module_names:
+        _refuse(subject, "is a name of Python's own", f"{name}_experiments", folder)
+    if name in TAKEN:
+        _refuse(subject, f"is a folder of the repository itself ({', '.join(TAKEN)})", "", folder)
+    place = _installed(name)
+    if place:
+        _refuse(subject, f"is an installed package ({place})", f"{name}_experiments", folder)
+
+
+def _refuse(subject: str, why: str, near: str, folder: Path) -> None:
+    example = near if near and near not in TAKEN else TEMPLATE_NAME
+    raise ConfigError(f"{subject} {why}: try border-init {shlex.quote(str(folder))} name={example}")
+
+
+def _installed(name: str) -> str | None:
+    """Where a package of that name would be imported from; a mere folder is none."""
+    spec = importlib.util.find_spec(name)
+    return spec.origin if spec else None
+
+
+def _refuse_occupied(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file: give a directory that is new or empty")
+    there = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+    visible = [each for each in there if not each.startswith(".") or each in RENAMED.values()]
+    if visible:
+        listed = ", ".join(visible[:4]) + (", …" if len(visible) > 4 else "")
+        raise ConfigError(
+            f"{folder} is not empty ({listed}): give a directory that is new or empty, such as "
+            f"border-init {shlex.quote(str(folder / TEMPLATE_NAME))}; nothing was written"
+        )
+
+
+def write_repository(folder: Path, name: str) -> list[Path]:
+    """Writes every file of the template, under that name: all of them or none."""
+    template = importlib.resources.files("border_cli") / "template"
+    written: list[Path] = []
+    with _nothing_left(written):
+        for place, source in files_of(template, PurePosixPath()):
+            parts = [RENAMED.get(each, each) for each in place.parts]
+            parts = [name if each == TEMPLATE_NAME else each for each in parts]
+            target = folder.joinpath(*parts)
+            _make_folder(target.parent, written)
+            text = source.read_text(encoding="utf-8").replace(TEMPLATE_NAME, name)
+            with target.open("x", encoding="utf-8") as file:
+                written.append(target)
+                file.write(text)
+    return [each for each in written if each.is_file()]
+
+
+def files_of(
+    folder: Traversable, place: PurePosixPath
+) -> Iterator[tuple[PurePosixPath, Traversable]]:
+    """The files below, sorted, with their paths below `place`; without what tools leave there."""
+    for each in sorted(folder.iterdir(), key=lambda each: each.name):
+        if each.name.startswith((".", "__pycache__")):
+            continue
+        if each.is_dir():
+            yield from files_of(each, place / each.name)
+        else:
+            yield place / each.name, each
+
+
+def _make_folder(folder: Path, made: list[Path]) -> None:
+    """Makes a folder with those above it, and notes what was not there."""
+    if not folder.is_dir():
+        _make_folder(folder.parent, made)
+        folder.mkdir()
+        made.append(folder)
+
+
+@contextmanager
+def _nothing_left(made: list[Path]) -> Iterator[None]:
+    """Removes what was made in the block where it ends by an exception."""
+    try:
+        yield
+    except BaseException:
+        for each in reversed(made):
+            if each.is_dir():
+                each.rmdir()
+            else:
+                each.unlink()
+        raise
+
+
+def _report(folder: Path, written: Sequence[Path]) -> str:
+    """What was written, and what to type next."""
+    train = shell_command("border-train")
+    cd = "" if folder.samefile(Path.cwd()) else f"  cd {shlex.quote(str(shortest(folder)))}\n"
+    return (
+        f"{folder}: {counted(len(written), 'file')} written; README.md says what they are\n\n"
+        f"{cd}"
+        f"  {train} experiment=first     # trains its agent in its environment\n"
+        "  python -m pytest                  # its tests; pip install pytest\n"
+        "  pip install -e .                  # then it also works in other directories\n"
+    )

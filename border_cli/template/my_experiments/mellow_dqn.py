@@ -1,0 +1,47 @@
+"""DQN with a mellowmax in place of the maximum, which overestimates what is noisy.
+
+Asadi and Littman 2017, "An alternative softmax operator for reinforcement learning".
+Deviation: Kim et al. 2019, "DeepMellow", leave out the target network, which is kept here
+(`agent.tau=1` leaves it out).
+"""
+
+import math
+from functools import partial
+from typing import ClassVar
+
+from border_cli.agent.dqn import Dqn, TDLoss
+from border_cli.core.spaces import EnvSpec
+from border_cli.nn.tensor_batch import TDResult, TensorBatch
+from torch import Tensor
+
+from my_experiments.config import MellowDqnConfig
+
+
+def mellowmax(values: Tensor, omega: float) -> Tensor:
+    """log(mean(exp(omega x))) / omega over the actions. [B, num_actions] -> [B, 1]"""
+    total = (omega * values).logsumexp(dim=1, keepdim=True)  # [B, 1]
+    return (total - math.log(values.shape[1])) / omega
+
+
+def mellow_td_loss(
+    q: Tensor,
+    q_next: Tensor,
+    q_next_online: Tensor | None,
+    batch: TensorBatch,
+    *,
+    omega: float,
+    td_loss: TDLoss,
+) -> TDResult:
+    """DQN's loss; the maximum over the one value that is left of each row is the mellowmax."""
+    return td_loss(q, mellowmax(q_next, omega), q_next_online, batch)
+
+
+class MellowDqn(Dqn):
+    """Owns what a DQN owns, and learns with a loss of its own."""
+
+    name: ClassVar[str] = "mellow_dqn"
+    config: MellowDqnConfig
+
+    def __init__(self, config: MellowDqnConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        super().__init__(config, spec=spec, device=device, seed=seed)
+        self.td_loss = partial(mellow_td_loss, omega=config.omega, td_loss=self.td_loss)

@@ -1,0 +1,161 @@
+"""`border-init` writes a repository whole or not at all, and never over anything."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from border_cli.cli.init import files_of, main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def files(folder: Path) -> set[str]:
+    found = (each.relative_to(folder) for each in folder.rglob("*") if each.is_file())
+    return {each.as_posix() for each in found if each.parts[0] not in (".git", ".venv")}
+
+
+@pytest.fixture
+def refused(folder: Path, capsys: Capture) -> Callable[..., str]:
+    """Runs what must be refused with status 2 and without a trace; returns what is said."""
+
+    def _refused(*argv: str) -> str:
+        before = sorted(folder.rglob("*"))
+        with pytest.raises(SystemExit) as left:
+            main(argv)
+        said = capsys.readouterr()
+        assert left.value.code == 2
+        assert said.err.startswith("border-init: ")
+        assert not said.out
+        assert sorted(folder.rglob("*")) == before
+        return said.err
+
+    return _refused
+
+
+def test_every_file_of_the_template_is_written_under_the_name_of_the_directory(
+    folder: Path, capsys: Capture
+) -> None:
+    main(["deep/sorting_robots"])
+    made = folder / "deep" / "sorting_robots"
+    expected = {
+        "README.md", "pyproject.toml", ".gitignore", "tests/test_first.py",
+        "conf/agent/mellow_dqn.yaml", "conf/env/catch.yaml", "conf/experiment/first.yaml",
+        "conf/recorder/scores.yaml",
+        *(f"sorting_robots/{each}.py" for each in ("__init__", "config", "board", "catch")),
+        *(f"sorting_robots/{each}.py" for each in ("mellow_dqn", "score_file")),
+    }  # fmt: skip
+    assert files(made) == expected
+    for each in expected:
+        assert "my_experiments" not in (made / each).read_text(encoding="utf-8")
+    project = tomllib.loads((made / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"] == {
+        "border_cli.plugins": {"sorting_robots": "sorting_robots:plugin"}
+    }
+    said = capsys.readouterr().out
+    assert said.startswith(f"deep/sorting_robots: {len(expected)} files written")
+    assert "  cd deep/sorting_robots\n" in said
+
+
+def test_what_tools_leave_in_the_template_is_not_copied(tmp_path: Path) -> None:
+    for name in ("a/b.py", "a/__pycache__/b.pyc", ".mypy_cache/c.json", "gitignore"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [str(place) for place, _ in files_of(tmp_path, PurePosixPath())]
+    assert found == ["a/b.py", "gitignore"]
+
+
+def test_the_package_may_be_called_otherwise_than_the_directory(
+    folder: Path, capsys: Capture
+) -> None:
+    main(["name=robots", "My Lab"])
+    assert (folder / "My Lab" / "robots" / "catch.py").is_file()
+    assert "  cd 'My Lab'\n" in capsys.readouterr().out
+
+
+def test_hidden_files_of_other_tools_may_be_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    here = folder / "robots"
+    (here / ".git").mkdir(parents=True)
+    (here / ".venv").mkdir()
+    monkeypatch.chdir(here)
+    main(["."])
+    assert (here / "robots" / "__init__.py").is_file()
+    assert "  cd " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "conf", ".gitignore"])
+def test_a_directory_with_files_is_refused(
+    name: str, folder: Path, refused: Callable[..., str]
+) -> None:
+    (folder / "robots" / name).mkdir(parents=True)
+    said = refused("robots")
+    assert f"robots is not empty ({name})" in said
+    assert "such as border-init robots/my_experiments; nothing was written" in said
+
+
+def test_a_file_in_place_of_the_directory_is_refused(
+    folder: Path, refused: Callable[..., str]
+) -> None:
+    (folder / "robots").touch()
+    assert "robots is a file: give a directory that is new or empty" in refused("robots")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "instead"),
+    [
+        ("my-robots", "cannot be the name of a package", "name=my_robots"),
+        ("2robots", "cannot be the name of a package", "name=robots"),
+        ("Robots", "cannot be the name of a package", "name=robots"),
+        ("_robots_", "cannot be the name of a package", "name=robots"),
+        ("12", "cannot be the name of a package", "name=my_experiments"),
+        ("class", "is a name of Python's own", "name=class_experiments"),
+        ("json", "is a name of Python's own", "name=json_experiments"),
+        ("tests", "is a folder of the repository itself", "name=my_experiments"),
+        ("torch", "is an installed package", "name=torch_experiments"),
+    ],
+)
+def test_a_name_that_python_cannot_import_is_refused_with_another(
+    name: str, reason: str, instead: str, refused: Callable[..., str]
+) -> None:
+    said = refused(name)
+    assert f"the name of the directory, {name!r}, {reason}" in said
+    assert f"try border-init {name} {instead}" in said
+    assert f"name={name} {reason}" in refused("robots", f"name={name}")
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["a", "b"], "give one directory, got 2: a b"),
+        (["name=a"], "give one directory, got 0"),
+        (["robots", "nam=a"], "unknown option 'nam', did you mean name?"),
+        (["robots", "--hlep"], "unknown flag '--hlep', did you mean --help?"),
+    ],
+)
+def test_other_arguments_are_refused(
+    argv: list[str], reason: str, refused: Callable[..., str]
+) -> None:
+    assert reason in refused(*argv)
+
+
+def test_what_cannot_be_written_whole_leaves_nothing(refused: Callable[..., str]) -> None:
+    """The file system takes the first folders, and then refuses one with so long a name."""
+    assert "File name too long" in refused("robots", f"name={'a' * 300}")
+
+
+def test_help_is_printed_where_it_is_asked_for_or_nothing_is(capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    with pytest.raises(SystemExit) as left:
+        main([])
+    assert left.value.code == 2
+    assert capsys.readouterr().out == text
+    assert "border-init DIR [name=PACKAGE]" in text
+    assert max(map(len, text.splitlines())) <= 100
