@@ -117,7 +117,7 @@ class JobProcesses:
     def _start(self, number: int, overrides: list[str]) -> None:
         """Starts the process of a job, unless the run in its folder is finished."""
         planned, folder = self._task.planned(overrides, number), self._folder(number, overrides)
-        view = JobView(number, self._sweep.label(overrides))
+        view = JobView(number, self._sweep.label(overrides), overrides=overrides, folder=folder)
         done = _finished(planned, folder)
         if done is not None:
             self._panel.ended(view, "done", done[0], done[1])
@@ -137,7 +137,6 @@ class JobProcesses:
         packed = pack("hydra/launcher=processes", imports, parts)
         context = start_context(StartMethod.auto, PRELOAD)
         child = ChildProcess(context, f"job {number}", run, str(folder), packed, nice=0)
-        view.overrides = overrides
         self._running[number] = Running(view, folder, child)
 
     def _look(self) -> None:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -15,8 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from border_cli.cli.job_process import JobProgress
+from border_cli.cli.report import result_line
 from border_cli.core.stop import panel_line
 from border_cli.recorder import figures, terminal
+from border_cli.run.status import read_run
 
 DRAW_EVERY_S = 0.5
 SAY_EVERY_S = 30.0  # where there is no terminal
@@ -33,6 +36,7 @@ class JobView:
     label: str  # what is swept, as typed
     progress: JobProgress | None = None  # None: it is starting
     overrides: list[str] = field(default_factory=list)
+    folder: Path = Path()
 
 
 class SweepPanel:
@@ -64,6 +68,7 @@ class SweepPanel:
         """Says how a job ended, at once."""
         self._counts[status] += 1
         if self._quiet and status == "done":
+            terminal.say(self._console, result_line(view.folder, read_run(view.folder)))
             return
         ended = sum(self._counts.values())
         text = Text.assemble(
@@ -94,7 +99,7 @@ class SweepPanel:
         panel_line.drawing = False
 
     def _summary(self, num_running: int, num_waiting: int) -> str:
-        failed = sum(n for status, n in self._counts.items() if status != "done")
+        failed = sum(n for status, n in self._counts.items() if status not in STYLES)
         counts = [
             f"{self._counts['done']} of {self._num_jobs} jobs done",
             f"{num_running} running",

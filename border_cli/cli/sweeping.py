@@ -50,12 +50,9 @@ def run_command(
 ) -> None:
     """Runs the sweep and leaves with its status. `run_job` stands in for training."""
     config = planned[0].job.config if planned else composer.job(terms.fixed).config
-    loader = SweepLoader(
-        composer,
-        folders={each.job.overrides: str(_inside(each, terms)) for each in planned},
-        fixed=terms.fixed,
-        named=config.run_dir is not None,
-    )
+    folders = {each.job.overrides: str(_inside(each, terms)) for each in planned}
+    named = config.run_dir is not None
+    loader = SweepLoader(composer, folders=folders, fixed=terms.fixed, named=named)
     if run_job is not None:
         task = Task(composer, planned, run_job, command)
         run_sweep(task, composer.config_name, overrides, loader, checked=bool(planned))
@@ -66,15 +63,15 @@ def run_command(
 
         start_server()
     probes = make_probes()
-    needs = tried(planned, probes)
-    refuse_unmet(needs)
-    at_once = _at_once(launcher, terms, len(planned), needs, config)
+    refuse_unmet(needs := tried(planned, probes))
     sweep = _sweep(terms, planned, command, launcher, config)
+    at_once = _at_once(launcher, terms, len(planned), needs, config)
     common = _in_common(terms, planned, sweep, launcher, at_once)
     task = Task(composer, planned, _runner(probes, sweep), command, common)
     collect_from_here()
     sweep.begin()
-    settings = [setting("hydra.sweep.dir", str(terms.root)), f"{LAUNCHER}={launcher}"]
+    # Hydra composes the sweep once more, and with it the time of day in its directory.
+    settings = [setting("hydra.sweep.dir", terms.root), f"{LAUNCHER}={launcher}"]
     with _leaving(launcher, sweep):
         run_sweep(
             task,

@@ -1,10 +1,9 @@
 """`hydra/launcher=processes`, as Hydra finds it: the module `hydra_plugins.border_processes`.
 
 Every Hydra application of an environment imports what lies in `hydra_plugins`, so nothing else is
-imported here.
+imported here. Hydra executes the file before it is in `sys.modules`, where a dataclass would look
+annotations up that are text: they are evaluated at once.
 """
-
-from __future__ import annotations
 
 import sys
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ from commands import QUICK, Command, facts_of
 
 SWEEP = (
     *("-m", *QUICK, "imports=[unruly]", "env.id=NeedsFile-v0", "env.kwargs.file=a,b"),
-    *("run_dir=S", "trainer.max_opt_steps=60", "actor_manager=serial"),
+    *("run_dir=S", "trainer.max_opt_steps=120", "actor_manager=serial"),
     "actor_manager.max_restarts=0",
 )
 
@@ -88,7 +88,7 @@ def test_a_study_with_failing_and_refused_jobs_ends_as_planned(tmp_path: Path) -
     (tmp_path / "b").touch()
     typed = (
         *("-m", *QUICK, "imports=[unruly]", "env.id=NeedsFile-v0", "run_dir=S"),
-        *("trainer.max_opt_steps=60", "actor_manager=serial", "actor_manager.max_restarts=0"),
+        *("trainer.max_opt_steps=120", "actor_manager=serial", "actor_manager.max_restarts=0"),
         *("env.kwargs.file=choice(a,b)", "agent.gamma=choice(0.9,1.5)"),
         *("hydra/sweeper=optuna", "hydra.sweeper.n_trials=6", "hydra.sweeper.n_jobs=2"),
         *("hydra.sweeper.direction=maximize", "hydra/sweeper/sampler=random"),
