@@ -33,7 +33,7 @@ LEVELS = (
     {"launch"},
     {"trainer"},
     {"actor_manager", "agent", "env", "evaluator", "recorder", "replay_buffer", "step_processor"},
-    {"dataset", "nn", "process", "registry.py", "run"},
+    {"dataset", "hydra_plugin", "nn", "process", "registry.py", "run"},
     {"core"},
 )
 NO_CODE = {".json", ".npy", ".npz", ".pt", ".py", ".yaml"}  # files of a run, of `conf/`, and ours

@@ -23,6 +23,7 @@ from border_cli.cli.training_job import (
     refusal,
     train_job,
 )
+from border_cli.config.check import OUR_LAUNCHER
 from border_cli.config.compose import LAUNCHER, Composer, SweepTerms
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.config.sweep_plan import in_common, sweep_job, sweep_plan
@@ -35,7 +36,6 @@ from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import RunNeeds, computes_on_cuda, refuse_unmet
 from border_cli.run.sweep_folder import read_sweep
 
-OURS, BASIC = "processes", "basic"
 # Of a process that trains, besides what its run needs: what it does not share with its fork server.
 PROCESS_NBYTES = 96 * 2**20
 
@@ -57,8 +57,8 @@ def run_command(
         task = Task(composer, planned, run_job, command)
         run_sweep(task, composer.config_name, overrides, loader, checked=bool(planned))
         return
-    launcher = _launcher(terms)
-    if launcher == OURS:
+    launcher = terms.launcher
+    if launcher == OUR_LAUNCHER:
         from border_cli.cli.processes import start_server
 
         start_server()
@@ -78,18 +78,11 @@ def run_command(
             composer.config_name,
             [*overrides, *settings],
             loader,
-            quiet=sweep.quiet or launcher == OURS,
+            quiet=sweep.quiet or launcher == OUR_LAUNCHER,
             checked=bool(planned),
             ends_early=config.sweep.on_error == OnError.stop,
         )
     sys.exit(sweep.finish())
-
-
-def _launcher(terms: SweepTerms) -> str:
-    """The one that was chosen; else ours, where there are two cores or more."""
-    if terms.is_chosen or usable_cores() < 2:
-        return terms.launcher
-    return OURS
 
 
 def _inside(planned: Planned, terms: SweepTerms) -> Path:
@@ -144,7 +137,7 @@ def _at_once(
 ) -> int:
     """How many jobs share this machine at a time."""
     most = num_jobs or usable_cores()
-    if launcher == OURS:
+    if launcher == OUR_LAUNCHER:
         return max(1, min(most, _processes(terms.launcher_settings.get("jobs"), needs, config)))
     if launcher == "joblib":
         from joblib import effective_n_jobs

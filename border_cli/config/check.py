@@ -22,7 +22,7 @@ from border_cli.config.tuned import Part
 from border_cli.core.config import AUTO, SECTIONS, RecorderConfig, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SWEEP_MARK
-from border_cli.core.machine import unwritable
+from border_cli.core.machine import unwritable, usable_cores
 from border_cli.core.settings import Settings
 from border_cli.core.words import nearest
 from border_cli.registry import ENVS, GROUPS, RECORDERS
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from border_cli.config.compose import Composer, Job, SweepTerms
 
 RUN_MARKS = ("run.json", ".hydra")
+OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
 
 _File = TypeVar("_File", str, None)
 
@@ -93,7 +94,7 @@ def unknown_setting(kind: type[Any], path: str, key: str) -> str:
             "the line `# @package _global_`"
         )
     known = [each.name for each in fields(kind)]
-    initials = {"".join(word[0] for word in name.split("_")): name for name in known}
+    initials = {"".join(word[:1] for word in name.split("_")): name for name in known}
     near = nearest(key, known) or initials.get(key)  # learning_rate for lr
     elsewhere = [each for each in _elsewhere(key) if each != _joined(path, key)]
     similar = elsewhere or ([_joined(path, near)] if near else _elsewhere(key))
@@ -316,7 +317,7 @@ def checked_jobs(
     from border_cli.config.shared_composition import composed_jobs
     from border_cli.config.sweep_plan import with_folders
 
-    terms = composer.sweep_terms(overrides)
+    terms = composer.sweep_terms(overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     if terms.jobs is None:
         return [], terms
     jobs = with_folders(composed_jobs(composer, terms.jobs, progress), Path(terms.root))

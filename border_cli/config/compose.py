@@ -194,7 +194,6 @@ class SweepTerms:
     fixed: list[str]  # overrides of every job
     launcher: str  # the choice, such as joblib
     launcher_settings: dict[str, Any]
-    is_chosen: bool  # a file or the command line chose the launcher
     root: str  # the directory of the sweep
     failed_value: float | None  # what the sweeper is told of a failed job; None: an exception
 
@@ -300,8 +299,11 @@ class Composer:
         """The overrides of each job of a sweep, or None where a sweeper invents them as it goes."""
         return self.sweep_terms(overrides).jobs
 
-    def sweep_terms(self, overrides: list[str]) -> SweepTerms:
-        """The jobs of a sweep, its launcher and its directory."""
+    def sweep_terms(self, overrides: list[str], default_launcher: str | None = None) -> SweepTerms:
+        """The jobs of a sweep, its launcher and its directory.
+
+        `default_launcher` is taken where no file and no override chooses one.
+        """
         with hydra_turn():
             overrides = normalized(overrides)
             refuse_swept(overrides)
@@ -309,6 +311,13 @@ class Composer:
             loader = Loader(self.folders)
             with explained(loader, self.config_name, overrides):
                 parser = OverridesParser.create(config_loader=loader)
+                chosen = loader.compute_defaults_list(
+                    self.config_name, overrides, RunMode.MULTIRUN
+                ).overrides
+                launcher = str(chosen.known_choices.get(LAUNCHER))
+                if default_launcher and LAUNCHER not in chosen.override_choices:
+                    launcher = default_launcher
+                    overrides = [f"{LAUNCHER}={launcher}", *overrides]
                 master = self._master(loader, overrides)
                 sweeper, jobs = master.hydra.sweeper, None
                 task = as_typed(master.hydra.overrides.task)
@@ -318,17 +327,13 @@ class Composer:
                     hydra = as_typed(master.hydra.overrides.hydra)
                     split = BasicSweeper.split_arguments(swept, None)[0]
                     jobs = [[*hydra, *job] for job in split]
-                found = loader.compute_defaults_list(
-                    self.config_name, overrides, RunMode.MULTIRUN
-                ).overrides
                 settings = OmegaConf.to_container(master.hydra.launcher, resolve=True)
                 assert isinstance(settings, dict)
                 return SweepTerms(
                     jobs=jobs,
                     fixed=[each for each in task if not is_sweep(each)],
-                    launcher=str(found.known_choices.get(LAUNCHER)),
+                    launcher=launcher,
                     launcher_settings={str(key): value for key, value in settings.items()},
-                    is_chosen=LAUNCHER in found.override_choices,
                     root=str(master.hydra.sweep.dir),
                     failed_value=_failed_value(sweeper),
                 )

@@ -21,6 +21,7 @@ from commands import (
     train_status,
 )
 
+from border_cli.core.machine import usable_cores
 from border_cli.run.sweep_folder import job_rows, read_sweep
 
 Capture = pytest.CaptureFixture[str]
@@ -223,6 +224,17 @@ def test_more_jobs_at_once_than_none_are_refused(folder: Path, capsys: Capture) 
     assert train_status("-m", "env=cartpole", "seed=0,1", OURS, "hydra.launcher.jobs=0") == 2
     said = capsys.readouterr().err
     assert "hydra.launcher.jobs must be null or at least 1, got 0" in said
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
+def test_a_sweep_without_a_launcher_takes_the_settings_of_ours(
+    folder: Path, capsys: Capture
+) -> None:
+    assert train_status("-m", "env=cartpole", "seed=0,1", "hydra.launcher.jobs=0") == 2
+    assert "hydra.launcher.jobs must be null or at least 1" in capsys.readouterr().err
+    assert train_status("-m", "env=cartpole", "seed=0,1", BASIC, "hydra.launcher.jobs=2") == 2
+    assert "unknown setting 'hydra.launcher.jobs'" in capsys.readouterr().err
     assert not list(folder.iterdir())
 
 
