@@ -163,11 +163,13 @@ class Command:
         """
         self._output = TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self._last_end, held = os.pipe()  # held by the command and by its monitor
+        # An editable install adds a name that is no folder, relative to wherever the command is.
+        path = [each for each in sys.path if Path(each).is_absolute()]
         become = f"import os, resource, signal, sys; {before}; os.execv(sys.argv[1], sys.argv[1:])"
         self._process = subprocess.Popen(
             [sys.executable, "-ISc", become, sys.executable, "-m", module, *argv],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *path])},
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
