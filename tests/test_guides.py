@@ -91,11 +91,14 @@ def test_the_files_and_commands_of_the_guides_work(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_program_of_the_python_page_works(tmp_path: Path) -> None:
-    (program,) = blocks("python.md", "python")
+    program, reading = blocks("python.md", "python")
+    reading, _, _ = reading.partition("frame = ")  # which needs pandas
     short = program.replace(
         '"trainer.stop_at_score=null"', '"trainer.max_opt_steps=null", "trainer.max_time_s=9"'
     )
     done = subprocess.run(
-        [sys.executable, "-c", short], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+        [sys.executable, "-c", short + reading],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("outputs/dqn_cartpole/")

@@ -36,7 +36,7 @@ TYPED = (
     *("trainer.max_opt_steps=100", "trainer.eval_interval=50", "trainer.save_interval=50"),
     *("trainer.record_interval=50", "evaluator.num_episodes=2", "agent.hidden=[8]"),
 )
-JOB_1 = job_folder("s", 1, "env=cartpole,seed=1")
+JOB_1 = job_folder("s", 1, "seed=1")
 ENDLESS = (  # but for its signal
     *("imports=[unruly]", "trainer.max_opt_steps=1000000", "trainer.warmup_period=20"),
     *("agent.hidden=[4]", "agent.batch_size=4", "evaluator.num_episodes=1"),

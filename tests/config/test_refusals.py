@@ -79,7 +79,7 @@ TYPED = [
     ("seed=${nope}", "Interpolation key 'nope' not found"),
     ("resume=", "resume must be null, auto or a run directory, got ''"),
     ("imports=[no_such_module]", "imports: there is no module 'no_such_module' in"),
-    ("hydra/launcher=nope", "unknown hydra/launcher 'nope' (choose from basic); searched in "),
+    ("hydra/launcher=nope", "unknown hydra/launcher 'nope' (choose from basic, "),
 ]
 
 
