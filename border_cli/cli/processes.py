@@ -182,6 +182,7 @@ class JobProcesses:
             score, reason = math.nan, _last_line(cause)
             self._record(job.folder, pid, reason)
             status = str(read_run(job.folder).get("status", LOST))
+        reason = str(read_run(job.folder).get("exit_reason") or reason)  # as the table has it
         self._panel.ended(job.view, status, score, reason)
         self._returned(number, job.view.overrides, score, None if status == "done" else reason)
 

@@ -121,7 +121,7 @@ def composing(
             imports = _of_plugins_here()
             yield Composer(folders, config_name, imports=imports, trust=trust), overrides
         return
-    from border_cli.config.resuming import refuse_beside_resume
+    from border_cli.config.resuming import refuse_beside_resume, without_its_own
     from border_cli.config.saved import refuse_strange_modules, saved_composer
     from border_cli.run.status import import_paths
 
@@ -131,6 +131,7 @@ def composing(
         if not trust:
             refuse_strange_modules(run_dir / SETTINGS, recorded)
         folders = user_folders(config_dirs)
+        overrides = without_its_own(run_dir, overrides)
         yield saved_composer(run_dir, overrides, folders, trust=trust), overrides
 
 

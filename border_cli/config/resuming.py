@@ -11,6 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.types import Override, OverrideType
+
 from border_cli.config.compose import Composer, Job
 from border_cli.config.imports import modules_of_a_run
 from border_cli.config.overrides import parsed
@@ -27,6 +29,7 @@ from border_cli.core.words import setting, shell_command, shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import resumable, run_around
 from border_cli.run.layout import refuse_denied
+from border_cli.run.saved_settings import chosen_options
 from border_cli.run.status import NEEDED_TO_RESUME, RunInUse, import_paths, read_run, running
 
 MAY_CHANGE = (  # these settings, and all that lies below them
@@ -80,6 +83,26 @@ def refuse_beside_resume(
                 f"{override.input_line} cannot be combined with resume=RUN_DIR: {reason}"
             )
     refuse_no_run(run_dir)
+
+
+def without_its_own(run_dir: Path, overrides: Sequence[str]) -> list[str]:
+    """The overrides but for choices that the run has made and keeps: `agent=dqn` of one with DQN
+    is no reason to begin with the values of that option."""
+
+    def is_kept(override: Override) -> bool:
+        group = override.key_or_group
+        is_choice = override.type is OverrideType.CHANGE and not override.is_sweep_override()
+        return is_choice and group in GROUPS and not may_change(group)
+
+    read = list(zip(overrides, parsed(overrides), strict=True))
+    if not any(is_kept(override) for _, override in read):
+        return list(overrides)
+    own = chosen_options(run_dir)
+    return [
+        text
+        for text, override in read
+        if not is_kept(override) or own.get(override.key_or_group) != override.value()
+    ]
 
 
 def refuse_no_run(run_dir: Path) -> None:

@@ -126,6 +126,18 @@ def test_what_may_not_change_is_refused_with_the_way_out(
     assert "  agent: dqn -> random\n" in refusal("resume=a", "agent=random")
 
 
+def test_what_the_run_has_chosen_itself_may_be_typed_again(
+    folder: Path, ran: Ran, refusal: Refusal
+) -> None:
+    first = ran("run_dir=a", "agent=dqn", "env=cartpole").contexts[0]
+    stopped(folder / "a")
+    again = ran("resume=a", "agent=dqn", "env=cartpole").contexts[0]
+    assert again.resolved == first.resolved  # with the values of tuned files
+    assert again.continuation is not None
+    assert again.continuation.changed == ()
+    assert "env.id: CartPole-v1 -> Acrobot-v1" in refusal("resume=a", "agent=dqn", "env=acrobot")
+
+
 @pytest.mark.slow
 def test_a_refusal_of_a_sweep_names_the_job_before_any_runs(
     folder: Path, ran: Ran, refusal: Refusal
