@@ -191,6 +191,18 @@ def test_the_written_out_gradient_is_that_of_autograd(calls: list[tuple[int, ...
         torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", list(MatmulPrecision))
+def test_products_on_a_gpu_are_torchs(
+    precision: MatmulPrecision, calls: list[tuple[int, ...]]
+) -> None:
+    form = replace(ARCHITECTURE, matmul=Matmul.onednn, matmul_precision=precision)
+    made = Network(form, 3, generator()).to("cuda")
+    rows = normal(ROWS, 17).to("cuda")
+    torch.autograd.grad(made(rows).sum(), list(made.parameters()))
+    assert calls == []
+
+
 bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="needs oneDNN's bfloat16")
 
 MEDIUM = replace(ARCHITECTURE, matmul=Matmul.onednn, matmul_precision=MatmulPrecision.medium)
