@@ -7,7 +7,7 @@ import os
 import platform
 import signal
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
@@ -109,7 +109,11 @@ def _signal(row: JobRow, signum: int) -> None:
                 os.kill(pid, signum)
 
 
-def wait_for_locks(folders: Sequence[Path]) -> None:
+def _pause(seconds: float) -> None:
+    Event().wait(seconds)
+
+
+def wait_for_locks(folders: Sequence[Path], pause: Callable[[float], object] = _pause) -> None:
     """Gives the jobs of a sweep that was killed the time to end.
 
     Raises ConfigError where one of them still runs then.
@@ -121,7 +125,7 @@ def wait_for_locks(folders: Sequence[Path]) -> None:
             return
         if left_s <= 0:
             raise RunInUse(waiting[0], {})
-        Event().wait(LOOK_S)
+        pause(LOOK_S)
         left_s -= LOOK_S
 
 
