@@ -126,7 +126,9 @@ def test_every_backend_brings_the_returns_of_every_env_step(backend: str, num_en
         manager.publish(snapshot())
         manager.permit(300)
         arrived = receive(manager, 300) + [kept(each) for each in manager.stop()]
-    for stats in manager.stats():
+    acted = [each for each in manager.stats() if each.env_steps]  # one may have taken all
+    assert acted
+    for stats in acted:
         found = pooled(returns_of(arrived, stats.actor_id))
         assert found == pytest.approx(expected_of(stats.env_steps, num_envs), rel=1e-9)
 
