@@ -21,7 +21,7 @@ from border_cli.core.words import did_you_mean
 from border_cli.recorder.read import METRICS, last_rows
 
 if TYPE_CHECKING:
-    from border_cli.run.sweep_folder import JobRow  # which imports numpy
+    from border_cli.run.sweep_folder import JobRow
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SPANS = ("duration", "age")  # compared in seconds; `90`, `15m`, `2h`, `7d`

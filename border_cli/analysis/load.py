@@ -21,6 +21,7 @@ from border_cli.recorder.read import METRICS, read_metrics, rows_with
 from border_cli.run.layout import RUN
 from border_cli.run.saved_settings import read_labels, read_settings
 from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run, running
+from border_cli.run.sweep_folder import LOST, NOT_STARTED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +32,6 @@ log = logging.getLogger(__name__)
 
 Value = str | int | float | bool | list[Any] | dict[str, Any] | None  # of a setting
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
-# Of runs without a `run.json` that can be read; as of `run.sweep_folder`, which imports numpy.
-NOT_STARTED, LOST = "not started", "lost"
 _NUMBER = re.compile(r"(\d+)")
 _OWN_FOLDER = re.compile("|".join([*RUN.folders, r"attempt-\d+"]))  # of a run, without runs in it
 

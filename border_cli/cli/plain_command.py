@@ -1,8 +1,9 @@
-"""What commands without Hydra, border-eval and border-record, have in common: how they are typed
-(`RUN_DIR key=value … --flag`), the run that they open, and their exit statuses."""
+"""What all commands but border-train have in common: exit statuses and, of border-eval and
+border-record, how they are typed (`RUN_DIR key=value … --flag`) and the run that they open."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -59,6 +60,17 @@ def plain_command(
             sys.exit(error.exit_status)
         finally:
             sys.path[:] = path  # without the folders of the run's own modules
+
+
+@contextmanager
+def until_nobody_reads() -> Iterator[None]:
+    """Within the block a reader that has left, as in `border-runs | head`, ends the output."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with Path(os.devnull).open("wb") as devnull:
+            os.dup2(devnull.fileno(), sys.stdout.fileno())
 
 
 def read_pairs(typed: Sequence[str], keys: Sequence[str]) -> tuple[Path, dict[str, str]]:

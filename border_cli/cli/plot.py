@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from border_cli.cli.plain_command import plain_command
+from border_cli.cli.plain_command import plain_command, until_nobody_reads
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, RunFailed
 from border_cli.core.foreign import complain
@@ -277,12 +276,8 @@ def _show(report: Report, *, curves: bool, files: Sequence[Path]) -> None:
         _show_tables(console, report)
         for path in files:
             console.print(f"wrote {path}", soft_wrap=True)
-    try:
+    with until_nobody_reads():
         sys.stdout.write(printed.get())
-        sys.stdout.flush()
-    except BrokenPipeError:  # `border-plot … | head`
-        with Path(os.devnull).open("wb") as devnull:
-            os.dup2(devnull.fileno(), sys.stdout.fileno())
 
 
 def _show_tables(console: Console, report: Report) -> None:

@@ -30,7 +30,7 @@ from border_cli.core.errors import BorderError, Interrupted, RunFailed
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.process.child_process import GONE_S, ChildProcess
 from border_cli.process.start import pack, start_context, wait_for
-from border_cli.run.status import KILLED, RunRecord, end_from_outside, read_run
+from border_cli.run.status import KILLED, end_from_outside, read_run, record_failure
 from border_cli.run.sweep_folder import LOST, add_job, read_stop
 
 log = logging.getLogger(__name__)
@@ -176,13 +176,15 @@ class JobProcesses:
         """The end of a process, whatever ended it."""
         pid = job.child.pid
         cause = job.child.reap()
-        if job.ended is not None:
-            status, score, reason = job.ended
-        else:
-            score, reason = math.nan, _last_line(cause)
-            self._record(job.folder, pid, reason)
-            status = str(read_run(job.folder).get("status", LOST))
-        reason = str(read_run(job.folder).get("exit_reason") or reason)  # as the table has it
+        if job.ended is None:
+            self._record(job.folder, pid, _last_line(cause))
+        facts = read_run(job.folder)
+        status, score, reason = job.ended or (
+            str(facts.get("status", LOST)),
+            math.nan,
+            _last_line(cause),
+        )
+        reason = str(facts.get("exit_reason") or reason)  # as the table has it
         self._panel.ended(job.view, status, score, reason)
         self._returned(number, job.view.overrides, score, None if status == "done" else reason)
 
@@ -191,9 +193,7 @@ class JobProcesses:
         with suppress(OSError, BorderError):
             if end_from_outside(folder, pid, "killed", reason) or read_run(folder):
                 return
-            record = RunRecord(folder, command=self._task.command)
-            record.begin()
-            record.end("failed", reason)
+            record_failure(folder, command=self._task.command, reason=reason)
 
     def _returned(
         self, number: int, overrides: list[str], score: float, failure: str | None

@@ -16,13 +16,14 @@ from typing import Any, NoReturn
 
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, row_of_job, where
 from border_cli.analysis.load import Run, find_runs, is_run
-from border_cli.cli.plain_command import plain_command
+from border_cli.cli.plain_command import plain_command, until_nobody_reads
 from border_cli.cli.signals import EarlySignals
 from border_cli.cli.startup import not_collecting
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import finite
 from border_cli.core.words import counted, visible
 from border_cli.recorder import figures
+from border_cli.run.sweep_folder import SWEEP_JSON, job_rows, read_sweep
 
 OUTPUTS = Path("outputs")  # where runs are written by default
 HELP = """\
@@ -58,7 +59,6 @@ Examples
   border-runs rm outputs --where 'status=failed age>7d'
 """
 
-SWEEP_LIST = "sweep.json"  # of `run.sweep_folder`, which imports numpy
 UNREMARKABLE = ("done", "running", "not started")  # statuses that need no reason
 MOST_LISTED = 10
 
@@ -97,13 +97,8 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     if chosen == "prune":
         parser.add_argument("--keep", default="1")
     asked = parser.parse_intermixed_args(list(typed[1:] if chosen else typed))
-    try:
-        with not_collecting():  # ten thousand runs: a fifth of the time
-            _answer(chosen, asked)
-        sys.stdout.flush()
-    except BrokenPipeError:  # `border-runs | head`
-        with Path(os.devnull).open("wb") as devnull:
-            os.dup2(devnull.fileno(), sys.stdout.fileno())
+    with until_nobody_reads(), not_collecting():  # ten thousand runs: a fifth of the time
+        _answer(chosen, asked)
 
 
 def _answer(chosen: str | None, asked: argparse.Namespace) -> None:
@@ -157,7 +152,7 @@ def rows_of(paths: Sequence[Path]) -> list[Row]:
     existing = [each for each in paths if each != OUTPUTS or each.is_dir()]
     now_s = time.time()
     rows = {os.path.realpath(each): row_of(Run(each), now_s) for each in find_runs(existing)}
-    sweeps = [root for root in existing if (root / SWEEP_LIST).is_file()]
+    sweeps = [root for root in existing if (root / SWEEP_JSON).is_file()]
     jobs = [row for root in sweeps for row in _jobs(root, rows)]
     rest = [(str(row.value("started") or ""), place) for place, row in rows.items()]
     return [*jobs, *(rows[place] for _, place in sorted(rest, reverse=True))]
@@ -165,8 +160,6 @@ def rows_of(paths: Sequence[Path]) -> list[Row]:
 
 def _jobs(root: Path, rows: dict[str, Row]) -> list[Row]:
     """The jobs of a sweep, out of `rows` where they have a run there."""
-    from border_cli.run.sweep_folder import job_rows, read_sweep
-
     plan = read_sweep(root)
     if plan is None:
         return []

@@ -33,7 +33,7 @@ from border_cli.core.errors import BorderError, ConfigError, ProbeFailed, RunFai
 from border_cli.core.files import SETTINGS, not_through_links
 from border_cli.core.process_state import keeping_everything
 from border_cli.core.threads import share_cores
-from border_cli.run.status import RunRecord, read_run
+from border_cli.run.status import read_run, record_failure
 from border_cli.run.sweep_folder import add_job, read_stop, write_stop
 
 if TYPE_CHECKING:
@@ -181,9 +181,7 @@ class Task:
             return self._run(composed, hydra, overrides, number, run_dir)
         except ConfigError as error:
             if not read_run(run_dir):
-                record = RunRecord(run_dir, command=self._command)
-                record.begin()
-                record.end("failed", reason_of(error))
+                record_failure(run_dir, command=self._command, reason=reason_of(error))
             return self._failed(reason_of(error), error)
 
     def _run(
@@ -265,9 +263,7 @@ def run_in_worker(
     def on_hung_env(error: ProbeFailed) -> None:
         sys.stderr.write(f"border-train: {error}\n")
         with suppress(OSError, BorderError):
-            record = RunRecord(context.run_dir, command=context.command)
-            record.begin()
-            record.end("failed", reason_of(error))
+            record_failure(context.run_dir, command=context.command, reason=reason_of(error))
         leave_now(error.exit_status)
 
     refused = refusal(Probes(on_hung_env), effective)

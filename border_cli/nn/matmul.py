@@ -186,7 +186,7 @@ class Bfloat16Products(OneDnnProducts):
 
 class EnsembleProducts:
     """The products of E networks of one form: lists of rows, weights [E, inputs, outputs] and
-    biases [E, 1, outputs]. Two products of oneDNN take half the time of MKL's batched one."""
+    biases [E, 1, outputs]. On AMD two of oneDNN take half the time of MKL's batched one."""
 
     def __init__(self, products: TorchProducts) -> None:
         self._products = products

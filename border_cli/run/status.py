@@ -342,6 +342,13 @@ class RunRecord:
         write_json(self._run_dir / RUN_JSON, self.content)
 
 
+def record_failure(run_dir: Path, *, command: list[str], reason: str) -> None:
+    """Writes the document of a run that failed before it began."""
+    record = RunRecord(run_dir, command=command)
+    record.begin()
+    record.end("failed", reason)
+
+
 def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
     """`run.json` with the true status: a run whose process is gone without an end was killed.
 
