@@ -1,0 +1,110 @@
+"""Samples/s through Ray: ours, RLlib's DQN and TorchRL's Ray collector, on the same work.
+
+    pip install -e ".[bench-ray]"
+    python -m benchmarks.ray_sampling [--repetitions 3] [--seconds 10] [--rows ours rllib …]
+
+Four actors with eight environments of CartPole-v1 each, which their own vector implementation
+steps; a Q-network [256, 256] acts epsilon-greedily; every transition arrives in the learner's
+replay buffer (at TorchRL: in the learner's process). `ours` and `rllib` learn meanwhile, each as
+often as it does by itself: ours without a rate limit, in a thread that takes a core; RLlib once per
+round of samples. The `asleep` rows make next to no updates. Each measurement runs in its own
+process, and all take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from benchmarks.full_run import Setup, full_run, missing
+from benchmarks.isolated import call
+from benchmarks.machine import installed
+from benchmarks.table import (
+    Reading,
+    Readings,
+    column,
+    emit,
+    parser,
+    ratios,
+    say,
+    summary,
+    take_turns,
+)
+from benchmarks.window import Span
+
+ACTORS, NUM_ENVS = 4, 8
+FREE = {"samples_per_opt_step": None, "record_interval": 10}
+# Permitted in steps of so many samples: the learner makes an update for each, and else takes in.
+ASLEEP = {"samples_per_opt_step": 2_000.0, "record_interval": 1, "sync_interval": 1}
+OURS = {
+    "ours": Setup(manager="ray", actors=ACTORS, num_envs=NUM_ENVS, trainer=FREE),
+    "ours_asleep": Setup(manager="ray", actors=ACTORS, num_envs=NUM_ENVS, trainer=ASLEEP),
+    "ours_process": Setup(manager="process", actors=ACTORS, num_envs=NUM_ENVS, trainer=FREE),
+}
+PEERS = {"rllib": "rllib", "rllib_asleep": "rllib", "torchrl": "torchrl"}
+PACKAGES = {"rllib": "ray", "rllib_asleep": "ray", "torchrl": "torchrl"}
+AGAINST = {"ours": ("rllib", "torchrl"), "ours_asleep": ("rllib_asleep", "torchrl")}
+ROWS = [*OURS, *PEERS]
+
+
+def ours(name: str, seconds: float, seed: int) -> Reading:
+    """One of our runs."""
+    span = Span(settled=5, settled_s=1.0, seconds=seconds)
+    return full_run(OURS[name], span, seed).reading()
+
+
+def _measure(name: str, seconds: float, seed: int) -> Reading:
+    shared: dict[str, Any] = {"seconds": seconds, "seed": seed}
+    reading: Reading
+    if name in OURS:
+        reading = call("benchmarks.ray_sampling:ours", name=name, **shared)
+    else:
+        shared |= {"actors": ACTORS, "num_envs": NUM_ENVS}
+        if PEERS[name] == "rllib":
+            shared["learning"] = name == "rllib"
+        reading = call(f"benchmarks.ray_peers:{PEERS[name]}", **shared)
+    return reading
+
+
+def _skipped(name: str) -> str | None:
+    """The reason to skip a row, if any."""
+    if name in OURS and missing(OURS[name]):
+        return f"unknown actor_manager={OURS[name].manager}"
+    if name in PEERS and not installed(PACKAGES[name]):
+        return 'needs pip install "border-cli[bench-ray]"'
+    return None
+
+
+def line(name: str, readings: Readings) -> dict[str, Any]:
+    """One row of the table."""
+    rates = column(readings[name], "samples_per_s")
+    content: dict[str, Any] = {
+        f"to_{other}": ratios(rates, column(readings[other], "samples_per_s"))
+        for other in AGAINST.get(name, ())
+        if other in readings
+    }
+    return content | summary(readings[name])
+
+
+def main() -> None:
+    made = parser(__doc__, repetitions=3)
+    made.add_argument(
+        "--seconds", type=float, default=10.0, help="timed seconds per contender (default: 10)"
+    )
+    made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
+    arguments = made.parse_args()
+    contenders: dict[str, Callable[[int], Reading]] = {}
+    for name in arguments.rows:
+        why_not = _skipped(name)
+        if why_not:
+            say(f"skipped: {name} ({why_not})")
+        else:
+            contenders[name] = partial(_measure, name, arguments.seconds)
+    readings = take_turns(contenders, arguments.repetitions)
+    for name in readings:
+        emit("ray_sampling", name, line(name, readings))
+
+
+if __name__ == "__main__":
+    main()
