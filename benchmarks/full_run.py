@@ -14,6 +14,7 @@ from benchmarks.bare import BATCH_SIZE, LEARNING_RATE, TARGET_INTERVAL
 from benchmarks.window import Over, Span, Window
 from border_cli.agent.config import DqnConfig
 from border_cli.core.config import AgentConfig, RunConfig
+from border_cli.core.output import Recorder
 from border_cli.core.stop import StopFlag
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
@@ -76,17 +77,20 @@ class Setup:
 
 def full_run(setup: Setup, span: Span, seed: int) -> Window:
     """Runs until the window is over; what closing takes is not timed."""
-    register_builtin()
-    config = setup.run_config(seed)
     stop = StopFlag()
     window = Window(span, actors=setup.actors, stop=stop)
-    with tempfile.TemporaryDirectory() as folder:
-        recorders = [*build_recorders(effective_settings(config), Path(folder), None), window]
-        with suppress(Over):
-            train_through(
-                effective_settings(config), Path(folder), RunOptions(recorders=recorders, stop=stop)
-            )
+    with suppress(Over):
+        recorded_run(setup, window, stop, seed)
     return window
+
+
+def recorded_run(setup: Setup, recorder: Recorder, stop: StopFlag, seed: int) -> None:
+    """Runs with one recorder more, until that one stops it; raises what it gave as the reason."""
+    register_builtin()
+    effective = effective_settings(setup.run_config(seed))
+    with tempfile.TemporaryDirectory() as folder:
+        recorders = [*build_recorders(effective, Path(folder), None), recorder]
+        train_through(effective, Path(folder), RunOptions(recorders=recorders, stop=stop))
 
 
 def missing(setup: Setup) -> bool:

@@ -12,65 +12,96 @@ each gained from the second reading to the last, in per cent.
 from __future__ import annotations
 
 import argparse
-import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from benchmarks.full_run import Setup, full_run
-from benchmarks.isolated import call
+from benchmarks.full_run import Setup, recorded_run
 from benchmarks.ray_sampling import ACTORS, FREE, NUM_ENVS
 from benchmarks.table import emit, say
-from benchmarks.window import Span, Window
-from border_cli.core.output import RecordStep
+from border_cli.core.output import Recorder, RecordStep
+from border_cli.core.stop import StopFlag
 from border_cli.core.types import Metrics
 
 READINGS = 10
 SHARED = Path("/dev/shm")
-SPILLED = "ray_spilled_objects*"
+RAY_FILES = Path("/tmp/ray")
+PARTS = ("learner", "broker", "actors", "ray", "shared", "spilled")
 
 
-class MemoryWindow(Window):
-    """Also reads memory whenever another tenth of the samples has passed."""
+class Over(BaseException):
+    """All samples have passed."""
 
-    samples = 10_000_000
 
-    def __init__(self, span: Span, **rest: Any) -> None:
-        super().__init__(span, **rest)
+class MemoryRecorder(Recorder):
+    """Reads memory after every tenth of the samples; ends the run after the last."""
+
+    def __init__(self, samples: int, stop: StopFlag) -> None:
+        self._samples, self._stop = samples, stop
         self.readings: list[dict[str, float]] = []
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        del step
         taken = metrics.get("async/samples_total", 0.0)
-        if taken >= (len(self.readings) + 1) * self.samples / READINGS:
-            self.readings.append({"samples": taken, **memory_mb()})
-            say(f"  {self.readings[-1]}")
-        super().write(step, metrics, final=final)
+        if final or taken < (len(self.readings) + 1) * self._samples / READINGS:
+            return
+        self.readings.append({"samples": taken, **memory_mb()})
+        say(f"  {self.readings[-1]}")
+        if len(self.readings) == READINGS:
+            self._stop.request(Over())
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def memory_mb() -> dict[str, float]:
     """Of this process and all that descend from it, by what they are."""
     learner = psutil.Process()
-    found = {"learner": _own(learner), "broker": 0.0, "actors": 0.0, "ray": 0.0}
+    found = dict.fromkeys(PARTS, 0.0) | {"learner": _own(learner)}
     for process in learner.children(recursive=True):
-        try:
-            found[_part(process, learner)] += _own(process)
-        except psutil.Error:  # it has just ended
-            continue
-    found["shared"] = sum(
-        each.stat().st_blocks * 512 for each in SHARED.iterdir() if each.is_file()
-    )
+        with suppress(psutil.Error):  # it has just ended
+            found[_part(process)] += _own(process)
+    found["shared"] = _bytes_in(SHARED)
+    found["spilled"] = sum(_bytes_in(each) for each in RAY_FILES.glob("session_*/ray_spilled*"))
     return {name: round(value / 2**20, 1) for name, value in found.items()}
 
 
-def _part(process: psutil.Process, learner: psutil.Process) -> str:
+def _part(process: psutil.Process) -> str:
     title = " ".join(process.cmdline())
     if title.startswith("ray::"):
         return "actors"
-    python = "python" in process.name()
-    return "broker" if python and "ray/" not in title and "ray." not in title else "ray"
+    return "ray" if "/ray/" in title else "broker"  # the fork server among the broker's
 
 
 def _own(process: psutil.Process) -> float:
     memory = process.memory_info()
     return float(memory.rss - memory.shared)
+
+
+def _bytes_in(folder: Path) -> float:
+    return float(sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file()))
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--samples", type=int, default=10_000_000)
+    made.add_argument("--manager", default="ray")
+    arguments = made.parse_args()
+    stop = StopFlag()
+    recorder = MemoryRecorder(arguments.samples, stop)
+    setup = Setup(manager=arguments.manager, actors=ACTORS, num_envs=NUM_ENVS, trainer=FREE)
+    with suppress(Over):
+        recorded_run(setup, recorder, stop, seed=0)
+    second, last = recorder.readings[1], recorder.readings[-1]
+    growth = {
+        name: round(100 * (last[name] / second[name] - 1), 2) for name in PARTS if second[name]
+    }
+    line = {"samples": last["samples"], "growth_percent": growth, "readings": recorder.readings}
+    emit("ray_memory", arguments.manager, line)
+
+
+if __name__ == "__main__":
+    main()

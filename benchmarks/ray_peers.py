@@ -86,9 +86,7 @@ def _greedy_policy(spec: Any) -> Any:
     from torchrl.modules import MLP, EGreedyModule, QValueActor
 
     network = MLP(in_features=4, out_features=2, num_cells=HIDDEN, activation_class=torch.nn.ReLU)
-    chooser = EGreedyModule(
-        spec=spec, eps_init=EPSILON, eps_end=EPSILON, annealing_num_steps=1
-    )
+    chooser = EGreedyModule(spec=spec, eps_init=EPSILON, eps_end=EPSILON, annealing_num_steps=1)
     return TensorDictSequential(QValueActor(network, in_keys=["observation"], spec=spec), chooser)
 
 

@@ -20,8 +20,7 @@ from border_cli.core.words import unknown
 from border_cli.recorder.read import METRICS, read_metrics, rows_with
 from border_cli.run.layout import RUN
 from border_cli.run.saved_settings import read_labels, read_settings
-from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run, running
-from border_cli.run.sweep_folder import LOST, NOT_STARTED
+from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run, running, status_without_record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +59,7 @@ class Run:
         with running(self.folder) as runs:
             if runs:
                 return "running"
-        begun = any((self.folder / each).exists() for each in (RUN_LOCK, RUN_JSON, "checkpoints"))
-        return LOST if begun else NOT_STARTED
+        return status_without_record(self.folder)
 
     @cached_property
     def settings(self) -> dict[str, Value]:

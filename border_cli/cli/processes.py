@@ -30,8 +30,8 @@ from border_cli.core.errors import BorderError, Interrupted, RunFailed
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.process.child_process import GONE_S, ChildProcess
 from border_cli.process.start import pack, start_context, wait_for
-from border_cli.run.status import KILLED, end_from_outside, read_run, record_failure
-from border_cli.run.sweep_folder import LOST, add_job, read_stop
+from border_cli.run.status import KILLED, LOST, end_from_outside, read_run, record_failure
+from border_cli.run.sweep_folder import add_job, read_stop
 
 log = logging.getLogger(__name__)
 

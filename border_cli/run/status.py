@@ -45,6 +45,7 @@ PACKAGES = (
     "tensorboard",
     "rich",
 )
+LOST, NOT_STARTED = "lost", "not started"  # has begun or not, without a record
 KILLED = "its process was killed, or its machine went down"
 
 
@@ -248,6 +249,19 @@ LASTING = (
     "env_steps",
     "samples_total",
 )
+# What is true of one attempt only.
+OF_AN_ATTEMPT = (
+    "status",
+    "exit_reason",
+    "ended",
+    "pid",
+    "host",
+    "process_start",
+    "attempts",
+    "git",
+    "versions",
+    "machine",
+)
 # What a command reads that resumes a run.
 NEEDED_TO_RESUME = ("status", "exit_reason", "pid", "host", "attempts", *LASTING)
 
@@ -343,10 +357,19 @@ class RunRecord:
 
 
 def record_failure(run_dir: Path, *, command: list[str], reason: str) -> None:
-    """Writes the document of a run that failed before it began."""
-    record = RunRecord(run_dir, command=command)
-    record.begin()
+    """Writes the document of a run that failed before it began; of one that would have been resumed
+    it keeps what is known."""
+    before = read_run(run_dir)
+    known = {name: value for name, value in before.items() if name not in OF_AN_ATTEMPT}
+    record = RunRecord(run_dir, **{**known, "command": command})
+    record.begin(before.get("opt_steps", 0) if before else None)
     record.end("failed", reason)
+
+
+def status_without_record(run_dir: Path) -> str:
+    """Whether a run without a `run.json` that can be read has begun: lost, or not started."""
+    begun = any((run_dir / each).exists() for each in (RUN_LOCK, RUN_JSON, "checkpoints"))
+    return LOST if begun else NOT_STARTED
 
 
 def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.core.files import write_json, write_text
-from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run
+from border_cli.run.status import LOST, RUN_JSON, read_run, status_without_record
 
 SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
 SWEEP_STOP = "sweep.stop"  # there while no further job may begin: why
 VERSION = 1
-DONE, NOT_STARTED, LOST = "done", "not started", "lost"
+DONE = "done"
 SCORES = {"best": "best_score", "last": "final_score"}  # of run.json, by the job's objective
 FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
 COLUMNS = ("status", "score", *FACTS, "seconds", "reason", "folder")
@@ -121,7 +121,9 @@ def _row(root: Path, job: SweepJob) -> JobRow:
     status = facts.get("status")
     reason = str(facts.get("exit_reason") or "")
     if not isinstance(status, str):
-        status, reason = _without_record(folder)
+        status = status_without_record(folder)
+        if status == LOST:
+            reason = f"it has begun, but {RUN_JSON} is missing or damaged"
     score = facts.get(SCORES[job.objective]) if status == DONE else None
     seconds = facts.get("duration_s")
     return JobRow(
@@ -133,15 +135,6 @@ def _row(root: Path, job: SweepJob) -> JobRow:
         reason=reason,
         facts=facts,
     )
-
-
-def _without_record(folder: Path) -> tuple[str, str]:
-    """Status and reason of a job without a `run.json` that can be read."""
-    from border_cli.run.finding import resumable  # which needs numpy
-
-    if (folder / RUN_LOCK).exists() or (folder / RUN_JSON).exists() or resumable(folder):
-        return LOST, f"it has begun, but {RUN_JSON} is missing or damaged"
-    return NOT_STARTED, ""
 
 
 def swept_keys(jobs: Sequence[SweepJob]) -> list[str]:

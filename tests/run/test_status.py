@@ -29,7 +29,9 @@ from border_cli.run.status import (
     import_paths,
     machine,
     read_run,
+    record_failure,
     running,
+    status_without_record,
     versions,
 )
 
@@ -310,6 +312,30 @@ def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path)
     told = [(each["command"], each["from_opt_steps"]) for each in facts["attempts"]]
     assert told == [(["one"], 0), (["two"], 50), (["three"], 60)]
     assert facts["attempts"][0]["started"] == facts["started"] != facts["attempts"][1]["started"]
+
+
+def test_a_failure_before_it_goes_on_keeps_what_is_known_of_a_run(tmp_path: Path) -> None:
+    first = RunRecord(tmp_path, command=["first"], settings={"agent": "dqn"})
+    first.begin()
+    first.saved({"opt_steps": 300, "env_steps": 400})
+    first.end("interrupted", "Ctrl-C", best_score=7.5)
+    record_failure(tmp_path, command=["second"], reason="its environment hangs")
+    facts = read_run(tmp_path)
+    assert (facts["status"], facts["exit_reason"]) == ("failed", "its environment hangs")
+    assert (facts["opt_steps"], facts["env_steps"], facts["best_score"]) == (300, 400, 7.5)
+    assert facts["settings"] == {"agent": "dqn"}
+    assert [each["command"] for each in facts["attempts"]] == [["first"], ["second"]]
+
+
+@pytest.mark.parametrize(
+    ("left", "status"), [(None, "not started"), ("run.lock", "lost"), ("checkpoints", "lost")]
+)
+def test_what_a_run_left_tells_whether_it_has_begun(
+    tmp_path: Path, left: str | None, status: str
+) -> None:
+    if left is not None:
+        (tmp_path / left).mkdir()
+    assert status_without_record(tmp_path) == status
 
 
 def test_a_run_goes_on_whose_document_is_lost(tmp_path: Path) -> None:
