@@ -4,6 +4,7 @@ BorderError
  ├── ConfigError             settings refused before anything is built        exit 2
  │    ├── UnknownSetting     a Python caller assigned a setting that does not exist
  │    ├── MissingPackage     a chosen component needs a package               exit 2
+ │    ├── ClusterRefused     a Ray cluster cannot run what is asked of it     exit 2
  │    └── ProbeFailed        the environment failed as it was tried           exit 2
  ├── RunFailed               the run cannot go on                             exit 1
  │    ├── ActorCrashed       an actor is past its restarts, or fails again and again
@@ -62,6 +63,10 @@ class MissingPackage(ConfigError):
         super().__init__(
             f"{what} needs a package that is not installed: pip install {quoted}{then}"
         )
+
+
+class ClusterRefused(ConfigError):
+    """A Ray cluster, or a node of it, cannot run what is asked of it. Crosses processes as it is."""
 
 
 class ProbeFailed(ConfigError):
