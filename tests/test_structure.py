@@ -19,7 +19,10 @@ GROUPS = (
     "evaluator",
     "recorder",
 )
-PARTS = {"core", "registry", "nn", "process", "run", "trainer", "dataset", *GROUPS}
+PARTS = {
+    *("core", "registry", "nn", "process", "run", "trainer", "dataset", "cluster"),
+    *GROUPS,
+}
 
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
@@ -32,8 +35,9 @@ ALLOWED: dict[str, set[str]] = {
     **{group: {"core", "registry"} for group in GROUPS},
     "agent": {"core", "registry", "nn"},
     "process": {"core"},
-    "actor_manager": {"core", "registry", "process"},
-    "evaluator": {"core", "registry", "process"},
+    "cluster": {"core", "process"},
+    "actor_manager": {"core", "registry", "process", "cluster"},
+    "evaluator": {"core", "registry", "process", "cluster"},
     "dataset": {"core"},
     # From settings to a running run: what puts the parts together may know all of them.
     "launch": PARTS | {""},
@@ -42,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     # The terminal is shared with the panel, and the statistics of a run are shown as tables.
     "cli": {
         *("core", "registry", "run", "config", "launch", "api", ""),
-        *("recorder", "trainer", "dataset", "process", "analysis"),
+        *("recorder", "trainer", "dataset", "process", "analysis", "cluster"),
     },
     # A repository of a user, who needs neither the program's inside nor other components.
     "template": {"core", "registry", "nn", "agent", ""},
@@ -55,6 +59,7 @@ FOREIGN = {
     "multiprocessing": {"process", "actor_manager", "evaluator"},
     "gymnasium": {"env", "template"},
     "minari": {"dataset"},
+    "ray": {"cluster"},
     "hydra": {"config", "cli", "hydra_plugin"},
     "omegaconf": {"config", "cli", "hydra_plugin"},
     "yaml": {"config", "cli", "run"},

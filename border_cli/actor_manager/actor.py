@@ -322,6 +322,8 @@ class ActorFactory:
     clock: Clock = field(default_factory=MonotonicClock)
     weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
     returns_gamma: float | None = None  # of running returns; None: the agent needs none
+    run_name: str = "run"
+    stall_timeout_s: float = 60.0  # of the run's trainer, for managers that set deadlines
 
     def __call__(
         self,

@@ -157,20 +157,25 @@ class ActorManagerConfig(Settings, path="actor_manager"):
             isinstance(each, int | float) and not isinstance(each, bool) and each >= 0
             for each in value
         )
-        if not numbers or len(value) != self.num_actors:
+        if not numbers or len(value) != self.most_actors:
             self.refuse(
                 "exploration",
                 value,
-                f"must be null, ape_x, or a list of {self.num_actors} numbers of at least 0 "
+                f"must be null, ape_x, or a list of {self.most_actors} numbers of at least 0 "
                 "(one per actor, actor_manager.num_actors)",
             )
+
+    @property
+    def most_actors(self) -> int:
+        """How many actors there may be: `num_actors`, where that is a number."""
+        return self.num_actors
 
     def exploration_of(self, actor_id: int) -> float | None:
         """The constant of one actor, or None for the agent's schedule."""
         if self.exploration is None:
             return None
         if self.exploration == "ape_x":
-            spread = actor_id / max(1, self.num_actors - 1)
+            spread = actor_id / max(1, self.most_actors - 1)
             return float(0.4 ** (1 + 7 * spread))
         return float(self.exploration[actor_id])
 

@@ -4,6 +4,7 @@ BorderError
  ├── ConfigError             settings refused before anything is built        exit 2
  │    ├── UnknownSetting     a Python caller assigned a setting that does not exist
  │    ├── MissingPackage     a chosen component needs a package               exit 2
+ │    ├── ClusterRefused     a Ray cluster cannot run what is asked of it     exit 2
  │    └── ProbeFailed        the environment failed as it was tried           exit 2
  ├── RunFailed               the run cannot go on                             exit 1
  │    ├── ActorCrashed       an actor is past its restarts, or fails again and again
@@ -64,6 +65,10 @@ class MissingPackage(ConfigError):
         )
 
 
+class ClusterRefused(ConfigError):
+    """A Ray cluster, or a node of it, cannot run what is asked of it. Crosses processes as it is."""
+
+
 class ProbeFailed(ConfigError):
     """An environment that was tried before the run raised or hung; names the call and the line."""
 
@@ -77,12 +82,17 @@ class ActorCrashed(RunFailed):
 
     def __init__(self, actor_id: int, why_no_more: str, first_traceback: str) -> None:
         self.actor_id = actor_id
+        self.why_no_more = why_no_more
         self.first_traceback = first_traceback
         what = first_traceback.strip().rpartition("\n")[2]
         super().__init__(
             f"actor {actor_id} failed, first with {what}; {why_no_more}",
             f". Its first failure:\n{first_traceback}",
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For its way out of the process that supervises actors on a cluster."""
+        return type(self), (self.actor_id, self.why_no_more, self.first_traceback)
 
 
 class ActorHung(RunFailed):

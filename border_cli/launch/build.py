@@ -368,6 +368,8 @@ def build_actors(
         imports=config.imports,
         weight_forms=forms_of(agent.snapshot()),
         returns_gamma=config.agent.gamma if config.agent.needs_returns else None,
+        run_name=config.name,
+        stall_timeout_s=config.trainer.stall_timeout_s,
     )
     actors: ActorManager = ACTOR_MANAGERS.build(
         effective.actors, make_actor=make_actor, clock=clock

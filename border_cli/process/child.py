@@ -18,7 +18,7 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
-from border_cli.core.errors import BadStep
+from border_cli.core.errors import BadStep, ClusterRefused
 from border_cli.core.process_state import keeping_everything
 from border_cli.core.stacks import ASK_S, ask_for_stacks, show_stacks_on
 from border_cli.process.shared_memory import anonymous_file
@@ -28,7 +28,7 @@ from border_cli.process.start import OURS, PARENT_SIGNALS, SAFE_PATH
 LOG: Final = "log"  # logger, level, text
 FAILED: Final = "failed"  # traceback
 READY: Final = "ready"  # what it needs is imported
-REFUSED: Final = "refused"  # `BadStep`, which needs no traceback
+REFUSED: Final = "refused"  # an error that needs no traceback
 
 STACK_SIGNAL = signal.SIGUSR1  # makes a child show where it is
 
@@ -115,7 +115,7 @@ def begin(
         _prepare(options, stack, pipe)
         with keeping_everything():
             main(*args, pipe)
-    except BadStep as error:
+    except (BadStep, ClusterRefused) as error:
         pipe.send(REFUSED, error)
         status = 1
     except BaseException:

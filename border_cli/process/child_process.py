@@ -14,7 +14,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import _children  # type: ignore[attr-defined]
 from typing import Any
 
-from border_cli.core.errors import BadStep
+from border_cli.core.errors import BadStep, ClusterRefused
 from border_cli.process.child import (
     FAILED,
     LOG,
@@ -53,7 +53,7 @@ class ChildProcess:
         self._name = name
         self._stack = StackFile()
         self.traceback: str | None = None  # of its failure
-        self.refusal: BadStep | None = None  # for which it ended
+        self.refusal: BadStep | ClusterRefused | None = None  # for which it ended
         self.inbox: deque[tuple[Any, ...]] = deque()  # its main's own messages
         self.connection, theirs = context.Pipe(duplex=True)
         options = ChildOptions(nice=nice, log_level=logging.getLogger().getEffectiveLevel())

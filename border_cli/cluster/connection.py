@@ -1,0 +1,187 @@
+"""The connection of one process to a Ray cluster.
+
+Ray is imported and connected in child processes alone (`border_cli/process/`), never in the
+learner's: its threads take the interpreter's lock, and it ends its process 60 s after a head node
+is gone. What cannot work raises `ClusterRefused`, which the child hands to its parent.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from border_cli.core.errors import ClusterRefused, MissingPackage
+
+PACKAGE: Final = "border-cli[ray]"
+AUTO: Final = "auto"
+CLIENT: Final = "ray://"
+LOOPBACK: Final = "127.0.0.1"
+
+PROBE_S = 5.0  # for an answer of the cluster's port
+JOIN_S = 12.0  # for all of joining a cluster; the probe included, below the 15 s that are promised
+SHUTDOWN_S = 10.0  # for the end of a Ray of our own
+START_S = 60.0  # for the start of a Ray of our own, on a slow disk
+
+_FOR_ALL = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_NUM_REDIS_GET_RETRIES": "3",  # once a second; otherwise 20 before it reports a failure
+    "RAY_DEDUP_LOGS": "0",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """Which cluster, and the settings to name in a refusal; picklable."""
+
+    address: str | None  # None starts a Ray on this machine; auto, host:port, or ray://host:port
+    setting: str = "actor_manager.address"  # where the address was given
+    include_dashboard: bool = False  # of a Ray that is started here
+    num_cpus: int | None = None  # of a Ray that is started here; None: those of the machine
+    environment: Mapping[str, str] = field(default_factory=dict)  # that a process needs to join
+    runtime_env: Mapping[str, Any] | None = None  # what travels to the nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster that this process is connected to."""
+
+    address: str  # of its GCS; `ray://…` where it was joined so
+    started: bool  # by this process, and ended with it
+    join: ClusterSettings  # with which another process of this machine joins the same Ray
+
+
+def refuse_without_ray(what: str) -> None:
+    """Raises MissingPackage, with the line that installs it, where Ray is not installed; imports
+    nothing. `what` is the setting that needs it."""
+    if importlib.util.find_spec("ray") is None:
+        raise MissingPackage(what, PACKAGE)
+
+
+@contextmanager
+def connect(settings: ClusterSettings) -> Iterator[Cluster]:
+    """Within the block this process is connected to the cluster; in a child process only.
+
+    A Ray that it starts ends with the block, and with this process however that ends.
+    """
+    refuse_without_ray(f"{settings.setting}={_shown(settings.address)}")
+    environment = {**_FOR_ALL, **settings.environment}
+    if settings.address is None:
+        environment |= _own_token()
+    os.environ.update(environment)  # Ray reads it as it is imported
+    if settings.address is not None:
+        _probe(settings)
+    import ray
+
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    with _connected(settings):
+        address = settings.address or ""
+        if not address.startswith(CLIENT):
+            address = ray.get_runtime_context().gcs_address
+        join = ClusterSettings(
+            address=address,
+            setting=settings.setting,
+            environment={name: environment[name] for name in environment if name not in _FOR_ALL},
+            runtime_env=settings.runtime_env,
+        )
+        yield Cluster(address=address, started=settings.address is None, join=join)
+
+
+def _shown(address: str | None) -> str:
+    return "null" if address is None else address
+
+
+def _own_token() -> dict[str, str]:
+    """Only this run's processes may use the Ray that it starts, which listens on every interface.
+
+    A choice of the user's counts. Without one Ray would write a token to the home directory and
+    advertise it.
+    """
+    if "RAY_AUTH_MODE" in os.environ:
+        return {}
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+def _probe(settings: ClusterSettings) -> None:
+    """Refuses an address where nothing answers, for which Ray would wait long."""
+    address = str(settings.address)
+    if address == AUTO:
+        address = os.environ.get("RAY_ADDRESS", AUTO)
+    if address in (AUTO, "local"):
+        return
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    if not host or not port.isdigit():
+        raise ClusterRefused(
+            f"{settings.setting} must be auto, host:port, ray://host:port or null, got {address!r}"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_S).close()
+    except OSError as error:
+        raise ClusterRefused(
+            f"{settings.setting}={settings.address}: nothing answers at {host}:{port} ({error})"
+        ) from error
+
+
+@contextmanager
+def _connected(settings: ClusterSettings) -> Iterator[None]:
+    """Connects in a thread, which a cluster that does not answer may keep, and disconnects there.
+
+    The kernel ends what a Ray of our own consists of with the thread that started it, which
+    therefore lives as long as the block. Beside the main thread Ray leaves SIGTERM's handler alone.
+    """
+    failures: list[BaseException] = []
+    connected, over = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            _init(settings)
+            connected.set()
+            over.wait()
+            ray_shutdown()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            connected.set()
+
+    shown = f"{settings.setting}={_shown(settings.address)}"
+    limit_s = START_S if settings.address is None else JOIN_S
+    thread = threading.Thread(target=run, name="ray", daemon=True)
+    thread.start()
+    if not connected.wait(limit_s):
+        raise ClusterRefused(f"{shown}: no connection within {limit_s:g} s")
+    if failures:
+        raise ClusterRefused(f"{shown}: {failures[0]}") from failures[0]
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(SHUTDOWN_S)
+
+
+def ray_shutdown() -> None:
+    """Disconnects; ends a Ray that this process started."""
+    import ray
+
+    ray.shutdown()
+
+
+def _init(settings: ClusterSettings) -> None:
+    import ray
+
+    options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
+    if settings.runtime_env:
+        options["runtime_env"] = dict(settings.runtime_env)
+    if settings.address is None:
+        options |= {
+            "include_dashboard": settings.include_dashboard,
+            "num_cpus": settings.num_cpus,
+            "_node_ip_address": LOOPBACK,
+        }
+    ray.init(address=settings.address or "local", **options)
