@@ -324,6 +324,7 @@ class ActorFactory:
     returns_gamma: float | None = None  # of running returns; None: the agent needs none
     run_name: str = "run"
     stall_timeout_s: float = 60.0  # of the run's trainer, for managers that set deadlines
+    trial: Callable[[], None] | None = None  # of its environments, before another machine acts
 
     def __call__(
         self,

@@ -53,6 +53,7 @@ from border_cli.launch.offline_data import (
     SeeReturns,
     dataset_transitions,
 )
+from border_cli.launch.trial import try_environments
 from border_cli.nn.encoding import encoded_size
 from border_cli.nn.matmul import chosen_matmul, matmul_line
 from border_cli.nn.saving import load_state, save_state
@@ -370,6 +371,13 @@ def build_actors(
         returns_gamma=config.agent.gamma if config.agent.needs_returns else None,
         run_name=config.name,
         stall_timeout_s=config.trainer.stall_timeout_s,
+        trial=partial(
+            try_environments,
+            f"env.id={config.env.id}",
+            factory,
+            factory.spec,
+            plays=config.env.probe,
+        ),
     )
     actors: ActorManager = ACTOR_MANAGERS.build(
         effective.actors, make_actor=make_actor, clock=clock
