@@ -35,6 +35,7 @@ CALLS_PER_S: Final = 300  # of all actors together; more of them cost the learne
 SHORTEST_CALL_S: Final = 0.02
 LONGEST_CALL_S: Final = 1.0
 GROWTH: Final = 4  # by which a lease may be larger than the one before
+NO_ROOM_S: Final = 1.0  # until a cluster without room for an actor is asked again
 LOOK_S: Final = 0.25  # between two looks at all deadlines
 
 
@@ -42,8 +43,8 @@ class Stage(IntEnum):
     """Where an actor stands."""
 
     OFF = 0  # its place is not wanted: `num_actors=auto` found no room for it
-    PAUSED = 1  # until its restart
-    STARTING = 2  # Ray looks for a place, or its process imports
+    PAUSED = 1  # until its restart, or until a node has room
+    STARTING = 2  # its process starts and imports
     BUILDING = 3  # its environments
     ACTING = 4
     CLOSING = 5
@@ -311,6 +312,8 @@ class Leases:
         limit_s = self._settings.stall_timeout_s
         if actor.leases and now_s - actor.leases[0].begun_s > limit_s:
             return f"its call did not return within {limit_s:g} s (trainer.stall_timeout_s)"
+        if actor.stage == Stage.STARTING and now_s - actor.since_s > IMPORTS_S:
+            return f"its process did not start within {IMPORTS_S:g} s"
         if actor.stage == Stage.BUILDING and now_s - actor.since_s > limit_s:
             return f"it was not built within {limit_s:g} s (trainer.stall_timeout_s)"
         if actor.stage == Stage.CLOSING and now_s - actor.since_s > limit_s:
@@ -320,7 +323,7 @@ class Leases:
     def _check_that_one_comes(self, now_s: float) -> None:
         """Raises RunFailed where no actor has acted for too long, and none will."""
         limit_s = self._settings.stall_timeout_s
-        if any(actor.stage == Stage.BUILDING for actor in self.actors):
+        if any(actor.stage in (Stage.STARTING, Stage.BUILDING) for actor in self.actors):
             return  # which has a deadline of its own
         assert self._alive_s is not None
         if now_s - self._alive_s <= limit_s:
@@ -376,8 +379,11 @@ class Leases:
 
     def _start(self, actor: LeasedActor, now_s: float) -> None:
         actor.place, actor.version, actor.size = None, 0, 1.0
-        self._enter(actor, Stage.STARTING, now_s)
-        self._transport.start(actor.actor_id, actor.restarts.made, avoid=actor.avoid)
+        if self._transport.start(actor.actor_id, actor.restarts.made, avoid=actor.avoid):
+            self._enter(actor, Stage.STARTING, now_s)
+        else:
+            self._enter(actor, Stage.PAUSED, now_s)
+            actor.due_s = now_s + NO_ROOM_S
 
     def _died(self, actor: LeasedActor, why: str, now_s: float) -> None:
         if actor.stage == Stage.CLOSING:
@@ -444,27 +450,10 @@ class Leases:
             self._ready[len(actor.leases)].pop(actor.actor_id, None)
 
 
-def waiting_for(stage: Stage, leases: int) -> str | None:
-    """What an actor waits for; None while it acts or is built."""
-    if stage in (Stage.ACTING, Stage.BUILDING):
-        return "the rate limiter (trainer.samples_per_opt_step)" if not leases else None
-    return WAITS_FOR[stage]
-
-
 WAITS_FOR: Final = {
     Stage.OFF: "room on the cluster",
-    Stage.PAUSED: "its restart",
-    Stage.STARTING: "a place on the cluster",
+    Stage.PAUSED: "its restart, or room on the cluster",
+    Stage.STARTING: "its process to start",
     Stage.CLOSING: "its environments to close",
     Stage.ENDED: "nothing (it has ended)",
 }
-
-
-def total(parts: Sequence[Times]) -> Times:
-    """All of them added up."""
-    return Times(
-        sum(each.call_s for each in parts),
-        sum(each.transfer_s for each in parts),
-        sum(each.queue_s for each in parts),
-        sum(each.blocked_s for each in parts),
-    )

@@ -10,6 +10,8 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -46,6 +48,7 @@ from border_cli.actor_manager.shared_ring import (
 )
 from border_cli.actor_manager.weights import SharedWeightSlot
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
+from border_cli.cluster.travel import modules_of_recipe, runtime_env, travelling
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import ActorManager, ActorStats
@@ -170,6 +173,7 @@ class RayActorManager(ActorManager):
         self._last = False
         self._woken_for = -1  # samples granted when the broker was woken last
         self._stopped = False
+        self._copies: TemporaryDirectory[str] | None = None
         self._broker = _Listener(self._ring.learner_pipe)
 
     @property
@@ -189,12 +193,14 @@ class RayActorManager(ActorManager):
         return self
 
     def _start_broker(self) -> ChildProcess:
-        make_actor = self._make_actor
+        make_actor, trial = self._make_actor, self._make_actor.trial
         recipe = BrokerRecipe(
             config=self.config,
             run_name=make_actor.run_name,
             stall_timeout_s=make_actor.stall_timeout_s,
             make_actor=pack(SETTING, make_actor.imports, make_actor),
+            trial=None if trial is None else pack(SETTING, make_actor.imports, trial),
+            runtime_env=self._travelling_code(),
             incarnations=[each.next_incarnation for each in self._saved.actors],
             samples=self._saved.samples,
             log_level=logging.getLogger().getEffectiveLevel(),
@@ -203,6 +209,14 @@ class RayActorManager(ActorManager):
         )
         context = start_context(StartMethod.auto, [run.__module__])
         return ChildProcess(context, "Ray", run, recipe, nice=NICE)
+
+    def _travelling_code(self) -> Mapping[str, Any] | None:
+        """Copies of the user's own modules, for nodes that do not have them."""
+        if self.config.address is None:
+            return None
+        self._copies = TemporaryDirectory(prefix="border_cli")
+        names = modules_of_recipe(self._make_actor) | set(self._make_actor.imports)
+        return runtime_env(travelling(names), Path(self._copies.name))
 
     def __exit__(
         self,
@@ -217,6 +231,8 @@ class RayActorManager(ActorManager):
 
     def _close(self) -> None:
         self._broker.end(ENDS_S)
+        if self._copies is not None:
+            self._copies.cleanup()
         self._ring.close()
         self._weights.close()
 
@@ -422,6 +438,11 @@ class _Listener:
             self._pipe.wake()
             self._thread.join(timeout_s)
         self._pipe.close()
+
+
+def _failure(reason: str) -> RunFailed:
+    what = reason.strip().rpartition("\n")[2]  # the last line of a traceback
+    return RunFailed(f"the process that speaks with Ray failed: {what}", f"\n{reason}")
 
 
 def _copied(message: Experience) -> Experience:

@@ -41,12 +41,16 @@ class FakeCluster(Transport):
     calls: list[Call] = field(default_factory=list)  # in flight
     closing: list[int] = field(default_factory=list)
     killed: list[int] = field(default_factory=list)
+    full: bool = False  # no node has room
     alive: dict[int, int] = field(default_factory=dict)  # actor id -> incarnation
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> None:
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
         assert actor_id not in self.alive, "two processes of one actor"
+        if self.full:
+            return False
         self.started.append((actor_id, incarnation, avoid))
         self.alive[actor_id] = incarnation
+        return True
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         self.calls.append(Call(actor_id, self.alive[actor_id], lease, samples, version))
@@ -359,9 +363,14 @@ def test_an_actor_that_is_built_for_too_long_is_replaced() -> None:
 def test_while_one_acts_another_may_wait_for_a_place_for_as_long_as_it_takes() -> None:
     run = Run(2)
     run.build(1)
+    run.report(Kind.DIED, 0, "the node died")
+    run.cluster.full = True
     for _ in range(10):
         run.pump(STALL_S / 2)
-    assert run.leases.actors[0].stage == Stage.STARTING
+    assert len(run.cluster.started) == 2
+    run.cluster.full = False
+    run.pump(1.0)
+    assert run.cluster.started[2] == (0, 1, None)
 
 
 def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> None:
@@ -369,6 +378,7 @@ def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> N
     run.build(0)
     run.pump(1.0)
     run.report(Kind.DIED, 0, "the node died")
+    run.cluster.full = True
     run.pump(1.0)
     with pytest.raises(RunFailed, match="no actor has a place.*the node died"):
         run.pump(STALL_S + 1)
