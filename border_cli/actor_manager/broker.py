@@ -11,25 +11,25 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from border_cli.actor_manager.actor import BLOCKED, SEND
 from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.leases import Leases, LeaseSettings, Stage, Times
+from border_cli.actor_manager.leases import Leases, LeaseSettings, Times
 from border_cli.actor_manager.remote_actor import Answer
 from border_cli.actor_manager.shared_ring import (
     ACTING,
     ACTOR_BEATS,
     ACTOR_WORDS,
     BEATS,
-    BEGAN,
     CLOSING,
     DRAINED,
     ENV_STEPS,
     GRANTED,
     IDLE,
+    INCARNATIONS,
     LAST,
     LEARNER_WAITS,
     LEASES,
@@ -72,8 +72,8 @@ class BrokerRecipe:
     run_name: str
     stall_timeout_s: float
     make_actor: bytes  # packed
-    trial: bytes | None  # packed; of its environments, for the nodes
-    runtime_env: Mapping[str, Any] | None  # code that travels to the nodes
+    cluster: ClusterSettings
+    needs: Needs
     incarnations: Sequence[int]  # the first of each actor
     samples: int  # received in earlier attempts
     log_level: int
@@ -95,22 +95,12 @@ class BrokerRecipe:
 
 def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
     """The process."""
-    config = recipe.config
     _log_what_is_printed()
-    settings = ClusterSettings(
-        address=config.address,
-        include_dashboard=config.include_dashboard,
-        runtime_env=recipe.runtime_env,
-    )
-    needs = Needs(
-        setting="actor_manager=ray",
-        resources=config.resources,
-        count=None if config.num_actors == AUTO else config.most_actors,
-        placement=config.placement,
-        trial=recipe.trial,
-    )
     clock = MonotonicClock()
-    with connect(settings) as cluster, Nodes(cluster, needs, clock=clock) as nodes:
+    with (
+        connect(recipe.cluster) as cluster,
+        Nodes(cluster, recipe.needs, clock=clock) as nodes,
+    ):
         watch = HeadWatch(cluster.address, recipe.ring.pipe.wake)
         broker = Broker(recipe, _transport(recipe, nodes), clock)
         pipe.send(JOINED, cluster.join)
@@ -252,7 +242,7 @@ class Broker:
             words = self._ring.actors
             words[at + STAGE], words[at + LEASES] = actor.stage, len(actor.leases)
             words[at + RESTARTS] = actor.restarts.made
-            words[at + BEGAN] = actor.stage >= Stage.BUILDING
+            words[at + INCARNATIONS] = actor.incarnation + 1
         self._ring.broker[ACTING] = self.leases.acting
         self._supervises = self.leases.supervises
         if self._config.num_actors == AUTO and now_s - self._nodes_s >= NODES_S:

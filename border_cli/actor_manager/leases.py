@@ -7,8 +7,8 @@ call takes about `call_s`, as long as the permission allows, which costs neither
 much and keeps the weights fresh.
 
 Everything has a deadline. A lease that does not return in time, and those behind it, go back to the
-permission; the actor is killed and replaced, on another node where there is one. What it may have
-made is counted as lost then, and ignored should it arrive later. The others use what is left.
+permission; the actor is killed and replaced, on another node if there is one. What it may have
+made is counted as lost then, and ignored if it arrives later. The others use what is left.
 
 A pure state machine: time is handed in, and a `Transport` does what it decides. Owned by one thread.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -30,7 +30,7 @@ from border_cli.core.errors import ActorCrashed, RunFailed
 
 log = logging.getLogger(__name__)
 
-IMPORTS_S: Final = 300.0  # for an actor to get a place and import what it needs
+STARTS_S: Final = 120.0  # for a process to start and import what it needs
 CALLS_PER_S: Final = 300  # of all actors together; more of them cost the learner its cores
 SHORTEST_CALL_S: Final = 0.02
 LONGEST_CALL_S: Final = 1.0
@@ -68,6 +68,7 @@ class LeasedActor:
 
     actor_id: int
     restarts: Restarts
+    incarnation: int = -1  # in this attempt
     stage: Stage = Stage.OFF
     place: Place | None = None
     avoid: str | None = None  # the node where it failed last
@@ -211,7 +212,7 @@ class Leases:
     def take(self, report: Report, now_s: float) -> None:
         """Takes in what happened. Raises BadStep, and RunFailed where no actor is left."""
         actor = self.actors[report.actor_id]
-        if report.incarnation != actor.restarts.made or actor.stage in (Stage.OFF, Stage.ENDED):
+        if report.incarnation != actor.incarnation or actor.stage in (Stage.OFF, Stage.ENDED):
             return  # of one that was replaced
         if report.kind is Kind.DIED:
             self._died(actor, str(report.value), now_s)
@@ -300,6 +301,9 @@ class Leases:
         for actor in self.actors:
             if actor.stage == Stage.PAUSED and actor.due_s <= now_s:
                 self._start(actor, now_s)
+            elif actor.stage == Stage.STARTING and now_s - actor.since_s > STARTS_S:
+                self._kill(actor)  # others may have taken its place
+                self._start(actor, now_s)
             elif late := self._late(actor, now_s):
                 self._failed(actor, late, now_s)
         if self.acting:
@@ -312,8 +316,6 @@ class Leases:
         limit_s = self._settings.stall_timeout_s
         if actor.leases and now_s - actor.leases[0].begun_s > limit_s:
             return f"its call did not return within {limit_s:g} s (trainer.stall_timeout_s)"
-        if actor.stage == Stage.STARTING and now_s - actor.since_s > IMPORTS_S:
-            return f"its process did not start within {IMPORTS_S:g} s"
         if actor.stage == Stage.BUILDING and now_s - actor.since_s > limit_s:
             return f"it was not built within {limit_s:g} s (trainer.stall_timeout_s)"
         if actor.stage == Stage.CLOSING and now_s - actor.since_s > limit_s:
@@ -379,7 +381,8 @@ class Leases:
 
     def _start(self, actor: LeasedActor, now_s: float) -> None:
         actor.place, actor.version, actor.size = None, 0, 1.0
-        if self._transport.start(actor.actor_id, actor.restarts.made, avoid=actor.avoid):
+        if self._transport.start(actor.actor_id, actor.incarnation + 1, avoid=actor.avoid):
+            actor.incarnation += 1
             self._enter(actor, Stage.STARTING, now_s)
         else:
             self._enter(actor, Stage.PAUSED, now_s)

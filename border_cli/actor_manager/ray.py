@@ -10,8 +10,6 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,13 +23,13 @@ from border_cli.actor_manager.shared_ring import (
     ACTOR_BEATS,
     ACTOR_WORDS,
     BEATS,
-    BEGAN,
     CLOSING,
     CONNECTING,
     DRAINED,
     ENV_STEPS,
     GRANTED,
     IDLE,
+    INCARNATIONS,
     LAST,
     LEARNER_WAITS,
     LEASES,
@@ -48,8 +46,9 @@ from border_cli.actor_manager.shared_ring import (
 )
 from border_cli.actor_manager.weights import SharedWeightSlot
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
-from border_cli.cluster.travel import modules_of_recipe, runtime_env, travelling
-from border_cli.core.config import StartMethod
+from border_cli.cluster.nodes import Needs
+from border_cli.cluster.travel import Travelling, modules_of_recipe, travelling
+from border_cli.core.config import AUTO, StartMethod
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.rows import columns_of, storage_nbytes, transitions_of
@@ -173,7 +172,6 @@ class RayActorManager(ActorManager):
         self._last = False
         self._woken_for = -1  # samples granted when the broker was woken last
         self._stopped = False
-        self._copies: TemporaryDirectory[str] | None = None
         self._broker = _Listener(self._ring.learner_pipe)
 
     @property
@@ -193,14 +191,14 @@ class RayActorManager(ActorManager):
         return self
 
     def _start_broker(self) -> ChildProcess:
-        make_actor, trial = self._make_actor, self._make_actor.trial
+        make_actor = self._make_actor
         recipe = BrokerRecipe(
             config=self.config,
             run_name=make_actor.run_name,
             stall_timeout_s=make_actor.stall_timeout_s,
             make_actor=pack(SETTING, make_actor.imports, make_actor),
-            trial=None if trial is None else pack(SETTING, make_actor.imports, trial),
-            runtime_env=self._travelling_code(),
+            cluster=self._cluster_settings(),
+            needs=self._needs(),
             incarnations=[each.next_incarnation for each in self._saved.actors],
             samples=self._saved.samples,
             log_level=logging.getLogger().getEffectiveLevel(),
@@ -210,13 +208,25 @@ class RayActorManager(ActorManager):
         context = start_context(StartMethod.auto, [run.__module__])
         return ChildProcess(context, "Ray", run, recipe, nice=NICE)
 
-    def _travelling_code(self) -> Mapping[str, Any] | None:
-        """Copies of the user's own modules, for nodes that do not have them."""
-        if self.config.address is None:
-            return None
-        self._copies = TemporaryDirectory(prefix="border_cli")
-        names = modules_of_recipe(self._make_actor) | set(self._make_actor.imports)
-        return runtime_env(travelling(names), Path(self._copies.name))
+    def _cluster_settings(self) -> ClusterSettings:
+        config, make_actor = self.config, self._make_actor
+        modules: Sequence[Travelling] = ()
+        if config.address is not None:
+            modules = travelling({*make_actor.modules, *modules_of_recipe(make_actor)})
+        return ClusterSettings(
+            address=config.address, include_dashboard=config.include_dashboard, modules=modules
+        )
+
+    def _needs(self) -> Needs:
+        config, make_actor = self.config, self._make_actor
+        trial = make_actor.trial
+        return Needs(
+            setting=SETTING,
+            resources=config.resources,
+            count=None if config.num_actors == AUTO else config.most_actors,
+            placement=config.placement,
+            trial=None if trial is None else pack(SETTING, make_actor.imports, trial),
+        )
 
     def __exit__(
         self,
@@ -231,8 +241,6 @@ class RayActorManager(ActorManager):
 
     def _close(self) -> None:
         self._broker.end(ENDS_S)
-        if self._copies is not None:
-            self._copies.cleanup()
         self._ring.close()
         self._weights.close()
 
@@ -315,10 +323,8 @@ class RayActorManager(ActorManager):
         arrived = words[at + ROWS]  # before the env steps, which may grow meanwhile
         stats = self._stats(earlier)
         waiting = max(0, arrived - self._reader.rows[earlier.actor_id])
-        began, restarts = words[at + BEGAN], words[at + RESTARTS]
-        incarnation = earlier.incarnation
-        if began or restarts:
-            incarnation = earlier.next_incarnation + restarts
+        started = words[at + INCARNATIONS]
+        incarnation = earlier.next_incarnation + started - 1 if started else earlier.incarnation
         return SavedActor.of(
             replace(stats, lost_samples=stats.lost_samples + waiting), incarnation=incarnation
         )

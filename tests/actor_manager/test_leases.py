@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from border_cli.actor_manager.leases import (
-    IMPORTS_S,
+    STARTS_S,
     Leases,
     LeaseSettings,
     Stage,
@@ -96,7 +96,7 @@ class Run:
         self.leases.pump(self.now_s)
 
     def report(self, kind: Kind, actor_id: int, value: object = None, lease: int = 0) -> None:
-        incarnation = self.leases.actors[actor_id].restarts.made
+        incarnation = self.leases.actors[actor_id].incarnation
         self.leases.take(Report(kind, actor_id, incarnation, value, lease), self.now_s)
 
     def build(self, *actors: int) -> None:
@@ -384,8 +384,13 @@ def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> N
         run.pump(STALL_S + 1)
 
 
-def test_a_process_may_take_its_time_to_import() -> None:
-    assert IMPORTS_S > STALL_S
+def test_a_process_that_does_not_start_is_placed_anew_and_that_is_no_restart() -> None:
+    run = Run(1)
+    run.pump(STARTS_S - 1)
+    assert run.cluster.started == [(0, 0, None)]
+    run.pump(2.0)
+    assert run.cluster.started == [(0, 0, None), (0, 1, None)]
+    assert run.leases.actors[0].restarts.made == 0
 
 
 def test_actors_that_have_no_place_yet_start_when_there_is_one() -> None:
@@ -500,7 +505,7 @@ def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed
         run.permit(permitted, last=True)
         place()
         for call in list(run.cluster.calls):
-            incarnation = run.leases.actors[call.actor_id].restarts.made
+            incarnation = run.leases.actors[call.actor_id].incarnation
             if call.incarnation == incarnation:
                 run.answer(call)
             else:
