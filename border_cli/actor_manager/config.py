@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, ClassVar
 
+from border_cli.cluster.placement import Placement
 from border_cli.core.config import AUTO, ActorManagerConfig, StartMethod
 from border_cli.core.settings import setting
 from border_cli.registry import ACTOR_MANAGERS
@@ -42,13 +42,6 @@ class ProcessConfig(ActorManagerConfig):
     join_timeout_s: float = setting(
         5.0, "seconds that an actor may take to stop before it is killed", above=0
     )
-
-
-class Placement(StrEnum):
-    """On which nodes of a cluster actors run."""
-
-    spread = "spread"
-    pack = "pack"
 
 
 @dataclass(kw_only=True)

@@ -23,13 +23,13 @@ from border_cli.actor_manager.shared_ring import (
     ACTOR_BEATS,
     ACTOR_WORDS,
     BEATS,
-    BEGAN,
     CLOSING,
     CONNECTING,
     DRAINED,
     ENV_STEPS,
     GRANTED,
     IDLE,
+    INCARNATIONS,
     LAST,
     LEARNER_WAITS,
     LEASES,
@@ -46,7 +46,9 @@ from border_cli.actor_manager.shared_ring import (
 )
 from border_cli.actor_manager.weights import SharedWeightSlot
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
-from border_cli.core.config import StartMethod
+from border_cli.cluster.nodes import Needs
+from border_cli.cluster.travel import Travelling, modules_of_recipe, travelling
+from border_cli.core.config import AUTO, StartMethod
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.rows import columns_of, storage_nbytes, transitions_of
@@ -195,6 +197,8 @@ class RayActorManager(ActorManager):
             run_name=make_actor.run_name,
             stall_timeout_s=make_actor.stall_timeout_s,
             make_actor=pack(SETTING, make_actor.imports, make_actor),
+            cluster=self._cluster_settings(),
+            needs=self._needs(),
             incarnations=[each.next_incarnation for each in self._saved.actors],
             samples=self._saved.samples,
             log_level=logging.getLogger().getEffectiveLevel(),
@@ -203,6 +207,26 @@ class RayActorManager(ActorManager):
         )
         context = start_context(StartMethod.auto, [run.__module__])
         return ChildProcess(context, "Ray", run, recipe, nice=NICE)
+
+    def _cluster_settings(self) -> ClusterSettings:
+        config, make_actor = self.config, self._make_actor
+        modules: Sequence[Travelling] = ()
+        if config.address is not None:
+            modules = travelling({*make_actor.modules, *modules_of_recipe(make_actor)})
+        return ClusterSettings(
+            address=config.address, include_dashboard=config.include_dashboard, modules=modules
+        )
+
+    def _needs(self) -> Needs:
+        config, make_actor = self.config, self._make_actor
+        trial = make_actor.trial
+        return Needs(
+            setting=SETTING,
+            resources=config.resources,
+            count=None if config.num_actors == AUTO else config.most_actors,
+            placement=config.placement,
+            trial=None if trial is None else pack(SETTING, make_actor.imports, trial),
+        )
 
     def __exit__(
         self,
@@ -299,10 +323,8 @@ class RayActorManager(ActorManager):
         arrived = words[at + ROWS]  # before the env steps, which may grow meanwhile
         stats = self._stats(earlier)
         waiting = max(0, arrived - self._reader.rows[earlier.actor_id])
-        began, restarts = words[at + BEGAN], words[at + RESTARTS]
-        incarnation = earlier.incarnation
-        if began or restarts:
-            incarnation = earlier.next_incarnation + restarts
+        started = words[at + INCARNATIONS]
+        incarnation = earlier.next_incarnation + started - 1 if started else earlier.incarnation
         return SavedActor.of(
             replace(stats, lost_samples=stats.lost_samples + waiting), incarnation=incarnation
         )
@@ -422,6 +444,11 @@ class _Listener:
             self._pipe.wake()
             self._thread.join(timeout_s)
         self._pipe.close()
+
+
+def _failure(reason: str) -> RunFailed:
+    what = reason.strip().rpartition("\n")[2]  # the last line of a traceback
+    return RunFailed(f"the process that speaks with Ray failed: {what}", f"\n{reason}")
 
 
 def _copied(message: Experience) -> Experience:

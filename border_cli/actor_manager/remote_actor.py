@@ -11,7 +11,7 @@ import logging
 import time
 import traceback
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray

@@ -7,23 +7,30 @@ store once per version when they are not; a version is released with the next on
 
 from __future__ import annotations
 
-import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import ray
 from numpy.typing import NDArray
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from border_cli.cluster.calls import Kind, Report, WeightTransport
 from border_cli.cluster.host import Host
+from border_cli.cluster.nodes import Nodes, Place
 
 INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
+
+
+class Running(NamedTuple):
+    """The newest incarnation of an actor."""
+
+    incarnation: int
+    handle: Any
+    place: Place
 
 
 class RayTransport(WeightTransport):
@@ -35,19 +42,19 @@ class RayTransport(WeightTransport):
         target: str,
         arguments: Callable[[int, int], tuple[Any, ...]],
         name: Callable[[int, int], str],
-        options: Mapping[str, Any],
+        nodes: Nodes,
         within_s: float,
         wake: Callable[[], None],
     ) -> None:
         """`target` is the class of an actor, made of its `arguments` (actor id, incarnation)."""
         self._target = target
+        self._nodes = nodes
         self._arguments = arguments
         self._name = name
         self._within_s = within_s
         self._wake = wake
         self._host = ray.remote(Host)
-        self._options = {"max_restarts": 0, "max_task_retries": 0, **options}
-        self._handles: dict[int, tuple[int, Any]] = {}  # incarnation and handle of each actor
+        self._running: dict[int, Running] = {}
         self._weights: Any = None  # of the newest version, or a reference to them
         self._weights_put = True
         self.reports: deque[Report] = deque()
@@ -61,40 +68,36 @@ class RayTransport(WeightTransport):
             self._weights, self._weights_put = ray.put(self._weights), True
         return self._weights
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> None:
-        options = {**self._options, "name": self._name(actor_id, incarnation)}
-        if avoid is not None and (node := other_node(avoid)) is not None:
-            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
-        host = self._host.options(**options)
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
+        place = self._nodes.place(avoid)
+        if place is None:
+            return False
+        name = self._name(actor_id, incarnation)
+        host = self._host.options(max_restarts=0, max_task_retries=0, name=name, **place.options)
         handle = host.remote(self._target, *self._arguments(actor_id, incarnation))
-        self._handles[actor_id] = incarnation, handle
+        self._running[actor_id] = Running(incarnation, handle, place)
         self._follow(handle.place.remote(), Kind.PLACED, actor_id, incarnation)
         self._follow(handle.call.remote("build"), Kind.BUILT, actor_id, incarnation)
+        return True
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
-        incarnation, handle = self._handles[actor_id]
+        incarnation, handle, _ = self._running[actor_id]
         weights = None if version is None else self._newest_weights()
         call = handle.call.remote("act", samples, self._within_s, version, weights)
         self._follow(call, Kind.RETURNED, actor_id, incarnation, lease)
 
     def close(self, actor_id: int) -> None:
-        incarnation, handle = self._handles[actor_id]
+        incarnation, handle, _ = self._running[actor_id]
         self._follow(handle.call.remote("close"), Kind.CLOSED, actor_id, incarnation)
 
     def kill(self, actor_id: int) -> None:
-        _, handle = self._handles.pop(actor_id)
-        ray.kill(handle)
+        running = self._running.pop(actor_id)
+        ray.kill(running.handle)
+        self._nodes.release(running.place)
 
+    @property
     def places(self) -> int:
-        reserved = {"CPU": self._options.get("num_cpus", 0) or 1}
-        reserved |= self._options.get("resources") or {}
-        if memory := self._options.get("memory"):
-            reserved["memory"] = memory
-        nodes = [each["Resources"] for each in ray.nodes() if each["Alive"]]
-        return sum(
-            int(min(node.get(name, 0) / amount for name, amount in reserved.items() if amount))
-            for node in nodes
-        )
+        return self._nodes.places
 
     def _follow(
         self, call: Any, kind: Kind, actor_id: int, incarnation: int, lease: int = 0
@@ -112,12 +115,6 @@ class RayTransport(WeightTransport):
             report = Report(Kind.DIED, actor_id, incarnation, _why(error), lease)
         self.reports.append(report)
         self._wake()
-
-
-def other_node(avoid: str) -> str | None:
-    """Any node that is alive but this one; None where there is no other."""
-    others = [each["NodeID"] for each in ray.nodes() if each["Alive"] and each["NodeID"] != avoid]
-    return random.choice(others) if others else None
 
 
 def _why(error: Exception) -> str:

@@ -5,6 +5,7 @@ A component's own settings are in its group's `config.py`. Nothing here knows Hy
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import PurePath
@@ -106,6 +107,18 @@ class EnvConfig(Settings, path="env"):
         A vector implementation keeps random numbers of its own, which no resume brings back.
         """
         return self
+
+
+def modules_of_env(env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The settings of an environment that name a module before a colon, each with the module."""
+    env_id, wrappers = env.get("id"), env.get("wrappers")
+    if isinstance(env_id, str) and ":" in env_id:
+        yield "id", env_id.rpartition(":")[0]
+    for entry in wrappers if isinstance(wrappers, list) else []:
+        names = entry if isinstance(entry, dict) else [entry]
+        for name in names:
+            if isinstance(name, str) and ":" in name:
+                yield "wrappers", name.partition(":")[0]
 
 
 @dataclass(kw_only=True)

@@ -17,7 +17,7 @@ from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL, as_learned
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.config import Matmul, RunConfig
+from border_cli.core.config import Matmul, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
@@ -367,10 +367,9 @@ def build_actors(
             num_envs=config.env.num_envs,
         ),
         imports=config.imports,
+        modules=[*config.imports, *(each for _, each in modules_of_env(vars(config.env)))],
         weight_forms=forms_of(agent.snapshot()),
         returns_gamma=config.agent.gamma if config.agent.needs_returns else None,
-        run_name=config.name,
-        stall_timeout_s=config.trainer.stall_timeout_s,
         trial=partial(
             try_environments,
             f"env.id={config.env.id}",
@@ -378,6 +377,8 @@ def build_actors(
             factory.spec,
             plays=config.env.probe,
         ),
+        run_name=config.name,
+        stall_timeout_s=config.trainer.stall_timeout_s,
     )
     actors: ActorManager = ACTOR_MANAGERS.build(
         effective.actors, make_actor=make_actor, clock=clock
