@@ -7,8 +7,9 @@ Four actors with eight environments of CartPole-v1 each, which their own vector 
 steps; a Q-network [256, 256] acts epsilon-greedily; every transition arrives in the learner's
 replay buffer (at TorchRL: in the learner's process). `ours` and `rllib` learn meanwhile, each as
 often as it does by itself: ours without a rate limit, in a thread that takes a core; RLlib once per
-round of samples. The `asleep` rows make next to no updates. Each measurement runs in its own
-process, and all take turns.
+round of samples. The `asleep` rows make next to no updates. The `paced` rows make one update per
+sample, with one environment per actor: updates/s under `ray` against `process`. Each measurement
+runs in its own process, and all take turns.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ OURS = {
     "ours_asleep": Setup(manager="ray", actors=ACTORS, num_envs=NUM_ENVS, trainer=ASLEEP),
     "ours_process": Setup(manager="process", actors=ACTORS, num_envs=NUM_ENVS, trainer=FREE),
 }
+PACED = {"samples_per_opt_step": 1.0}
+for _manager in ("ray", "process"):
+    OURS[f"paced_{_manager}"] = Setup(manager=_manager, actors=ACTORS, trainer=PACED)
 PEERS = {"rllib": "rllib", "rllib_asleep": "rllib", "torchrl": "torchrl"}
 PACKAGES = {"rllib": "ray", "rllib_asleep": "ray", "torchrl": "torchrl"}
 AGAINST = {"ours": ("rllib", "torchrl"), "ours_asleep": ("rllib_asleep", "torchrl")}
@@ -50,7 +54,7 @@ ROWS = [*OURS, *PEERS]
 
 def ours(name: str, seconds: float, seed: int) -> Reading:
     """One of our runs."""
-    span = Span(settled=5, settled_s=1.0, seconds=seconds)
+    span = Span(settled=1_000 if "paced" in name else 5, settled_s=1.0, seconds=seconds)
     return full_run(OURS[name], span, seed).reading()
 
 
@@ -84,6 +88,10 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
         for other in AGAINST.get(name, ())
         if other in readings
     }
+    if name == "paced_ray" and "paced_process" in readings:
+        for value in ("updates_per_s", "learner_us"):
+            pair = column(readings[name], value), column(readings["paced_process"], value)
+            content[f"{value}_to_paced_process"] = ratios(*pair)
     return content | summary(readings[name])
 
 
