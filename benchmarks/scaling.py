@@ -1,6 +1,6 @@
 """Samples per second of environments that sleep 5 ms per step, by number of actors.
 
-    python -m benchmarks.scaling [--repetitions 3] [--seconds 4] [--managers thread process]
+    python -m benchmarks.scaling [--repetitions 3] [--seconds 4] [--managers thread process ray]
 
 A full `async` run of DQN ([256, 256], batch 64) whose learner makes one update per 16 samples.
 Timing starts one second after every actor has delivered samples. The rate is the slope of a line
@@ -37,6 +37,7 @@ from benchmarks.window import Span
 
 ACTORS = [1, 2, 4, 8, 16, 32]
 MANAGERS = ["thread", "process"]
+ON_REQUEST = ["ray"]  # needs pip install "border-cli[ray]"
 SLEEP = "sleep"
 PACED_16 = {"samples_per_opt_step": 16.0, "warmup_period": 100, "record_interval": 10}
 
@@ -85,7 +86,7 @@ def main() -> None:
     made.add_argument(
         "--seconds", type=float, default=4.0, help="timed seconds per run (default: 4)"
     )
-    made.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
+    made.add_argument("--managers", nargs="+", choices=[*MANAGERS, *ON_REQUEST], default=MANAGERS)
     made.add_argument("--actors", type=int, nargs="+", default=ACTORS, help="numbers of actors")
     arguments = made.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {SLEEP: _sleep}
