@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -93,6 +95,7 @@ class BrokerRecipe:
 def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
     """The process."""
     config = recipe.config
+    _log_what_is_printed()
     clock = MonotonicClock()
     with (
         connect(recipe.cluster) as cluster,
@@ -127,6 +130,21 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
             pipe.send(ENDED, error)
         finally:
             watch.stop()
+
+
+def _log_what_is_printed() -> None:
+    """Ray prints warnings of its nodes, which would run into the panel: logged as DEBUG instead."""
+    read_end, write_end = os.pipe()
+    for stream in (1, 2):
+        os.dup2(write_end, stream)
+    os.close(write_end)
+
+    def forward() -> None:
+        with open(read_end, errors="replace") as lines:
+            for line in lines:
+                log.debug("%s", line.rstrip())
+
+    threading.Thread(target=forward, name="printed", daemon=True).start()
 
 
 class Broker:

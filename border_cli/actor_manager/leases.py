@@ -403,7 +403,7 @@ class Leases:
             return
         self._enter(actor, Stage.PAUSED, now_s)
         log.warning(
-            "actor %d failed%s, restart %d of %d since it delivered:\n%s",
+            "actor %d failed%s, restart %d of %d:\n%s",
             actor.actor_id, at, actor.restarts.spent, actor.restarts.most, why,
         )  # fmt: skip
 
