@@ -48,6 +48,8 @@ class ProcessConfig(ActorManagerConfig):
 class RayConfig(ActorManagerConfig):
     """One Ray actor per actor, on this machine or on a cluster."""
 
+    takes_auto: ClassVar[bool] = True
+
     num_actors: Any = setting(
         2,
         "number of actors; auto: as many as fit on the cluster, at most max_actors",
@@ -80,8 +82,6 @@ class RayConfig(ActorManagerConfig):
     )
 
     def __post_init__(self) -> None:
-        if not isinstance(self.num_actors, int) and self.num_actors != AUTO:
-            self.refuse("num_actors", self.num_actors, "must be a number of at least 1, or auto")
         super().__post_init__()
         for name, amount in (self.resources or {}).items():
             if not isinstance(amount, int | float) or not 0 <= amount < math.inf:

@@ -149,7 +149,7 @@ def actors_line(effective: EffectiveSettings) -> str:
     if not effective.has_actors:
         return "none; bit-reproducible on a CPU"
     config, actors = effective.config, effective.actors
-    text = f"{actors.num_actors} x {config.env.num_envs} env, {effective.backend}"
+    text = f"{actors.most_actors} x {config.env.num_envs} env, {effective.backend}"
     if config.env.num_envs > 1 and effective.env != config.env:
         text += ", env.vectorization=sync to be bit-reproducible"
     if actors is not config.actor_manager:
@@ -168,7 +168,7 @@ def _memory_line(effective: EffectiveSettings, spec: EnvSpec) -> str:
     if not effective.has_actors:
         return known
     actors, capacity = effective.actors, effective.config.replay_buffer.capacity
-    in_flight = 3 * actors.num_actors * max(actors.n_buffer, effective.env.num_envs)
+    in_flight = 3 * actors.most_actors * max(actors.n_buffer, effective.env.num_envs)
     return (
         f"{known}{'; ' if known else ''}"
         f"replay buffer {counted(capacity, 'transition')}, {_size(capacity * row)}; "

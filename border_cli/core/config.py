@@ -145,8 +145,10 @@ class ActorManagerConfig(Settings, path="actor_manager"):
     """Settings that every actor manager has."""
 
     in_learner_thread: ClassVar[bool] = False  # whether actors step in the learner's own thread
+    takes_auto: ClassVar[bool] = False  # whether num_actors may be auto
 
-    num_actors: int = setting(2, "number of actors", low=1, takes_memory=True)
+    # Any, because a manager may know `auto`; Hydra keeps the type that is written here.
+    num_actors: Any = setting(2, "number of actors", low=1, takes_memory=True)
     n_buffer: int = setting(
         20,
         "transitions that an actor collects before it sends them to the learner",
@@ -163,6 +165,7 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_num_actors()
         value = self.exploration
         if value is None or value == "ape_x":
             return
@@ -178,10 +181,18 @@ class ActorManagerConfig(Settings, path="actor_manager"):
                 "(one per actor, actor_manager.num_actors)",
             )
 
+    def _check_num_actors(self) -> None:
+        value = self.num_actors
+        if self.takes_auto and value == AUTO:
+            return
+        if not isinstance(value, int) or isinstance(value, bool):
+            also = ", or auto" if self.takes_auto else ""
+            self.refuse("num_actors", value, f"must be a whole number of at least 1{also}")
+
     @property
     def most_actors(self) -> int:
         """How many actors there may be: `num_actors`, where that is a number."""
-        return self.num_actors
+        return int(self.num_actors)
 
     def exploration_of(self, actor_id: int) -> float | None:
         """The constant of one actor, or None for the agent's schedule."""

@@ -265,14 +265,14 @@ def _in_flight(effective: EffectiveSettings, spec: EnvSpec) -> Need:
     actors = effective.actors
     gathered = max(actors.n_buffer, effective.env.num_envs)  # transitions in one message
     row = transition_nbytes(spec)
-    collected = actors.num_actors * gathered * (row + GATHERED_NBYTES)
+    collected = actors.most_actors * gathered * (row + GATHERED_NBYTES)
     if isinstance(actors, ProcessConfig):
-        shared = actors.num_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
+        shared = actors.most_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
         elsewhere = collected
     else:
         # As many again as wait are in the learner's hands, and one is being joined.
         waiting = 2 * MESSAGES_PER_ACTOR + 1
-        shared = actors.num_actors * waiting * gathered * row
+        shared = actors.most_actors * waiting * gathered * row
         elsewhere = 0
     return Need(
         what="transitions in flight",
@@ -280,7 +280,7 @@ def _in_flight(effective: EffectiveSettings, spec: EnvSpec) -> Need:
         elsewhere=elsewhere,
         settings={
             "actor_manager.n_buffer": actors.n_buffer,
-            "actor_manager.num_actors": actors.num_actors,
+            "actor_manager.num_actors": actors.most_actors,
         },
     )
 
@@ -298,12 +298,12 @@ def _actors(effective: EffectiveSettings, spec: EnvSpec, agent: AgentSizes) -> N
         if agent.acts_in_torch:
             each += TORCH_NBYTES if spawned else TORCH_WORKER_NBYTES
             server += TORCH_NBYTES
-    nbytes = actors.num_actors * each + server
+    nbytes = actors.most_actors * each + server
     return Need(
-        what=f"{counted(actors.num_actors, 'actor')}, {effective.backend}",
+        what=f"{counted(actors.most_actors, 'actor')}, {effective.backend}",
         nbytes=nbytes,
         elsewhere=nbytes if isinstance(actors, ProcessConfig) else 0,
-        settings={"actor_manager.num_actors": actors.num_actors, "env.num_envs": num_envs},
+        settings={"actor_manager.num_actors": actors.most_actors, "env.num_envs": num_envs},
     )
 
 
