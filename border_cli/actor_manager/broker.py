@@ -174,13 +174,17 @@ class Broker:
 
     def run(self, head: HeadWatch) -> None:
         """Until the learner closes the ring and all has returned. Raises RunFailed."""
-        self.leases.begin(self._clock.now_s(), self._wanted())
+        self.begin()
         while not self.leases.over:
             if head.gone:
                 raise RunFailed("the head node of the Ray cluster is gone")
             self.step()
             self._ring.pipe.wait(LOOK_S)
         self._show(self._clock.now_s())
+
+    def begin(self) -> None:
+        """Starts the actors."""
+        self.leases.begin(self._clock.now_s(), self._wanted())
 
     def _wanted(self) -> int:
         if self._config.num_actors != AUTO:
