@@ -61,9 +61,9 @@ class RayConfig(ActorManagerConfig):
         None,
         "cluster to join: auto, host:port or ray://host:port; null: starts a Ray on this machine",
     )
-    resources: dict[str, float] | None = setting(
-        None,
-        "what each actor reserves: CPU, memory (bytes) and custom resources; null: one CPU on a "
+    resources: dict[str, float] = setting(
+        {},
+        "what each actor reserves: CPU, memory (bytes) and custom resources; {}: one CPU on a "
         "cluster that is joined, nothing on a Ray that is started",
     )
     placement: Placement = setting(
