@@ -269,6 +269,8 @@ class Leases:
         if answer.refusal is not None:
             raise answer.refusal
         if answer.failure is not None:
+            self.reserved -= sum(each.samples for each in actor.leases)
+            actor.leases.clear()  # it makes nothing of them
             self._failed(actor, answer.failure, now_s)
             return
         self._resize(actor, lease, answer)

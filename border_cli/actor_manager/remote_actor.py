@@ -126,7 +126,8 @@ class RemoteActor:
         """Acts until it has made so many samples, or a step ended after `within_s`."""
         began_s = time.perf_counter()
         actor = self._actor
-        assert actor is not None, "`build` failed"
+        if actor is None:
+            return Answer()  # it failed in the call before
         failure = refusal = None
         env_steps, made = actor.env_steps, 0
         try:
@@ -141,6 +142,8 @@ class RemoteActor:
         self._message = None
         actor.flush()
         answer = self._answer(actor.env_steps - env_steps)
+        if failure or refusal:
+            self._close_failed()
         return replace(
             answer,
             acted_s=time.perf_counter() - began_s,
@@ -154,6 +157,12 @@ class RemoteActor:
         if self._message is None:
             return Answer(env_steps=env_steps)
         return answer_of(self._message, self._make_actor.env_factory.spec)
+
+    def _close_failed(self) -> None:
+        try:
+            self.close()
+        except Exception:
+            logging.getLogger(__name__).warning("closing it failed, too", exc_info=True)
 
     def close(self) -> None:
         """Closes its environments."""

@@ -217,7 +217,8 @@ def test_a_process_that_dies_is_replaced_and_its_lease_counted_as_lost_once() ->
     run.transport.dead.add(0)
     arrived += run.step(2)
     arrived += run.step(40, after_s=0.3)
-    arrived += run.close()
+    run.permit(50, last=True)
+    arrived += run.step(5) + run.close()
     assert count(arrived) == 50
     assert run.words(RESTARTS) == [1]
     (lost,) = run.words(LOST)
@@ -230,12 +231,14 @@ def test_an_environment_that_fails_loses_nothing(tmp_path: Path) -> None:
     run = Brokered(factory, num_actors=1)
     run.weights.publish(snapshot())
     run.permit(50)
-    arrived = run.step(60, after_s=0.3) + run.close()
+    arrived = run.step(60, after_s=0.3)
+    run.permit(50, last=True)
+    arrived += run.step(5) + run.close()
     assert count(arrived) == 50
     assert run.words(RESTARTS) == [1]
     assert run.words(LOST) == [0]
     assert len(set(factory.noted("seed"))) == 2
-    assert factory.noted("closed") == ["yes"]
+    assert factory.noted("closed") == ["yes", "yes"]
 
 
 def test_auto_starts_as_many_as_fit_and_more_when_nodes_join() -> None:

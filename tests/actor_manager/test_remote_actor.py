@@ -90,6 +90,7 @@ def test_a_failure_brings_its_traceback_and_the_rows_made_before(tmp_path: Path)
     assert answer.failure is not None
     assert "the simulator broke at step 5" in answer.failure
     assert answer.rows == answer.env_steps == 4
+    assert act(actor, 9) == Answer()  # a call that was on its way
 
 
 def test_an_environment_that_cannot_be_built_is_an_answer(tmp_path: Path) -> None:
