@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
         Nodes(cluster, recipe.needs, clock=clock) as nodes,
     ):
         watch = HeadWatch(cluster.address, recipe.ring.pipe.wake)
-        broker = Broker(recipe, _transport(recipe, nodes), clock)
+        broker = Broker(recipe, _transport(recipe, nodes, started=cluster.started), clock)
         pipe.send(JOINED, cluster.join)
         pipe.send(READY)
         try:
@@ -116,12 +117,16 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
             watch.stop()
 
 
-def _transport(recipe: BrokerRecipe, nodes: Nodes) -> WeightTransport:
+def _transport(recipe: BrokerRecipe, nodes: Nodes, *, started: bool) -> WeightTransport:
     from border_cli.cluster.transport import RayTransport  # imports Ray, as nothing else here
+
+    # On other machines modules are where they were installed, or have travelled.
+    import_path = [os.path.abspath(each) for each in sys.path] if started else []
 
     def arguments(actor_id: int, incarnation: int) -> tuple[Any, ...]:
         number = recipe.incarnations[actor_id] + incarnation
-        return recipe.make_actor, recipe.config, actor_id, number, recipe.log_level
+        more = recipe.log_level, import_path
+        return recipe.make_actor, recipe.config, actor_id, number, *more
 
     def name(actor_id: int, incarnation: int) -> str:
         again = f".{incarnation}" if incarnation else ""

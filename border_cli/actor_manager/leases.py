@@ -10,7 +10,7 @@ Everything has a deadline. A lease that does not return in time, and those behin
 permission; the actor is killed and replaced, on another node if there is one. What it may have
 made is counted as lost then, and ignored if it arrives later. The others use what is left.
 
-A pure state machine: time is handed in, and a `Transport` does what it decides. Owned by one thread.
+A pure state machine: time is handed in, and a `Transport` does what it decides. One thread owns it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from border_cli.actor_manager.remote_actor import Answer
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.cluster.calls import Kind, Place, Report, Transport
 from border_cli.core.errors import ActorCrashed, RunFailed
+from border_cli.core.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -426,7 +427,7 @@ class Leases:
         if all(each.stage in (Stage.ENDED, Stage.OFF) for each in self.actors):
             raise error
         left = sum(each.stage not in (Stage.ENDED, Stage.OFF) for each in self.actors)
-        log.error("%s%s; the run goes on with %d actors", error, at, left)
+        log.error("%s%s; the run goes on with %s", error.message, at, counted(left, "actor"))
 
     def _give_up_leases(self, actor: LeasedActor) -> None:
         """They return to the permission; the first may have been made and is counted as lost."""

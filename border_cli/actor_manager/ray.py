@@ -147,7 +147,6 @@ class RayActorManager(ActorManager):
     """
 
     def __init__(self, config: RayConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
-        refuse_without_ray(SETTING)
         self.config = config
         self._make_actor = make_actor
         self._clock = clock
@@ -181,6 +180,7 @@ class RayActorManager(ActorManager):
         return self._broker.joined
 
     def __enter__(self) -> Self:
+        refuse_without_ray(SETTING)
         try:
             self._broker.start(self._start_broker())
             self._broker.wait_until_ready(STARTS_S)
