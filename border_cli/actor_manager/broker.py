@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from border_cli.actor_manager.actor import BLOCKED, SEND
@@ -121,7 +122,7 @@ def _transport(recipe: BrokerRecipe, nodes: Nodes, *, started: bool) -> WeightTr
     from border_cli.cluster.transport import RayTransport  # imports Ray, as nothing else here
 
     # On other machines modules are where they were installed, or have travelled.
-    import_path = [os.path.abspath(each) for each in sys.path] if started else []
+    import_path = [str(Path(each).absolute()) for each in sys.path] if started else []
 
     def arguments(actor_id: int, incarnation: int) -> tuple[Any, ...]:
         number = recipe.incarnations[actor_id] + incarnation
@@ -150,7 +151,7 @@ def _log_what_is_printed() -> None:
     os.close(write_end)
 
     def forward() -> None:
-        with open(read_end, errors="replace") as lines:
+        with os.fdopen(read_end, errors="replace") as lines:
             for line in lines:
                 log.debug("%s", line.rstrip())
 

@@ -146,7 +146,12 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 
     in_learner_thread: ClassVar[bool] = False  # whether actors step in the learner's own thread
 
-    num_actors: int = setting(2, "number of actors", low=1, takes_memory=True)
+    num_actors: int = setting(
+        2,
+        "number of actors; with actor_manager=ray also auto: as many as fit on the cluster",
+        low=1,
+        takes_memory=True,
+    )
     n_buffer: int = setting(
         20,
         "transitions that an actor collects before it sends them to the learner",

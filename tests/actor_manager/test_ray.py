@@ -12,7 +12,7 @@ import pytest
 from managers import Built, accounted, count, receive, snapshot, until
 from remote_fakes import BUILDING, Life, TellingPolicyFactory, complain, die, fail
 
-from border_cli import compose, train
+from border_cli import compose, resume, train
 from border_cli.core.errors import ActorCrashed, BorderError
 
 STOPS_S = 5.0
@@ -95,8 +95,7 @@ def test_a_run_ends_at_its_samples_and_another_manager_goes_on_from_it(tmp_path:
     summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["samples_total"] == 1500
     assert sum(each["samples"] for each in summary["actors"]) == 1500
-    more = ["actor_manager=process", "trainer.max_env_steps=2000", f"resume={tmp_path / 'run'}"]
-    train(compose(*more))
+    resume(tmp_path / "run", "actor_manager=process", "trainer.max_env_steps=2000")
     summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["samples_total"] == 2000
 
