@@ -88,7 +88,7 @@ class BrokerRecipe:
         share = self.ring.capacity // (num_actors * config.max_in_flight)
         return LeaseSettings(
             num_actors=num_actors,
-            n_buffer=config.n_buffer,
+            paced_samples=config.paced_samples,
             most_samples=max(1, share),
             max_in_flight=config.max_in_flight,
             max_restarts=config.max_restarts,

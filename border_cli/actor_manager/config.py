@@ -92,6 +92,14 @@ class RayConfig(ActorManagerConfig):
             self.refuse("address", self.address, "must be auto, host:port, ray://host:port or null")
 
     @property
+    def paced_samples(self) -> int:
+        """What an actor is asked for at a time under a replay ratio.
+
+        Two messages: half the calls, and well within the slack of at least four.
+        """
+        return 2 * self.n_buffer
+
+    @property
     def most_actors(self) -> int:
         return self.max_actors if self.num_actors == AUTO else int(self.num_actors)
 

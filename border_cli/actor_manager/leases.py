@@ -99,7 +99,7 @@ class LeaseSettings:
     """Limits of all leases."""
 
     num_actors: int
-    n_buffer: int  # samples of a lease under a replay ratio
+    paced_samples: int  # of a lease under a replay ratio
     most_samples: int  # of any lease
     max_in_flight: int
     max_restarts: int
@@ -349,7 +349,7 @@ class Leases:
     def _issue(self, now_s: float) -> None:
         """Divides what is free among those that can take a call, the idle ones first.
 
-        Fewer than `n_buffer` samples are not worth a call, unless no more will come, or the learner
+        Fewer than `paced_samples` are not worth a call, unless no more will come, or the learner
         waits and nothing is on its way to it.
         """
         scarce = self._last or (self._urgent and not self.reserved)
@@ -370,9 +370,9 @@ class Leases:
         free = self._permitted - self.granted
         if free == math.inf:
             return size
-        if free < self._settings.n_buffer and not scarce:
+        if free < self._settings.paced_samples and not scarce:
             return 0
-        size = min(size, self._settings.n_buffer, math.floor(free))
+        size = min(size, self._settings.paced_samples, math.floor(free))
         return min(size, math.ceil(free / waiting)) if scarce else size
 
     def _call(self, actor: LeasedActor, samples: int, now_s: float) -> None:

@@ -72,7 +72,7 @@ class Run:
         self.delivered: list[tuple[int, int]] = []  # actor id, rows
         self.times: list[Times] = []
         self.lost: list[tuple[int, int]] = []
-        given = {"n_buffer": 10, "most_samples": 1_000, "max_in_flight": 2, "max_restarts": 2}
+        given = {"paced_samples": 10, "most_samples": 1_000, "max_in_flight": 2, "max_restarts": 2}
         self.leases = Leases(
             LeaseSettings(num_actors=num_actors, stall_timeout_s=STALL_S, **given | settings),
             self.cluster,
