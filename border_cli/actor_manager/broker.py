@@ -185,7 +185,7 @@ class Broker:
         Others may have joined a Ray of our own, which is kept for them till then. Raises RunFailed.
         """
         self.begin()
-        while not self.leases.over:
+        while self._closes_s is None or not self.leases.over:
             if head.gone:
                 raise RunFailed("the head node of the Ray cluster is gone")
             self.step()
