@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from border_cli.cluster.placement import Placement
 from border_cli.core.config import AUTO, ActorManagerConfig, StartMethod
@@ -48,14 +48,8 @@ class ProcessConfig(ActorManagerConfig):
 class RayConfig(ActorManagerConfig):
     """One Ray actor per actor, on this machine or on a cluster."""
 
-    takes_auto: ClassVar[bool] = True
+    follows_cluster: ClassVar[bool] = True
 
-    num_actors: Any = setting(
-        2,
-        "number of actors; auto: as many as fit on the cluster, at most max_actors",
-        low=1,
-        takes_memory=True,
-    )
     max_actors: int = setting(
         64, "most actors of num_actors=auto; the replay ratio's slack counts as many", low=1
     )
@@ -90,6 +84,14 @@ class RayConfig(ActorManagerConfig):
                 )
         if self.address is not None and not self.address:
             self.refuse("address", self.address, "must be auto, host:port, ray://host:port or null")
+
+    @property
+    def paced_samples(self) -> int:
+        """What an actor is asked for at a time under a replay ratio.
+
+        Two messages: half the calls, and well within the slack of at least four.
+        """
+        return 2 * self.n_buffer
 
     @property
     def most_actors(self) -> int:

@@ -145,10 +145,14 @@ class ActorManagerConfig(Settings, path="actor_manager"):
     """Settings that every actor manager has."""
 
     in_learner_thread: ClassVar[bool] = False  # whether actors step in the learner's own thread
-    takes_auto: ClassVar[bool] = False  # whether num_actors may be auto
+    follows_cluster: ClassVar[bool] = False  # whether num_actors may be auto
 
-    # Any, because a manager may know `auto`; Hydra keeps the type that is written here.
-    num_actors: Any = setting(2, "number of actors", low=1, takes_memory=True)
+    num_actors: Any = setting(
+        2,
+        "number of actors; with actor_manager=ray also auto: as many as fit on the cluster",
+        low=1,
+        takes_memory=True,
+    )
     n_buffer: int = setting(
         20,
         "transitions that an actor collects before it sends them to the learner",
@@ -165,7 +169,11 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_num_actors()
+        count = self.num_actors
+        whole = isinstance(count, int) and not isinstance(count, bool)
+        if not whole and not (self.follows_cluster and count == AUTO):
+            also = ", or auto" if self.follows_cluster else ""
+            self.refuse("num_actors", count, f"must be a whole number of at least 1{also}")
         value = self.exploration
         if value is None or value == "ape_x":
             return
@@ -180,14 +188,6 @@ class ActorManagerConfig(Settings, path="actor_manager"):
                 f"must be null, ape_x, or a list of {self.most_actors} numbers of at least 0 "
                 "(one per actor, actor_manager.num_actors)",
             )
-
-    def _check_num_actors(self) -> None:
-        value = self.num_actors
-        if self.takes_auto and value == AUTO:
-            return
-        if not isinstance(value, int) or isinstance(value, bool):
-            also = ", or auto" if self.takes_auto else ""
-            self.refuse("num_actors", value, f"must be a whole number of at least 1{also}")
 
     @property
     def most_actors(self) -> int:
