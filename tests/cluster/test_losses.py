@@ -1,0 +1,57 @@
+"""A run on a cluster loses processes and nodes, its learner, and at last the head node."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_runs import ClusterRun, actors_on, kill, refuse_wrong_totals
+from clusters import RayCluster, running_cluster
+from commands import Command, facts_of
+from leftovers import wait_until_gone
+
+pytestmark = pytest.mark.ray
+
+GONE_S = 10.0
+
+
+@pytest.fixture
+def cluster() -> Iterator[RayCluster]:
+    with running_cluster() as cluster:
+        yield cluster
+
+
+def test_a_run_goes_on_through_every_loss_and_ends_with_the_head_node(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    head, second = cluster.add("head", cpus=1), cluster.add("second", cpus=2)
+    more = ("actor_manager.num_actors=auto", "actor_manager.max_actors=4")
+    with ClusterRun(tmp_path, cluster, *more) as run:
+        run.until_sampling(3)
+        kill(actors_on(second)[0])
+        run.until(lambda: run.restarts >= 1)
+        run.until_sampling(3)
+        cluster.remove("second")
+        run.until_sampling(1)
+        third = cluster.add("third", cpus=2)
+        run.until_sampling(3)
+        assert actors_on(third)
+        assert actors_on(head)
+        run.send(signal.SIGKILL)
+        run.ended()
+        left = {*actors_on(head), *actors_on(third)}
+        assert not wait_until_gone(left, GONE_S)
+    with Command(tmp_path, f"resume={run.run_dir}", *RESUMED) as resumed:
+        status, said = resumed.ended()
+    assert status == 0, said
+    with ClusterRun(tmp_path, cluster, "resume=auto") as again:
+        again.until_sampling(3)
+        cluster.remove("head")
+        status, said = again.ended()
+    assert status == 1
+    assert "the head node of the Ray cluster is gone" in said
+    assert "resume=" in said
+    facts = refuse_wrong_totals(run.run_dir)
+    assert facts["status"] == "failed"
