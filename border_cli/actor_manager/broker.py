@@ -53,7 +53,8 @@ from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.head import HeadWatch
 from border_cli.cluster.nodes import Needs, Nodes
 from border_cli.core.config import AUTO
-from border_cli.core.errors import BadStep, RunFailed
+from border_cli.core.errors import RunFailed
+from border_cli.core.threads import available_cores
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
 from border_cli.process.child import READY, Pipe
 
@@ -64,7 +65,7 @@ JOINED: Final = "joined"  # ClusterSettings with which others join; a message to
 ENDED: Final = "ended"  # the RunFailed that ended it
 LOOK_S: Final = 0.25
 NODES_S: Final = 2.0  # between two looks at the nodes of the cluster, with num_actors=auto
-CALL_LASTS: Final = 4  # times the time that a call shall take; then it returns what it has
+CALL_LASTS: Final = 2  # times the time that a call shall take; then it returns what it has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +112,7 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
         try:
             broker.run(watch)
         except RunFailed as error:
-            if isinstance(error, BadStep):
-                raise
-            pipe.send(ENDED, error)
+            pipe.send(ENDED, error)  # before the cluster is left, which may take its time
         finally:
             watch.stop()
 
@@ -202,7 +201,10 @@ class Broker:
     def _wanted(self) -> int:
         if self._config.num_actors != AUTO:
             return self._config.most_actors
-        return min(self._config.most_actors, self._transport.places)
+        room = self._transport.places
+        if self._config.address is None and not self._config.resources.get("CPU"):
+            room = min(room, available_cores())  # of which they reserve nothing
+        return min(self._config.most_actors, room)
 
     def step(self) -> None:
         """Everything that can be done now."""
