@@ -130,5 +130,6 @@ def _why(error: Exception) -> str:
     if isinstance(error, RayTaskError):
         return f"Traceback (most recent call last):\n{text.partition(chr(10))[2]}"
     if isinstance(error, RayError):
-        return f"its process is gone: {text}"
+        said = " ".join(line for line in text.splitlines() if not line.startswith("\t"))
+        return f"its process is gone: {said.partition(' Some common causes include')[0]}"
     return f"{type(error).__name__}: {text}"

@@ -271,7 +271,7 @@ def _in_flight(effective: EffectiveSettings, spec: EnvSpec) -> Need:
     row = transition_nbytes(spec)
     collected = effective.num_actors * gathered * (row + GATHERED_NBYTES)
     if isinstance(actors, ProcessConfig):
-        shared = actors.num_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
+        shared = effective.num_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
         elsewhere = collected
     elif isinstance(actors, RayConfig):
         shared = elsewhere = storage_nbytes(spec, ring_rows(actors, spec))
@@ -312,7 +312,7 @@ def _actors(effective: EffectiveSettings, spec: EnvSpec, agent: AgentSizes) -> N
         here = here if actors.address is None else 0
     nbytes = here * each + server
     return Need(
-        what=f"{counted(actors.num_actors, 'actor')}, {effective.backend}",
+        what=f"{counted(effective.num_actors, 'actor')}, {effective.backend}",
         nbytes=nbytes,
         elsewhere=nbytes if isinstance(actors, ProcessConfig | RayConfig) else 0,
         settings={"actor_manager.num_actors": effective.num_actors, "env.num_envs": num_envs},

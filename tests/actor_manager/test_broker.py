@@ -242,7 +242,7 @@ def test_an_environment_that_fails_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_auto_starts_as_many_as_fit_and_more_when_nodes_join() -> None:
-    run = Brokered(num_actors="auto", max_actors=5, places=2)
+    run = Brokered(num_actors="auto", max_actors=5, places=2, address="auto")
     run.weights.publish(snapshot())
     run.permit(math.inf)
     assert {each.actor_id for each in run.step(10)} == {0, 1}
