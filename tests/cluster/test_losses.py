@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from cluster_runs import ClusterRun, actors_on, kill, refuse_wrong_totals
 from clusters import RayCluster, running_cluster
-from commands import Command, facts_of
+from commands import Command
 from leftovers import wait_until_gone
 
 pytestmark = pytest.mark.ray
 
 GONE_S = 10.0
+TWO = ("actor_manager.num_actors=2",)
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def test_a_run_goes_on_through_every_loss_and_ends_with_the_head_node(
 ) -> None:
     head, second = cluster.add("head", cpus=1), cluster.add("second", cpus=2)
     more = ("actor_manager.num_actors=auto", "actor_manager.max_actors=4")
-    with ClusterRun(tmp_path, cluster, *more) as run:
+    with ClusterRun.new(tmp_path, cluster, *more) as run:
         run.until_sampling(3)
         kill(actors_on(second)[0])
         run.until(lambda: run.restarts >= 1)
@@ -37,21 +38,25 @@ def test_a_run_goes_on_through_every_loss_and_ends_with_the_head_node(
         run.until_sampling(1)
         third = cluster.add("third", cpus=2)
         run.until_sampling(3)
-        assert actors_on(third)
-        assert actors_on(head)
+        actors = {*actors_on(head), *actors_on(third)}
+        assert len(actors) == 3
         run.send(signal.SIGKILL)
         run.ended()
-        left = {*actors_on(head), *actors_on(third)}
-        assert not wait_until_gone(left, GONE_S)
-    with Command(tmp_path, f"resume={run.run_dir}", *RESUMED) as resumed:
+        assert not wait_until_gone(actors, GONE_S)
+
+    limit = f"trainer.max_opt_steps={run.rows[-1]['opt_steps'] + 100}"
+    with Command(tmp_path, "resume=run", "actor_manager=process", *TWO, limit) as resumed:
         status, said = resumed.ended()
     assert status == 0, said
-    with ClusterRun(tmp_path, cluster, "resume=auto") as again:
-        again.until_sampling(3)
+    refuse_wrong_totals(run.run_dir)
+
+    address = f"actor_manager.address={cluster.address}"
+    unlimited = "trainer.max_opt_steps=10_000_000"
+    with ClusterRun(tmp_path, "resume=run", "actor_manager=ray", *TWO, address, unlimited) as again:
+        again.until_sampling(2)
         cluster.remove("head")
         status, said = again.ended()
     assert status == 1
     assert "the head node of the Ray cluster is gone" in said
-    assert "resume=" in said
-    facts = refuse_wrong_totals(run.run_dir)
-    assert facts["status"] == "failed"
+    assert "border-train resume=run" in said
+    assert refuse_wrong_totals(run.run_dir)["status"] == "failed"
