@@ -24,6 +24,7 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Self
 
+from border_cli.cluster.connection import refuse_without_ray
 from border_cli.core.config import EnvConfig
 from border_cli.core.errors import BorderError, ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent, EnvFactory
@@ -179,6 +180,8 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     environment failed as it was tried, and CheckpointError where `init_from` does not fit. Any
     other failure is left to the run, which reports it with its traceback.
     """
+    if effective.backend == "ray":
+        refuse_without_ray("actor_manager=ray")
     try:
         spec = probes.training(effective)
         check_dataset(effective, spec)
