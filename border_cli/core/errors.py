@@ -66,7 +66,7 @@ class MissingPackage(ConfigError):
 
 
 class ClusterRefused(ConfigError):
-    """A Ray cluster, or a node of it, cannot run what is asked of it. Crosses processes as it is."""
+    """A Ray cluster or one of its nodes cannot run what is asked. Crosses processes as it is."""
 
 
 class ProbeFailed(ConfigError):
