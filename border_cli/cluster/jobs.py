@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from border_cli.cluster.connection import ClusterSettings, connect
+from border_cli.cluster.remote import options_of, why
 from border_cli.core.config import StartMethod
 from border_cli.process.child import READY, Pipe
 from border_cli.process.child_process import ChildProcess
@@ -38,7 +39,6 @@ OVER: Final = "over"  # the reason; None where the process ended as it was meant
 LISTEN_S = 1.0  # an answer comes after so long at the latest
 SILENT_S = 60.0  # a host that does not answer for so long is given up
 LOOK_S = 0.2
-CAPITALS: Final = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,24 +201,3 @@ def _listen(pipe: Pipe, orders: queue.Queue[tuple[Any, ...] | None]) -> None:
             orders.put(pipe.receive())
     except (EOFError, OSError):
         orders.put(None)
-
-
-def options_of(resources: Mapping[str, float]) -> dict[str, Any]:
-    """The options of a Ray actor that takes these resources, named as Ray names them."""
-    options: dict[str, Any] = {"num_cpus": 0.0}
-    custom = {}
-    for name, amount in resources.items():
-        if name in CAPITALS:
-            options[CAPITALS[name]] = int(amount) if name == "memory" else amount
-        else:
-            custom[name] = amount
-    return {**options, "resources": custom} if custom else options
-
-
-def why(error: Exception) -> str:
-    """What ended a Ray actor, in one line without Ray's ids."""
-    cause = getattr(error, "cause", None)  # what was raised there
-    if isinstance(cause, Exception):
-        return f"{type(cause).__name__}: {cause}"
-    lines = [each for each in str(error).splitlines() if each and not each.startswith("\t")]
-    return " ".join(each.strip() for each in lines)

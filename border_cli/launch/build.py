@@ -17,7 +17,8 @@ from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL, as_learned
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.config import Matmul, RunConfig
+from border_cli.cluster.connection import ClusterSettings
+from border_cli.core.config import EnvConfig, Matmul, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
@@ -42,11 +43,14 @@ from border_cli.dataset.recorded_episodes import Checksum
 from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
+from border_cli.evaluator.episodes import EpisodesEvaluator
 from border_cli.evaluator.runner import (
     BackgroundEvaluationRunner,
     InlineEvaluationRunner,
     PolicyRecipe,
+    packed_parts,
 )
+from border_cli.evaluator.runner import run as run_evaluations
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import (
     SETTING,
@@ -332,13 +336,49 @@ def build_evaluation_runner(
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)
     if not effective.background:
         return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
-    return BackgroundEvaluationRunner(
+    if effective.evaluates_on_ray:
+        return _cluster_runner(effective, evaluator, make_policy, stop, confirmation)
+    parts = packed_parts(
         _evaluator_recipe(effective),
         make_policy,
         imports=effective.config.imports,
-        stop=stop,
         confirmation=confirmation,
     )
+    return BackgroundEvaluationRunner(parts, stop=stop, main=run_evaluations)
+
+
+def _cluster_runner(
+    effective: EffectiveSettings,
+    evaluator: Evaluator,
+    make_policy: PolicyRecipe,
+    stop: StopFlag,
+    confirmation: Confirmation,
+) -> EvaluationRunner:
+    """Spreads the episodes of the evaluator over a Ray cluster."""
+    from border_cli.evaluator.spread import ClusterEvaluationRunner, EpisodesRecipe
+
+    assert isinstance(evaluator, EpisodesEvaluator), "effective_settings() has refused others"
+    settings, config = effective.evaluation_env, effective.config
+    recipe = EpisodesRecipe(
+        config=evaluator.config,
+        make_factory=partial(_factory_of, ENVS.load(settings), settings),
+        make_policy=make_policy,
+        seed=derived_seed(config.seed, Branch.EVALUATION),
+        limit=evaluator.limit[0],
+        imports=config.imports,
+        stall_s=config.trainer.stall_timeout_s,
+    )
+    address, own = evaluator.config.address, None
+    if address is not None or effective.backend != "ray":
+        own = ClusterSettings(address=address, setting="evaluator.address")
+    return ClusterEvaluationRunner(recipe, cluster=own, stop=stop, confirmation=confirmation)
+
+
+def _factory_of(
+    factory: Callable[[EnvConfig], EnvFactory], settings: EnvConfig, num_envs: int
+) -> EnvFactory:
+    """That of so many environments; in another process too, where the registry is empty."""
+    return factory(replace(settings, num_envs=num_envs))
 
 
 def evaluation_policy(effective: EffectiveSettings, agent: Agent) -> Policy:

@@ -25,6 +25,7 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from border_cli.agent.policies import RandomPolicy
+from border_cli.cluster.connection import refuse_without_ray
 from border_cli.core.config import EnvConfig
 from border_cli.core.errors import BorderError, ConfigError, MissingPackage, ProbeFailed
 from border_cli.core.interfaces import Agent, Env, EnvFactory
@@ -243,6 +244,8 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     environment failed as it was tried, and CheckpointError where `init_from` does not fit. Any
     other failure is left to the run, which reports it with its traceback.
     """
+    if effective.evaluates_on_ray:
+        refuse_without_ray("evaluator.where=ray")
     try:
         spec = probes.training(effective)
         check_dataset(effective, spec)

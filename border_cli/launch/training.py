@@ -298,7 +298,7 @@ class TrainingRun:
             # The learner's thread is made ready first, which takes a minute where that compiles.
             # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
             with parts.agent.learner_thread(), watchdog, self.cleanup.pop_all(), parts.actors:
-                parts.evaluation_runner.open()
+                parts.evaluation_runner.open(parts.actors)
                 return trainer.train()
         except KeyboardInterrupt:
             options.stop.check()  # what the watchdog found, where it interrupted a hung learner
@@ -406,7 +406,8 @@ def _report_end(
 def _evaluation_line(effective: EffectiveSettings, evaluator: Evaluator) -> str:
     line = evaluator.describe()
     if effective.background:
-        return f"{line}, in the background"
+        where = " on a Ray cluster" if effective.evaluates_on_ray else ""
+        return f"{line}, in the background{where}"
     if effective.config.evaluator.background:
         return f"{line}, inline, as in every bit-reproducible run"
     return line
