@@ -134,7 +134,8 @@ class Crew:
                 del self._idle[worker]
                 yield worker, last
         while waiting and self._idle:
-            worker, _ = self._idle.popitem()
+            worker = next(iter(self._idle))
+            del self._idle[worker]
             yield worker, waiting.popleft()
 
     def _call(self, worker: Any, piece: int | None, method: str, *arguments: Any) -> None:

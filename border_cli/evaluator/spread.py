@@ -152,6 +152,13 @@ class EpisodePlayer:
             policy=policy.state_dict(),
         )
 
+    def close(self) -> None:
+        """Closes its environments; one that is killed with its process needs it not."""
+        self._close_others()
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept[2].close()
+
     def _close_others(self) -> None:
         others, self._others = self._others, None
         if others is not None:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
@@ -77,6 +77,9 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
+
+if TYPE_CHECKING:
+    from border_cli.evaluator.spread import EpisodesRecipe
 
 log = logging.getLogger(__name__)
 
@@ -355,11 +358,24 @@ def _cluster_runner(
     confirmation: Confirmation,
 ) -> EvaluationRunner:
     """Spreads the episodes of the evaluator over a Ray cluster."""
-    from border_cli.evaluator.spread import ClusterEvaluationRunner, EpisodesRecipe
+    from border_cli.evaluator.spread import ClusterEvaluationRunner
+
+    recipe = episodes_recipe(effective, evaluator, make_policy)
+    address, own = recipe.config.address, None
+    if address is not None or effective.backend != "ray":
+        own = ClusterSettings(address=address, setting="evaluator.address")
+    return ClusterEvaluationRunner(recipe, cluster=own, stop=stop, confirmation=confirmation)
+
+
+def episodes_recipe(
+    effective: EffectiveSettings, evaluator: Evaluator, make_policy: PolicyRecipe
+) -> EpisodesRecipe:
+    """What the episodes of the evaluator are played from, wherever that is."""
+    from border_cli.evaluator.spread import EpisodesRecipe
 
     assert isinstance(evaluator, EpisodesEvaluator), "effective_settings() has refused others"
     settings, config = effective.evaluation_env, effective.config
-    recipe = EpisodesRecipe(
+    return EpisodesRecipe(
         config=evaluator.config,
         make_factory=partial(_factory_of, ENVS.load(settings), settings),
         make_policy=make_policy,
@@ -368,10 +384,6 @@ def _cluster_runner(
         imports=config.imports,
         stall_s=config.trainer.stall_timeout_s,
     )
-    address, own = evaluator.config.address, None
-    if address is not None or effective.backend != "ray":
-        own = ClusterSettings(address=address, setting="evaluator.address")
-    return ClusterEvaluationRunner(recipe, cluster=own, stop=stop, confirmation=confirmation)
 
 
 def _factory_of(
