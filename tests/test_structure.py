@@ -166,7 +166,7 @@ def test_a_wrong_arrow_is_found(
 
 def test_the_files_of_launch_import_only_those_before_them() -> None:
     order = (
-        *("effective", "offline_data", "build", "needs", "dry_build"),
+        *("trial", "effective", "offline_data", "build", "needs", "dry_build"),
         *("summary", "training", "play"),
     )
     assert {each.stem for each in (PACKAGE / "launch").glob("*.py")} == {"__init__", *order}

@@ -322,6 +322,7 @@ class ActorFactory:
     clock: Clock = field(default_factory=MonotonicClock)
     weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
     returns_gamma: float | None = None  # of running returns; None: the agent needs none
+    trial: Callable[[], None] | None = None  # of its environments, before another machine acts
 
     def __call__(
         self,

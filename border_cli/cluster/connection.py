@@ -13,11 +13,14 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from border_cli.cluster.travel import Travelling, runtime_env
 from border_cli.core.errors import ClusterRefused, MissingPackage
 
 PACKAGE: Final = "border-cli[ray]"
@@ -46,7 +49,7 @@ class ClusterSettings:
     include_dashboard: bool = False  # of a Ray that is started here
     num_cpus: int | None = None  # of a Ray that is started here; None: those of the machine
     environment: Mapping[str, str] = field(default_factory=dict)  # that a process needs to join
-    runtime_env: Mapping[str, Any] | None = None  # what travels to the nodes
+    modules: Sequence[Travelling] = ()  # that travel to the nodes of a cluster that is joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ def connect(settings: ClusterSettings) -> Iterator[Cluster]:
             address=address,
             setting=settings.setting,
             environment={name: environment[name] for name in environment if name not in _FOR_ALL},
-            runtime_env=settings.runtime_env,
+            modules=settings.modules,
         )
         yield Cluster(address=address, started=settings.address is None, join=join)
 
@@ -116,17 +119,32 @@ def _probe(settings: ClusterSettings) -> None:
         address = os.environ.get("RAY_ADDRESS", AUTO)
     if address in (AUTO, "local"):
         return
-    host, _, port = address.removeprefix(CLIENT).rpartition(":")
-    if not host or not port.isdigit():
+    if _host_and_port(address) is None:
         raise ClusterRefused(
             f"{settings.setting} must be auto, host:port, ray://host:port or null, got {address!r}"
         )
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_S).close()
-    except OSError as error:
+    reason = unanswered(address, PROBE_S)
+    if reason is not None:
         raise ClusterRefused(
-            f"{settings.setting}={settings.address}: nothing answers at {host}:{port} ({error})"
-        ) from error
+            f"{settings.setting}={settings.address}: nothing answers at "
+            f"{address.removeprefix(CLIENT)} ({reason})"
+        )
+
+
+def unanswered(address: str, timeout_s: float) -> str | None:
+    """Why nothing takes connections at the address; None if something does."""
+    place = _host_and_port(address)
+    assert place is not None
+    try:
+        socket.create_connection(place, timeout=timeout_s).close()
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _host_and_port(address: str) -> tuple[str, int] | None:
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdigit() else None
 
 
 @contextmanager
@@ -176,12 +194,14 @@ def _init(settings: ClusterSettings) -> None:
     import ray
 
     options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
-    if settings.runtime_env:
-        options["runtime_env"] = dict(settings.runtime_env)
     if settings.address is None:
         options |= {
             "include_dashboard": settings.include_dashboard,
             "num_cpus": settings.num_cpus,
             "_node_ip_address": LOOPBACK,
         }
-    ray.init(address=settings.address or "local", **options)
+        ray.init(address="local", **options)
+        return
+    with TemporaryDirectory(prefix="border_modules_") as folder:  # packed before it is connected
+        options["runtime_env"] = runtime_env(settings.modules, Path(folder))
+        ray.init(address=settings.address, **options)

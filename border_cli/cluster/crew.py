@@ -1,7 +1,7 @@
 """Pieces of work done by workers on a Ray cluster; a piece whose worker is lost is done again.
 
 `Crew` decides who does what until when, with a transport and a clock that are handed in;
-`RayTransport` is Ray. A worker takes a piece and answers within about a second, either with the
+`CrewOnRay` is Ray. A worker takes a piece and answers within about a second, either with the
 result or with `GOING`, and is then called again: so every call has a deadline, however long a
 piece takes.
 """
@@ -184,7 +184,7 @@ class Crew:
         self._calls.clear()
 
 
-class RayTransport:
+class CrewOnRay:
     """Workers as Ray actors; in a process that is connected to the cluster."""
 
     def __init__(self, worker: type[Any], arguments: Sequence[Any], options: Mapping[str, Any]):

@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from border_cli.cluster.connection import ClusterSettings, connect
+from border_cli.cluster.nodes import Needs, Nodes
 from border_cli.cluster.remote import options_of, why
 from border_cli.core.config import StartMethod
+from border_cli.core.timing import MonotonicClock
 from border_cli.process.child import READY, Pipe
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import start_context, wait_for
@@ -179,7 +181,15 @@ class Jobs:
 def run(settings: JobsSettings, pipe: Pipe) -> None:
     """The connected process: runs jobs until the command closes the pipe."""
     orders: queue.Queue[tuple[Any, ...] | None] = queue.Queue()
-    with connect(settings.cluster):
+    with connect(settings.cluster) as cluster:
+        needs = Needs(
+            setting="hydra/launcher=ray",
+            group="hydra.launcher",
+            resources=settings.resources,
+            waits=True,
+        )
+        with Nodes(cluster, needs, clock=MonotonicClock()):
+            pass  # they have been asked
         listener = threading.Thread(target=_listen, args=(pipe, orders), daemon=True)
         listener.start()
         jobs = Jobs(settings, pipe)

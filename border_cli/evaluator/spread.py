@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.crew import GOING, Crew, RayTransport
+from border_cli.cluster.connection import Cluster, ClusterSettings, connect
+from border_cli.cluster.crew import GOING, Crew, CrewOnRay
+from border_cli.cluster.nodes import Needs, Nodes
 from border_cli.cluster.remote import options_of, total_cpus
 from border_cli.core.errors import BadStep, RunFailed
 from border_cli.core.interfaces import (
@@ -227,11 +228,14 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
         recipe: EpisodesRecipe,
         *,
         cluster: ClusterSettings | None,
+        trial: Callable[[], object],
         stop: StopFlag,
         confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
     ) -> None:
-        """`cluster`: to join or to start; None: that of the actors."""
-        packed = pack("evaluator.where=ray", recipe.imports, (recipe, confirmation))
+        """`cluster`: to join or to start, whose nodes must pass the trial; None: that of the
+        actors, whose nodes have passed theirs."""
+        tried = None if cluster is None else pack("evaluator.where=ray", recipe.imports, trial)
+        packed = pack("evaluator.where=ray", recipe.imports, (recipe, confirmation, tried))
         super().__init__(packed, stop=stop, main=run)
         self._players = pack("evaluator.where=ray", recipe.imports, recipe)
         self._cluster = cluster
@@ -249,16 +253,31 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
         return *super()._arguments(), self._players, cluster
 
 
+def refuse_unfit(cluster: Cluster, config: EpisodesConfig, trial: bytes) -> None:
+    """Raises ClusterRefused where a node cannot play the episodes."""
+    needs = Needs(
+        setting="evaluator.where=ray",
+        group="evaluator",
+        resources=config.resources,
+        waits=True,
+        trial=trial,
+    )
+    with Nodes(cluster, needs, clock=MonotonicClock()):
+        pass  # they have been asked
+
+
 def run(
     packed: bytes, players: bytes, cluster: ClusterSettings, shared: SharedArrays, pipe: Pipe
 ) -> None:
     """The process: evaluates snapshot after snapshot until the learner closes the pipe."""
-    recipe, confirmation = unpack(packed)
-    with connect(cluster):
-        config: EpisodesConfig = recipe.config
+    recipe, confirmation, trial = unpack(packed)
+    config: EpisodesConfig = recipe.config
+    with connect(cluster) as joined:
+        if trial is not None:
+            refuse_unfit(joined, config, trial)
         size = min(config.num_episodes, config.num_workers or total_cpus())
         crew = Crew(
-            RayTransport(EpisodePlayer, (players,), options_of(config.resources)),
+            CrewOnRay(EpisodePlayer, (players,), options_of(config.resources)),
             size,
             stall_s=recipe.stall_s,
             clock=MonotonicClock(),

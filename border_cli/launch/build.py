@@ -18,6 +18,7 @@ from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL, as_learned
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.cluster.connection import ClusterSettings
+from border_cli.cluster.travel import modules_of_recipe, travelling
 from border_cli.core.config import EnvConfig, Matmul, RunConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
@@ -57,6 +58,7 @@ from border_cli.launch.offline_data import (
     SeeReturns,
     dataset_transitions,
 )
+from border_cli.launch.trial import try_environments
 from border_cli.nn.encoding import encoded_size
 from border_cli.nn.matmul import chosen_matmul, matmul_line
 from border_cli.nn.saving import load_state, save_state
@@ -363,8 +365,19 @@ def _cluster_runner(
     recipe = episodes_recipe(effective, evaluator, make_policy)
     address, own = recipe.config.address, None
     if address is not None or effective.backend != "ray":
-        own = ClusterSettings(address=address, setting="evaluator.address")
-    return ClusterEvaluationRunner(recipe, cluster=own, stop=stop, confirmation=confirmation)
+        modules = travelling({*recipe.imports, *modules_of_recipe(recipe)}) if address else ()
+        own = ClusterSettings(address=address, setting="evaluator.address", modules=modules)
+    factory = recipe.make_factory(1)
+    trial = partial(
+        try_environments,
+        "the environment of evaluations",
+        factory,
+        factory.spec,
+        plays=effective.config.env.probe,
+    )
+    return ClusterEvaluationRunner(
+        recipe, cluster=own, trial=trial, stop=stop, confirmation=confirmation
+    )
 
 
 def episodes_recipe(
@@ -420,6 +433,13 @@ def build_actors(
         imports=config.imports,
         weight_forms=forms_of(agent.snapshot()),
         returns_gamma=config.agent.gamma if config.agent.needs_returns else None,
+        trial=partial(
+            try_environments,
+            f"env.id={config.env.id}",
+            factory,
+            factory.spec,
+            plays=config.env.probe,
+        ),
     )
     actors: ActorManager = ACTOR_MANAGERS.build(
         effective.actors, make_actor=make_actor, clock=clock

@@ -18,19 +18,18 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Self
 
-from border_cli.agent.policies import RandomPolicy
 from border_cli.cluster.connection import refuse_without_ray
 from border_cli.core.config import EnvConfig
-from border_cli.core.errors import BorderError, ConfigError, MissingPackage, ProbeFailed
-from border_cli.core.interfaces import Agent, Env, EnvFactory
-from border_cli.core.machine import failed_allocation, out_of_memory
-from border_cli.core.seeding import Branch, derived_seed, generator
+from border_cli.core.errors import BorderError, ConfigError, ProbeFailed
+from border_cli.core.interfaces import Agent, EnvFactory
+from border_cli.core.machine import out_of_memory
+from border_cli.core.seeding import generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.launch.build import (
     build_dry_agent,
@@ -39,18 +38,12 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import check_dataset
+from border_cli.launch.trial import CONSTRUCTOR, called, is_ours, lines_of, play
 from border_cli.registry import ENVS
 
 log = logging.getLogger(__name__)
 
-STEPS = 3
 LOOKS = 4  # at a call in progress, within the time that it has
-
-CONSTRUCTOR = "its constructor"
-EXPECTED = {  # for a call that fails outside of the environment's own lines
-    "reset": "reset(*, seed, options) returns an observation and a dict",
-    "step": "step(action) returns observation, reward, terminated, truncated and a dict",
-}
 
 
 class Probes:
@@ -108,28 +101,7 @@ class Probes:
                     env, spec = next(trials, None), factory.spec
                 if env is None:
                     return spec
-                _play(env, spec, calls)
-
-
-def _play(env: Env, spec: EnvSpec, calls: _Calls) -> None:
-    """A few steps between two resets; `env` is closed whatever comes of it."""
-    # The same for every run: what is learned from does not depend on it, nor it on that.
-    policy = RandomPolicy(spec.action, generator(0, Branch.PROBE))
-    try:
-        with calls("reset"):
-            obs = env.reset(derived_seed(0, Branch.PROBE, 0))
-        for _ in range(STEPS):
-            action = policy.act(obs, explore=True)
-            with calls("step"):
-                obs = env.step(action).act_obs
-        with calls("reset"):
-            env.reset(derived_seed(0, Branch.PROBE, 1))
-    except BaseException:
-        with suppress(Exception), calls("close"):  # the failure stays the one that is raised
-            env.close()
-        raise
-    with calls("close"):
-        env.close()
+                play(env, spec, calls)
 
 
 class _Calls:
@@ -166,16 +138,8 @@ class _Calls:
         """The block in which the environment is called; what it raises becomes ProbeFailed."""
         self._call = call
         self._made += 1
-        try:
+        with called(self._who, call):
             yield
-        except BorderError as error:
-            if call == CONSTRUCTOR or isinstance(error, MissingPackage):
-                raise  # its settings are refused
-            raise ProbeFailed(str(error)) from error
-        except (Exception, SystemExit) as error:
-            if failed_allocation(error) is not None:
-                raise  # the settings that take memory are named with it
-            raise ProbeFailed(f"{self._who}: {call} raised {_described(error, call)}") from error
 
     def _watch(self) -> None:
         made, looks = -1, 0
@@ -192,46 +156,18 @@ class _Calls:
         return ProbeFailed(
             f"{self._who}: {self._call} did not return within {self._timeout_s:g} s "
             "(trainer.stall_timeout_s)",
-            f"; it is here:\n{_lines(_inner_frames(frame))}".rstrip(),
+            f"; it is here:\n{lines_of(_inner_frames(frame))}".rstrip(),
         )
-
-
-def _described(error: BaseException, call: str) -> str:
-    """Type and text of an exception, with the lines of the environment that it went through."""
-    what = "".join(traceback.format_exception_only(error)).rstrip()
-    lines = _lines(traceback.walk_tb(error.__traceback__))
-    if not lines and call in EXPECTED:
-        return f"{what} (Gymnasium's {EXPECTED[call]})"
-    return f"{what}\n{lines}".rstrip()
-
-
-def _lines(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Those of the user's own code, and of what that called."""
-    others = [(frame, line) for frame, line in frames if not _is_machinery(frame)]
-    return "".join(traceback.StackSummary.extract(iter(others)).format())
 
 
 def _inner_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
     """Those of a thread that stand within the last one of ours, the innermost last."""
     inner = []
     for each, line in traceback.walk_stack(frame) if frame is not None else ():
-        if _is_ours(each):
+        if is_ours(each):
             break
         inner.append((each, line))
     return reversed(inner)
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("border_cli.")
-
-
-def _is_machinery(frame: FrameType) -> bool:
-    """Ours, or the way from there through Gymnasium, whose own environments are none of it."""
-    name = str(frame.f_globals.get("__name__"))
-    shipped = name.startswith("gymnasium.envs.") and name != "gymnasium.envs.registration"
-    return (
-        _is_ours(frame) or name == "contextlib" or (name.startswith("gymnasium.") and not shipped)
-    )
 
 
 def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Agent] | None:

@@ -1,0 +1,181 @@
+"""A Ray cluster of several nodes on this machine, in processes of its own.
+
+This file is also the script that holds them: it reads commands from its standard input, one line of
+JSON each, answers on its standard output, and ends the cluster at the end of its input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from border_cli.cluster.connection import ClusterSettings, connect
+from border_cli.cluster.nodes import Needs, Nodes
+from border_cli.core.config import StartMethod
+from border_cli.core.errors import ClusterRefused
+from border_cli.core.timing import MonotonicClock
+from border_cli.process.child import Pipe
+from border_cli.process.child_process import ChildProcess
+from border_cli.process.start import start_context, wait_for
+
+DEADLINE_S = 60.0
+PAUSE_S = 0.05
+LOOKED = "looked"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node of the cluster."""
+
+    name: str
+    node_id: str
+    raylet: int  # process
+
+
+class RayCluster:
+    """As tests see it."""
+
+    def __init__(self, holder: subprocess.Popen[str]) -> None:
+        self._holder = holder
+        self.address = ""
+
+    def _ask(self, command: str, **values: Any) -> Any:
+        assert self._holder.stdin is not None
+        assert self._holder.stdout is not None
+        self._holder.stdin.write(json.dumps([command, values]) + "\n")
+        self._holder.stdin.flush()
+        line = self._holder.stdout.readline()
+        assert line, "the cluster is gone"
+        return json.loads(line)
+
+    def add(self, name: str, *, cpus: float = 2, **more: Any) -> ClusterNode:
+        """Starts a node, the first as head; `resources` and `env_vars` as Ray takes them."""
+        address, node_id, raylet = self._ask("add", node_name=name, num_cpus=cpus, **more)
+        self.address = address
+        return ClusterNode(name, node_id, raylet)
+
+    def remove(self, name: str) -> None:
+        """Kills all processes of a node."""
+        self._ask("remove", name=name)
+
+
+@contextmanager
+def running_cluster() -> Iterator[RayCluster]:
+    """A cluster without nodes, which ends with the block and with this process."""
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # short: sockets have short names
+    environment = {
+        **os.environ,
+        "RAY_TMPDIR": folder,  # others on this machine find their own by `auto`
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DISABLE_IMPORT_WARNING": "1",
+    }
+    holder = subprocess.Popen(
+        [sys.executable, __file__],
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield RayCluster(holder)
+    finally:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdin.close()
+        holder.stdout.read()  # until the last process of the holder has gone
+        holder.stdout.close()
+        holder.wait(DEADLINE_S)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Visitor:
+    """A child process that is connected to a cluster; killed when its block ends."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        context = start_context(StartMethod.auto, [])
+        self.child = ChildProcess(context, "visitor", _visit, settings, nice=0)
+
+    def __enter__(self) -> Visitor:
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self.child.kill()
+        self.child.reap()
+
+    def next(self) -> Any:
+        """The values of its next message, None once it has ended."""
+        end_s = monotonic() + DEADLINE_S
+        while not self.child.inbox and self.child.alive:
+            assert monotonic() < end_s, "the deadline has passed"
+            wait_for(self.child.waitables, 1.0)
+            self.child.listen()
+        self.child.listen()
+        return self.child.inbox.popleft()[1] if self.child.inbox else None
+
+    def look(self, needs: Needs) -> Any:
+        """What `Nodes` says to this: a refusal as text, or the names of the nodes in use."""
+        self.child.connection.send(("look", needs))
+        return self.next()
+
+    def stay(self, needs: Needs, until: list[str]) -> None:
+        """Sends what `look` returns, once the nodes in use have these names."""
+        self.child.connection.send(("stay", needs, until))
+
+
+def _visit(settings: ClusterSettings, pipe: Pipe) -> None:
+    with connect(settings) as cluster:
+        pipe.send("connected", cluster)
+        while True:
+            command, needs, *more = pipe.receive()
+            nodes = Nodes(cluster, needs, clock=MonotonicClock())
+            try:
+                with nodes:
+                    while (
+                        command == "stay" and [name.split()[1] for name in nodes.names] != more[0]
+                    ):
+                        threading.Event().wait(PAUSE_S)
+                    pipe.send(LOOKED, nodes.names)
+            except ClusterRefused as error:
+                pipe.send(LOOKED, str(error))
+
+
+def hold() -> None:
+    """The script: outside of the test's processes, since workers of Ray come and go."""
+    if os.fork():
+        os._exit(0)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    os.set_inheritable(answers.fileno(), False)
+    from ray.cluster_utils import Cluster
+
+    cluster, nodes = Cluster(), {}
+    for line in sys.stdin:
+        command, values = json.loads(line)
+        reply: Any = None
+        if command == "add":
+            head = {"include_dashboard": False} if cluster.head_node is None else {}
+            node = cluster.add_node(**head, **values)
+            nodes[values["node_name"]] = node
+            [raylet] = node.all_processes["raylet"]
+            reply = [cluster.address, node.node_id, raylet.process.pid]
+        elif command == "remove":
+            cluster.remove_node(nodes.pop(values["name"]), allow_graceful=False)
+        print(json.dumps(reply), file=answers, flush=True)
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    hold()
