@@ -319,9 +319,12 @@ class ActorFactory:
     policy_factory: PolicyFactory
     make_step_processor: Callable[[], StepProcessor]
     imports: Sequence[str] = ()  # modules that another process must import first
+    modules: Sequence[str] = ()  # all that the settings lead to, which another machine needs
     clock: Clock = field(default_factory=MonotonicClock)
     weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
     returns_gamma: float | None = None  # of running returns; None: the agent needs none
+    run_name: str = "run"
+    stall_timeout_s: float = 60.0  # of the run's trainer, for managers that set deadlines
     trial: Callable[[], None] | None = None  # of its environments, before another machine acts
 
     def __call__(

@@ -46,16 +46,23 @@ def origin(text: str) -> Origin | None:
 class Restarts:
     """The restarts of one actor in this attempt; owned by the thread that restarts it."""
 
-    def __init__(self, actor_id: int, most: int) -> None:
+    def __init__(self, actor_id: int, most: int, *, renewed: bool = False) -> None:
+        """`renewed`: an actor that delivers samples has those again that deaths had used; what its
+        own code raises uses them up for good."""
         self._actor_id = actor_id
         self.most = most
+        self._renewed = renewed
         self._first_traceback: str | None = None
         self._since_delivery = 0  # failures since the last message that arrived
         self._last: Origin | None = None  # of the failure before, if nothing was delivered since
         self.made = 0
+        self.spent = 0  # of those that are allowed
+        self._raised = 0  # of these, for exceptions
 
     def delivered(self) -> None:
         """Samples of it arrived: the next pause is the shortest again."""
+        if self._renewed and self.spent:
+            self.spent = self._raised
         self._since_delivery = 0
         self._last = None
 
@@ -69,7 +76,7 @@ class Restarts:
         """
         self._first_traceback = self._first_traceback or text
         last, self._last = self._last, origin(text)
-        if self.made >= self.most:
+        if self.spent >= self.most:
             raise ActorCrashed(
                 self._actor_id,
                 f"no restarts are left (actor_manager.max_restarts={self.most})",
@@ -82,6 +89,8 @@ class Restarts:
                 self._first_traceback,
             )
         self.made += 1
+        self.spent += 1
+        self._raised += self._last is not None
         delay_s = min(LONGEST_BACK_OFF_S, FIRST_BACK_OFF_S * 2.0**self._since_delivery)
         self._since_delivery = min(self._since_delivery + 1, _DOUBLINGS)
         return delay_s

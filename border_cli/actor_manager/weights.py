@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
@@ -25,6 +26,32 @@ PLACE_WORDS: Final = 8
 def forms_of(snapshot: Snapshot) -> dict[str, Form]:
     """What every later snapshot must look like."""
     return {name: (array.dtype, array.shape) for name, array in snapshot.arrays.items()}
+
+
+def packed(snapshot: Snapshot) -> NDArray[np.uint8]:
+    """All of it as one array, for another machine."""
+    numbers = np.array([snapshot.opt_steps, snapshot.env_steps, snapshot.warm_up], np.int64)
+    arrays = [numbers, *snapshot.arrays.values()]
+    return np.concatenate(
+        [np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in arrays]
+    )
+
+
+def unpacked(weights: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
+    """A copy of what `packed` was given, whose arrays have these forms, in their order."""
+    found: list[NDArray[Any]] = []
+    at = 0
+    for dtype, shape in [(np.dtype(np.int64), (3,)), *forms.values()]:
+        end = at + dtype.itemsize * math.prod(shape)
+        found.append(weights[at:end].copy().view(dtype).reshape(shape))
+        at = end
+    opt_steps, env_steps, warm_up = found[0].tolist()
+    return Snapshot(
+        opt_steps=opt_steps,
+        env_steps=env_steps,
+        warm_up=bool(warm_up),
+        arrays=dict(zip(forms, found[1:], strict=True)),
+    )
 
 
 class WeightSource(Protocol):

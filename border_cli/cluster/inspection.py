@@ -50,7 +50,10 @@ def _asking() -> tuple[Callable[[], dict[str, str]], Callable[..., str | None]]:
 
         import ray
 
-        spec = find_spec("border_cli")
+        try:
+            spec = find_spec("border_cli")
+        except ImportError:
+            spec = None
         version, checksum = "none", hashlib.sha256()
         if spec is not None and spec.origin is not None:
             import border_cli

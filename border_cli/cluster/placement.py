@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 Amounts = Mapping[str, float]  # of resources by name: CPU, memory (bytes), custom ones
 
@@ -13,7 +13,7 @@ UNLIMITED = 1_000_000  # actors that fit where they ask for nothing
 _ROUNDING = 1e-6  # Ray counts in steps of 1e-4
 
 
-class Placement(Enum):
+class Placement(StrEnum):
     """How actors are distributed over nodes."""
 
     spread = "spread"  # evenly

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from border_cli.config.interpolation import literal
 from border_cli.config.overrides import parsed
 from border_cli.config.search_path import user_folders
 from border_cli.config.sources import SAVED_SCHEME
-from border_cli.core.config import RecorderConfig, RunConfig
+from border_cli.core.config import RecorderConfig, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.files import SETTINGS, own_folder, write_text
 from border_cli.registry import GROUPS
@@ -201,7 +201,7 @@ def named_modules(settings: Mapping[str, Any]) -> dict[str, str]:
     # Components of others may write something else before a colon.
     if "/schema/env/gym@env" in settings["defaults"]:
         for place, env in (("env", settings.get("env")), ("evaluator.env", other)):
-            for setting, module in _modules_of_env(env if isinstance(env, dict) else {}):
+            for setting, module in modules_of_env(env if isinstance(env, dict) else {}):
                 found.setdefault(module, f"{place}.{setting}")
     return found
 
@@ -209,20 +209,8 @@ def named_modules(settings: Mapping[str, Any]) -> dict[str, str]:
 def modules_of(config: RunConfig) -> list[str]:
     """The modules that the settings of a run lead to."""
     envs = (vars(config.env), config.evaluator.env)
-    named = [module for env in envs for _, module in _modules_of_env(env)]
+    named = [module for env in envs for _, module in modules_of_env(env)]
     return list(dict.fromkeys([*config.imports, *named]))
-
-
-def _modules_of_env(env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The settings of an environment that name a module before a colon, each with the module."""
-    env_id, wrappers = env.get("id"), env.get("wrappers")
-    if isinstance(env_id, str) and ":" in env_id:
-        yield "id", env_id.rpartition(":")[0]
-    for entry in wrappers if isinstance(wrappers, list) else []:
-        names = entry if isinstance(entry, dict) else [entry]
-        for name in names:
-            if isinstance(name, str) and ":" in name:
-                yield "wrappers", name.partition(":")[0]
 
 
 class SavedSettings(ConfigSource):

@@ -5,6 +5,7 @@ A component's own settings are in its group's `config.py`. Nothing here knows Hy
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import PurePath
@@ -108,6 +109,18 @@ class EnvConfig(Settings, path="env"):
         return self
 
 
+def modules_of_env(env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The settings of an environment that name a module before a colon, each with the module."""
+    env_id, wrappers = env.get("id"), env.get("wrappers")
+    if isinstance(env_id, str) and ":" in env_id:
+        yield "id", env_id.rpartition(":")[0]
+    for entry in wrappers if isinstance(wrappers, list) else []:
+        names = entry if isinstance(entry, dict) else [entry]
+        for name in names:
+            if isinstance(name, str) and ":" in name:
+                yield "wrappers", name.partition(":")[0]
+
+
 @dataclass(kw_only=True)
 class StepProcessorConfig(Settings, path="step_processor"):
     """Base of the step processors' settings."""
@@ -157,20 +170,25 @@ class ActorManagerConfig(Settings, path="actor_manager"):
             isinstance(each, int | float) and not isinstance(each, bool) and each >= 0
             for each in value
         )
-        if not numbers or len(value) != self.num_actors:
+        if not numbers or len(value) != self.most_actors:
             self.refuse(
                 "exploration",
                 value,
-                f"must be null, ape_x, or a list of {self.num_actors} numbers of at least 0 "
+                f"must be null, ape_x, or a list of {self.most_actors} numbers of at least 0 "
                 "(one per actor, actor_manager.num_actors)",
             )
+
+    @property
+    def most_actors(self) -> int:
+        """How many actors there may be: `num_actors`, where that is a number."""
+        return self.num_actors
 
     def exploration_of(self, actor_id: int) -> float | None:
         """The constant of one actor, or None for the agent's schedule."""
         if self.exploration is None:
             return None
         if self.exploration == "ape_x":
-            spread = actor_id / max(1, self.num_actors - 1)
+            spread = actor_id / max(1, self.most_actors - 1)
             return float(0.4 ** (1 + 7 * spread))
         return float(self.exploration[actor_id])
 

@@ -82,12 +82,17 @@ class ActorCrashed(RunFailed):
 
     def __init__(self, actor_id: int, why_no_more: str, first_traceback: str) -> None:
         self.actor_id = actor_id
+        self.why_no_more = why_no_more
         self.first_traceback = first_traceback
         what = first_traceback.strip().rpartition("\n")[2]
         super().__init__(
             f"actor {actor_id} failed, first with {what}; {why_no_more}",
             f". Its first failure:\n{first_traceback}",
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For its way out of the process that supervises actors on a cluster."""
+        return type(self), (self.actor_id, self.why_no_more, self.first_traceback)
 
 
 class ActorHung(RunFailed):

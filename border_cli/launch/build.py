@@ -19,7 +19,7 @@ from border_cli.agent.saved_state import MATMUL, as_learned
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.cluster.connection import ClusterSettings
 from border_cli.cluster.travel import modules_of_recipe, travelling
-from border_cli.core.config import EnvConfig, Matmul, RunConfig
+from border_cli.core.config import EnvConfig, Matmul, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
@@ -342,7 +342,9 @@ def build_evaluation_runner(
     if not effective.background:
         return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
     if effective.evaluates_on_ray:
-        return _cluster_runner(effective, evaluator, make_policy, stop, confirmation)
+        return cluster_runner(
+            effective, evaluator, make_policy, stop=stop, confirmation=confirmation
+        )
     parts = packed_parts(
         _evaluator_recipe(effective),
         make_policy,
@@ -352,10 +354,11 @@ def build_evaluation_runner(
     return BackgroundEvaluationRunner(parts, stop=stop, main=run_evaluations)
 
 
-def _cluster_runner(
+def cluster_runner(
     effective: EffectiveSettings,
     evaluator: Evaluator,
     make_policy: PolicyRecipe,
+    *,
     stop: StopFlag,
     confirmation: Confirmation,
 ) -> EvaluationRunner:
@@ -365,8 +368,13 @@ def _cluster_runner(
     recipe = episodes_recipe(effective, evaluator, make_policy)
     address, own = recipe.config.address, None
     if address is not None or effective.backend != "ray":
-        modules = travelling({*recipe.imports, *modules_of_recipe(recipe)}) if address else ()
-        own = ClusterSettings(address=address, setting="evaluator.address", modules=modules)
+        named = (each for _, each in modules_of_env(vars(effective.evaluation_env)))
+        modules = {*recipe.imports, *named, *modules_of_recipe(recipe)}
+        own = ClusterSettings(
+            address=address,
+            setting="evaluator.address",
+            modules=travelling(modules) if address else (),
+        )
     factory = recipe.make_factory(1)
     trial = partial(
         try_environments,
@@ -431,6 +439,7 @@ def build_actors(
             num_envs=config.env.num_envs,
         ),
         imports=config.imports,
+        modules=[*config.imports, *(each for _, each in modules_of_env(vars(config.env)))],
         weight_forms=forms_of(agent.snapshot()),
         returns_gamma=config.agent.gamma if config.agent.needs_returns else None,
         trial=partial(
@@ -440,6 +449,8 @@ def build_actors(
             factory.spec,
             plays=config.env.probe,
         ),
+        run_name=config.name,
+        stall_timeout_s=config.trainer.stall_timeout_s,
     )
     actors: ActorManager = ACTOR_MANAGERS.build(
         effective.actors, make_actor=make_actor, clock=clock

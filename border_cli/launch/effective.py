@@ -176,7 +176,7 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     return EffectiveSettings(
         config=config,
         has_actors=has_actors,
-        num_actors=config.actor_manager.num_actors if has_actors else 0,
+        num_actors=config.actor_manager.most_actors if has_actors else 0,
         actors=actors,
         backend=ACTOR_MANAGERS.entry_of(actors).name,
         in_learner_thread=actors.in_learner_thread,
@@ -206,6 +206,7 @@ def _refuse_on_ray(config: RunConfig, actors: ActorManagerConfig) -> None:
 def _serial(actors: ActorManagerConfig) -> ActorManagerConfig:
     """The same number of actors in turn in the learner's thread."""
     shared = {each.name: getattr(actors, each.name) for each in fields(ActorManagerConfig)}
+    shared["num_actors"] = actors.most_actors
     serial: ActorManagerConfig = ACTOR_MANAGERS.entry("serial").config_type(
         **shared | {"n_buffer": 1}
     )
@@ -218,4 +219,4 @@ def _slack(actors: ActorManagerConfig) -> int:
     One would be enough that none waits for ever. But what fills the messages of all actors is
     ahead, too, and at 32 actors in step with each other learner and actors would wait in turn.
     """
-    return 2 * max(2, actors.num_actors) * actors.n_buffer
+    return 2 * max(2, actors.most_actors) * actors.n_buffer

@@ -229,7 +229,7 @@ def _play_all(
     the run, each of which may explore in its own way."""
     config = effective.config
     seed = config.seed if request.seed is None else request.seed
-    actors = config.actor_manager.num_actors if request.explore else 1
+    actors = config.actor_manager.most_actors if request.explore else 1
     counts = split_episodes(request.players[number].episodes, [1.0] * actors)
     for actor_id, count in enumerate(counts):
         if not count:

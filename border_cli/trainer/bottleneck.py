@@ -57,7 +57,7 @@ class TimeUse:
     @property
     def starves(self) -> bool:
         """Whether actor threads without a rate limit take the interpreter lock from the learner."""
-        running = (1 - self.blocked) * self.config.actor_manager.num_actors  # threads at a time
+        running = (1 - self.blocked) * self.config.actor_manager.most_actors  # threads at a time
         free = self.config.trainer.samples_per_opt_step is None and not self.in_learner_thread
         return free and self.actor_threads and running >= STARVING
 
@@ -90,7 +90,7 @@ def _advise_waiting(use: TimeUse, share: str) -> Advice:
         computing = None
         if use.actor_threads:  # which share one interpreter lock
             computing = f"actor_manager=process or {use.more_envs} if they compute"
-        elif use.config.actor_manager.num_actors >= use.cores:
+        elif use.config.actor_manager.most_actors >= use.cores:
             computing = f"{use.more_envs} if they compute"
         if computing:
             return Advice(what, [f"{more_actors} if env steps wait", computing])

@@ -39,6 +39,7 @@ class Without:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Without())
 """
+LACKS = {"empty": "border_cli", "bare": "gymnasium"}
 NEEDS = Needs(setting="actor_manager=ray", resources={"CPU": 1.0}, count=1)
 
 
@@ -50,9 +51,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     old = folder / "old" / "border_cli"
     old.mkdir(parents=True)
     (old / "__init__.py").write_text('__version__ = "0.0.9"\n')
-    for name in ("border_cli", "gymnasium"):
-        (folder / name).mkdir()
-        (folder / name / "sitecustomize.py").write_text(WITHOUT.format(name=name))
+    for name in LACKS.values():
+        (folder / f"without_{name}").mkdir()
+        (folder / f"without_{name}" / "sitecustomize.py").write_text(WITHOUT.format(name=name))
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         yield folder
@@ -62,7 +63,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[RayCluster]:
     """Nodes that each lack something; a resource of its own leads to each."""
-    paths = {"old": folder / "old", "empty": folder / "border_cli", "bare": folder / "gymnasium"}
+    paths = {name: folder / f"without_{package}" for name, package in LACKS.items()}
+    paths["old"] = folder / "old"
     with running_cluster() as cluster:
         cluster.add("head", cpus=2, resources={"good": 1})
         for name, path in paths.items():
@@ -72,9 +74,12 @@ def cluster(folder: Path) -> Iterator[RayCluster]:
 
 
 @pytest.fixture
-def visitor(cluster: RayCluster) -> Iterator[Visitor]:
+def visitor(
+    cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Visitor]:
     import my_trials  # type: ignore[import-not-found]  # noqa: F401
 
+    monkeypatch.chdir(tmp_path)  # Ray's workers look for modules in the driver's current directory
     settings = ClusterSettings(address=cluster.address, modules=travelling(["my_trials"]))
     with Visitor(settings) as visitor:
         assert visitor.next().address == cluster.address

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from border_cli import compose
-from border_cli.core.interfaces import Confirmation, Evaluation
+from border_cli.core.interfaces import Confirmation, Evaluation, EvaluationRunner
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
@@ -14,6 +14,7 @@ from border_cli.evaluator.spread import EpisodesRecipe
 from border_cli.launch.build import (
     build_evaluator,
     build_first_agent,
+    cluster_runner,
     env_factory,
     episodes_recipe,
 )
@@ -43,6 +44,14 @@ class Evaluated:
         evaluation = runner.wait()
         evaluator.close()
         return evaluation
+
+    def runner(self, confirmation: Confirmation) -> EvaluationRunner:
+        """What evaluates on a cluster."""
+        heartbeat, stop = Heartbeat("evaluation"), StopFlag()
+        evaluator = build_evaluator(self.effective, stop=stop, heartbeat=heartbeat)
+        return cluster_runner(
+            self.effective, evaluator, self.make_policy, stop=stop, confirmation=confirmation
+        )
 
 
 @cache

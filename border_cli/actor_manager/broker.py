@@ -1,0 +1,274 @@
+"""The broker: the child process that speaks with Ray, between the learner and the actors.
+
+It keeps Ray's threads out of the learner's process, and ends with it whatever happens; with the
+broker all its Ray actors end. It takes weights and permission from shared memory, has `Leases`
+divide them, and writes what the actors return into the ring that the learner reads.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from border_cli.actor_manager.actor import BLOCKED, SEND
+from border_cli.actor_manager.config import RayConfig
+from border_cli.actor_manager.leases import Leases, LeaseSettings, Stage, Times
+from border_cli.actor_manager.remote_actor import Answer
+from border_cli.actor_manager.shared_ring import (
+    ACTING,
+    ACTOR_BEATS,
+    ACTOR_WORDS,
+    BEATS,
+    BEGAN,
+    CLOSING,
+    DRAINED,
+    ENV_STEPS,
+    GRANTED,
+    IDLE,
+    LAST,
+    LEARNER_WAITS,
+    LEASES,
+    LOST,
+    RESTARTS,
+    ROWS,
+    SPACE_WAITS,
+    STAGE,
+    STATE,
+    SUPERVISING,
+    WORKING,
+    RingWriter,
+    SharedRing,
+)
+from border_cli.actor_manager.weights import SharedWeightSlot, packed
+from border_cli.cluster.calls import WeightTransport
+from border_cli.cluster.connection import ClusterSettings, connect
+from border_cli.cluster.nodes import Needs, Nodes
+from border_cli.core.config import AUTO
+from border_cli.core.errors import RunFailed
+from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
+from border_cli.process.child import READY, Pipe
+
+log = logging.getLogger(__name__)
+
+TARGET: Final = "border_cli.actor_manager.remote_actor:RemoteActor"
+JOINED: Final = "joined"  # ClusterSettings with which others join; a message to the learner
+ENDED: Final = "ended"  # the RunFailed that ended it
+LOOK_S: Final = 0.25
+NODES_S: Final = 2.0  # between two looks at the nodes of the cluster, with num_actors=auto
+CALL_LASTS: Final = 4  # times the time that a call shall take; then it returns what it has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRecipe:
+    """All that the process needs; pickled on its way there."""
+
+    config: RayConfig
+    run_name: str
+    stall_timeout_s: float
+    make_actor: bytes  # packed
+    cluster: ClusterSettings
+    needs: Needs
+    incarnations: Sequence[int]  # the first of each actor
+    samples: int  # received in earlier attempts
+    log_level: int
+    ring: SharedRing
+    weights: SharedWeightSlot
+
+    def lease_settings(self) -> LeaseSettings:
+        config, num_actors = self.config, self.config.most_actors
+        share = self.ring.capacity // (num_actors * config.max_in_flight)
+        return LeaseSettings(
+            num_actors=num_actors,
+            n_buffer=config.n_buffer,
+            most_samples=max(1, share),
+            max_in_flight=config.max_in_flight,
+            max_restarts=config.max_restarts,
+            stall_timeout_s=self.stall_timeout_s,
+        )
+
+
+def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
+    """The process."""
+    config = recipe.config
+    _log_what_is_printed()
+    clock = MonotonicClock()
+    with (
+        connect(recipe.cluster) as cluster,
+        Nodes(cluster, recipe.needs, clock=clock) as nodes,
+    ):
+        from border_cli.cluster.head import HeadWatch
+        from border_cli.cluster.transport import RayTransport
+
+        def arguments(actor_id: int, incarnation: int) -> tuple[Any, ...]:
+            number = recipe.incarnations[actor_id] + incarnation
+            return recipe.make_actor, config, actor_id, number, recipe.log_level
+
+        def name(actor_id: int, incarnation: int) -> str:
+            again = f".{incarnation}" if incarnation else ""
+            return f"border/{recipe.run_name}/actor-{actor_id}{again}"
+
+        transport = RayTransport(
+            target=TARGET,
+            arguments=arguments,
+            name=name,
+            nodes=nodes,
+            within_s=CALL_LASTS * recipe.lease_settings().call_s,
+            wake=recipe.ring.pipe.wake,
+        )
+        watch = HeadWatch(cluster.address, recipe.ring.pipe.wake)
+        broker = Broker(recipe, transport, clock)
+        pipe.send(JOINED, cluster.join)
+        pipe.send(READY)
+        try:
+            broker.run(watch)
+        except RunFailed as error:
+            pipe.send(ENDED, error)
+        finally:
+            watch.stop()
+
+
+def _log_what_is_printed() -> None:
+    """Ray prints warnings of its nodes, which would run into the panel: logged as DEBUG instead."""
+    read_end, write_end = os.pipe()
+    for stream in (1, 2):
+        os.dup2(write_end, stream)
+    os.close(write_end)
+
+    def forward() -> None:
+        with open(read_end, errors="replace") as lines:
+            for line in lines:
+                log.debug("%s", line.rstrip())
+
+    threading.Thread(target=forward, name="printed", daemon=True).start()
+
+
+class Broker:
+    """Moves permission, weights and samples between shared memory and the transport."""
+
+    def __init__(self, recipe: BrokerRecipe, transport: WeightTransport, clock: Clock) -> None:
+        self._config = recipe.config
+        self._ring = recipe.ring
+        self._weights = recipe.weights
+        self._transport = transport
+        self._clock = clock
+        self._writer = RingWriter(recipe.ring)
+        self.leases = Leases(
+            recipe.lease_settings(),
+            transport,
+            on_delivered=self._deliver,
+            on_lost=self._lose,
+        )
+        self.leases.received = recipe.samples
+        self._looked_s = self._nodes_s = -math.inf
+        self._closes_s: float | None = None  # when what has not returned is killed
+        self._past_seconds = [[0.0] * len(ACTOR_SECTIONS) for _ in self.leases.actors]
+
+    def run(self, head: Any) -> None:
+        """Until the learner closes the ring and all has returned. Raises RunFailed."""
+        self.leases.begin(self._clock.now_s(), self._wanted())
+        while not self.leases.over:
+            if head.gone:
+                raise RunFailed("the head node of the Ray cluster is gone")
+            self.step()
+            self._ring.pipe.wait(LOOK_S)
+        self._show(self._clock.now_s())
+
+    def _wanted(self) -> int:
+        if self._config.num_actors != AUTO:
+            return self._config.most_actors
+        return min(self._config.most_actors, self._transport.places())
+
+    def step(self) -> None:
+        """Everything that can be done now."""
+        ring, leases, reports = self._ring, self.leases, self._transport.reports
+        ring.broker[STATE] = WORKING
+        now_s = self._clock.now_s()
+        leases.permit(
+            ring.permitted[0],
+            last=bool(ring.learner[LAST]),
+            urgent=bool(ring.learner[LEARNER_WAITS]),
+        )
+        while reports:
+            leases.take(reports.popleft(), now_s)
+        self._writer.write()
+        if ring.learner[CLOSING]:
+            self._close(now_s)
+        else:
+            self._take_weights()
+        leases.space = self._writer.space
+        leases.pump(now_s)
+        ring.broker[GRANTED] = leases.granted
+        ring.broker[SPACE_WAITS] = self._writer.waits_for_space or leases.lacks_space
+        if now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            self._transport.look()
+            self._show(now_s)
+        ring.broker[BEATS] += self._supervises
+        ring.broker[STATE] = SUPERVISING if self._supervises else IDLE
+
+    _supervises = True
+
+    def _take_weights(self) -> None:
+        newer = self._weights.newer_than(self.leases.version)
+        if newer is not None:
+            self.leases.version, snapshot = newer
+            self._transport.publish(packed(snapshot))
+
+    def _close(self, now_s: float) -> None:
+        leases = self.leases
+        if self._closes_s is None:
+            self._closes_s = now_s + self._config.join_timeout_s
+            leases.close(now_s)
+        if now_s >= self._closes_s:
+            for actor_id in leases.kill(now_s):
+                log.error("killed actor %d, whose call did not return in time", actor_id)
+        if leases.drained and not self._writer.waits_for_space and not self._ring.broker[DRAINED]:
+            self._show(now_s)
+            self._ring.broker[DRAINED] = 1
+            self._ring.learner_pipe.wake()
+
+    def _show(self, now_s: float) -> None:
+        """How the actors stand."""
+        for actor in self.leases.actors:
+            at = ACTOR_WORDS * actor.actor_id
+            words = self._ring.actors
+            words[at + STAGE], words[at + LEASES] = actor.stage, len(actor.leases)
+            words[at + RESTARTS] = actor.restarts.made
+            words[at + BEGAN] = actor.stage >= Stage.BUILDING
+        self._ring.broker[ACTING] = self.leases.acting
+        self._supervises = self.leases.supervises
+        if self._config.num_actors == AUTO and now_s - self._nodes_s >= NODES_S:
+            self._nodes_s = now_s
+            self.leases.want(self._wanted(), now_s)
+
+    def _deliver(self, actor_id: int, answer: Answer, times: Times) -> None:
+        words, at = self._ring.actors, ACTOR_WORDS * actor_id
+        words[at + ENV_STEPS] += answer.env_steps  # first: see `RayActorManager.state_dict`
+        words[at + ROWS] += answer.rows
+        words[at + ACTOR_BEATS] += 1
+        self._writer.put(actor_id, answer)
+        self._account(actor_id, answer, times)
+        for name, level, text in answer.logged:
+            logging.getLogger(name).log(level, "actor %d: %s", actor_id, text)
+
+    def _account(self, actor_id: int, answer: Answer, times: Times) -> None:
+        """Where the time of the call went."""
+        network, seconds = self._ring.network, self._ring.seconds
+        for number, spent_s in enumerate((times.call_s, times.transfer_s, times.queue_s)):
+            network[number] += spent_s
+        first, past = len(ACTOR_SECTIONS) * actor_id, self._past_seconds[actor_id]
+        for section, spent_s in enumerate(answer.seconds):
+            seconds[first + section] += max(0.0, spent_s - past[section])
+            past[section] = spent_s
+        seconds[first + SEND] += times.transfer_s
+        seconds[first + BLOCKED] += times.blocked_s
+
+    def _lose(self, actor_id: int, samples: int) -> None:
+        words, at = self._ring.actors, ACTOR_WORDS * actor_id
+        words[at + ENV_STEPS] += samples
+        words[at + LOST] += samples

@@ -1,0 +1,470 @@
+"""Leases: which actor of a cluster makes how many samples, and what becomes of it.
+
+A lease is one call: "act with these weights, return up to n samples". The permission of the rate
+limiter is divided into leases whose sum never exceeds it. An actor has at most `max_in_flight` of
+them, so that it acts while its last answer travels. Their size follows the speed of the actor: a
+call takes about `call_s`, as long as the permission allows, which costs neither broker nor network
+much and keeps the weights fresh.
+
+Everything has a deadline. A lease that does not return in time, and those behind it, go back to the
+permission; the actor is killed and replaced, on another node where there is one. What it may have
+made is counted as lost then, and ignored should it arrive later. The others use what is left.
+
+A pure state machine: time is handed in, and a `Transport` does what it decides. Owned by one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from border_cli.actor_manager.remote_actor import Answer
+from border_cli.actor_manager.restarts import Restarts
+from border_cli.cluster.calls import Kind, Place, Report, Transport
+from border_cli.core.errors import ActorCrashed, RunFailed
+
+log = logging.getLogger(__name__)
+
+IMPORTS_S: Final = 300.0  # for an actor to get a place and import what it needs
+CALLS_PER_S: Final = 300  # of all actors together; more of them cost the learner its cores
+SHORTEST_CALL_S: Final = 0.02
+LONGEST_CALL_S: Final = 1.0
+GROWTH: Final = 4  # by which a lease may be larger than the one before
+LOOK_S: Final = 0.25  # between two looks at all deadlines
+
+
+class Stage(IntEnum):
+    """Where an actor stands."""
+
+    OFF = 0  # its place is not wanted: `num_actors=auto` found no room for it
+    PAUSED = 1  # until its restart
+    STARTING = 2  # Ray looks for a place, or its process imports
+    BUILDING = 3  # its environments
+    ACTING = 4
+    CLOSING = 5
+    ENDED = 6
+
+
+@dataclass(slots=True)
+class Lease:
+    """One call under way."""
+
+    number: int
+    samples: int
+    issued_s: float
+    begun_s: float  # when all calls before it had returned
+    answer: Answer | None = None  # that arrived before one of an earlier call
+
+
+@dataclass(slots=True)
+class LeasedActor:
+    """One actor over all its incarnations."""
+
+    actor_id: int
+    restarts: Restarts
+    stage: Stage = Stage.OFF
+    place: Place | None = None
+    avoid: str | None = None  # the node where it failed last
+    since_s: float = 0.0  # in this stage
+    due_s: float = 0.0  # when it starts again
+    version: int = 0  # of its weights
+    size: float = 1.0  # samples of its next lease
+    idle_since_s: float = 0.0
+    leases: deque[Lease] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Where the seconds of one call went."""
+
+    call_s: float  # the actor acted
+    transfer_s: float  # the actor could have acted, but request or answer were on their way
+    queue_s: float  # it waited for the actor's call before it
+    blocked_s: float  # before it, in which the actor had no call at all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSettings:
+    """Limits of all leases."""
+
+    num_actors: int
+    n_buffer: int  # samples of a lease under a replay ratio
+    most_samples: int  # of any lease
+    max_in_flight: int
+    max_restarts: int
+    stall_timeout_s: float
+
+    @property
+    def call_s(self) -> float:
+        """How long a call shall take."""
+        wanted_s = self.num_actors / CALLS_PER_S
+        return min(LONGEST_CALL_S, max(SHORTEST_CALL_S, wanted_s))
+
+
+Delivered = Callable[[int, Answer, Times], None]  # actor id
+Lost = Callable[[int, int], None]  # actor id, samples
+
+
+class Leases:
+    """Divides the permission and supervises the actors; the broker's thread owns it.
+
+    `on_delivered` gets every answer once, in the order of the actor's calls; `on_lost` the samples
+    of a lease that never returns, once.
+    """
+
+    def __init__(
+        self,
+        settings: LeaseSettings,
+        transport: Transport,
+        *,
+        on_delivered: Delivered,
+        on_lost: Lost,
+    ) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._on_delivered = on_delivered
+        self._on_lost = on_lost
+        self.actors = [
+            LeasedActor(actor_id, Restarts(actor_id, settings.max_restarts, renewed=True))
+            for actor_id in range(settings.num_actors)
+        ]
+        self.version = 0  # of the newest weights
+        self.received = 0  # samples of this run that were delivered
+        self.reserved = 0  # samples of all leases
+        self.space = 0  # for samples that arrive
+        self.lacks_space = False  # for another lease
+        self._ready: list[dict[int, None]] = [{} for _ in range(settings.max_in_flight)]
+        self._permitted = 0.0  # samples in all
+        self._last = self._urgent = False
+        self._numbers = 0
+        self._looks_s = -math.inf
+        self._closing = False
+        self._alive_s: float | None = None  # when an actor acted last
+        self._last_reason: BaseException | str | None = None
+
+    # What the broker says.
+
+    def begin(self, now_s: float, wanted: int) -> None:
+        """Starts this many actors."""
+        self._alive_s = now_s
+        self.want(wanted, now_s)
+
+    def want(self, wanted: int, now_s: float) -> None:
+        """How many actors shall run; those beyond them that are without a place are not sought."""
+        for actor in self.actors[:wanted]:
+            if actor.stage == Stage.OFF and not self._closing:
+                self._start(actor, now_s)
+
+    def close(self, now_s: float) -> None:
+        """Issues nothing more; each actor ends once its calls have returned."""
+        self._closing = True
+        for actor in self.actors:
+            if actor.stage == Stage.ACTING and not actor.leases:
+                self._end_acting(actor, now_s)
+            elif actor.stage < Stage.ACTING:
+                self._kill(actor)
+                self._enter(actor, Stage.ENDED, now_s)
+
+    def kill(self, now_s: float) -> list[int]:
+        """Ends all; returns those whose calls had not returned."""
+        hung = [actor.actor_id for actor in self.actors if actor.leases]
+        for actor in self.actors:
+            if actor.stage != Stage.ENDED:
+                self._give_up_leases(actor)
+                self._kill(actor)
+                self._enter(actor, Stage.ENDED, now_s)
+        return hung
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing more will be delivered."""
+        return self._closing and not any(actor.leases for actor in self.actors)
+
+    @property
+    def over(self) -> bool:
+        """Whether all actors have ended."""
+        return all(actor.stage == Stage.ENDED for actor in self.actors)
+
+    @property
+    def acting(self) -> int:
+        """Actors that act."""
+        return sum(actor.stage == Stage.ACTING for actor in self.actors)
+
+    @property
+    def granted(self) -> int:
+        """Samples of the permission that are used up."""
+        return self.received + self.reserved
+
+    @property
+    def supervises(self) -> bool:
+        """Whether something is under way that has a deadline here."""
+        return any(actor.leases or Stage.OFF < actor.stage < Stage.ACTING for actor in self.actors)
+
+    # What the transport says.
+
+    def take(self, report: Report, now_s: float) -> None:
+        """Takes in what happened. Raises BadStep, and RunFailed where no actor is left."""
+        actor = self.actors[report.actor_id]
+        if report.incarnation != actor.restarts.made or actor.stage in (Stage.OFF, Stage.ENDED):
+            return  # of one that was replaced
+        if report.kind is Kind.DIED:
+            self._died(actor, str(report.value), now_s)
+        elif report.kind is Kind.PLACED and actor.stage == Stage.STARTING:
+            actor.place = report.value
+            self._enter(actor, Stage.BUILDING, now_s)
+        elif report.kind is Kind.BUILT:
+            self._built(actor, report.value, now_s)
+        elif report.kind is Kind.RETURNED:
+            self._returned(actor, report, now_s)
+        elif report.kind is Kind.CLOSED:
+            self._kill(actor)
+            self._enter(actor, Stage.ENDED, now_s)
+
+    def _built(self, actor: LeasedActor, answer: Answer, now_s: float) -> None:
+        if answer.failure is not None:
+            self._on_delivered(actor.actor_id, answer, Times(0.0, 0.0, 0.0, 0.0))
+            self._failed(actor, answer.failure, now_s)
+            return
+        self._enter(actor, Stage.ACTING, now_s)
+        actor.idle_since_s = now_s
+        self._ready[0][actor.actor_id] = None
+        if self._closing:
+            self._end_acting(actor, now_s)
+
+    def _returned(self, actor: LeasedActor, report: Report, now_s: float) -> None:
+        for lease in actor.leases:
+            if lease.number == report.lease:
+                lease.answer = report.value
+        while actor.leases and actor.leases[0].answer is not None:
+            self._deliver(actor, actor.leases[0], now_s)
+        if self._closing and actor.stage == Stage.ACTING and not actor.leases:
+            self._end_acting(actor, now_s)
+
+    def _deliver(self, actor: LeasedActor, lease: Lease, now_s: float) -> None:
+        """The first of its leases has returned."""
+        answer = lease.answer
+        assert answer is not None
+        self._forget_ready(actor)
+        actor.leases.popleft()
+        self.reserved -= lease.samples
+        self.received += answer.rows
+        if answer.rows:
+            actor.restarts.delivered()
+        times = self._times(actor, lease, answer, now_s)
+        if actor.leases:
+            actor.leases[0].begun_s = now_s
+        else:
+            actor.idle_since_s = now_s
+        self._on_delivered(actor.actor_id, answer, times)
+        if answer.refusal is not None:
+            raise answer.refusal
+        if answer.failure is not None:
+            self._failed(actor, answer.failure, now_s)
+            return
+        self._resize(actor, lease, answer)
+        self._remember_ready(actor)
+
+    def _times(self, actor: LeasedActor, lease: Lease, answer: Answer, now_s: float) -> Times:
+        return Times(
+            call_s=answer.acted_s,
+            transfer_s=max(0.0, now_s - lease.begun_s - answer.acted_s),
+            queue_s=lease.begun_s - lease.issued_s,
+            blocked_s=max(0.0, lease.issued_s - actor.idle_since_s),
+        )
+
+    def _resize(self, actor: LeasedActor, lease: Lease, answer: Answer) -> None:
+        """The next lease shall take `call_s`."""
+        if answer.rows and answer.acted_s > 0:
+            wanted = self._settings.call_s * answer.rows / answer.acted_s
+            larger = min(wanted, GROWTH * max(lease.samples, answer.rows))
+            actor.size = max(1.0, min(larger, self._settings.most_samples))
+
+    # Decisions.
+
+    def pump(self, now_s: float) -> float:
+        """Starts, calls and kills what is due; the seconds until something else will be."""
+        if now_s - self._looks_s >= LOOK_S:
+            self._looks_s = now_s
+            self._look(now_s)
+        if not self._closing and self.version:
+            self._issue(now_s)
+        return LOOK_S
+
+    def _look(self, now_s: float) -> None:
+        for actor in self.actors:
+            if actor.stage == Stage.PAUSED and actor.due_s <= now_s:
+                self._start(actor, now_s)
+            elif late := self._late(actor, now_s):
+                self._failed(actor, late, now_s)
+        if self.acting:
+            self._alive_s = now_s
+        elif not self._closing:
+            self._check_that_one_comes(now_s)
+
+    def _late(self, actor: LeasedActor, now_s: float) -> str | None:
+        """Why it is past a deadline."""
+        limit_s = self._settings.stall_timeout_s
+        if actor.leases and now_s - actor.leases[0].begun_s > limit_s:
+            return f"its call did not return within {limit_s:g} s (trainer.stall_timeout_s)"
+        if actor.stage == Stage.BUILDING and now_s - actor.since_s > limit_s:
+            return f"it was not built within {limit_s:g} s (trainer.stall_timeout_s)"
+        if actor.stage == Stage.CLOSING and now_s - actor.since_s > limit_s:
+            return "its environments did not close"
+        return None
+
+    def _check_that_one_comes(self, now_s: float) -> None:
+        """Raises RunFailed where no actor has acted for too long, and none will."""
+        limit_s = self._settings.stall_timeout_s
+        if any(actor.stage == Stage.BUILDING for actor in self.actors):
+            return  # which has a deadline of its own
+        assert self._alive_s is not None
+        if now_s - self._alive_s <= limit_s:
+            return
+        reason = f"; the last failure: {self._last_reason}" if self._last_reason else ""
+        raise RunFailed(
+            f"no actor has a place on the Ray cluster since {limit_s:g} s "
+            f"(trainer.stall_timeout_s): see actor_manager.resources{reason}"
+        )
+
+    def permit(self, samples: float, *, last: bool, urgent: bool) -> None:
+        """The permission; `last`: it no longer grows; `urgent`: the learner waits for samples."""
+        self._permitted, self._last, self._urgent = samples, last, urgent
+
+    def _issue(self, now_s: float) -> None:
+        """Divides what is free among those that can take a call, the idle ones first.
+
+        Fewer than `n_buffer` samples are not worth a call, unless no more will come, or the learner
+        waits and nothing is on its way to it.
+        """
+        scarce = self._last or (self._urgent and not self.reserved)
+        for number, ready in enumerate(self._ready):
+            for waiting, actor_id in zip(range(len(ready), 0, -1), list(ready), strict=True):
+                samples = self._size(self.actors[actor_id], waiting, scarce)
+                if samples <= 0:
+                    return
+                del ready[actor_id]
+                self._call(self.actors[actor_id], samples, now_s)
+                if number + 1 < len(self._ready):
+                    self._ready[number + 1][actor_id] = None
+
+    def _size(self, actor: LeasedActor, waiting: int, scarce: bool) -> int:
+        """Samples of its next lease; 0 where too few are free."""
+        size = min(math.floor(actor.size), self.space - self.reserved)
+        self.lacks_space = size <= 0
+        free = self._permitted - self.granted
+        if free == math.inf:
+            return size
+        if free < self._settings.n_buffer and not scarce:
+            return 0
+        size = min(size, self._settings.n_buffer, math.floor(free))
+        return min(size, math.ceil(free / waiting)) if scarce else size
+
+    def _call(self, actor: LeasedActor, samples: int, now_s: float) -> None:
+        self._numbers += 1
+        version = None if actor.version == self.version else self.version
+        actor.version = self.version
+        actor.leases.append(Lease(self._numbers, samples, now_s, now_s))
+        self.reserved += samples
+        self._transport.call(actor.actor_id, self._numbers, samples, version)
+
+    # Lives and deaths.
+
+    def _start(self, actor: LeasedActor, now_s: float) -> None:
+        actor.place, actor.version, actor.size = None, 0, 1.0
+        self._enter(actor, Stage.STARTING, now_s)
+        self._transport.start(actor.actor_id, actor.restarts.made, avoid=actor.avoid)
+
+    def _died(self, actor: LeasedActor, why: str, now_s: float) -> None:
+        if actor.stage == Stage.CLOSING:
+            self._enter(actor, Stage.ENDED, now_s)
+            return
+        self._failed(actor, why, now_s)
+
+    def _failed(self, actor: LeasedActor, why: str, now_s: float) -> None:
+        """Gives its leases back and plans its replacement, as long as restarts are left."""
+        self._give_up_leases(actor)
+        self._kill(actor)
+        self._last_reason = why.strip().rpartition("\n")[2]
+        at = f" on {actor.place}" if actor.place else ""
+        if self._closing:
+            log.warning("actor %d failed while stopping%s:\n%s", actor.actor_id, at, why)
+            self._enter(actor, Stage.ENDED, now_s)
+            return
+        actor.avoid = actor.place.node if actor.place else actor.avoid
+        try:
+            actor.due_s = now_s + actor.restarts.failed(why)
+        except ActorCrashed as error:
+            self._give_up(actor, error, at, now_s)
+            return
+        self._enter(actor, Stage.PAUSED, now_s)
+        log.warning(
+            "actor %d failed%s, restart %d of %d:\n%s",
+            actor.actor_id, at, actor.restarts.spent, actor.restarts.most, why,
+        )  # fmt: skip
+
+    def _give_up(self, actor: LeasedActor, error: ActorCrashed, at: str, now_s: float) -> None:
+        self._enter(actor, Stage.ENDED, now_s)
+        if all(each.stage in (Stage.ENDED, Stage.OFF) for each in self.actors):
+            raise error
+        left = sum(each.stage not in (Stage.ENDED, Stage.OFF) for each in self.actors)
+        log.error("%s%s; the run goes on with %d actors", error, at, left)
+
+    def _give_up_leases(self, actor: LeasedActor) -> None:
+        """They return to the permission; the first may have been made and is counted as lost."""
+        self._forget_ready(actor)
+        if actor.leases:
+            self._on_lost(actor.actor_id, actor.leases[0].samples)
+        self.reserved -= sum(lease.samples for lease in actor.leases)
+        actor.leases.clear()
+
+    def _end_acting(self, actor: LeasedActor, now_s: float) -> None:
+        self._forget_ready(actor)
+        self._enter(actor, Stage.CLOSING, now_s)
+        self._transport.close(actor.actor_id)
+
+    def _kill(self, actor: LeasedActor) -> None:
+        if actor.stage not in (Stage.OFF, Stage.PAUSED, Stage.ENDED):
+            self._transport.kill(actor.actor_id)
+
+    @staticmethod
+    def _enter(actor: LeasedActor, stage: Stage, now_s: float) -> None:
+        actor.stage, actor.since_s = stage, now_s
+
+    def _remember_ready(self, actor: LeasedActor) -> None:
+        if len(actor.leases) < len(self._ready):
+            self._ready[len(actor.leases)][actor.actor_id] = None
+
+    def _forget_ready(self, actor: LeasedActor) -> None:
+        if len(actor.leases) < len(self._ready):
+            self._ready[len(actor.leases)].pop(actor.actor_id, None)
+
+
+def waiting_for(stage: Stage, leases: int) -> str | None:
+    """What an actor waits for; None while it acts or is built."""
+    if stage in (Stage.ACTING, Stage.BUILDING):
+        return "the rate limiter (trainer.samples_per_opt_step)" if not leases else None
+    return WAITS_FOR[stage]
+
+
+WAITS_FOR: Final = {
+    Stage.OFF: "room on the cluster",
+    Stage.PAUSED: "its restart",
+    Stage.STARTING: "a place on the cluster",
+    Stage.CLOSING: "its environments to close",
+    Stage.ENDED: "nothing (it has ended)",
+}
+
+
+def total(parts: Sequence[Times]) -> Times:
+    """All of them added up."""
+    return Times(
+        sum(each.call_s for each in parts),
+        sum(each.transfer_s for each in parts),
+        sum(each.queue_s for each in parts),
+        sum(each.blocked_s for each in parts),
+    )

@@ -1,0 +1,453 @@
+"""Actors on a Ray cluster, on this machine or on many.
+
+The learner's side: it owns shared memory and one child process, the broker
+(`actor_manager/broker.py`), and sees nothing of Ray. Samples are read where the broker wrote them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.broker import ENDED, JOINED, BrokerRecipe, run
+from border_cli.actor_manager.config import RayConfig
+from border_cli.actor_manager.leases import WAITS_FOR, Stage
+from border_cli.actor_manager.saved_actors import SavedActor, SavedActors
+from border_cli.actor_manager.shared_ring import (
+    ACTING,
+    ACTOR_BEATS,
+    ACTOR_WORDS,
+    BEATS,
+    BEGAN,
+    CLOSING,
+    CONNECTING,
+    DRAINED,
+    ENV_STEPS,
+    GRANTED,
+    IDLE,
+    LAST,
+    LEARNER_WAITS,
+    LEASES,
+    LOST,
+    NETWORK,
+    RESTARTS,
+    ROWS,
+    SPACE_WAITS,
+    STAGE,
+    STATE,
+    SUPERVISING,
+    RingReader,
+    SharedRing,
+)
+from border_cli.actor_manager.weights import SharedWeightSlot
+from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
+from border_cli.cluster.nodes import Needs
+from border_cli.cluster.travel import Travelling, modules_of_recipe, travelling
+from border_cli.core.config import AUTO, StartMethod
+from border_cli.core.errors import RunFailed
+from border_cli.core.interfaces import ActorManager, ActorStats
+from border_cli.core.rows import columns_of, storage_nbytes, transitions_of
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.stop import Pulse
+from border_cli.core.timing import ACTOR_SECTIONS, Clock, SharesSince
+from border_cli.core.types import Experience, Metrics, Snapshot, State, Transitions
+from border_cli.process.child_process import ChildProcess
+from border_cli.process.shared_memory import WakePipe, fence
+from border_cli.process.start import pack, start_context, wait_for
+
+log = logging.getLogger(__name__)
+
+SETTING: Final = "actor_manager=ray"
+NICE: Final = 5  # of the broker: before the actors, behind the learner
+STARTS_S: Final = 90.0  # within which the broker is connected, or says why not
+ENDS_S: Final = 4.0  # within which it disconnects
+MESSAGES_PER_RING: Final = 4  # of `n_buffer` transitions, per actor
+ROWS_PER_ACTOR: Final = 1024  # in the ring, as far as RING_NBYTES go
+RING_NBYTES: Final = 32 * 2**20
+LOOK_AGAIN_S: Final = 1.0
+GAUGES_S: Final = 1.0  # over which the shares of the network are taken
+
+
+def ring_rows(config: RayConfig, spec: EnvSpec) -> int:
+    """Transitions that can wait for the learner."""
+    least = MESSAGES_PER_RING * config.n_buffer
+    roomy = RING_NBYTES // max(1, storage_nbytes(spec, config.most_actors))
+    return config.most_actors * max(least, min(ROWS_PER_ACTOR, roomy))
+
+
+class RemotePulse(Pulse):
+    """One actor for the watchdog: the broker sees to its deadlines, so it never counts as hung."""
+
+    thread_id = None
+
+    def __init__(self, actor_id: int, ring: SharedRing) -> None:
+        self._actor_id = actor_id
+        self._ring = ring
+        self._at = ACTOR_WORDS * actor_id
+
+    @property
+    def name(self) -> str:
+        return f"actor {self._actor_id}"
+
+    @property
+    def beats(self) -> int:
+        return self._ring.actors[self._at + ACTOR_BEATS] + self._ring.actors[self._at + RESTARTS]
+
+    @property
+    def waiting_for(self) -> str:
+        stage = Stage(self._ring.actors[self._at + STAGE])
+        if stage in WAITS_FOR:
+            return WAITS_FOR[stage]
+        if stage == Stage.BUILDING:
+            return "its environments"
+        if self._ring.actors[self._at + LEASES]:
+            return "its call"
+        return "the rate limiter (trainer.samples_per_opt_step)"
+
+    def restart(self) -> bool:
+        return True
+
+
+class BrokerPulse(Pulse):
+    """The broker for the watchdog."""
+
+    name = "the Ray broker"
+    thread_id = None
+
+    def __init__(self, ring: SharedRing) -> None:
+        self._ring = ring
+
+    @property
+    def beats(self) -> int:
+        return self._ring.broker[BEATS]
+
+    @property
+    def waiting_for(self) -> str | None:
+        return {
+            CONNECTING: "the connection to the cluster",
+            SUPERVISING: "calls",
+            IDLE: "the rate limiter (trainer.samples_per_opt_step)",
+        }.get(self._ring.broker[STATE])
+
+    def restart(self) -> bool:
+        return False
+
+
+class RayActorManager(ActorManager):
+    """Runs N actors between `__enter__` and `__exit__`; no process of them outlives the block.
+
+    The learner's thread calls every method; what it received is valid until its next `receive`. A
+    thread of the manager listens to the broker.
+    """
+
+    def __init__(self, config: RayConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
+        refuse_without_ray(SETTING)
+        self.config = config
+        self._make_actor = make_actor
+        self._clock = clock
+        actors, spec = config.most_actors, make_actor.env_factory.spec
+        self._ring = SharedRing(
+            spec,
+            capacity=ring_rows(config, spec),
+            num_actors=actors,
+            returns=make_actor.returns_gamma is not None,
+        )
+        self._reader = RingReader(self._ring, actors)
+        self._weights = SharedWeightSlot(make_actor.weight_forms)
+        self._saved = SavedActors.fresh(actors)  # with which this attempt begins
+        self._pulses = [
+            BrokerPulse(self._ring),
+            *(RemotePulse(i, self._ring) for i in range(actors)),
+        ]
+        self._shares = SharesSince()
+        self._gauged_s = self._began_s = clock.now_s()
+        self._ended_s: float | None = None
+        self._network: Metrics = {}
+        self._permitted = 0.0
+        self._last = False
+        self._woken_for = -1  # samples granted when the broker was woken last
+        self._stopped = False
+        self._broker = _Listener(self._ring.learner_pipe)
+
+    @property
+    def cluster(self) -> ClusterSettings | None:
+        """How another process joins the Ray of the actors; None until the broker is connected."""
+        return self._broker.joined
+
+    def __enter__(self) -> Self:
+        try:
+            self._broker.start(self._start_broker())
+            self._broker.wait_until_ready(STARTS_S)
+        except BaseException:  # no `with` block begins, so nothing else would clean up
+            self.stop()
+            self._close()
+            raise
+        self._began_s = self._clock.now_s()
+        return self
+
+    def _start_broker(self) -> ChildProcess:
+        make_actor = self._make_actor
+        recipe = BrokerRecipe(
+            config=self.config,
+            run_name=make_actor.run_name,
+            stall_timeout_s=make_actor.stall_timeout_s,
+            make_actor=pack(SETTING, make_actor.imports, make_actor),
+            cluster=self._cluster_settings(),
+            needs=self._needs(),
+            incarnations=[each.next_incarnation for each in self._saved.actors],
+            samples=self._saved.samples,
+            log_level=logging.getLogger().getEffectiveLevel(),
+            ring=self._ring,
+            weights=self._weights,
+        )
+        context = start_context(StartMethod.auto, [run.__module__])
+        return ChildProcess(context, "Ray", run, recipe, nice=NICE)
+
+    def _cluster_settings(self) -> ClusterSettings:
+        config, make_actor = self.config, self._make_actor
+        modules: Sequence[Travelling] = ()
+        if config.address is not None:
+            modules = travelling({*make_actor.modules, *modules_of_recipe(make_actor)})
+        return ClusterSettings(
+            address=config.address, include_dashboard=config.include_dashboard, modules=modules
+        )
+
+    def _needs(self) -> Needs:
+        config, make_actor = self.config, self._make_actor
+        trial = make_actor.trial
+        return Needs(
+            setting=SETTING,
+            resources=config.resources,
+            count=None if config.num_actors == AUTO else config.most_actors,
+            placement=config.placement,
+            trial=None if trial is None else pack(SETTING, make_actor.imports, trial),
+        )
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._close()
+        if exc_type is None and self._broker.crash:  # never hide the error on its way
+            raise self._broker.crash
+
+    def _close(self) -> None:
+        self._broker.end(ENDS_S)
+        self._ring.close()
+        self._weights.close()
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self._weights.publish(snapshot)
+
+    def permit(self, samples_total: float) -> None:
+        last, ring = samples_total <= self._permitted, self._ring
+        if last:
+            if self._last:
+                return
+        else:
+            self._permitted = ring.permitted[0] = samples_total
+        self._last = last
+        ring.learner[LAST] = last
+        granted = ring.broker[GRANTED]
+        enough = last or samples_total - granted >= self.config.n_buffer
+        if enough and granted != self._woken_for:
+            self._woken_for = granted
+            fence()
+            ring.pipe.wake()
+
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:
+        if self._reader.release() and self._ring.broker[SPACE_WAITS]:
+            fence()
+            self._ring.pipe.wake()
+        arrived = self._reader.take()
+        if arrived:
+            return arrived
+        if self._broker.crash:
+            raise self._broker.crash
+        return self._wait(timeout_s) if timeout_s > 0 else arrived
+
+    def _wait(self, timeout_s: float) -> list[Experience]:
+        """Sleeps until something arrives; the broker grants what the actors need for that."""
+        ring, deadline_s = self._ring, self._clock.now_s() + timeout_s
+        ring.learner[LEARNER_WAITS] = 1
+        fence()
+        if self._permitted - ring.broker[GRANTED] >= 1:
+            ring.pipe.wake()
+        try:
+            while not self._reader.has_news:
+                left_s = deadline_s - self._clock.now_s()
+                if left_s <= 0 or self._broker.crash:
+                    break
+                ring.learner_pipe.wait(left_s)
+        finally:
+            ring.learner[LEARNER_WAITS] = 0
+        return self._reader.take()
+
+    def stop(self) -> list[Experience]:
+        if self._stopped:
+            return []
+        self._broker.closing = True
+        self._ring.learner[CLOSING] = self._ring.learner[LEARNER_WAITS] = 1
+        fence()
+        self._ring.pipe.wake()
+        deadline_s = self._clock.now_s() + self.config.join_timeout_s + LOOK_AGAIN_S
+        arrived: list[Experience] = []
+        while True:
+            over = bool(self._ring.broker[DRAINED]) or not self._broker.alive
+            arrived += map(_copied, self._reader.take())
+            if self._reader.release():
+                self._ring.pipe.wake()
+            left_s = deadline_s - self._clock.now_s()
+            if over or left_s <= 0:
+                break
+            self._ring.learner_pipe.wait(min(left_s, 0.05))
+        self._ended_s = self._clock.now_s()
+        self._stopped = True  # only now: the next call completes one that was interrupted
+        return arrived
+
+    def state_dict(self) -> State:
+        actors = [self._saved_actor(each) for each in self._saved.actors]
+        return self._saved.after(actors).state_dict()
+
+    def _saved_actor(self, earlier: SavedActor) -> SavedActor:
+        """One actor for a checkpoint: what arrived and was not received is lost."""
+        at, words = ACTOR_WORDS * earlier.actor_id, self._ring.actors
+        arrived = words[at + ROWS]  # before the env steps, which may grow meanwhile
+        stats = self._stats(earlier)
+        waiting = max(0, arrived - self._reader.rows[earlier.actor_id])
+        began, restarts = words[at + BEGAN], words[at + RESTARTS]
+        incarnation = earlier.incarnation
+        if began or restarts:
+            incarnation = earlier.next_incarnation + restarts
+        return SavedActor.of(
+            replace(stats, lost_samples=stats.lost_samples + waiting), incarnation=incarnation
+        )
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._saved = SavedActors.load(state, self.config.most_actors).without_states()
+        self._ring.broker[GRANTED] = self._saved.samples
+
+    def stats(self) -> list[ActorStats]:
+        return [self._stats(each) for each in self._saved.actors]
+
+    def _stats(self, earlier: SavedActor) -> ActorStats:
+        actor_id, ring = earlier.actor_id, self._ring
+        at, first = ACTOR_WORDS * actor_id, len(ACTOR_SECTIONS) * actor_id
+        until_s = self._ended_s if self._ended_s is not None else self._clock.now_s()
+        return ActorStats(
+            actor_id=actor_id,
+            env_steps=earlier.env_steps + ring.actors[at + ENV_STEPS],
+            samples=earlier.samples + self._reader.rows[actor_id],
+            duration_s=earlier.duration_s + until_s - self._began_s,
+            restarts=earlier.restarts + ring.actors[at + RESTARTS],
+            lost_samples=earlier.lost + ring.actors[at + LOST],
+            restarted_episodes=earlier.restarted_episodes,
+            seconds={
+                section: earlier.seconds[number] + ring.seconds[first + number]
+                for number, section in enumerate(ACTOR_SECTIONS)
+            },
+        )
+
+    def heartbeats(self) -> Sequence[Pulse]:
+        return self._pulses
+
+    def gauges(self) -> Metrics:
+        now_s = self._clock.now_s()
+        if now_s - self._gauged_s >= GAUGES_S:
+            self._gauged_s = now_s
+            spent = dict(zip(NETWORK, self._ring.network, strict=True))
+            self._network = self._shares.update(spent)
+        shares = self._network
+        return {
+            "async/queue_fill": self._reader.fill,
+            "async/actors": float(self._ring.broker[ACTING]),
+            "time/network/call": shares.get("call", 0.0),
+            "time/network/transfer": shares.get("transfer", 0.0),
+            "time/network/queue": shares.get("queue", 0.0),
+        }
+
+
+class _Listener:
+    """Owns the broker's process; a thread of its own, which takes in its messages."""
+
+    def __init__(self, learner_pipe: WakePipe) -> None:
+        self._learner_pipe = learner_pipe
+        self._pipe = WakePipe()
+        self._child: ChildProcess | None = None
+        self._thread: threading.Thread | None = None
+        self._killing = False
+        self._news = threading.Event()
+        self.ready = False
+        self.closing = False
+        self.crash: Exception | None = None
+        self.joined: ClusterSettings | None = None
+
+    def start(self, child: ChildProcess) -> None:
+        self._child = child
+        self._thread = threading.Thread(target=self._run, args=(child,), name="Ray", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def wait_until_ready(self, timeout_s: float) -> None:
+        """Raises why the broker cannot begin."""
+        if not self._news.wait(timeout_s):
+            raise RunFailed(f"{SETTING}: Ray did not start within {timeout_s:g} s")
+        if self.crash:
+            raise self.crash
+
+    def _run(self, child: ChildProcess) -> None:
+        while child.alive:
+            wait_for([self._pipe.fileno(), *child.waitables], LOOK_AGAIN_S)
+            self._pipe.drain()
+            self._listen(child)
+            if self._killing:
+                child.kill()
+        why = child.reap()
+        self._listen(child)
+        if self.crash is None:
+            self.crash = child.refusal
+        if self.crash is None and not self.closing:
+            reason = why or "its process exited unexpectedly"
+            self.crash = RunFailed(
+                f"the Ray broker failed: {reason.strip().rpartition(chr(10))[2]}", f"\n{reason}"
+            )
+        self._news.set()
+        self._learner_pipe.wake()
+
+    def _listen(self, child: ChildProcess) -> None:
+        child.listen()
+        while child.inbox:
+            kind, value = child.inbox.popleft()
+            if kind == JOINED:
+                self.joined = value
+            elif kind == ENDED:
+                self.crash = value
+                self._learner_pipe.wake()
+        if not child.starting:
+            self._news.set()
+
+    def end(self, timeout_s: float) -> None:
+        """Waits for the broker's end, and kills it after `timeout_s`."""
+        self.closing = True
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            self._killing = True
+            self._pipe.wake()
+            self._thread.join(timeout_s)
+        self._pipe.close()
+
+
+def _copied(message: Experience) -> Experience:
+    columns = {name: column.copy() for name, column in columns_of(message.transitions).items()}
+    return replace(message, transitions=Transitions(**transitions_of(columns)))

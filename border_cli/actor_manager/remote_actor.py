@@ -1,0 +1,184 @@
+"""An actor on another machine: acts for the samples of one call, and returns them.
+
+What it returns is made of few contiguous arrays, however many steps it took: the transitions in the
+layout of `core/rows.py`, which the learner's memory has, too, and the episodes. Whatever its
+environment raises is part of an answer, with its traceback and the transitions made before.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.actor_manager.actor import Actor, ActorFactory, Message
+from border_cli.actor_manager.weights import unpacked
+from border_cli.core.config import ActorManagerConfig
+from border_cli.core.errors import BadStep
+from border_cli.core.rows import Rows, column_of
+from border_cli.core.types import Snapshot
+from border_cli.process.start import unpack
+
+MOST_LOGGED: Final = 100  # records per answer
+NEVER_FULL: Final = 2**31  # samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one call returned."""
+
+    rows: int = 0
+    env_steps: int = 0
+    opt_steps: int = 0  # of the weights that acted last
+    blocks: tuple[NDArray[np.uint8], ...] = ()  # the transitions, as bytes; none for 0 rows
+    episodes: NDArray[np.float64] | None = None  # [E, 2] score and length
+    returns: tuple[float, float, float] | None = None  # count, mean, squares
+    acted_s: float = 0.0  # that the call took here
+    seconds: tuple[float, ...] = ()  # of the incarnation so far, by section
+    logged: tuple[tuple[str, int, str], ...] = ()  # logger, level, text
+    failure: str | None = None  # traceback of what ended the actor
+    refusal: BadStep | None = None  # for which the run ends
+
+
+class _Records(logging.Handler):
+    """Keeps what is logged until the next answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[tuple[str, int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.kept) >= MOST_LOGGED:
+            return
+        try:
+            self.kept.append((record.name, record.levelno, self.format(record)))
+        except Exception:  # its arguments do not fit: reported on stderr, as everywhere
+            self.handleError(record)
+
+    def take(self) -> tuple[tuple[str, int, str], ...]:
+        kept, self.kept = self.kept, []
+        return tuple(kept)
+
+
+class RemoteActor:
+    """One incarnation; called by the one thread of a process of its own.
+
+    `prepare` imports what it needs, `build` makes its environments, `act` steps them.
+    """
+
+    def __init__(
+        self,
+        packed: bytes,
+        config: ActorManagerConfig,
+        actor_id: int,
+        incarnation: int,
+        log_level: int,
+    ) -> None:
+        self._packed = packed
+        # A call is a message: what it made is sent when it ends.
+        self._config = replace(config, n_buffer=NEVER_FULL)
+        self._actor_id = actor_id
+        self._incarnation = incarnation
+        self._log_level = log_level
+        self._records = _Records()
+        self._actor: Actor | None = None
+        self._message: Message | None = None
+        self._newest: tuple[int, Snapshot | None] = (0, None)
+
+    def prepare(self) -> None:
+        """Imports all modules that an actor needs."""
+        root = logging.getLogger()
+        root.handlers[:] = [self._records]
+        root.setLevel(self._log_level)
+        self._make_actor: ActorFactory = unpack(self._packed)
+
+    def build(self) -> Answer:
+        """Makes its environments and its policy."""
+        try:
+            self._actor = self._make_actor(
+                self._config, self._actor_id, self._incarnation, send=self._keep, weights=self
+            )
+            self._actor.bind_thread()
+        except (Exception, SystemExit):
+            return Answer(failure=traceback.format_exc(), logged=self._records.take())
+        return Answer(logged=self._records.take())
+
+    def _keep(self, message: Message) -> float:
+        self._message = message
+        return 0.0
+
+    def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
+        """The newest version and its snapshot, or None where `version` is the newest."""
+        newest, snapshot = self._newest
+        if newest == version or snapshot is None:
+            return None
+        return newest, snapshot
+
+    def act(
+        self, samples: int, within_s: float, version: int | None, weights: NDArray[np.uint8] | None
+    ) -> Answer:
+        """Acts until it has made so many samples, or a step ended after `within_s`."""
+        began_s = time.perf_counter()
+        actor = self._actor
+        assert actor is not None, "`build` failed"
+        failure = refusal = None
+        env_steps, made = actor.env_steps, 0
+        try:
+            if version is not None and weights is not None:
+                self._newest = version, unpacked(weights, self._make_actor.weight_forms)
+            while made < samples and time.perf_counter() - began_s < within_s:
+                made += actor.step()
+        except BadStep as error:
+            refusal = error.of_actor(self._actor_id, actor.env_steps)
+        except (Exception, SystemExit):
+            failure = traceback.format_exc()
+        self._message = None
+        actor.flush()
+        answer = self._answer(actor.env_steps - env_steps)
+        return replace(
+            answer,
+            acted_s=time.perf_counter() - began_s,
+            seconds=tuple(actor.seconds),
+            logged=self._records.take() if self._records.kept else (),
+            failure=failure,
+            refusal=refusal,
+        )
+
+    def _answer(self, env_steps: int) -> Answer:
+        message = self._message
+        if message is None:
+            return Answer(env_steps=env_steps)
+        returns = message.returns[0] if message.returns else None
+        return Answer(
+            rows=message.rows,
+            env_steps=message.env_steps,
+            opt_steps=message.opt_steps,
+            blocks=self._blocks(message),
+            episodes=_numbers(message),
+            returns=(returns.count, returns.mean, returns.squares) if returns else None,
+        )
+
+    def _blocks(self, message: Message) -> tuple[NDArray[np.uint8], ...]:
+        if not message.rows:
+            return ()
+        rows = Rows(self._make_actor.env_factory.spec, message.rows, np.zeros)
+        for name, column in rows.columns.items():
+            np.concatenate(column_of(message.parts, name), out=column, casting="same_kind")
+        return tuple(block.view(np.uint8) for block in rows.blocks)
+
+    def close(self) -> None:
+        """Closes its environments."""
+        actor, self._actor = self._actor, None
+        if actor is not None:
+            actor.close()
+
+
+def _numbers(message: Message) -> NDArray[np.float64] | None:
+    if not message.episodes:
+        return None
+    return np.array([(each.score, each.length) for each in message.episodes], np.float64)

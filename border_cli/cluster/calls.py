@@ -1,0 +1,77 @@
+"""Calls of actors on a cluster: how they are made, and what is reported of them. Free of Ray."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum, auto
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Kind(Enum):
+    """What is reported of an actor."""
+
+    PLACED = auto()  # its process runs and has imported what it needs; `value`: its `Place`
+    BUILT = auto()  # its environments are built; `value`: what `build` returned
+    RETURNED = auto()  # a call has returned; `value`: what it returned
+    CLOSED = auto()  # its environments are closed
+    DIED = auto()  # its process; `value`: why
+
+
+class Place(NamedTuple):
+    """Where an actor runs."""
+
+    node: str  # Ray's id of the node
+    host: str
+    pid: int
+
+    def __str__(self) -> str:
+        return f"{self.host}, process {self.pid}"
+
+
+class Report(NamedTuple):
+    """What happened to one incarnation of an actor."""
+
+    kind: Kind
+    actor_id: int
+    incarnation: int  # in this attempt
+    value: Any = None
+    lease: int = 0  # of `RETURNED`
+
+
+class Transport(Protocol):
+    """Starts, calls and kills actors; nothing waits. What comes of it is reported later.
+
+    A call that is reported never is reported twice. What is reported of an incarnation that was
+    replaced is ignored.
+    """
+
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> None:
+        """Starts an actor and builds its environments; not on the node `avoid` if others have
+        room."""
+
+    def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
+        """Has it make up to so many samples, with weights of this version; None: those it has."""
+
+    def close(self, actor_id: int) -> None:
+        """Has it close its environments."""
+
+    def kill(self, actor_id: int) -> None:
+        """Ends its process."""
+
+
+class WeightTransport(Transport, Protocol):
+    """Also sends weights; what it reports waits in a queue."""
+
+    reports: deque[Report]
+
+    def publish(self, weights: NDArray[np.uint8]) -> None:
+        """Calls with a version take these weights from now on."""
+
+    def look(self) -> None:
+        """Starts actors that wait for room; called again and again."""
+
+    def places(self) -> int:
+        """How many actors the nodes have room for, those that run included."""

@@ -1,0 +1,133 @@
+"""Actors on a Ray cluster, called without ever waiting: what returns is reported to a queue.
+
+Ray tells of each call that is over in a thread of its own, which puts a report into the queue and
+wakes the broker. Weights are sent with the call while they are small, and put into Ray's object
+store once per version when they are not; a version is released with the next one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import ray
+from numpy.typing import NDArray
+from ray.exceptions import RayError
+
+from border_cli.cluster.calls import Kind, Report, WeightTransport
+from border_cli.cluster.host import Host
+from border_cli.cluster.nodes import Nodes
+from border_cli.cluster.nodes import Place as Chosen
+
+INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
+
+
+class RayTransport(WeightTransport):
+    """Owned by the broker's thread; only the queue is filled by others."""
+
+    def __init__(
+        self,
+        *,
+        target: str,
+        arguments: Callable[[int, int], tuple[Any, ...]],
+        name: Callable[[int, int], str],
+        nodes: Nodes,
+        within_s: float,
+        wake: Callable[[], None],
+    ) -> None:
+        """`target` is the class of an actor, made of its `arguments` (actor id, incarnation)."""
+        self._target = target
+        self._arguments = arguments
+        self._name = name
+        self._within_s = within_s
+        self._wake = wake
+        self._host = ray.remote(Host)
+        self._nodes = nodes
+        self._waiting: dict[int, tuple[int, str | None]] = {}  # for room: incarnation, avoid
+        self._chosen: dict[int, Chosen] = {}
+        self._handles: dict[int, tuple[int, Any]] = {}  # incarnation and handle of each actor
+        self._weights: Any = None  # of the newest version, or a reference to them
+        self._weights_put = True
+        self.reports: deque[Report] = deque()
+
+    def publish(self, weights: NDArray[np.uint8]) -> None:
+        """Calls from now on take these weights."""
+        self._weights, self._weights_put = weights, weights.nbytes <= INLINE_NBYTES
+
+    def _newest_weights(self) -> Any:
+        if not self._weights_put:  # by the first call that needs them
+            self._weights, self._weights_put = ray.put(self._weights), True
+        return self._weights
+
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> None:
+        self._waiting[actor_id] = incarnation, avoid
+        self.look()
+
+    def look(self) -> None:
+        for actor_id, (incarnation, avoid) in list(self._waiting.items()):
+            place = self._nodes.place(avoid)
+            if place is None:
+                return  # there is no room for the others either
+            del self._waiting[actor_id]
+            self._chosen[actor_id] = place
+            self._start_there(actor_id, incarnation, place)
+
+    def _start_there(self, actor_id: int, incarnation: int, place: Chosen) -> None:
+        host = self._host.options(
+            **place.options,
+            name=self._name(actor_id, incarnation),
+            max_restarts=0,
+            max_task_retries=0,
+        )
+        handle = host.remote(self._target, *self._arguments(actor_id, incarnation))
+        self._handles[actor_id] = incarnation, handle
+        self._follow(handle.place.remote(), Kind.PLACED, actor_id, incarnation)
+        self._follow(handle.call.remote("build"), Kind.BUILT, actor_id, incarnation)
+
+    def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
+        incarnation, handle = self._handles[actor_id]
+        weights = None if version is None else self._newest_weights()
+        call = handle.call.remote("act", samples, self._within_s, version, weights)
+        self._follow(call, Kind.RETURNED, actor_id, incarnation, lease)
+
+    def close(self, actor_id: int) -> None:
+        incarnation, handle = self._handles[actor_id]
+        self._follow(handle.call.remote("close"), Kind.CLOSED, actor_id, incarnation)
+
+    def kill(self, actor_id: int) -> None:
+        if self._waiting.pop(actor_id, None) is not None:
+            return  # it has no process yet
+        _, handle = self._handles.pop(actor_id)
+        ray.kill(handle)
+        self._nodes.release(self._chosen.pop(actor_id))
+
+    def places(self) -> int:
+        return self._nodes.places
+
+    def _follow(
+        self, call: Any, kind: Kind, actor_id: int, incarnation: int, lease: int = 0
+    ) -> None:
+        done = partial(self._report, kind, actor_id, incarnation, lease)
+        call.future().add_done_callback(done)
+
+    def _report(
+        self, kind: Kind, actor_id: int, incarnation: int, lease: int, future: Future[Any]
+    ) -> None:
+        """In a thread of Ray's."""
+        try:
+            report = Report(kind, actor_id, incarnation, future.result(), lease)
+        except Exception as error:
+            report = Report(Kind.DIED, actor_id, incarnation, _why(error), lease)
+        self.reports.append(report)
+        self._wake()
+
+
+def _why(error: Exception) -> str:
+    """Why a call failed."""
+    if isinstance(error, RayError):
+        return f"its process is gone: {str(error).strip()}"
+    return f"{type(error).__name__}: {error}"

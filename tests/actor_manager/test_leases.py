@@ -1,0 +1,499 @@
+"""Leases over a fake transport and a fake clock: nothing here waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from border_cli.actor_manager.leases import (
+    IMPORTS_S,
+    Leases,
+    LeaseSettings,
+    Stage,
+    Times,
+)
+from border_cli.actor_manager.remote_actor import Answer
+from border_cli.cluster.calls import Kind, Place, Report, Transport
+from border_cli.core.errors import ActorCrashed, BadStep, RunFailed
+
+STALL_S = 60.0
+
+
+@dataclass
+class Call:
+    actor_id: int
+    incarnation: int
+    lease: int
+    samples: int
+    version: int | None
+
+
+@dataclass
+class FakeCluster(Transport):
+    """Remembers what it was asked; a test decides what comes of it, and when."""
+
+    started: list[tuple[int, int, str | None]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)  # in flight
+    closing: list[int] = field(default_factory=list)
+    killed: list[int] = field(default_factory=list)
+    alive: dict[int, int] = field(default_factory=dict)  # actor id -> incarnation
+
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> None:
+        assert actor_id not in self.alive, "two processes of one actor"
+        self.started.append((actor_id, incarnation, avoid))
+        self.alive[actor_id] = incarnation
+
+    def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
+        self.calls.append(Call(actor_id, self.alive[actor_id], lease, samples, version))
+
+    def close(self, actor_id: int) -> None:
+        self.closing.append(actor_id)
+
+    def kill(self, actor_id: int) -> None:
+        self.killed.append(actor_id)
+        del self.alive[actor_id]
+
+
+class Run:
+    """Leases, the cluster below them, and what was delivered and lost."""
+
+    def __init__(self, num_actors: int = 2, *, wanted: int | None = None, **settings: Any) -> None:
+        self.cluster = FakeCluster()
+        self.now_s = 0.0
+        self.delivered: list[tuple[int, int]] = []  # actor id, rows
+        self.times: list[Times] = []
+        self.lost: list[tuple[int, int]] = []
+        given = {"n_buffer": 10, "most_samples": 1_000, "max_in_flight": 2, "max_restarts": 2}
+        self.leases = Leases(
+            LeaseSettings(num_actors=num_actors, stall_timeout_s=STALL_S, **given | settings),
+            self.cluster,
+            on_delivered=self._on_delivered,
+            on_lost=lambda actor_id, samples: self.lost.append((actor_id, samples)),
+        )
+        self.leases.space = 1_000_000
+        self.leases.version = 1
+        self.leases.begin(0.0, num_actors if wanted is None else wanted)
+
+    def _on_delivered(self, actor_id: int, answer: Answer, times: Times) -> None:
+        self.delivered.append((actor_id, answer.rows))
+        self.times.append(times)
+
+    def permit(self, samples: float, *, last: bool = False, urgent: bool = False) -> None:
+        self.leases.permit(samples, last=last, urgent=urgent)
+        self.pump()
+
+    def pump(self, after_s: float = 0.0) -> None:
+        self.now_s += after_s
+        self.leases.pump(self.now_s)
+
+    def report(self, kind: Kind, actor_id: int, value: object = None, lease: int = 0) -> None:
+        incarnation = self.leases.actors[actor_id].restarts.made
+        self.leases.take(Report(kind, actor_id, incarnation, value, lease), self.now_s)
+
+    def build(self, *actors: int) -> None:
+        for actor_id in actors:
+            self.report(Kind.PLACED, actor_id, Place(f"node {actor_id}", "host", 7))
+            self.report(Kind.BUILT, actor_id, Answer())
+        self.pump()
+
+    def answer(self, call: Call, *, acted_s: float = 0.001, **answer: Any) -> None:
+        """This call returns."""
+        self.cluster.calls.remove(call)
+        made = {"rows": call.samples, "env_steps": call.samples} | answer
+        report = Report(
+            Kind.RETURNED, call.actor_id, call.incarnation, Answer(acted_s=acted_s, **made),
+            call.lease,
+        )  # fmt: skip
+        self.leases.take(report, self.now_s)
+        self.pump()
+
+    def grow(self, actor_id: int, samples: int) -> None:
+        """Lets an actor have leases of this size, as after some fast calls."""
+        self.leases.actors[actor_id].size = samples
+
+    @property
+    def in_flight(self) -> list[int]:
+        return [call.samples for call in self.cluster.calls]
+
+
+def test_no_actor_is_called_before_it_is_built_and_there_are_weights_and_a_permission() -> None:
+    run = Run()
+    run.leases.version = 0
+    run.permit(100)
+    assert run.cluster.calls == []
+    run.build(0)
+    assert run.cluster.calls == []
+    run.leases.version = 1
+    run.pump()
+    assert {call.actor_id for call in run.cluster.calls} == {0}
+
+
+def test_weights_go_with_a_call_only_where_the_actor_does_not_have_them() -> None:
+    run = Run(1)
+    run.permit(math.inf)
+    run.build(0)
+    assert [call.version for call in run.cluster.calls] == [1, None]
+    run.answer(run.cluster.calls[0])
+    assert run.cluster.calls[-1].version is None
+    run.leases.version = 4
+    run.answer(run.cluster.calls[0])
+    assert run.cluster.calls[-1].version == 4
+
+
+def test_a_first_call_is_one_sample_and_calls_grow_until_they_take_as_long_as_they_shall() -> None:
+    run = Run(1, max_in_flight=1)
+    run.permit(math.inf)
+    run.build(0)
+    sizes = []
+    for _ in range(8):
+        sizes += run.in_flight
+        run.answer(run.cluster.calls[0], acted_s=0.0002 * run.in_flight[0])
+    assert sizes == [1, 4, 16, 64, 100, 100, 100, 100]  # of 0.2 ms each: 20 ms
+
+
+def test_a_slow_step_makes_calls_short_again() -> None:
+    run = Run(1, max_in_flight=1)
+    run.permit(math.inf)
+    run.build(0)
+    run.grow(0, 100)
+    run.answer(run.cluster.calls[0])
+    run.answer(run.cluster.calls[0], rows=4, acted_s=2.0)
+    assert run.in_flight == [1]
+
+
+def test_under_a_replay_ratio_a_call_is_at_most_a_message() -> None:
+    run = Run(2)
+    for actor_id in (0, 1):
+        run.grow(actor_id, 500)
+    run.build(0, 1)
+    for actor_id in (0, 1):
+        run.grow(actor_id, 500)
+    run.permit(35)
+    assert run.in_flight == [10, 10, 10]  # 5 are no message
+    run.permit(40)
+    assert run.in_flight == [10, 10, 10, 10]
+    assert run.leases.granted == 40
+
+
+def test_what_is_left_at_the_end_is_leased_however_little_it_is() -> None:
+    run = Run(2)
+    run.build(0, 1)
+    run.grow(0, 50)
+    run.grow(1, 50)
+    run.permit(7)
+    assert run.in_flight == []
+    run.permit(7, last=True)
+    assert run.in_flight == [4, 3]
+
+
+def test_a_learner_that_waits_gets_little_only_if_nothing_is_on_its_way() -> None:
+    run = Run(2)
+    run.build(0, 1)
+    run.grow(0, 50)
+    run.grow(1, 50)
+    run.permit(6, urgent=True)
+    assert run.in_flight == [3, 3]
+    run.permit(12, urgent=True)
+    assert run.in_flight == [3, 3]
+
+
+def test_samples_that_no_call_brought_are_free_again() -> None:
+    run = Run(1, max_in_flight=1)
+    run.build(0)
+    run.grow(0, 10)
+    run.permit(10)
+    run.answer(run.cluster.calls[0], rows=4, env_steps=4)  # it took too long
+    assert run.leases.granted == 4
+    run.permit(14)
+    assert run.leases.granted <= 14
+
+
+def test_an_actor_that_makes_more_than_it_was_asked_for_owes() -> None:
+    run = Run(1, max_in_flight=1)
+    run.build(0)
+    run.grow(0, 10)
+    run.permit(20)
+    run.answer(run.cluster.calls[0], rows=16)
+    assert run.leases.granted == 16
+    assert run.in_flight == []  # 4 are left
+
+
+def test_answers_are_delivered_in_the_order_of_the_calls() -> None:
+    run = Run(1)
+    run.permit(math.inf)
+    run.build(0)
+    first, second = run.cluster.calls
+    run.answer(second, rows=22)
+    assert run.delivered == []
+    run.answer(first, rows=11)
+    assert run.delivered == [(0, 11), (0, 22)]
+
+
+def test_at_the_deadline_the_lease_is_free_the_actor_replaced_elsewhere_and_late_rows_ignored() -> (
+    None
+):
+    run = Run(2)
+    run.build(0, 1)
+    run.grow(0, 10)
+    run.grow(1, 10)
+    run.permit(40)
+    late = [call for call in run.cluster.calls if call.actor_id == 0]
+    fine = [call for call in run.cluster.calls if call.actor_id == 1]
+    run.pump(STALL_S - 1)
+    for call in fine:
+        run.answer(call)
+    assert run.leases.granted == 40
+    run.pump(2.0)
+    assert run.cluster.killed == [0]
+    assert run.lost == [(0, 10)]  # the first may have been made, the second was not begun
+    run.pump(1.0)
+    assert run.cluster.started[-1] == (0, 1, "node 0")
+    for call in late:
+        report = Report(Kind.RETURNED, 0, 0, Answer(rows=10, env_steps=10), call.lease)
+        run.leases.take(report, run.now_s)
+    assert run.delivered == [(1, 10), (1, 10)]
+    assert run.lost == [(0, 10)]
+
+
+def test_the_others_use_what_an_actor_that_died_had() -> None:
+    run = Run(2)
+    run.build(0, 1)
+    run.grow(0, 10)
+    run.grow(1, 10)
+    run.permit(40)
+    assert len(run.in_flight) == 4
+    run.report(Kind.DIED, 0, "killed by SIGKILL")
+    for call in [call for call in run.cluster.calls if call.actor_id == 1]:
+        run.answer(call)
+    again = [call for call in run.cluster.calls if call.actor_id == 1]
+    assert sum(call.samples for call in again) == 20
+    assert run.leases.granted == 40
+
+
+def test_restarts_that_deaths_used_are_there_again_once_samples_arrive() -> None:
+    run = Run(1, max_restarts=1, max_in_flight=1)
+    run.permit(math.inf)
+    for _ in range(9):
+        run.build(0)
+        run.answer(run.cluster.calls[-1])
+        run.cluster.calls.clear()
+        run.report(Kind.DIED, 0, "killed by SIGKILL")
+        run.pump(6.0)
+    assert run.leases.actors[0].restarts.made == 9
+
+
+def test_exceptions_of_an_environment_use_the_restarts_up() -> None:
+    run = Run(1, max_restarts=1, max_in_flight=1)
+    run.permit(math.inf)
+    run.build(0)
+    run.answer(run.cluster.calls[0], failure=raised(1))
+    run.pump(6.0)
+    run.build(0)
+    run.answer(run.cluster.calls[0])
+    with pytest.raises(ActorCrashed, match=r"from line 1; no restarts are left"):
+        run.answer(run.cluster.calls[0], failure=raised(2))
+
+
+def raised(line: int) -> str:
+    return (
+        "Traceback (most recent call last):\n"
+        f'  File "/env.py", line {line}, in step\n    raise ValueError\n'
+        f"ValueError: from line {line}\n"
+    )
+
+
+def test_rows_made_before_a_failure_are_delivered() -> None:
+    run = Run(1, max_in_flight=1)
+    run.permit(math.inf)
+    run.build(0)
+    run.grow(0, 10)
+    run.answer(run.cluster.calls[0])
+    run.answer(run.cluster.calls[0], rows=3, failure=raised(1))
+    assert run.delivered[-1] == (0, 3)
+    assert run.lost == []
+
+
+def test_one_actor_that_is_given_up_does_not_end_the_run_and_the_last_one_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = Run(2, max_restarts=5)
+    run.permit(math.inf)
+
+    def fail(actor_id: int) -> None:
+        for _ in range(2):
+            run.report(Kind.PLACED, actor_id, Place("node 9", "host", 7))
+            run.report(Kind.BUILT, actor_id, Answer(failure=raised(actor_id)))
+            run.pump(6.0)
+
+    fail(0)
+    assert run.leases.actors[0].stage == Stage.ENDED
+    assert "host, process 7" in caplog.text
+    assert "the run goes on with 1 actor" in caplog.text
+    with pytest.raises(ActorCrashed, match="actor 1.*failed the same way"):
+        fail(1)
+
+
+def test_a_step_that_does_not_fit_ends_the_run() -> None:
+    run = Run(1)
+    run.permit(math.inf)
+    run.build(0)
+    with pytest.raises(BadStep, match="the reward"):
+        run.answer(run.cluster.calls[0], refusal=BadStep("the reward is a string"))
+
+
+def test_an_actor_that_is_built_for_too_long_is_replaced() -> None:
+    run = Run(2)
+    run.build(1)
+    run.report(Kind.PLACED, 0, Place("node 0", "host", 7))
+    run.pump(STALL_S + 1)
+    assert run.leases.actors[0].stage == Stage.PAUSED
+    run.pump(1.0)
+    assert run.cluster.started[-1] == (0, 1, "node 0")
+
+
+def test_while_one_acts_another_may_wait_for_a_place_for_as_long_as_it_takes() -> None:
+    run = Run(2)
+    run.build(1)
+    for _ in range(10):
+        run.pump(STALL_S / 2)
+    assert run.leases.actors[0].stage == Stage.STARTING
+
+
+def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> None:
+    run = Run(1)
+    run.build(0)
+    run.pump(1.0)
+    run.report(Kind.DIED, 0, "the node died")
+    run.pump(1.0)
+    with pytest.raises(RunFailed, match="no actor has a place.*the node died"):
+        run.pump(STALL_S + 1)
+
+
+def test_a_process_may_take_its_time_to_import() -> None:
+    assert IMPORTS_S > STALL_S
+
+
+def test_actors_that_have_no_place_yet_start_when_there_is_one() -> None:
+    run = Run(4, wanted=1)
+    assert [actor_id for actor_id, _, _ in run.cluster.started] == [0]
+    run.leases.want(3, 5.0)
+    assert [actor_id for actor_id, _, _ in run.cluster.started] == [0, 1, 2]
+
+
+def test_nothing_is_leased_that_would_find_no_space() -> None:
+    run = Run(2)
+    run.build(0, 1)
+    run.grow(0, 100)
+    run.grow(1, 100)
+    run.leases.space = 130
+    run.permit(math.inf)
+    assert run.in_flight == [100, 30]
+    assert run.leases.lacks_space
+
+
+def test_at_the_end_calls_return_environments_close_and_processes_end() -> None:
+    run = Run(2)
+    run.permit(math.inf)
+    run.build(0)
+    run.leases.close(run.now_s)
+    assert run.cluster.killed == [1]  # which was never built
+    assert not run.leases.drained
+    for call in list(run.cluster.calls):
+        run.answer(call)
+    assert run.leases.drained
+    assert run.cluster.calls == []
+    assert run.cluster.closing == [0]
+    assert not run.leases.over
+    run.report(Kind.CLOSED, 0)
+    assert run.leases.over
+    assert run.cluster.alive == {}
+
+
+def test_what_does_not_return_at_the_end_is_killed_and_counted() -> None:
+    run = Run(1)
+    run.permit(math.inf)
+    run.build(0)
+    run.leases.close(run.now_s)
+    assert run.leases.kill(run.now_s) == [0]
+    assert run.lost == [(0, 1)]
+    assert run.leases.over
+    assert run.leases.drained
+
+
+def test_the_time_of_a_call_is_told_to_where_it_went() -> None:
+    run = Run(1)
+    run.permit(math.inf)
+    run.build(0)
+    first, second = run.cluster.calls
+    run.now_s += 3.0
+    run.answer(first, acted_s=2.0)
+    run.now_s += 1.5
+    run.answer(second, acted_s=1.25)
+    assert run.times[0] == Times(call_s=2.0, transfer_s=1.0, queue_s=0.0, blocked_s=0.0)
+    assert run.times[1] == Times(call_s=1.25, transfer_s=0.25, queue_s=3.0, blocked_s=0.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed: int) -> None:
+    """Calls return in any order, late, short, too long or never; processes die at any moment."""
+    rng = np.random.default_rng(seed)
+    num_actors, permitted, issued = 4, 0.0, 0
+    run = Run(num_actors, max_restarts=1_000, max_in_flight=int(rng.integers(1, 4)))
+    deeds: list[Callable[[], None]] = []
+
+    def place() -> None:
+        for actor in run.leases.actors:
+            if actor.stage == Stage.STARTING and rng.random() < 0.7:
+                run.build(actor.actor_id)
+
+    def finish() -> None:
+        calls = run.cluster.calls
+        if calls:
+            call = calls[int(rng.integers(len(calls)))]
+            short = int(rng.integers(call.samples + 1))
+            rows = [call.samples, call.samples, call.samples + 3, short][int(rng.integers(4))]
+            run.answer(call, rows=rows, env_steps=rows, acted_s=float(rng.exponential(0.01)))
+
+    def die() -> None:
+        actor_id = int(rng.integers(num_actors))
+        if actor_id in run.cluster.alive and rng.random() < 0.2:
+            run.report(Kind.DIED, actor_id, "killed by SIGKILL")
+
+    def wait() -> None:
+        run.pump(float(rng.exponential(8.0)))
+
+    def permit() -> None:
+        nonlocal permitted
+        permitted += int(rng.integers(40))
+        run.permit(permitted, urgent=bool(rng.random() < 0.3))
+
+    deeds += [place, finish, finish, finish, die, wait, permit]
+    for _ in range(400):
+        deeds[int(rng.integers(len(deeds)))]()
+        rows = sum(made for _, made in run.delivered)
+        assert run.leases.received == rows  # each once, whatever came late
+        reserved = [sum(x.samples for x in actor.leases) for actor in run.leases.actors]
+        assert run.leases.reserved == sum(reserved)
+        assert run.leases.granted <= permitted + 3 * len(run.delivered)  # but for what they owe
+        assert all(len(actor.leases) <= 3 for actor in run.leases.actors)
+        issued += len(run.cluster.calls)
+    assert issued
+
+    for _ in range(1_000):  # and it goes on: what is permitted is made
+        if run.leases.received >= permitted:
+            break
+        run.permit(permitted, last=True)
+        place()
+        for call in list(run.cluster.calls):
+            incarnation = run.leases.actors[call.actor_id].restarts.made
+            if call.incarnation == incarnation:
+                run.answer(call)
+            else:
+                run.cluster.calls.remove(call)
+        run.pump(6.0)
+    assert sum(made for _, made in run.delivered) == run.leases.received >= permitted
