@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.nodes import Needs, Nodes
-from border_cli.cluster.remote import options_of, why
+from border_cli.cluster.nodes import Needs, Nodes, options_of
+from border_cli.cluster.remote import why
 from border_cli.core.config import StartMethod
 from border_cli.core.timing import MonotonicClock
 from border_cli.process.child import READY, Pipe

@@ -122,7 +122,7 @@ class Nodes:
             node.placed += 1
             node.unseen += 1
         strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-        options = {**_options(self.resources), "scheduling_strategy": strategy}
+        options = {**options_of(self.resources), "scheduling_strategy": strategy}
         return Place(node_id=node.node_id, node=node.name, options=options)
 
     def release(self, place: Place) -> None:
@@ -283,7 +283,7 @@ def _available_by_node() -> dict[str, Amounts]:
     return dict(available_resources_per_node())
 
 
-def _options(resources: Amounts) -> dict[str, Any]:
+def options_of(resources: Amounts) -> dict[str, Any]:
     """Ray's own names of what an actor needs; without any it takes no CPU."""
     own = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
     named = {own[name]: amount for name, amount in resources.items() if name in own}

@@ -1,23 +1,12 @@
-"""Ray actors: the options that reserve resources for one, and why one is gone."""
+"""Of the cluster that this process is connected to: its CPUs, and why a Ray actor is gone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import re
+from typing import Any
 
-CAPITALS: Final = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
-
-
-def options_of(resources: Mapping[str, float]) -> dict[str, Any]:
-    """The options of a Ray actor that takes these resources, named as Ray names them."""
-    options: dict[str, Any] = {"num_cpus": 0.0}
-    custom = {}
-    for name, amount in resources.items():
-        if name in CAPITALS:
-            options[CAPITALS[name]] = int(amount) if name == "memory" else amount
-        else:
-            custom[name] = amount
-    return {**options, "resources": custom} if custom else options
+# Of a message: the cause, without the ids that follow it.
+DEAD = re.compile(r"actor is dead because (its .+?)\.(?:\s|$)")
 
 
 def total_cpus() -> int:
@@ -29,9 +18,11 @@ def total_cpus() -> int:
 
 
 def why(error: Exception) -> str:
-    """What ended a Ray actor, in one line without Ray's ids."""
+    """What ended a Ray actor, or a call of it, in one line without Ray's ids."""
     cause = getattr(error, "cause", None)  # what was raised there
     if isinstance(cause, Exception):
         return f"{type(cause).__name__}: {cause}"
     lines = [each for each in str(error).splitlines() if each and not each.startswith("\t")]
-    return " ".join(each.strip() for each in lines)
+    text = " ".join(each.strip() for each in lines)
+    dead = DEAD.search(text)
+    return dead.group(1) if dead else text

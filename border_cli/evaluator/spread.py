@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from border_cli.cluster.connection import Cluster, ClusterSettings, connect
 from border_cli.cluster.crew import GOING, Crew, CrewOnRay
-from border_cli.cluster.nodes import Needs, Nodes
-from border_cli.cluster.remote import options_of, total_cpus
+from border_cli.cluster.nodes import Needs, Nodes, options_of
+from border_cli.cluster.remote import total_cpus
 from border_cli.core.errors import BadStep, RunFailed
 from border_cli.core.interfaces import (
     ActorManager,
