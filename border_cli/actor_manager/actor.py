@@ -323,9 +323,9 @@ class ActorFactory:
     clock: Clock = field(default_factory=MonotonicClock)
     weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
     returns_gamma: float | None = None  # of running returns; None: the agent needs none
+    trial: Callable[[], None] | None = None  # of its environments, before another machine acts
     run_name: str = "run"
     stall_timeout_s: float = 60.0  # of the run's trainer, for managers that set deadlines
-    trial: Callable[[], None] | None = None  # of its environments, before another machine acts
 
     def __call__(
         self,

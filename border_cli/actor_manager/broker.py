@@ -17,19 +17,19 @@ from typing import Any, Final
 
 from border_cli.actor_manager.actor import BLOCKED, SEND
 from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.leases import Leases, LeaseSettings, Stage, Times
+from border_cli.actor_manager.leases import Leases, LeaseSettings, Times
 from border_cli.actor_manager.remote_actor import Answer
 from border_cli.actor_manager.shared_ring import (
     ACTING,
     ACTOR_BEATS,
     ACTOR_WORDS,
     BEATS,
-    BEGAN,
     CLOSING,
     DRAINED,
     ENV_STEPS,
     GRANTED,
     IDLE,
+    INCARNATIONS,
     LAST,
     LEARNER_WAITS,
     LEASES,
@@ -47,9 +47,10 @@ from border_cli.actor_manager.shared_ring import (
 from border_cli.actor_manager.weights import SharedWeightSlot, packed
 from border_cli.cluster.calls import WeightTransport
 from border_cli.cluster.connection import ClusterSettings, connect
+from border_cli.cluster.head import HeadWatch
 from border_cli.cluster.nodes import Needs, Nodes
 from border_cli.core.config import AUTO
-from border_cli.core.errors import RunFailed
+from border_cli.core.errors import BadStep, RunFailed
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
 from border_cli.process.child import READY, Pipe
 
@@ -94,42 +95,45 @@ class BrokerRecipe:
 
 def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
     """The process."""
-    config = recipe.config
     _log_what_is_printed()
     clock = MonotonicClock()
     with (
         connect(recipe.cluster) as cluster,
         Nodes(cluster, recipe.needs, clock=clock) as nodes,
     ):
-        from border_cli.cluster.head import HeadWatch
-        from border_cli.cluster.transport import RayTransport
-
-        def arguments(actor_id: int, incarnation: int) -> tuple[Any, ...]:
-            number = recipe.incarnations[actor_id] + incarnation
-            return recipe.make_actor, config, actor_id, number, recipe.log_level
-
-        def name(actor_id: int, incarnation: int) -> str:
-            again = f".{incarnation}" if incarnation else ""
-            return f"border/{recipe.run_name}/actor-{actor_id}{again}"
-
-        transport = RayTransport(
-            target=TARGET,
-            arguments=arguments,
-            name=name,
-            nodes=nodes,
-            within_s=CALL_LASTS * recipe.lease_settings().call_s,
-            wake=recipe.ring.pipe.wake,
-        )
         watch = HeadWatch(cluster.address, recipe.ring.pipe.wake)
-        broker = Broker(recipe, transport, clock)
+        broker = Broker(recipe, _transport(recipe, nodes), clock)
         pipe.send(JOINED, cluster.join)
         pipe.send(READY)
         try:
             broker.run(watch)
         except RunFailed as error:
+            if isinstance(error, BadStep):
+                raise
             pipe.send(ENDED, error)
         finally:
             watch.stop()
+
+
+def _transport(recipe: BrokerRecipe, nodes: Nodes) -> WeightTransport:
+    from border_cli.cluster.transport import RayTransport  # imports Ray, as nothing else here
+
+    def arguments(actor_id: int, incarnation: int) -> tuple[Any, ...]:
+        number = recipe.incarnations[actor_id] + incarnation
+        return recipe.make_actor, recipe.config, actor_id, number, recipe.log_level
+
+    def name(actor_id: int, incarnation: int) -> str:
+        again = f".{incarnation}" if incarnation else ""
+        return f"border/{recipe.run_name}/actor-{actor_id}{again}"
+
+    return RayTransport(
+        target=TARGET,
+        arguments=arguments,
+        name=name,
+        nodes=nodes,
+        within_s=CALL_LASTS * recipe.lease_settings().call_s,
+        wake=recipe.ring.pipe.wake,
+    )
 
 
 def _log_what_is_printed() -> None:
@@ -168,7 +172,7 @@ class Broker:
         self._closes_s: float | None = None  # when what has not returned is killed
         self._past_seconds = [[0.0] * len(ACTOR_SECTIONS) for _ in self.leases.actors]
 
-    def run(self, head: Any) -> None:
+    def run(self, head: HeadWatch) -> None:
         """Until the learner closes the ring and all has returned. Raises RunFailed."""
         self.leases.begin(self._clock.now_s(), self._wanted())
         while not self.leases.over:
@@ -181,7 +185,7 @@ class Broker:
     def _wanted(self) -> int:
         if self._config.num_actors != AUTO:
             return self._config.most_actors
-        return min(self._config.most_actors, self._transport.places())
+        return min(self._config.most_actors, self._transport.places)
 
     def step(self) -> None:
         """Everything that can be done now."""
@@ -206,7 +210,6 @@ class Broker:
         ring.broker[SPACE_WAITS] = self._writer.waits_for_space or leases.lacks_space
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
-            self._transport.look()
             self._show(now_s)
         ring.broker[BEATS] += self._supervises
         ring.broker[STATE] = SUPERVISING if self._supervises else IDLE
@@ -239,7 +242,7 @@ class Broker:
             words = self._ring.actors
             words[at + STAGE], words[at + LEASES] = actor.stage, len(actor.leases)
             words[at + RESTARTS] = actor.restarts.made
-            words[at + BEGAN] = actor.stage >= Stage.BUILDING
+            words[at + INCARNATIONS] = actor.incarnation + 1
         self._ring.broker[ACTING] = self.leases.acting
         self._supervises = self.leases.supervises
         if self._config.num_actors == AUTO and now_s - self._nodes_s >= NODES_S:

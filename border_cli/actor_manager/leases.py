@@ -7,8 +7,8 @@ call takes about `call_s`, as long as the permission allows, which costs neither
 much and keeps the weights fresh.
 
 Everything has a deadline. A lease that does not return in time, and those behind it, go back to the
-permission; the actor is killed and replaced, on another node where there is one. What it may have
-made is counted as lost then, and ignored should it arrive later. The others use what is left.
+permission; the actor is killed and replaced, on another node if there is one. What it may have
+made is counted as lost then, and ignored if it arrives later. The others use what is left.
 
 A pure state machine: time is handed in, and a `Transport` does what it decides. Owned by one thread.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -30,11 +30,12 @@ from border_cli.core.errors import ActorCrashed, RunFailed
 
 log = logging.getLogger(__name__)
 
-IMPORTS_S: Final = 300.0  # for an actor to get a place and import what it needs
+STARTS_S: Final = 120.0  # for a process to start and import what it needs
 CALLS_PER_S: Final = 300  # of all actors together; more of them cost the learner its cores
 SHORTEST_CALL_S: Final = 0.02
 LONGEST_CALL_S: Final = 1.0
 GROWTH: Final = 4  # by which a lease may be larger than the one before
+NO_ROOM_S: Final = 1.0  # until a cluster without room for an actor is asked again
 LOOK_S: Final = 0.25  # between two looks at all deadlines
 
 
@@ -42,8 +43,8 @@ class Stage(IntEnum):
     """Where an actor stands."""
 
     OFF = 0  # its place is not wanted: `num_actors=auto` found no room for it
-    PAUSED = 1  # until its restart
-    STARTING = 2  # Ray looks for a place, or its process imports
+    PAUSED = 1  # until its restart, or until a node has room
+    STARTING = 2  # its process starts and imports
     BUILDING = 3  # its environments
     ACTING = 4
     CLOSING = 5
@@ -67,6 +68,7 @@ class LeasedActor:
 
     actor_id: int
     restarts: Restarts
+    incarnation: int = -1  # in this attempt
     stage: Stage = Stage.OFF
     place: Place | None = None
     avoid: str | None = None  # the node where it failed last
@@ -210,7 +212,7 @@ class Leases:
     def take(self, report: Report, now_s: float) -> None:
         """Takes in what happened. Raises BadStep, and RunFailed where no actor is left."""
         actor = self.actors[report.actor_id]
-        if report.incarnation != actor.restarts.made or actor.stage in (Stage.OFF, Stage.ENDED):
+        if report.incarnation != actor.incarnation or actor.stage in (Stage.OFF, Stage.ENDED):
             return  # of one that was replaced
         if report.kind is Kind.DIED:
             self._died(actor, str(report.value), now_s)
@@ -299,6 +301,9 @@ class Leases:
         for actor in self.actors:
             if actor.stage == Stage.PAUSED and actor.due_s <= now_s:
                 self._start(actor, now_s)
+            elif actor.stage == Stage.STARTING and now_s - actor.since_s > STARTS_S:
+                self._kill(actor)  # others may have taken its place
+                self._start(actor, now_s)
             elif late := self._late(actor, now_s):
                 self._failed(actor, late, now_s)
         if self.acting:
@@ -320,7 +325,7 @@ class Leases:
     def _check_that_one_comes(self, now_s: float) -> None:
         """Raises RunFailed where no actor has acted for too long, and none will."""
         limit_s = self._settings.stall_timeout_s
-        if any(actor.stage == Stage.BUILDING for actor in self.actors):
+        if any(actor.stage in (Stage.STARTING, Stage.BUILDING) for actor in self.actors):
             return  # which has a deadline of its own
         assert self._alive_s is not None
         if now_s - self._alive_s <= limit_s:
@@ -376,8 +381,12 @@ class Leases:
 
     def _start(self, actor: LeasedActor, now_s: float) -> None:
         actor.place, actor.version, actor.size = None, 0, 1.0
-        self._enter(actor, Stage.STARTING, now_s)
-        self._transport.start(actor.actor_id, actor.restarts.made, avoid=actor.avoid)
+        if self._transport.start(actor.actor_id, actor.incarnation + 1, avoid=actor.avoid):
+            actor.incarnation += 1
+            self._enter(actor, Stage.STARTING, now_s)
+        else:
+            self._enter(actor, Stage.PAUSED, now_s)
+            actor.due_s = now_s + NO_ROOM_S
 
     def _died(self, actor: LeasedActor, why: str, now_s: float) -> None:
         if actor.stage == Stage.CLOSING:
@@ -444,27 +453,10 @@ class Leases:
             self._ready[len(actor.leases)].pop(actor.actor_id, None)
 
 
-def waiting_for(stage: Stage, leases: int) -> str | None:
-    """What an actor waits for; None while it acts or is built."""
-    if stage in (Stage.ACTING, Stage.BUILDING):
-        return "the rate limiter (trainer.samples_per_opt_step)" if not leases else None
-    return WAITS_FOR[stage]
-
-
 WAITS_FOR: Final = {
     Stage.OFF: "room on the cluster",
-    Stage.PAUSED: "its restart",
-    Stage.STARTING: "a place on the cluster",
+    Stage.PAUSED: "its restart, or room on the cluster",
+    Stage.STARTING: "its process to start",
     Stage.CLOSING: "its environments to close",
     Stage.ENDED: "nothing (it has ended)",
 }
-
-
-def total(parts: Sequence[Times]) -> Times:
-    """All of them added up."""
-    return Times(
-        sum(each.call_s for each in parts),
-        sum(each.transfer_s for each in parts),
-        sum(each.queue_s for each in parts),
-        sum(each.blocked_s for each in parts),
-    )

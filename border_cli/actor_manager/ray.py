@@ -23,13 +23,13 @@ from border_cli.actor_manager.shared_ring import (
     ACTOR_BEATS,
     ACTOR_WORDS,
     BEATS,
-    BEGAN,
     CLOSING,
     CONNECTING,
     DRAINED,
     ENV_STEPS,
     GRANTED,
     IDLE,
+    INCARNATIONS,
     LAST,
     LEARNER_WAITS,
     LEASES,
@@ -323,10 +323,8 @@ class RayActorManager(ActorManager):
         arrived = words[at + ROWS]  # before the env steps, which may grow meanwhile
         stats = self._stats(earlier)
         waiting = max(0, arrived - self._reader.rows[earlier.actor_id])
-        began, restarts = words[at + BEGAN], words[at + RESTARTS]
-        incarnation = earlier.incarnation
-        if began or restarts:
-            incarnation = earlier.next_incarnation + restarts
+        started = words[at + INCARNATIONS]
+        incarnation = earlier.next_incarnation + started - 1 if started else earlier.incarnation
         return SavedActor.of(
             replace(stats, lost_samples=stats.lost_samples + waiting), incarnation=incarnation
         )
@@ -446,6 +444,11 @@ class _Listener:
             self._pipe.wake()
             self._thread.join(timeout_s)
         self._pipe.close()
+
+
+def _failure(reason: str) -> RunFailed:
+    what = reason.strip().rpartition("\n")[2]  # the last line of a traceback
+    return RunFailed(f"the process that speaks with Ray failed: {what}", f"\n{reason}")
 
 
 def _copied(message: Experience) -> Experience:

@@ -1,8 +1,8 @@
 """The shared memory between the learner and the broker of a cluster: one ring for all actors.
 
 The broker writes what the actors returned, the learner reads transitions in place and frees their
-space later. As in `shared_channel.py`, every word has one writer, there is no lock, and a message is
-there once the number of messages says so. Each message is of one actor and lies in one piece.
+space later. As in `shared_channel.py`, every word has one writer, there is no lock, and a message
+is there once the number of messages says so. Each message is of one actor and lies in one piece.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ RESTARTS: Final = 3
 ACTOR_BEATS: Final = 4
 STAGE: Final = 5
 LEASES: Final = 6  # under way
-BEGAN: Final = 7  # 1: its newest incarnation has used its seeds
+INCARNATIONS: Final = 7  # that were started in this attempt
 ACTOR_WORDS: Final = 8
 
 # A message has six integers.
@@ -134,7 +134,7 @@ class SharedRing:
 
 
 class RingWriter:
-    """The broker's end. What finds no space waits here, in order; `space` tells how much there is."""
+    """The broker's end. What finds no space waits here, in order; `space` is what is left."""
 
     def __init__(self, ring: SharedRing) -> None:
         self._ring = ring

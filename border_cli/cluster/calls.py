@@ -48,9 +48,9 @@ class Transport(Protocol):
     replaced is ignored.
     """
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> None:
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
         """Starts an actor and builds its environments; not on the node `avoid` if others have
-        room."""
+        room. False where none has room at present."""
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         """Has it make up to so many samples, with weights of this version; None: those it has."""
@@ -70,8 +70,6 @@ class WeightTransport(Transport, Protocol):
     def publish(self, weights: NDArray[np.uint8]) -> None:
         """Calls with a version take these weights from now on."""
 
-    def look(self) -> None:
-        """Starts actors that wait for room; called again and again."""
-
+    @property
     def places(self) -> int:
         """How many actors the nodes have room for, those that run included."""

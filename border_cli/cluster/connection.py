@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import secrets
 import socket
 import threading
@@ -36,8 +37,11 @@ START_S = 60.0  # for the start of a Ray of our own, on a slow disk
 _FOR_ALL = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_NUM_REDIS_GET_RETRIES": "3",  # once a second; otherwise 20 before it reports a failure
-    "RAY_DEDUP_LOGS": "0",
+    "RAY_BACKEND_LOG_LEVEL": "error",
 }
+
+
+_VERSION = re.compile(r"(?:Ray|Python): \S+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,8 @@ def _probe(settings: ClusterSettings) -> None:
     if reason is not None:
         raise ClusterRefused(
             f"{settings.setting}={settings.address}: nothing answers at "
-            f"{address.removeprefix(CLIENT)} ({reason})"
+            f"{address.removeprefix(CLIENT)} ({reason}): is the head node up, and can its port be "
+            "reached from here?"
         )
 
 
@@ -173,14 +178,45 @@ def _connected(settings: ClusterSettings) -> Iterator[None]:
     thread = threading.Thread(target=run, name="ray", daemon=True)
     thread.start()
     if not connected.wait(limit_s):
-        raise ClusterRefused(f"{shown}: no connection within {limit_s:g} s")
+        raise ClusterRefused(
+            f"{shown}: no connection within {limit_s:g} s; is it the port of a head node?"
+        )
     if failures:
-        raise ClusterRefused(f"{shown}: {failures[0]}") from failures[0]
+        raise ClusterRefused(f"{shown}: {_explained(failures[0])}") from failures[0]
     try:
         yield
     finally:
         over.set()
         thread.join(SHUTDOWN_S)
+
+
+def _explained(error: BaseException) -> str:
+    """What a failed connection means, and what to do."""
+    chain, texts = error, [f"{error}"]
+    while (cause := chain.__cause__ or chain.__context__) is not None:
+        chain = cause
+        texts.append(f"{cause}")
+    said = "\n".join(texts)
+    if "Version mismatch" in said:
+        there, _, here = said.partition("This process")
+        versions = [" ".join(_VERSION.findall(part)) for part in (there, here)]
+        return (
+            f"the cluster runs {versions[0]}, this machine {versions[1]}: install the same on "
+            "every node"
+        )
+    if "AuthToken" in said:
+        return (
+            "the cluster asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or "
+            "~/.ray/auth_token to the token of the cluster"
+        )
+    if "Could not find any running Ray" in said:
+        return (
+            "no Ray runs on this machine: start one (ray start --head), give the host:port of a "
+            "head node, or null, which starts a Ray for this run"
+        )
+    if "Failed to connect to" in said:
+        return "what answers there is no head node of Ray, or one of another version"
+    return texts[0].strip() or type(error).__name__
 
 
 def ray_shutdown() -> None:

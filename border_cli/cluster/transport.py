@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import ray
@@ -20,10 +20,17 @@ from ray.exceptions import RayError
 
 from border_cli.cluster.calls import Kind, Report, WeightTransport
 from border_cli.cluster.host import Host
-from border_cli.cluster.nodes import Nodes
-from border_cli.cluster.nodes import Place as Chosen
+from border_cli.cluster.nodes import Nodes, Place
 
 INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
+
+
+class Running(NamedTuple):
+    """The newest incarnation of an actor."""
+
+    incarnation: int
+    handle: Any
+    place: Place
 
 
 class RayTransport(WeightTransport):
@@ -41,15 +48,13 @@ class RayTransport(WeightTransport):
     ) -> None:
         """`target` is the class of an actor, made of its `arguments` (actor id, incarnation)."""
         self._target = target
+        self._nodes = nodes
         self._arguments = arguments
         self._name = name
         self._within_s = within_s
         self._wake = wake
         self._host = ray.remote(Host)
-        self._nodes = nodes
-        self._waiting: dict[int, tuple[int, str | None]] = {}  # for room: incarnation, avoid
-        self._chosen: dict[int, Chosen] = {}
-        self._handles: dict[int, tuple[int, Any]] = {}  # incarnation and handle of each actor
+        self._running: dict[int, Running] = {}
         self._weights: Any = None  # of the newest version, or a reference to them
         self._weights_put = True
         self.reports: deque[Report] = deque()
@@ -63,48 +68,34 @@ class RayTransport(WeightTransport):
             self._weights, self._weights_put = ray.put(self._weights), True
         return self._weights
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> None:
-        self._waiting[actor_id] = incarnation, avoid
-        self.look()
-
-    def look(self) -> None:
-        for actor_id, (incarnation, avoid) in list(self._waiting.items()):
-            place = self._nodes.place(avoid)
-            if place is None:
-                return  # there is no room for the others either
-            del self._waiting[actor_id]
-            self._chosen[actor_id] = place
-            self._start_there(actor_id, incarnation, place)
-
-    def _start_there(self, actor_id: int, incarnation: int, place: Chosen) -> None:
-        host = self._host.options(
-            **place.options,
-            name=self._name(actor_id, incarnation),
-            max_restarts=0,
-            max_task_retries=0,
-        )
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
+        place = self._nodes.place(avoid)
+        if place is None:
+            return False
+        name = self._name(actor_id, incarnation)
+        host = self._host.options(max_restarts=0, max_task_retries=0, name=name, **place.options)
         handle = host.remote(self._target, *self._arguments(actor_id, incarnation))
-        self._handles[actor_id] = incarnation, handle
+        self._running[actor_id] = Running(incarnation, handle, place)
         self._follow(handle.place.remote(), Kind.PLACED, actor_id, incarnation)
         self._follow(handle.call.remote("build"), Kind.BUILT, actor_id, incarnation)
+        return True
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
-        incarnation, handle = self._handles[actor_id]
+        incarnation, handle, _ = self._running[actor_id]
         weights = None if version is None else self._newest_weights()
         call = handle.call.remote("act", samples, self._within_s, version, weights)
         self._follow(call, Kind.RETURNED, actor_id, incarnation, lease)
 
     def close(self, actor_id: int) -> None:
-        incarnation, handle = self._handles[actor_id]
+        incarnation, handle, _ = self._running[actor_id]
         self._follow(handle.call.remote("close"), Kind.CLOSED, actor_id, incarnation)
 
     def kill(self, actor_id: int) -> None:
-        if self._waiting.pop(actor_id, None) is not None:
-            return  # it has no process yet
-        _, handle = self._handles.pop(actor_id)
-        ray.kill(handle)
-        self._nodes.release(self._chosen.pop(actor_id))
+        running = self._running.pop(actor_id)
+        ray.kill(running.handle)
+        self._nodes.release(running.place)
 
+    @property
     def places(self) -> int:
         return self._nodes.places
 

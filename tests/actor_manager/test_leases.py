@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from border_cli.actor_manager.leases import (
-    IMPORTS_S,
+    STARTS_S,
     Leases,
     LeaseSettings,
     Stage,
@@ -41,12 +41,16 @@ class FakeCluster(Transport):
     calls: list[Call] = field(default_factory=list)  # in flight
     closing: list[int] = field(default_factory=list)
     killed: list[int] = field(default_factory=list)
+    full: bool = False  # no node has room
     alive: dict[int, int] = field(default_factory=dict)  # actor id -> incarnation
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> None:
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
         assert actor_id not in self.alive, "two processes of one actor"
+        if self.full:
+            return False
         self.started.append((actor_id, incarnation, avoid))
         self.alive[actor_id] = incarnation
+        return True
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         self.calls.append(Call(actor_id, self.alive[actor_id], lease, samples, version))
@@ -92,7 +96,7 @@ class Run:
         self.leases.pump(self.now_s)
 
     def report(self, kind: Kind, actor_id: int, value: object = None, lease: int = 0) -> None:
-        incarnation = self.leases.actors[actor_id].restarts.made
+        incarnation = self.leases.actors[actor_id].incarnation
         self.leases.take(Report(kind, actor_id, incarnation, value, lease), self.now_s)
 
     def build(self, *actors: int) -> None:
@@ -359,9 +363,14 @@ def test_an_actor_that_is_built_for_too_long_is_replaced() -> None:
 def test_while_one_acts_another_may_wait_for_a_place_for_as_long_as_it_takes() -> None:
     run = Run(2)
     run.build(1)
+    run.report(Kind.DIED, 0, "the node died")
+    run.cluster.full = True
     for _ in range(10):
         run.pump(STALL_S / 2)
-    assert run.leases.actors[0].stage == Stage.STARTING
+    assert len(run.cluster.started) == 2
+    run.cluster.full = False
+    run.pump(1.0)
+    assert run.cluster.started[2] == (0, 1, None)
 
 
 def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> None:
@@ -369,13 +378,19 @@ def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> N
     run.build(0)
     run.pump(1.0)
     run.report(Kind.DIED, 0, "the node died")
+    run.cluster.full = True
     run.pump(1.0)
     with pytest.raises(RunFailed, match="no actor has a place.*the node died"):
         run.pump(STALL_S + 1)
 
 
-def test_a_process_may_take_its_time_to_import() -> None:
-    assert IMPORTS_S > STALL_S
+def test_a_process_that_does_not_start_is_placed_anew_and_that_is_no_restart() -> None:
+    run = Run(1)
+    run.pump(STARTS_S - 1)
+    assert run.cluster.started == [(0, 0, None)]
+    run.pump(2.0)
+    assert run.cluster.started == [(0, 0, None), (0, 1, None)]
+    assert run.leases.actors[0].restarts.made == 0
 
 
 def test_actors_that_have_no_place_yet_start_when_there_is_one() -> None:
@@ -490,7 +505,7 @@ def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed
         run.permit(permitted, last=True)
         place()
         for call in list(run.cluster.calls):
-            incarnation = run.leases.actors[call.actor_id].restarts.made
+            incarnation = run.leases.actors[call.actor_id].incarnation
             if call.incarnation == incarnation:
                 run.answer(call)
             else:

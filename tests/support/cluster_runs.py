@@ -1,0 +1,82 @@
+"""Whole runs on a cluster, as they are while nodes and processes are taken from them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from clusters import ClusterNode, RayCluster
+from commands import Command, facts_of, rows_of
+from leftovers import below
+
+SETTINGS = (
+    "agent=dqn",
+    "env=cartpole",
+    "agent.hidden=[8]",
+    "agent.batch_size=8",
+    "actor_manager=ray",
+    "trainer.samples_per_opt_step=2",
+    "trainer.max_opt_steps=10_000_000",
+    "trainer.stop_at_score=null",
+    "trainer.eval_interval=10_000_000",
+    "trainer.record_interval=50",
+    "checkpoint.replay_buffer=false",
+)
+
+
+class ClusterRun(Command):
+    """A run of `border-train` on a cluster; killed when its block ends."""
+
+    def __init__(self, folder: Path, cluster: RayCluster, *more: str) -> None:
+        self.run_dir = folder / "run"
+        address = f"actor_manager.address={cluster.address}"
+        super().__init__(folder, *SETTINGS, address, f"run_dir={self.run_dir}", *more)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of its metrics so far."""
+        return rows_of(self.run_dir) if (self.run_dir / "metrics.jsonl").exists() else []
+
+    @property
+    def env_steps(self) -> int:
+        """Of its newest row."""
+        return int(self.rows[-1]["env_steps"]) if self.rows else 0
+
+    @property
+    def acting(self) -> int:
+        """Actors that act, by its newest row."""
+        known = [row["async/actors"] for row in self.rows if "async/actors" in row]
+        return int(known[-1]) if known else 0
+
+    def until_sampling(self, actors: int) -> None:
+        """Returns once so many actors act and samples arrive from here on."""
+        before = self.env_steps
+        self.until(lambda: self.acting == actors and self.env_steps > before)
+
+
+def actors_on(node: ClusterNode) -> list[int]:
+    """The processes of actors on a node, of whatever run."""
+    return [pid for pid in below(node.raylet) if b"border/" in _command(pid)]
+
+
+def kill(pid: int) -> None:
+    """As the system does where memory is short."""
+    os.kill(pid, signal.SIGKILL)
+
+
+def refuse_wrong_totals(run_dir: Path) -> dict[str, Any]:
+    """Fails where the counts of a run do not add up; returns `run.json`."""
+    facts = facts_of(run_dir)
+    actors = facts["actors"]
+    assert sum(each["env_steps"] for each in actors) == facts["env_steps"]
+    assert sum(each["samples"] for each in actors) == facts["samples_total"]
+    return facts
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
