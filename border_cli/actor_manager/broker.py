@@ -33,6 +33,7 @@ from border_cli.actor_manager.shared_ring import (
     LAST,
     LEARNER_WAITS,
     LEASES,
+    LEAVING,
     LOST,
     RESTARTS,
     ROWS,
@@ -173,14 +174,24 @@ class Broker:
         self._past_seconds = [[0.0] * len(ACTOR_SECTIONS) for _ in self.leases.actors]
 
     def run(self, head: HeadWatch) -> None:
-        """Until the learner closes the ring and all has returned. Raises RunFailed."""
-        self.leases.begin(self._clock.now_s(), self._wanted())
+        """Until the learner closes the ring, all has returned, and the learner leaves.
+
+        Others may have joined a Ray of our own, which is kept for them till then. Raises RunFailed.
+        """
+        self.begin()
         while not self.leases.over:
             if head.gone:
                 raise RunFailed("the head node of the Ray cluster is gone")
             self.step()
             self._ring.pipe.wait(LOOK_S)
         self._show(self._clock.now_s())
+        self._ring.broker[STATE] = IDLE
+        while not self._ring.learner[LEAVING]:
+            self._ring.pipe.wait(LOOK_S)
+
+    def begin(self) -> None:
+        """Starts the actors."""
+        self.leases.begin(self._clock.now_s(), self._wanted())
 
     def _wanted(self) -> int:
         if self._config.num_actors != AUTO:

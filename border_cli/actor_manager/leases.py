@@ -31,7 +31,7 @@ from border_cli.core.errors import ActorCrashed, RunFailed
 log = logging.getLogger(__name__)
 
 STARTS_S: Final = 120.0  # for a process to start and import what it needs
-CALLS_PER_S: Final = 300  # of all actors together; more of them cost the learner its cores
+CALLS_PER_S: Final = 100  # of all actors together; each costs broker and actor a millisecond
 SHORTEST_CALL_S: Final = 0.02
 LONGEST_CALL_S: Final = 1.0
 GROWTH: Final = 4  # by which a lease may be larger than the one before
@@ -49,6 +49,9 @@ class Stage(IntEnum):
     ACTING = 4
     CLOSING = 5
     ENDED = 6
+
+
+NO_PROCESS: Final = (Stage.OFF, Stage.PAUSED, Stage.ENDED)
 
 
 @dataclass(slots=True)
@@ -212,7 +215,7 @@ class Leases:
     def take(self, report: Report, now_s: float) -> None:
         """Takes in what happened. Raises BadStep, and RunFailed where no actor is left."""
         actor = self.actors[report.actor_id]
-        if report.incarnation != actor.incarnation or actor.stage in (Stage.OFF, Stage.ENDED):
+        if report.incarnation != actor.incarnation or actor.stage in NO_PROCESS:
             return  # of one that was replaced
         if report.kind is Kind.DIED:
             self._died(actor, str(report.value), now_s)
@@ -266,6 +269,8 @@ class Leases:
         if answer.refusal is not None:
             raise answer.refusal
         if answer.failure is not None:
+            self.reserved -= sum(each.samples for each in actor.leases)
+            actor.leases.clear()  # it makes nothing of them
             self._failed(actor, answer.failure, now_s)
             return
         self._resize(actor, lease, answer)
@@ -437,7 +442,7 @@ class Leases:
         self._transport.close(actor.actor_id)
 
     def _kill(self, actor: LeasedActor) -> None:
-        if actor.stage not in (Stage.OFF, Stage.PAUSED, Stage.ENDED):
+        if actor.stage not in NO_PROCESS:
             self._transport.kill(actor.actor_id)
 
     @staticmethod

@@ -33,6 +33,7 @@ from border_cli.actor_manager.shared_ring import (
     LAST,
     LEARNER_WAITS,
     LEASES,
+    LEAVING,
     LOST,
     NETWORK,
     RESTARTS,
@@ -240,6 +241,9 @@ class RayActorManager(ActorManager):
             raise self._broker.crash
 
     def _close(self) -> None:
+        self._ring.learner[LEAVING] = 1
+        fence()
+        self._ring.pipe.wake()
         self._broker.end(ENDS_S)
         self._ring.close()
         self._weights.close()

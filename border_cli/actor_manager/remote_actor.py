@@ -21,6 +21,7 @@ from border_cli.actor_manager.weights import unpacked
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.errors import BadStep
 from border_cli.core.rows import Rows, column_of
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Snapshot
 from border_cli.process.start import unpack
 
@@ -125,7 +126,8 @@ class RemoteActor:
         """Acts until it has made so many samples, or a step ended after `within_s`."""
         began_s = time.perf_counter()
         actor = self._actor
-        assert actor is not None, "`build` failed"
+        if actor is None:
+            return Answer()  # it failed in the call before
         failure = refusal = None
         env_steps, made = actor.env_steps, 0
         try:
@@ -140,6 +142,8 @@ class RemoteActor:
         self._message = None
         actor.flush()
         answer = self._answer(actor.env_steps - env_steps)
+        if failure or refusal:
+            self._close_failed()
         return replace(
             answer,
             acted_s=time.perf_counter() - began_s,
@@ -150,32 +154,43 @@ class RemoteActor:
         )
 
     def _answer(self, env_steps: int) -> Answer:
-        message = self._message
-        if message is None:
+        if self._message is None:
             return Answer(env_steps=env_steps)
-        returns = message.returns[0] if message.returns else None
-        return Answer(
-            rows=message.rows,
-            env_steps=message.env_steps,
-            opt_steps=message.opt_steps,
-            blocks=self._blocks(message),
-            episodes=_numbers(message),
-            returns=(returns.count, returns.mean, returns.squares) if returns else None,
-        )
+        return answer_of(self._message, self._make_actor.env_factory.spec)
 
-    def _blocks(self, message: Message) -> tuple[NDArray[np.uint8], ...]:
-        if not message.rows:
-            return ()
-        rows = Rows(self._make_actor.env_factory.spec, message.rows, np.zeros)
-        for name, column in rows.columns.items():
-            np.concatenate(column_of(message.parts, name), out=column, casting="same_kind")
-        return tuple(block.view(np.uint8) for block in rows.blocks)
+    def _close_failed(self) -> None:
+        try:
+            self.close()
+        except Exception:
+            logging.getLogger(__name__).warning("closing it failed, too", exc_info=True)
 
     def close(self) -> None:
         """Closes its environments."""
         actor, self._actor = self._actor, None
         if actor is not None:
             actor.close()
+
+
+def answer_of(message: Message, spec: EnvSpec) -> Answer:
+    """What is returned of a message."""
+    returns = message.returns[0] if message.returns else None
+    return Answer(
+        rows=message.rows,
+        env_steps=message.env_steps,
+        opt_steps=message.opt_steps,
+        blocks=_blocks(message, spec),
+        episodes=_numbers(message),
+        returns=(returns.count, returns.mean, returns.squares) if returns else None,
+    )
+
+
+def _blocks(message: Message, spec: EnvSpec) -> tuple[NDArray[np.uint8], ...]:
+    if not message.rows:
+        return ()
+    rows = Rows(spec, message.rows, np.zeros)
+    for name, column in rows.columns.items():
+        np.concatenate(column_of(message.parts, name), out=column, casting="same_kind")
+    return tuple(block.view(np.uint8) for block in rows.blocks)
 
 
 def _numbers(message: Message) -> NDArray[np.float64] | None:

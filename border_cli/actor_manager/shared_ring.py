@@ -26,6 +26,7 @@ READ: Final = 0  # messages whose space is free again
 CLOSING: Final = 1  # 1: return what is under way and end
 LEARNER_WAITS: Final = 2  # 1: wake the learner for news
 LAST: Final = 3  # 1: the permission no longer grows
+LEAVING: Final = 4  # 1: leave the cluster, once all has ended
 LEARNER_WORDS: Final = 8
 
 # Words that the broker writes.

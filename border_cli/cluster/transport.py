@@ -24,6 +24,9 @@ from border_cli.cluster.nodes import Nodes, Place
 
 INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
 
+# Ray replaces nothing, and keeps no record of each call.
+NEVER_AGAIN: Final = {"max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
+
 
 class Running(NamedTuple):
     """The newest incarnation of an actor."""
@@ -73,7 +76,8 @@ class RayTransport(WeightTransport):
         if place is None:
             return False
         name = self._name(actor_id, incarnation)
-        host = self._host.options(max_restarts=0, max_task_retries=0, name=name, **place.options)
+        options = {**NEVER_AGAIN, **place.options, "name": name}
+        host = self._host.options(**options)
         handle = host.remote(self._target, *self._arguments(actor_id, incarnation))
         self._running[actor_id] = Running(incarnation, handle, place)
         self._follow(handle.place.remote(), Kind.PLACED, actor_id, incarnation)

@@ -279,6 +279,17 @@ def test_the_others_use_what_an_actor_that_died_had() -> None:
     assert run.leases.granted == 40
 
 
+def test_a_process_dies_once_however_many_calls_say_so() -> None:
+    run = Run(1)
+    run.permit(math.inf)
+    run.build(0)
+    run.report(Kind.DIED, 0, "killed by SIGKILL")
+    run.report(Kind.DIED, 0, "killed by SIGKILL")
+    run.pump(1.0)
+    assert run.leases.actors[0].restarts.made == 1
+    assert run.lost == [(0, 1)]
+
+
 def test_restarts_that_deaths_used_are_there_again_once_samples_arrive() -> None:
     run = Run(1, max_restarts=1, max_in_flight=1)
     run.permit(math.inf)

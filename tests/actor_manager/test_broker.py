@@ -1,0 +1,250 @@
+"""The broker between shared memory and actors that are called here, in this thread."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import SPEC, FakeClock, OneStep
+from managers import count, kept, snapshot
+from numpy.typing import NDArray
+from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory, TellingPolicyFactory, fail
+
+from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.broker import Broker, BrokerRecipe
+from border_cli.actor_manager.config import RayConfig
+from border_cli.actor_manager.remote_actor import RemoteActor
+from border_cli.actor_manager.shared_ring import (
+    ACTOR_WORDS,
+    CLOSING,
+    DRAINED,
+    ENV_STEPS,
+    GRANTED,
+    LAST,
+    LOST,
+    RESTARTS,
+    ROWS,
+    RingReader,
+    SharedRing,
+)
+from border_cli.actor_manager.weights import SharedWeightSlot
+from border_cli.cluster.calls import Kind, Place, Report, WeightTransport
+from border_cli.cluster.connection import ClusterSettings
+from border_cli.cluster.nodes import Needs
+from border_cli.core.interfaces import EnvFactory
+from border_cli.core.types import Experience
+from border_cli.process.start import pack
+
+
+class HereTransport(WeightTransport):
+    """Runs every call at once; `dead` actors never answer again."""
+
+    def __init__(self, arguments: Callable[[int, int], tuple[Any, ...]], places: int) -> None:
+        self.reports: deque[Report] = deque()
+        self.dead: set[int] = set()
+        self.room = places
+        self._arguments = arguments
+        self._actors: dict[int, tuple[int, RemoteActor]] = {}
+        self._weights: NDArray[np.uint8] | None = None
+
+    @property
+    def places(self) -> int:
+        return self.room
+
+    def publish(self, weights: NDArray[np.uint8]) -> None:
+        self._weights = weights
+
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
+        del avoid
+        actor = RemoteActor(*self._arguments(actor_id, incarnation))
+        self._actors[actor_id] = incarnation, actor
+        actor.prepare()
+        self.reports.append(Report(Kind.PLACED, actor_id, incarnation, Place("node", "host", 1)))
+        self.reports.append(Report(Kind.BUILT, actor_id, incarnation, actor.build()))
+        return True
+
+    def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
+        incarnation, actor = self._actors[actor_id]
+        if actor_id in self.dead:
+            self.reports.append(Report(Kind.DIED, actor_id, incarnation, "killed by SIGKILL"))
+            return
+        answer = actor.act(samples, math.inf, version, None if version is None else self._weights)
+        self.reports.append(Report(Kind.RETURNED, actor_id, incarnation, answer, lease))
+
+    def close(self, actor_id: int) -> None:
+        incarnation, actor = self._actors[actor_id]
+        actor.close()
+        self.reports.append(Report(Kind.CLOSED, actor_id, incarnation))
+
+    def kill(self, actor_id: int) -> None:
+        del self._actors[actor_id]
+        self.dead.discard(actor_id)
+
+
+class Brokered:
+    """A broker, and the learner's end of its shared memory."""
+
+    def __init__(
+        self, factory: EnvFactory | None = None, *, places: int = 99, **settings: Any
+    ) -> None:
+        self.config = RayConfig(**{"num_actors": 2, "n_buffer": 5} | settings)
+        self.clock = FakeClock()
+        make_actor = ActorFactory(
+            seed=0,
+            env_factory=factory or CalmEnvFactory(),
+            policy_factory=TellingPolicyFactory(),
+            make_step_processor=OneStep,
+        )
+        actors = self.config.most_actors
+        self.ring = SharedRing(SPEC, capacity=40 * actors, num_actors=actors)
+        self.weights = SharedWeightSlot({})
+        packed = pack("test", [], make_actor)
+        recipe = BrokerRecipe(
+            config=self.config,
+            run_name="run",
+            stall_timeout_s=60.0,
+            make_actor=packed,
+            cluster=ClusterSettings(address=None),
+            needs=Needs(setting="test"),
+            incarnations=[0] * actors,
+            samples=0,
+            log_level=logging.WARNING,
+            ring=self.ring,
+            weights=self.weights,
+        )
+        self.transport = HereTransport(
+            lambda actor_id, incarnation: (
+                packed, self.config, actor_id, incarnation, logging.WARNING,
+            ),
+            places,
+        )  # fmt: skip
+        self.broker = Broker(recipe, self.transport, self.clock)
+        self.reader = RingReader(self.ring, actors)
+        self.broker.begin()
+
+    def permit(self, samples: float, *, last: bool = False) -> None:
+        self.ring.permitted[0] = samples
+        self.ring.learner[LAST] = last
+
+    def step(self, times: int = 1, after_s: float = 0.0) -> list[Experience]:
+        """What arrives while the broker steps so often."""
+        arrived: list[Experience] = []
+        for _ in range(times):
+            self.clock.time_s += after_s
+            self.broker.step()
+            arrived += map(kept, self.reader.take())
+            self.reader.release()
+        return arrived
+
+    def close(self) -> list[Experience]:
+        self.ring.learner[CLOSING] = 1
+        arrived = self.step(5)
+        assert self.ring.broker[DRAINED]
+        assert self.broker.leases.over
+        return arrived
+
+    def words(self, word: int) -> list[int]:
+        return list(self.ring.actors[word::ACTOR_WORDS])
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """A remote actor takes over the log of its process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_actors_make_exactly_what_is_permitted_and_all_of_it_is_counted() -> None:
+    run = Brokered()
+    run.weights.publish(snapshot(opt_steps=7))
+    run.permit(103)
+    arrived = run.step(60)
+    assert count(arrived) == 100  # 3 are less than a message
+    run.permit(103, last=True)
+    arrived += run.step(10)
+    arrived += run.close()
+    assert count(arrived) == sum(each.env_steps for each in arrived) == 103
+    assert {each.opt_steps for each in arrived} == {7}
+    assert sum(run.words(ROWS)) == sum(run.words(ENV_STEPS)) == 103
+    assert run.ring.broker[GRANTED] == 103
+
+
+def test_the_rows_of_each_actor_arrive_complete_and_in_order() -> None:
+    run = Brokered(num_actors=3)
+    run.weights.publish(snapshot())
+    run.permit(math.inf)
+    arrived = run.step(40)
+    for actor_id in range(3):
+        rows = [each.transitions.obs for each in arrived if each.actor_id == actor_id]
+        seen = np.concatenate(rows)[:, 0]
+        np.testing.assert_array_equal(seen, np.arange(len(seen)))
+        assert len(seen) == run.reader.rows[actor_id] > 100
+
+
+def test_a_learner_that_takes_nothing_bounds_what_is_made() -> None:
+    run = Brokered()
+    run.weights.publish(snapshot())
+    run.permit(math.inf)
+    for _ in range(200):
+        run.broker.step()
+    assert 0 < sum(run.words(ROWS)) <= run.ring.capacity
+    before = sum(run.words(ROWS))
+    assert count(run.step(50)) > before  # and it goes on
+
+
+def test_each_actor_has_its_own_exploration() -> None:
+    run = Brokered(exploration=[0.0, 0.5])
+    run.weights.publish(snapshot())
+    run.permit(40)
+    acted = {each.actor_id: set(each.transitions.action.tolist()) for each in run.step(20)}
+    assert acted == {0: {0}, 1: {50}}
+
+
+def test_a_process_that_dies_is_replaced_and_its_lease_counted_as_lost_once() -> None:
+    run = Brokered(num_actors=1)
+    run.weights.publish(snapshot())
+    run.permit(50)
+    arrived = run.step(4)
+    run.transport.dead.add(0)
+    arrived += run.step(2)
+    arrived += run.step(40, after_s=0.3)
+    run.permit(50, last=True)
+    arrived += run.step(5) + run.close()
+    assert count(arrived) == 50
+    assert run.words(RESTARTS) == [1]
+    (lost,) = run.words(LOST)
+    assert 0 < lost <= 5
+    assert run.words(ENV_STEPS) == [50 + lost]
+
+
+def test_an_environment_that_fails_loses_nothing(tmp_path: Path) -> None:
+    factory = ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=fail, at=13),))
+    run = Brokered(factory, num_actors=1)
+    run.weights.publish(snapshot())
+    run.permit(50)
+    arrived = run.step(60, after_s=0.3)
+    run.permit(50, last=True)
+    arrived += run.step(5) + run.close()
+    assert count(arrived) == 50
+    assert run.words(RESTARTS) == [1]
+    assert run.words(LOST) == [0]
+    assert len(set(factory.noted("seed"))) == 2
+    assert factory.noted("closed") == ["yes", "yes"]
+
+
+def test_auto_starts_as_many_as_fit_and_more_when_nodes_join() -> None:
+    run = Brokered(num_actors="auto", max_actors=5, places=2)
+    run.weights.publish(snapshot())
+    run.permit(math.inf)
+    assert {each.actor_id for each in run.step(10)} == {0, 1}
+    run.transport.room = 9
+    assert {each.actor_id for each in run.step(10, after_s=1.0)} == {0, 1, 2, 3, 4}

@@ -1,0 +1,126 @@
+"""An actor of a cluster, called here as it is called there."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakePolicyFactory, OneStep
+from remote_fakes import BUILDING, CalmEnvFactory, Life, ScriptedEnvFactory, complain, fail
+
+from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.config import RayConfig
+from border_cli.actor_manager.remote_actor import Answer, RemoteActor
+from border_cli.actor_manager.weights import packed, unpacked
+from border_cli.core.interfaces import EnvFactory
+from border_cli.core.types import Snapshot
+from border_cli.process.start import pack
+
+LONG_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Any:
+    """`prepare` is meant for a process of its own, whose log it takes over."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def snapshot(opt_steps: int = 3) -> Snapshot:
+    return Snapshot(opt_steps=opt_steps, env_steps=5, warm_up=True, arrays={})
+
+
+def remote_actor(factory: EnvFactory | None = None) -> RemoteActor:
+    make_actor = ActorFactory(
+        seed=0,
+        env_factory=factory or CalmEnvFactory(),
+        policy_factory=FakePolicyFactory(),
+        make_step_processor=OneStep,
+    )
+    actor = RemoteActor(pack("test", [], make_actor), RayConfig(), 4, 0, logging.WARNING)
+    actor.prepare()
+    return actor
+
+
+def acting(factory: EnvFactory | None = None) -> RemoteActor:
+    actor = remote_actor(factory)
+    assert actor.build().failure is None
+    return actor
+
+
+def act(actor: RemoteActor, samples: int, version: int | None = None) -> Answer:
+    weights = None if version is None else packed(snapshot())
+    return actor.act(samples, LONG_S, version, weights)
+
+
+def test_a_call_returns_what_was_asked_for_in_one_block() -> None:
+    actor = acting()
+    answer = act(actor, 25, version=1)
+    assert (answer.rows, answer.env_steps, answer.opt_steps) == (25, 25, 3)
+    assert len(answer.blocks) == 1
+    assert answer.episodes is not None
+    assert answer.episodes[:, 1].tolist() == [10, 10]
+    assert act(actor, 7).rows == 7  # with the weights that it has
+    actor.close()
+
+
+def test_environments_that_step_together_finish_their_round() -> None:
+    actor = acting(CalmEnvFactory(num_envs=4))
+    assert act(actor, 6, version=1).rows == 8
+    actor.close()
+
+
+def test_a_call_ends_with_the_step_that_exceeds_its_time() -> None:
+    actor = acting()
+    answer = actor.act(1_000_000, 0.0, 1, packed(snapshot()))
+    assert answer.rows == 0
+    assert answer.failure is None
+    actor.close()
+
+
+def test_a_failure_brings_its_traceback_and_the_rows_made_before(tmp_path: Path) -> None:
+    actor = acting(ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=fail, at=5),)))
+    answer = act(actor, 9, version=1)
+    assert answer.failure is not None
+    assert "the simulator broke at step 5" in answer.failure
+    assert answer.rows == answer.env_steps == 4
+    assert act(actor, 9) == Answer()  # a call that was on its way
+
+
+def test_an_environment_that_cannot_be_built_is_an_answer(tmp_path: Path) -> None:
+    actor = remote_actor(ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=fail, at=BUILDING),)))
+    failure = actor.build().failure
+    assert failure is not None
+    assert "the simulator broke at step 0" in failure
+
+
+def test_what_an_environment_logs_comes_with_the_answer(tmp_path: Path) -> None:
+    actor = acting(ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=complain, at=2),)))
+    answer = act(actor, 3, version=1)
+    assert answer.logged == (("simulator", logging.WARNING, "the fuel is at 3 %"),)
+    assert act(actor, 3).logged == ()
+    actor.close()
+
+
+def test_weights_arrive_as_they_were_sent() -> None:
+    arrays = {
+        "bias": np.arange(3, dtype=np.float32),
+        "none": np.zeros((0, 4), np.float32),
+        "scale": np.array(0.25, np.float64),
+        "table": np.arange(6, dtype=np.float64).reshape(2, 3).T,
+    }
+    sent = Snapshot(opt_steps=7, env_steps=2**40, warm_up=False, arrays=arrays)
+    forms = {name: (each.dtype, each.shape) for name, each in arrays.items()}
+    weights = packed(sent)
+    found = unpacked(weights, forms)
+    weights[:] = 0
+    assert (found.opt_steps, found.env_steps, found.warm_up) == (7, 2**40, False)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array)
+        assert found.arrays[name].dtype == array.dtype
