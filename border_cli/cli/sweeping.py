@@ -169,7 +169,7 @@ def _at_once(
     if launcher == OUR_LAUNCHER:
         return max(1, min(most, _processes(terms.launcher_settings.get("jobs"), needs, config)))
     if launcher == RAY_LAUNCHER:
-        return terms.launcher_settings["jobs"] or max(1, num_jobs)
+        return terms.launcher_settings["jobs"] or num_jobs or sys.maxsize  # Ray divides the nodes
     if launcher == "joblib":
         from joblib import effective_n_jobs
 

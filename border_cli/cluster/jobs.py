@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.nodes import Needs, Nodes, options_of
-from border_cli.cluster.remote import why
+from border_cli.cluster.remote import log_what_is_printed, why
 from border_cli.core.config import StartMethod
 from border_cli.core.timing import MonotonicClock
 from border_cli.process.child import READY, Pipe
@@ -181,6 +181,7 @@ class Jobs:
 def run(settings: JobsSettings, pipe: Pipe) -> None:
     """The connected process: runs jobs until the command closes the pipe."""
     orders: queue.Queue[tuple[Any, ...] | None] = queue.Queue()
+    log_what_is_printed()
     with connect(settings.cluster) as cluster:
         needs = Needs(
             setting="hydra/launcher=ray",

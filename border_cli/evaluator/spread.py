@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from border_cli.cluster.connection import Cluster, ClusterSettings, connect
 from border_cli.cluster.crew import GOING, Crew, CrewOnRay
 from border_cli.cluster.nodes import Needs, Nodes, options_of
-from border_cli.cluster.remote import total_cpus
+from border_cli.cluster.remote import log_what_is_printed, total_cpus
 from border_cli.core.errors import BadStep, RunFailed
 from border_cli.core.interfaces import (
     ActorManager,
@@ -258,7 +258,7 @@ def refuse_unfit(cluster: Cluster, config: EpisodesConfig, trial: bytes) -> None
     needs = Needs(
         setting="evaluator.where=ray",
         group="evaluator",
-        resources=config.resources,
+        resources=config.resources or {},
         waits=True,
         trial=trial,
     )
@@ -272,12 +272,13 @@ def run(
     """The process: evaluates snapshot after snapshot until the learner closes the pipe."""
     recipe, confirmation, trial = unpack(packed)
     config: EpisodesConfig = recipe.config
+    log_what_is_printed()
     with connect(cluster) as joined:
         if trial is not None:
             refuse_unfit(joined, config, trial)
         size = min(config.num_episodes, config.num_workers or total_cpus())
         crew = Crew(
-            CrewOnRay(EpisodePlayer, (players,), options_of(config.resources)),
+            CrewOnRay(EpisodePlayer, (players,), options_of(config.resources or {})),
             size,
             stall_s=recipe.stall_s,
             clock=MonotonicClock(),

@@ -15,7 +15,7 @@ from commands import QUICK, Command, facts_of
 pytestmark = pytest.mark.ray
 
 ENDLESS = (
-    *("-m", *QUICK, "env=cartpole", "run_dir=S", "seed=0,1,2", "hydra/launcher=ray"),
+    *("-m", *QUICK, "env=cartpole", "run_dir=S", "seed=0,1,2,3", "hydra/launcher=ray"),
     *("trainer.stop_at_score=null", "trainer.save_interval=100", "checkpoint.replay_buffer=false"),
 )
 LONG, SHORT = "trainer.max_opt_steps=100000000", "trainer.max_opt_steps=200"
@@ -35,7 +35,7 @@ def cluster() -> Iterator[RayCluster]:
 def test_a_killed_job_and_a_lost_node_take_no_other_job_and_the_command_completes_them(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
-    jobs = [tmp_path / "S" / f"seed-{seed}" for seed in range(3)]
+    jobs = [tmp_path / "S" / f"seed-{seed}" for seed in range(4)]
     address = f"hydra.launcher.address={cluster.address}"
     with Command(tmp_path, *ENDLESS, LONG, address) as command:
         command.until(lambda: all((each / "checkpoints/latest").exists() for each in jobs[:2]))
@@ -43,20 +43,21 @@ def test_a_killed_job_and_a_lost_node_take_no_other_job_and_the_command_complete
         os.kill(int(facts_of(jobs[0])["pid"]), signal.SIGKILL)
         command.until((jobs[2] / "checkpoints/latest").exists)
         cluster.remove("left")
-        command.until(lambda: "2 of 3 ended" in command.said_so_far())
+        command.until(lambda: "2 of 4 ended" in command.said_so_far())
         command.send(signal.SIGINT)
         status, said = command.ended()
     assert status == 130, said
     rows = _rows(tmp_path)
     assert rows[0]["status"] == "killed", said
-    assert sorted(row["status"] for row in rows[1:]) == ["interrupted", "killed"], said
-    assert "0 of 3 jobs done" in said
+    assert sorted(row["status"] for row in rows[1:3]) == ["interrupted", "killed"], said
+    assert rows[3]["status"] == "not started", said
+    assert "0 of 4 jobs done" in said
     cluster.add("left", cpus=1)
     with Command(tmp_path, *ENDLESS, SHORT, address, "resume=auto") as command:
         status, said = command.ended()
     assert status == 0, said
-    assert [row["status"] for row in _rows(tmp_path)] == ["done"] * 3
-    assert [len(facts_of(job)["attempts"]) for job in jobs] == [2] * 3
+    assert [row["status"] for row in _rows(tmp_path)] == ["done"] * 4
+    assert [len(facts_of(job)["attempts"]) for job in jobs] == [2, 2, 2, 1]
 
 
 def _rows(folder: Path) -> list[dict[str, str]]:
