@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import html
+import importlib.util
+import json
 import re
 import runpy
 from pathlib import Path
+
+import pytest
+import yaml
 
 TESTS = Path(__file__).parent
 DOCS = TESTS.parent / "docs"
@@ -46,3 +51,14 @@ def test_every_test_that_a_page_names_is_there() -> None:
 
 def _text(page: Path) -> str:
     return page.read_text(encoding="utf-8")
+
+
+def test_the_cluster_of_the_guide_fits_the_schema_of_ray() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    ray = importlib.util.find_spec("ray")
+    if ray is None or ray.origin is None:
+        pytest.skip("needs ray")
+    schema = json.loads((Path(ray.origin).parent / "autoscaler/ray-schema.json").read_text())
+    blocks = re.findall(r"```yaml\n(# cluster\.yaml\n.*?)```", _text(DOCS / "cluster.md"), re.S)
+    assert len(blocks) == 1
+    jsonschema.validate(yaml.safe_load(blocks[0]), schema)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +50,7 @@ from border_cli.cluster.calls import WeightTransport
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.head import HeadWatch
 from border_cli.cluster.nodes import Needs, Nodes
+from border_cli.cluster.remote import log_what_is_printed
 from border_cli.core.config import AUTO
 from border_cli.core.errors import RunFailed
 from border_cli.core.threads import available_cores
@@ -99,7 +98,7 @@ class BrokerRecipe:
 
 def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
     """The process."""
-    _log_what_is_printed()
+    log_what_is_printed()
     clock = MonotonicClock()
     with (
         connect(recipe.cluster) as cluster,
@@ -140,21 +139,6 @@ def _transport(recipe: BrokerRecipe, nodes: Nodes, *, started: bool) -> WeightTr
         within_s=CALL_LASTS * recipe.lease_settings().call_s,
         wake=recipe.ring.pipe.wake,
     )
-
-
-def _log_what_is_printed() -> None:
-    """Ray prints warnings of its nodes, which would run into the panel: logged as DEBUG instead."""
-    read_end, write_end = os.pipe()
-    for stream in (1, 2):
-        os.dup2(write_end, stream)
-    os.close(write_end)
-
-    def forward() -> None:
-        with os.fdopen(read_end, errors="replace") as lines:
-            for line in lines:
-                log.debug("%s", line.rstrip())
-
-    threading.Thread(target=forward, name="printed", daemon=True).start()
 
 
 class Broker:

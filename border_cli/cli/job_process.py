@@ -52,6 +52,7 @@ class JobParts:
     job: Job | None  # as it was checked; None: its sweeper invented it
     continuation: Continuation | None
     at_once: int  # jobs that share the cores
+    cores: int | None  # that it has of them; None: all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ def run(folder: str, packed: bytes, pipe: Pipe) -> None:
     with monitored("border-train"):  # whose words go to that file, too
         set_up_threads()
         parts: JobParts = unpack(packed)
-        share_cores(parts.at_once)
+        share_cores(parts.at_once, parts.cores)
         control = JobControl(in_worker=True)
         listener = threading.Thread(
             target=_listen, args=(pipe, control.stop, control.save), name="orders", daemon=True

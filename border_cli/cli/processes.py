@@ -1,19 +1,21 @@
-"""`hydra/launcher=processes`: a process for each job of a sweep, as the command sees them.
+"""A process for each job of a sweep, as the command sees them: what `hydra/launcher=processes` and
+`ray` have in common, and the processes of the former.
 
-The processes are forks of a fork server that has imported what training needs, so that a job
-begins in a tenth of a second and with clean memory. They end with the command, whatever ends that.
+Those are forks of a fork server that has imported what training needs, so that a job begins in a
+tenth of a second and with clean memory. They end with the command, whatever ends that.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import platform
 import signal
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig
@@ -22,6 +24,7 @@ from border_cli.cli.job_process import ENDED, PROGRESS, SAVE, STOP, JobParts, ru
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.cli.sweep_panel import JobView, SweepPanel
 from border_cli.cli.task import Planned, Task
+from border_cli.config.check import OUR_LAUNCHER
 from border_cli.config.resuming import finished
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.config.sweep_plan import sweep_job
@@ -48,10 +51,74 @@ def start_server() -> None:
     start_context(StartMethod.auto, PRELOAD)
 
 
+class JobChild(Protocol):
+    """The process of a job, which may be elsewhere; the members of `ChildProcess`."""
+
+    inbox: deque[tuple[Any, ...]]
+
+    @property
+    def waitables(self) -> list[Any]:
+        """What is readable when there is a message, or when it has ended."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 while it has none."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may still say something."""
+
+    def listen(self) -> None:
+        """Takes in its messages so far."""
+
+    def tell(self, *words: Any) -> None:
+        """Sends it a message."""
+
+    def kill(self) -> None:
+        """Ends it whatever it does."""
+
+    def reap(self) -> str | None:
+        """Makes sure that it is gone; returns why it ended, None where it was meant to."""
+
+
+class JobStarter(Protocol):
+    """Starts the processes of jobs, and says where they are."""
+
+    launcher: str  # its name
+    cores_shared: int  # by so many jobs on one machine
+    cores: int | None  # of a job; None: what the machine has
+
+    def start(self, number: int, folder: Path, packed: bytes) -> JobChild:
+        """Starts the process of a job."""
+
+    def host_of(self, child: JobChild) -> str | None:
+        """The machine on which it is; None while it waits for one."""
+
+
+class ProcessStarter:
+    """Starts them on this machine."""
+
+    launcher = OUR_LAUNCHER
+    cores: int | None = None
+
+    def __init__(self, at_once: int) -> None:
+        self.cores_shared = at_once
+
+    def start(self, number: int, folder: Path, packed: bytes) -> JobChild:
+        """Forks the fork server."""
+        context = start_context(StartMethod.auto, PRELOAD)
+        return ChildProcess(context, f"job {number}", run, str(folder), packed, nice=0)
+
+    def host_of(self, child: JobChild) -> str | None:
+        """This one."""
+        del child
+        return platform.node()
+
+
 class Running:
     """A job whose process runs."""
 
-    def __init__(self, view: JobView, folder: Path, child: ChildProcess) -> None:
+    def __init__(self, view: JobView, folder: Path, child: JobChild) -> None:
         self.view = view
         self.folder = folder
         self.child = child
@@ -61,8 +128,11 @@ class Running:
 class JobProcesses:
     """Runs jobs, `at_once` of them at a time; owned by the thread that runs the command."""
 
-    def __init__(self, task: Task, loader: SweepLoader, config: DictConfig) -> None:
+    def __init__(
+        self, task: Task, starter: JobStarter, loader: SweepLoader, config: DictConfig
+    ) -> None:
         self._task = task
+        self._starter = starter
         self._loader = loader
         self._config = config
         self._sweep = task.sweep
@@ -101,12 +171,25 @@ class JobProcesses:
                 self._start(*waiting.popleft())
             if waiting and not self._may_start():
                 for number, overrides in waiting:
-                    reason = f"not started: {read_stop(self._sweep.root) or 'stopped'}"
-                    self._returned(number, overrides, math.nan, reason)
+                    self._not_started(number, overrides)
                 waiting.clear()
+            if not self._may_start():
+                self._withdraw()
             if self._running:
                 self._look()
             self._panel.show([each.view for each in self._running.values()], len(waiting))
+
+    def _not_started(self, number: int, overrides: list[str]) -> None:
+        reason = f"not started: {read_stop(self._sweep.root) or 'stopped'}"
+        self._returned(number, overrides, math.nan, reason)
+
+    def _withdraw(self) -> None:
+        """Takes the jobs back that still wait for a machine."""
+        for number, job in list(self._running.items()):
+            if self._starter.host_of(job.child) is None:
+                del self._running[number]
+                job.child.kill()
+                self._not_started(number, job.view.overrides)
 
     def _may_start(self) -> bool:
         return not self._stop.requested and read_stop(self._sweep.root) is None
@@ -131,18 +214,18 @@ class JobProcesses:
             number=number,
             job=planned.job if planned else None,
             continuation=planned.continuation if planned else None,
-            at_once=self._sweep.at_once,
+            at_once=self._starter.cores_shared,
+            cores=self._starter.cores,
         )
         imports = planned.job.config.imports if planned else []
-        packed = pack("hydra/launcher=processes", imports, parts)
-        context = start_context(StartMethod.auto, PRELOAD)
-        child = ChildProcess(context, f"job {number}", run, str(folder), packed, nice=0)
+        packed = pack(f"hydra/launcher={self._starter.launcher}", imports, parts)
+        child = self._starter.start(number, folder, packed)
         self._running[number] = Running(view, folder, child)
 
     def _look(self) -> None:
         """Waits for the next message or end, and passes orders on."""
-        waitables = [each for job in self._running.values() for each in job.child.waitables]
-        wait_for(waitables, LOOK_S)
+        waitables = {each for job in self._running.values() for each in job.child.waitables}
+        wait_for(list(waitables), LOOK_S)
         if self._stop.requested and not self._stop_told:
             self._stop_told = True
             reason = self._stop.reason
@@ -156,14 +239,14 @@ class JobProcesses:
             job.child.listen()
             while job.child.inbox:
                 self._take(job, job.child.inbox.popleft())
+            job.view.waits = self._starter.host_of(job.child) is None
             if not alive:
                 del self._running[number]
                 self._reap(number, job)
 
     def _tell(self, *words: Any) -> None:
         for each in self._running.values():
-            with suppress(OSError):
-                each.child.connection.send(words)
+            each.child.tell(*words)
 
     def _take(self, job: Running, message: tuple[Any, ...]) -> None:
         word, *values = message
@@ -174,10 +257,10 @@ class JobProcesses:
 
     def _reap(self, number: int, job: Running) -> None:
         """The end of a process, whatever ended it."""
-        pid = job.child.pid
+        pid, host = job.child.pid, self._starter.host_of(job.child)
         cause = job.child.reap()
         if job.ended is None:
-            self._record(job.folder, pid, _last_line(cause))
+            self._record(job.folder, pid, host, _last_line(cause))
         facts = read_run(job.folder)
         status, score, reason = job.ended or (
             str(facts.get("status", LOST)),
@@ -188,11 +271,12 @@ class JobProcesses:
         self._panel.ended(job.view, status, score, reason)
         self._returned(number, job.view.overrides, score, None if status == "done" else reason)
 
-    def _record(self, folder: Path, pid: int, reason: str) -> None:
+    def _record(self, folder: Path, pid: int, host: str | None, reason: str) -> None:
         """Writes the end of a process that could not write it itself."""
         with suppress(OSError, BorderError):
-            if end_from_outside(folder, pid, "killed", reason) or read_run(folder):
+            if end_from_outside(folder, pid, "killed", reason, host=host) or read_run(folder):
                 return
+            folder.mkdir(parents=True, exist_ok=True)  # it may not have got that far
             record_failure(folder, command=self._task.command, reason=reason)
 
     def _returned(
@@ -214,7 +298,8 @@ class JobProcesses:
         for each in self._running.values():
             wait_for(each.child.waitables[-1:], GONE_S)
             with suppress(OSError, BorderError):
-                end_from_outside(each.folder, each.child.pid, "interrupted", reason)
+                host = self._starter.host_of(each.child)
+                end_from_outside(each.folder, each.child.pid, "interrupted", reason, host=host)
 
 
 def _finished(planned: Planned | None, folder: Path) -> tuple[float, str] | None:

@@ -37,6 +37,7 @@ class JobView:
     progress: JobProgress | None = None  # None: it is starting
     overrides: list[str] = field(default_factory=list)
     folder: Path = Path()
+    waits: bool = False  # for a machine
 
 
 class SweepPanel:
@@ -135,7 +136,9 @@ class SweepPanel:
 
 
 def _status(job: JobView) -> str:
-    return job.progress.phase if job.progress else "starting"
+    if job.progress is None:
+        return "waiting for a node" if job.waits else "starting"
+    return job.progress.phase
 
 
 def _done(job: JobView) -> str:

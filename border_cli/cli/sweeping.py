@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from border_cli.cli.hydra_app import run_sweep
 from border_cli.cli.job import make_probes, tried
@@ -23,7 +24,7 @@ from border_cli.cli.training_job import (
     refusal,
     train_job,
 )
-from border_cli.config.check import OUR_LAUNCHER
+from border_cli.config.check import OUR_LAUNCHER, RAY_LAUNCHER
 from border_cli.config.compose import LAUNCHER, Composer, SweepTerms
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.config.sweep_plan import in_common, sweep_job, sweep_plan
@@ -35,6 +36,11 @@ from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import RunNeeds, computes_on_cuda, refuse_unmet
 from border_cli.run.sweep_folder import read_sweep
+
+if TYPE_CHECKING:
+    from border_cli.cli.processes import JobStarter
+
+OURS = (OUR_LAUNCHER, RAY_LAUNCHER)  # which tell how each job ends
 
 # Of a process that trains, besides what its run needs: what it does not share with its fork server.
 PROCESS_NBYTES = 96 * 2**20
@@ -62,27 +68,50 @@ def run_command(
         from border_cli.cli.processes import start_server
 
         start_server()
+    elif launcher == RAY_LAUNCHER:
+        from border_cli.cli.ray_jobs import refuse_settings
+
+        refuse_settings(terms.launcher_settings)
     probes = make_probes()
     refuse_unmet(needs := tried(planned, probes))
     sweep = _sweep(terms, planned, command, launcher, config)
     at_once = _at_once(launcher, terms, len(planned), needs, config)
     common = _in_common(terms, planned, sweep, launcher, at_once)
-    task = Task(composer, planned, _runner(probes, sweep), command, common)
-    collect_from_here()
-    sweep.begin()
     # Hydra composes the sweep once more, and with it the time of day in its directory.
     settings = [setting("hydra.sweep.dir", terms.root), f"{LAUNCHER}={launcher}"]
-    with _leaving(launcher, sweep):
-        run_sweep(
-            task,
-            composer.config_name,
-            [*overrides, *settings],
-            loader,
-            quiet=sweep.quiet or launcher == OUR_LAUNCHER,
-            checked=bool(planned),
-            ends_early=config.sweep.on_error == OnError.stop,
-        )
+    with _starter(launcher, terms, sweep, at_once) as starter:
+        task = Task(composer, planned, _runner(probes, sweep), command, common, starter)
+        collect_from_here()
+        sweep.begin()
+        with _leaving(launcher, sweep):
+            run_sweep(
+                task,
+                composer.config_name,
+                [*overrides, *settings],
+                loader,
+                quiet=sweep.quiet or launcher in OURS,
+                checked=bool(planned),
+                ends_early=config.sweep.on_error == OnError.stop,
+            )
     sys.exit(sweep.finish())
+
+
+@contextmanager
+def _starter(
+    launcher: str, terms: SweepTerms, sweep: Sweep, at_once: int
+) -> Iterator[JobStarter | None]:
+    """What starts the processes of jobs, where the launcher is one of ours."""
+    if launcher == OUR_LAUNCHER:
+        from border_cli.cli.processes import ProcessStarter
+
+        yield ProcessStarter(at_once)
+    elif launcher == RAY_LAUNCHER:
+        from border_cli.cli.ray_jobs import connected
+
+        with connected(terms.launcher_settings, sweep.root) as starter:
+            yield starter
+    else:
+        yield None
 
 
 def _inside(planned: Planned, terms: SweepTerms) -> Path:
@@ -139,6 +168,8 @@ def _at_once(
     most = num_jobs or usable_cores()
     if launcher == OUR_LAUNCHER:
         return max(1, min(most, _processes(terms.launcher_settings.get("jobs"), needs, config)))
+    if launcher == RAY_LAUNCHER:
+        return terms.launcher_settings["jobs"] or num_jobs or sys.maxsize  # Ray divides the nodes
     if launcher == "joblib":
         from joblib import effective_n_jobs
 

@@ -39,6 +39,7 @@ from border_cli.run.sweep_folder import add_job, read_stop, write_stop
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
 
+    from border_cli.cli.processes import JobStarter
     from border_cli.config.resuming import Continuation
     from border_cli.config.sweep_loader import SweepLoader
     from border_cli.launch.effective import EffectiveSettings
@@ -105,15 +106,18 @@ class Task:
         run_job: RunJob,
         command: list[str],
         sweep: SweepJobs | None = None,
+        starter: JobStarter | None = None,
     ) -> None:
+        """`starter`: of the processes of its jobs, where the launcher is one of ours."""
         self._composer = composer
         self._planned = {(each.job.overrides, each.job.number): each for each in planned}
         self._run_job: RunJob | None = run_job
         self._command = command
         self._sweep = sweep
+        self._starter = starter
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_planned": {}, "_run_job": None}
+        return {**vars(self), "_planned": {}, "_run_job": None, "_starter": None}
 
     @property
     def sweep(self) -> SweepJobs:
@@ -138,10 +142,11 @@ class Task:
         loader: SweepLoader,
         config: DictConfig,
     ) -> list[JobReturn]:
-        """What our own launcher does: a process for each of these jobs."""
+        """What our own launchers do: a process for each of these jobs."""
         from border_cli.cli.processes import JobProcesses
 
-        return JobProcesses(self, loader, config).run(job_overrides, first)
+        assert self._starter is not None
+        return JobProcesses(self, self._starter, loader, config).run(job_overrides, first)
 
     def adopt(self, planned: Sequence[Planned], run_job: RunJob) -> None:
         """In a process that has been set up for it: what it knows of its job, and who runs it."""

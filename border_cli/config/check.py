@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 RUN_MARKS = ("run.json", ".hydra")
 OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
+RAY_LAUNCHER = "ray"
 
 _File = TypeVar("_File", str, None)
 

@@ -362,6 +362,12 @@ class ActorManager(ABC):
     reproducible: ClassVar[bool] = False
     idle: ClassVar[bool] = False  # there are no actors, so weights are not needed
 
+    @property
+    def cluster(self) -> object | None:
+        """The `ClusterSettings` with which another process joins the Ray cluster of the actors;
+        None where there is none, or none yet."""
+        return None
+
     @abstractmethod
     def __enter__(self) -> Self: ...
 
@@ -530,8 +536,11 @@ class EvaluationRunner(ABC):
     def pulse(self) -> Pulse:
         """For the watchdog."""
 
-    def open(self) -> None:  # noqa: B027 - nothing to start inline
-        """Starts what will evaluate; called before training begins."""
+    def open(  # noqa: B027 - nothing to start inline
+        self, actors: ActorManager | None = None
+    ) -> None:
+        """Starts what will evaluate, perhaps on the cluster of the actors; called before training
+        begins."""
 
     def close(self) -> None:  # noqa: B027 - the caller closes its evaluator
         """Ends what was opened, also in the middle of an evaluation; may be called twice."""

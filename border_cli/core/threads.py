@@ -22,17 +22,20 @@ _FUNCTIONS = (  # getter, setter
 
 
 _at_once = 1  # jobs that share the cores
+_most: int | None = None  # cores that a scheduler has granted
 
 
-def share_cores(at_once: int) -> None:
-    """From now on this process leaves room for others: `at_once` of them do the same."""
-    global _at_once
-    _at_once = max(1, at_once)
+def share_cores(at_once: int, most: int | None = None) -> None:
+    """From now on this process leaves room for others: `at_once` of them do the same, or it has
+    been granted `most` cores."""
+    global _at_once, _most
+    _at_once, _most = max(1, at_once), most
 
 
 def available_cores() -> int:
     """Cores that this process may use; its share where several jobs of a sweep run at once."""
-    return max(1, machine_cores() // _at_once)
+    share = max(1, machine_cores() // _at_once)
+    return share if _most is None else max(1, min(share, _most))
 
 
 def machine_cores() -> int:

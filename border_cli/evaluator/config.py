@@ -2,15 +2,66 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 from border_cli.core.config import EvaluatorConfig
+from border_cli.core.settings import setting
 from border_cli.registry import EVALUATORS
+
+
+class Place(StrEnum):
+    """Where the episodes of an evaluation are played."""
+
+    local = "local"
+    ray = "ray"
 
 
 @dataclass(kw_only=True)
 class EpisodesConfig(EvaluatorConfig):
     """Greedy episodes, with the same seeds at every evaluation."""
+
+    where: Place = setting(
+        Place.local,
+        "local: on this machine; ray: spread over the nodes of a Ray cluster, with the same scores "
+        "(needs evaluator.background=true)",
+    )
+    address: str | None = setting(
+        None,
+        "cluster of where=ray: auto, host:port or ray://host:port; null: that of the actors "
+        "(actor_manager=ray), else starts a Ray on this machine",
+    )
+    num_workers: int | None = setting(
+        None,
+        "processes over which where=ray spreads the episodes; null: one for each CPU of the "
+        "cluster, at most num_episodes",
+        low=1,
+    )
+    resources: dict[str, float] | None = setting(
+        None,
+        "what each of them reserves: CPU, GPU, memory (bytes) and custom resources; null: nothing, "
+        "because they wait most of the time",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, amount in (self.resources or {}).items():
+            if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
+                self.refuse(
+                    "resources", self.resources, f"must have numbers of at least 0 ({name})"
+                )
+        if self.where == Place.ray:
+            if not self.background:
+                self.refuse("where", self.where.value, "needs evaluator.background=true")
+            return
+        for name, value in (
+            ("address", self.address),
+            ("num_workers", self.num_workers),
+            ("resources", self.resources),
+        ):
+            if value is not None:
+                self.refuse(name, value, "needs evaluator.where=ray")
 
 
 EVALUATORS.register("episodes", EpisodesConfig, "border_cli.evaluator.episodes:EpisodesEvaluator")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.config import EvaluatorConfig
 from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import Metrics
+from border_cli.core.types import Array, Metrics, leaves, map_array
 from border_cli.core.words import counted
 from border_cli.evaluator.config import EpisodesConfig
 
@@ -42,6 +44,81 @@ def return_metrics(returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> 
         "eval/return_max": float(returns.max()),
         "eval/length": float(lengths.mean()),
     }
+
+
+def evaluation_of(
+    config: EvaluatorConfig, returns: NDArray[np.float64], lengths: NDArray[np.int64]
+) -> Evaluation:
+    """What an evaluation with these episodes found.  [E], [E]"""
+    score = float(returns.mean())
+    metrics = dict(return_metrics(returns, lengths))
+    normalized = config.normalized(score)
+    if normalized is not None:
+        metrics["eval/normalized_score"] = normalized
+    return Evaluation(
+        score=score,
+        returns=tuple(returns.tolist()),
+        lengths=tuple(lengths.tolist()),
+        metrics=metrics,
+    )
+
+
+class Play:
+    """One greedy episode in each of E environments, to its end or to `limit` env steps.
+
+    They may be some of the episodes of a wider evaluation, of those from `first` on: the policy
+    then acts for all of them, on rows that nobody looks at for the others, because what an
+    arithmetic library computes for a row depends on the number of rows.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        env: Env,
+        *,
+        seed: int,
+        limit: int,
+        first: int = 0,
+        width: int | None = None,
+    ) -> None:
+        self._policy, self._env = policy, env
+        self._limit = limit
+        self._rows = slice(first, first + env.num_envs)
+        self._width = env.num_envs if width is None else width
+        self.returns = np.zeros(env.num_envs)  # [E] float64
+        self.lengths = np.zeros(env.num_envs, np.int64)  # [E]
+        self._running = np.ones(env.num_envs, np.bool_)  # [E]
+        self._obs = env.reset(seed)  # [E, …]
+        self._wide = None if self._width == env.num_envs else self._widened(self._obs)
+        policy.forget(range(self._width))
+        self.steps = 0
+
+    def _widened(self, obs: Array) -> Array:
+        """These observations over and over.  [width, …]"""
+        rows = np.arange(self._width) % self._env.num_envs
+        return map_array(lambda leaf: leaf[rows], obs)
+
+    @property
+    def running(self) -> bool:
+        """Whether an episode is not over yet."""
+        return self.steps < self._limit and bool(self._running.any())
+
+    def step(self) -> None:
+        """Acts once in each environment."""
+        step = self._env.step(self._act())
+        self.returns += step.reward  # 0 where the episode is over
+        self.lengths += self._running
+        self._running &= ~(step.terminated | step.truncated)
+        self._obs = step.act_obs
+        self.steps += 1
+
+    def _act(self) -> NDArray[Any]:
+        """The greedy actions.  [E] or [E, A]"""
+        if self._wide is None:
+            return self._policy.act(self._obs, explore=False)
+        for wide, own in zip(leaves(self._wide), leaves(self._obs), strict=True):
+            wide[self._rows] = own
+        return self._policy.act(self._wide, explore=False)[self._rows]
 
 
 class EpisodesEvaluator(Evaluator):
@@ -87,14 +164,15 @@ class EpisodesEvaluator(Evaluator):
         """The episodes of this seed, with the greedy actions of `policy`."""
         with self._watched():
             self._env = self._env or self._made()
-            return self._evaluation(*self._play(policy, self._env))
+            return evaluation_of(self.config, *self._play(policy, self._env))
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         """The next episodes of this seed: together they are those that more environments at once
         would play."""
         with self._watched(), closing(self._made(first=len(evaluation.returns))) as others:
             returns, lengths = self._play(policy, others)
-        return self._evaluation(
+        return evaluation_of(
+            self.config,
             np.concatenate([evaluation.returns, returns]),
             np.concatenate([evaluation.lengths, lengths]),
         )
@@ -107,37 +185,14 @@ class EpisodesEvaluator(Evaluator):
         except BadStep as error:
             raise error.within("evaluation") from None
 
-    def _evaluation(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> Evaluation:
-        score = float(returns.mean())
-        metrics = dict(return_metrics(returns, lengths))
-        normalized = self.config.normalized(score)
-        if normalized is not None:
-            metrics["eval/normalized_score"] = normalized
-        return Evaluation(
-            score=score,
-            returns=tuple(returns.tolist()),
-            lengths=tuple(lengths.tolist()),
-            metrics=metrics,
-        )
-
     def _play(self, policy: Policy, env: Env) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Returns and lengths of one episode in each environment.  [E], [E]"""
-        returns = np.zeros(env.num_envs)  # [E] float64
-        lengths = np.zeros(env.num_envs, np.int64)  # [E]
-        running = np.ones(env.num_envs, np.bool_)  # [E]
-        obs = env.reset(self._seed)
-        policy.forget(range(env.num_envs))
-        for _ in range(self.limit[0]):
+        play = Play(policy, env, seed=self._seed, limit=self.limit[0])
+        while play.running:
             self._stop.check()
             self._heartbeat.beat()
-            step = env.step(policy.act(obs, explore=False))
-            returns += step.reward  # 0 where the episode is over
-            lengths += running
-            running &= ~(step.terminated | step.truncated)
-            obs = step.act_obs
-            if not running.any():
-                break
-        return returns, lengths
+            play.step()
+        return play.returns, play.lengths
 
     def close(self) -> None:
         env, self._env = self._env, None

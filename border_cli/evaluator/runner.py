@@ -14,13 +14,14 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import (
+    ActorManager,
     Confirmation,
     Evaluation,
     EvaluationRunner,
@@ -114,17 +115,10 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
     name = "evaluation"
     thread_id = None  # its stack is in another process
 
-    def __init__(
-        self,
-        make_evaluator: MakeEvaluator,
-        make_policy: Callable[[], Policy],
-        *,
-        imports: Sequence[str],
-        stop: StopFlag,
-        confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
-    ) -> None:
-        parts = make_evaluator, make_policy, confirmation
-        self._recipe = pack("evaluator.background=true", imports, parts)
+    def __init__(self, packed: bytes, *, stop: StopFlag, main: Callable[..., None]) -> None:
+        """The process runs `main` with `packed`, which `packed_parts` makes for `run`."""
+        self._packed = packed
+        self._main = main
         self._stop = stop
         self._shared = SharedArrays([(np.dtype(np.int64), (1,))])
         self._beats = integers(self._shared.arrays[0])
@@ -156,13 +150,19 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         child.kill()
         return True
 
-    def open(self) -> None:
+    def open(self, actors: ActorManager | None = None) -> None:
         """Starts the process."""
+        del actors
         self._child = self._start()
 
     def _start(self) -> ChildProcess:
         context = start_context(StartMethod.auto, [__name__])
-        return ChildProcess(context, self.name, run, self._recipe, self._shared, nice=NICE)
+        arguments = *self._arguments(), self._shared
+        return ChildProcess(context, self.name, self._main, *arguments, nice=NICE)
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """What `main` is given before the shared memory."""
+        return (self._packed,)
 
     def submit(self, snapshot: Snapshot) -> None:
         assert not self.busy, "one snapshot at a time"
@@ -239,9 +239,21 @@ class SharedHeartbeat(Heartbeat):
         self._shared[0] += 1
 
 
-def run(recipe: bytes, shared: SharedArrays, pipe: Pipe) -> None:
+def packed_parts(
+    make_evaluator: MakeEvaluator,
+    make_policy: Callable[[], Policy],
+    *,
+    imports: Sequence[str],
+    confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
+) -> bytes:
+    """What `run` evaluates with."""
+    parts = make_evaluator, make_policy, confirmation
+    return pack("evaluator.background=true", imports, parts)
+
+
+def run(packed: bytes, shared: SharedArrays, pipe: Pipe) -> None:
     """The process: evaluates snapshot after snapshot until the learner closes the pipe."""
-    make_evaluator, make_policy, confirmation = unpack(recipe)
+    make_evaluator, make_policy, confirmation = unpack(packed)
     pipe.send(READY)
     evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=SharedHeartbeat(shared))
     try:

@@ -1,4 +1,4 @@
-"""`hydra/launcher=processes`, as Hydra finds it: the module `hydra_plugins.border_processes`.
+"""`hydra/launcher=processes` and `ray`, as Hydra finds them: `hydra_plugins.border_processes`.
 
 Every Hydra application of an environment imports what lies in `hydra_plugins`, so nothing else is
 imported here. Hydra executes the file before it is in `sys.modules`, where a dataclass would look
@@ -7,7 +7,7 @@ annotations up that are text: they are evaluated at once.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -26,8 +26,8 @@ NAME = "hydra_plugins.border_processes"
 class ProcessesLauncher(Launcher):
     """Runs each job of a sweep in a process of its own, several at once."""
 
-    def __init__(self, jobs: int | None = None) -> None:
-        self.jobs = jobs
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings  # which border-train has read before
         self._loader: Any = None
         self._task: TaskFunction | None = None
         self._config: DictConfig | None = None
@@ -44,20 +44,38 @@ class ProcessesLauncher(Launcher):
         """Runs the jobs; one that fails, or whose process ends, leaves the others alone."""
         run: Any = getattr(self._task, "in_processes", None)
         if run is None:
-            raise HydraException("hydra/launcher=processes runs the jobs of border-train alone")
+            raise HydraException("this launcher runs the jobs of border-train alone")
         returns: Sequence[JobReturn] = run(
             job_overrides, initial_job_idx, loader=self._loader, config=self._config
         )
         return returns
 
 
+class RayLauncher(ProcessesLauncher):
+    """Runs them on the nodes of a Ray cluster."""
+
+
 @dataclass
 class ProcessesConf:
-    """Its settings."""
+    """The settings of `processes`."""
 
     _target_: str = f"{NAME}.ProcessesLauncher"
     # Jobs at once; null: as many as cores and memory allow, one where the device is CUDA.
     jobs: int | None = None
+
+
+@dataclass
+class RayConf:
+    """The settings of `ray`."""
+
+    _target_: str = f"{NAME}.RayLauncher"
+    # The cluster: auto (the one that this machine belongs to, or $RAY_ADDRESS), host:port, or
+    # ray://host:port; null starts a Ray on this machine, to try it out.
+    address: str | None = "auto"
+    # Jobs at once; null: as many as the resources of the cluster allow.
+    jobs: int | None = None
+    # What a job takes of its node: CPU, GPU, memory (bytes), and custom resources.
+    resources: dict[str, float] = field(default_factory=lambda: {"CPU": 1.0})
 
 
 def register() -> None:
@@ -69,10 +87,18 @@ def register() -> None:
         sys.modules["hydra_plugins"] = namespace = ModuleType("hydra_plugins")
         namespace.__path__ = []
     sys.modules[NAME] = sys.modules[__name__]
-    Plugins.instance().register(ProcessesLauncher)
+    for launcher in (ProcessesLauncher, RayLauncher):
+        Plugins.instance().register(launcher)
+    # Again: a plug-in of Hydra's has the same name, and may have been imported since.
+    _store()
 
 
-ProcessesLauncher.__module__ = NAME
-ConfigStore.instance().store(
-    group="hydra/launcher", name="processes", node=ProcessesConf, provider="border_cli"
-)
+def _store() -> None:
+    for name, settings in (("processes", ProcessesConf), ("ray", RayConf)):
+        ConfigStore.instance().store(
+            group="hydra/launcher", name=name, node=settings, provider="border_cli"
+        )
+
+
+ProcessesLauncher.__module__ = RayLauncher.__module__ = NAME
+_store()

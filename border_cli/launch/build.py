@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
@@ -17,7 +17,9 @@ from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL, as_learned
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.config import Matmul, RunConfig, modules_of_env
+from border_cli.cluster.connection import ClusterSettings
+from border_cli.cluster.travel import modules_of_recipe, travelling
+from border_cli.core.config import EnvConfig, Matmul, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
@@ -42,11 +44,14 @@ from border_cli.dataset.recorded_episodes import Checksum
 from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
+from border_cli.evaluator.episodes import EpisodesEvaluator
 from border_cli.evaluator.runner import (
     BackgroundEvaluationRunner,
     InlineEvaluationRunner,
     PolicyRecipe,
+    packed_parts,
 )
+from border_cli.evaluator.runner import run as run_evaluations
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import (
     SETTING,
@@ -74,6 +79,9 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
+
+if TYPE_CHECKING:
+    from border_cli.evaluator.spread import EpisodesRecipe
 
 log = logging.getLogger(__name__)
 
@@ -333,13 +341,77 @@ def build_evaluation_runner(
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)
     if not effective.background:
         return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
-    return BackgroundEvaluationRunner(
+    if effective.evaluates_on_ray:
+        return cluster_runner(
+            effective, evaluator, make_policy, stop=stop, confirmation=confirmation
+        )
+    parts = packed_parts(
         _evaluator_recipe(effective),
         make_policy,
         imports=effective.config.imports,
-        stop=stop,
         confirmation=confirmation,
     )
+    return BackgroundEvaluationRunner(parts, stop=stop, main=run_evaluations)
+
+
+def cluster_runner(
+    effective: EffectiveSettings,
+    evaluator: Evaluator,
+    make_policy: PolicyRecipe,
+    *,
+    stop: StopFlag,
+    confirmation: Confirmation,
+) -> EvaluationRunner:
+    """Spreads the episodes of the evaluator over a Ray cluster."""
+    from border_cli.evaluator.spread import ClusterEvaluationRunner
+
+    recipe = episodes_recipe(effective, evaluator, make_policy)
+    address, own = recipe.config.address, None
+    if address is not None or effective.backend != "ray":
+        named = (each for _, each in modules_of_env(vars(effective.evaluation_env)))
+        modules = {*recipe.imports, *named, *modules_of_recipe(recipe)}
+        own = ClusterSettings(
+            address=address,
+            setting="evaluator.address",
+            modules=travelling(modules) if address else (),
+        )
+    factory = recipe.make_factory(1)
+    trial = partial(
+        try_environments,
+        "the environment of evaluations",
+        factory,
+        factory.spec,
+        plays=effective.config.env.probe,
+    )
+    return ClusterEvaluationRunner(
+        recipe, cluster=own, trial=trial, stop=stop, confirmation=confirmation
+    )
+
+
+def episodes_recipe(
+    effective: EffectiveSettings, evaluator: Evaluator, make_policy: PolicyRecipe
+) -> EpisodesRecipe:
+    """What the episodes of the evaluator are played from, wherever that is."""
+    from border_cli.evaluator.spread import EpisodesRecipe
+
+    assert isinstance(evaluator, EpisodesEvaluator), "effective_settings() has refused others"
+    settings, config = effective.evaluation_env, effective.config
+    return EpisodesRecipe(
+        config=evaluator.config,
+        make_factory=partial(_factory_of, ENVS.load(settings), settings),
+        make_policy=make_policy,
+        seed=derived_seed(config.seed, Branch.EVALUATION),
+        limit=evaluator.limit[0],
+        imports=config.imports,
+        stall_s=config.trainer.stall_timeout_s,
+    )
+
+
+def _factory_of(
+    factory: Callable[[EnvConfig], EnvFactory], settings: EnvConfig, num_envs: int
+) -> EnvFactory:
+    """That of so many environments; in another process too, where the registry is empty."""
+    return factory(replace(settings, num_envs=num_envs))
 
 
 def evaluation_policy(effective: EffectiveSettings, agent: Agent) -> Policy:

@@ -182,6 +182,8 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     """
     if effective.backend == "ray":
         refuse_without_ray("actor_manager=ray")
+    if effective.evaluates_on_ray:
+        refuse_without_ray("evaluator.where=ray")
     try:
         spec = probes.training(effective)
         check_dataset(effective, spec)

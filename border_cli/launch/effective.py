@@ -11,12 +11,13 @@ from typing import Any
 from border_cli.actor_manager.config import RayConfig
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.config import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
-from border_cli.core.errors import BorderError
+from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import available_cores, blas_threads
 from border_cli.core.words import counted
 from border_cli.dataset.store import reference_scores
-from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
+from border_cli.evaluator.config import EpisodesConfig, Place
+from border_cli.registry import ACTOR_MANAGERS, EVALUATORS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig
 
 
@@ -49,6 +50,12 @@ class EffectiveSettings:
         """Actors that compute on this machine."""
         elsewhere = isinstance(self.actors, RayConfig) and self.actors.address is not None
         return 0 if elsewhere else self.num_actors
+
+    @property
+    def evaluates_on_ray(self) -> bool:
+        """Whether the episodes of evaluations are spread over a Ray cluster."""
+        evaluator = self.config.evaluator
+        return isinstance(evaluator, EpisodesConfig) and evaluator.where == Place.ray
 
     @property
     def prioritized(self) -> bool:
@@ -163,12 +170,14 @@ class EffectiveSettings:
 def effective_settings(config: RunConfig) -> EffectiveSettings:
     """Resolves the settings of a run; nothing assigns to `config` any more.
 
-    Raises ConfigError where the settings of the actors are of no registered type.
+    Raises ConfigError where the settings of the actors are of no registered type, and where
+    evaluations cannot be where they are asked for.
     """
     has_actors = not config.trainer.offline
     actors = config.actor_manager
     if config.trainer.synchronous or not has_actors:
         actors = _serial(actors)
+    _refuse_on_ray(config, actors)
     env = config.env.one_by_one() if actors.in_learner_thread else config.env
     replay_buffer = config.replay_buffer
     return EffectiveSettings(
@@ -184,6 +193,21 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
         slack=_slack(config.actor_manager),
         dataset=replay_buffer.dataset if isinstance(replay_buffer, DatasetConfig) else None,
     )
+
+
+def _refuse_on_ray(config: RunConfig, actors: ActorManagerConfig) -> None:
+    """Raises ConfigError where `evaluator.where=ray` asks for what is not done there."""
+    evaluator = config.evaluator
+    if not isinstance(evaluator, EpisodesConfig) or evaluator.where != Place.ray:
+        return
+    name = EVALUATORS.entry_of(evaluator).name
+    if name != "episodes":
+        raise ConfigError(f"evaluator.where=ray spreads evaluator=episodes, not {name}")
+    if actors.in_learner_thread:
+        raise ConfigError(
+            "evaluator.where=ray needs actors beside the learner: bit-reproducible runs "
+            "(trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline"
+        )
 
 
 def _serial(actors: ActorManagerConfig) -> ActorManagerConfig:

@@ -305,7 +305,7 @@ class TrainingRun:
             ):
                 with learner.waiting("the actors to start"):  # a cluster may take its time
                     actors.enter_context(parts.actors)
-                parts.evaluation_runner.open()
+                parts.evaluation_runner.open(parts.actors)
                 return trainer.train()
         except KeyboardInterrupt:
             options.stop.check()  # what the watchdog found, where it interrupted a hung learner
@@ -413,7 +413,8 @@ def _report_end(
 def _evaluation_line(effective: EffectiveSettings, evaluator: Evaluator) -> str:
     line = evaluator.describe()
     if effective.background:
-        return f"{line}, in the background"
+        where = " on a Ray cluster" if effective.evaluates_on_ray else ""
+        return f"{line}, in the background{where}"
     if effective.config.evaluator.background:
         return f"{line}, inline, as in every bit-reproducible run"
     return line

@@ -9,6 +9,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import _children  # type: ignore[attr-defined]
@@ -95,6 +96,11 @@ class ChildProcess:
         if self._end is None:
             return bool(self._process.is_alive())
         return not _is_readable(self._end, 0)
+
+    def tell(self, *words: Any) -> None:
+        """Sends it a message, which is dropped where it is gone."""
+        with suppress(OSError):
+            self.connection.send(words)
 
     def listen(self) -> None:
         """Takes in its messages so far."""

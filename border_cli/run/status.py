@@ -390,8 +390,10 @@ def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
         return facts
 
 
-def end_from_outside(run_dir: Path, pid: int, status: str, reason: str, **facts: Any) -> bool:
-    """Writes how the run of another process of this machine ended, which is gone.
+def end_from_outside(
+    run_dir: Path, pid: int, status: str, reason: str, *, host: str | None = None, **facts: Any
+) -> bool:
+    """Writes how the run of another process ended, which is gone; of this machine without `host`.
 
     Writes nothing where that process has written an end, or where the run is no longer its own:
     the lock is taken first, so no other process resumes the run meanwhile.
@@ -400,7 +402,7 @@ def end_from_outside(run_dir: Path, pid: int, status: str, reason: str, **facts:
         return False
     with RunLock(run_dir):
         found = _read(run_dir)
-        own = (found.get("pid"), found.get("host")) == (pid, platform.node())
+        own = (found.get("pid"), found.get("host")) == (pid, host or platform.node())
         if found.get("status") != "running" or not own:
             return False
         found |= {"status": status, "exit_reason": reason, "ended": now(), **facts}

@@ -14,7 +14,11 @@ from evaluations import Weighed, background_runner, weighing
 from border_cli.core.errors import Interrupted, RunFailed
 from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.evaluator.runner import BackgroundEvaluationRunner, InlineEvaluationRunner
+from border_cli.evaluator.runner import (
+    BackgroundEvaluationRunner,
+    InlineEvaluationRunner,
+    packed_parts,
+)
 
 
 @pytest.fixture
@@ -146,7 +150,7 @@ def test_parts_that_cannot_be_sent_are_refused_with_the_setting() -> None:
     with pytest.raises(
         RunFailed, match=r"evaluator\.background=true needs parts that can be pickled"
     ):
-        BackgroundEvaluationRunner(lambda: None, lambda: None, imports=[], stop=StopFlag())  # type: ignore[arg-type,return-value]
+        packed_parts(lambda: None, lambda: None, imports=[])  # type: ignore[arg-type,return-value]
 
 
 class Lucky(Evaluator):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot
-from border_cli.evaluator.runner import BackgroundEvaluationRunner
+from border_cli.evaluator.runner import BackgroundEvaluationRunner, packed_parts, run
 
 
 class Weighed(Policy):
@@ -88,13 +88,8 @@ def background_runner(
 ) -> BackgroundEvaluationRunner:
     """A runner whose process obeys `words`, one per evaluation."""
     script.write_text(words)
-    return BackgroundEvaluationRunner(
-        partial(Scripted, script),
-        Weighed,
-        imports=[],
-        stop=stop or StopFlag(),
-        confirmation=confirmation,
-    )
+    parts = packed_parts(partial(Scripted, script), Weighed, imports=[], confirmation=confirmation)
+    return BackgroundEvaluationRunner(parts, stop=stop or StopFlag(), main=run)
 
 
 def weighing(weight: float, opt_steps: int = 0) -> Snapshot:

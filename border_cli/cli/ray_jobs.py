@@ -1,0 +1,160 @@
+"""`hydra/launcher=ray`: the jobs of a sweep on a Ray cluster, as the command sees them.
+
+A child process is connected to the cluster (`cluster/jobs.py`), so that Ray is not imported here.
+Whatever ends the command ends that child, and with it all jobs on the cluster.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from border_cli.cli.job_process import run as run_job
+from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
+from border_cli.cluster.jobs import BEGUN, KILL, OVER, SAID, START, TELL, JobsSettings, Work
+from border_cli.cluster.jobs import run as run_jobs
+from border_cli.config.check import RAY_LAUNCHER
+from border_cli.core.config import StartMethod
+from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.process.child_process import ChildProcess
+from border_cli.process.start import start_context, wait_for
+from border_cli.run.sweep_folder import SWEEP_JSON
+
+CONNECTS_S = 90.0  # a Ray of our own starts within this on a slow disk
+LOOK_S = 0.2
+ENDS_S = 10.0  # within which the child leaves the cluster
+
+
+class RayJob:
+    """A job on the cluster; has the members of `ChildProcess`."""
+
+    def __init__(self, starter: RayStarter, number: int) -> None:
+        self._starter = starter
+        self._number = number
+        self.inbox: deque[tuple[Any, ...]] = deque()
+        self.host: str | None = None  # None while it waits for a node
+        self.pid = 0
+        self._over = False
+        self._cause: str | None = None
+
+    def take(self, word: str, *values: Any) -> None:
+        """Takes in what the connected process says of this job."""
+        if word == BEGUN:
+            self.host, self.pid = values
+        elif word == SAID:
+            self.inbox.append(values[0])
+        elif word == OVER:
+            self._over, self._cause = True, values[0]
+
+    @property
+    def waitables(self) -> list[Any]:
+        return self._starter.child.waitables
+
+    @property
+    def alive(self) -> bool:
+        return not self._over and self._starter.child.alive
+
+    def listen(self) -> None:
+        self._starter.listen()
+
+    def tell(self, *words: Any) -> None:
+        self._starter.child.tell(TELL, self._number, *words)
+
+    def kill(self) -> None:
+        self._starter.child.tell(KILL, self._number)
+
+    def reap(self) -> str | None:
+        self._starter.forget(self._number)
+        if self._over:
+            return self._cause
+        if self._starter.child.alive:
+            self.kill()
+            return None
+        failure = self._starter.child.traceback or ""
+        return f"the connection to the Ray cluster has ended. {failure}".strip()
+
+
+class RayStarter:
+    """Starts jobs on the cluster; owns the child process that is connected to it."""
+
+    launcher = RAY_LAUNCHER
+    cores_shared = 1
+
+    def __init__(self, child: ChildProcess, name: str, root: Path, cores: int) -> None:
+        """`name`: of the sweep, for the names of its Ray actors."""
+        self.child = child
+        self.cores: int | None = cores
+        self._name = name
+        self._shared = str(root / SWEEP_JSON)
+        self._jobs: dict[int, RayJob] = {}
+
+    def start(self, number: int, folder: Path, packed: bytes) -> RayJob:
+        work = Work(
+            name=f"border/{self._name}/job-{number}",
+            main=run_job,
+            args=(str(folder), packed),
+            shared=self._shared,
+        )
+        self._jobs[number] = job = RayJob(self, number)
+        self.child.tell(START, number, work)
+        return job
+
+    def host_of(self, child: Any) -> str | None:
+        host: str | None = child.host
+        return host
+
+    def listen(self) -> None:
+        """Gives each job what was said of it."""
+        self.child.listen()
+        while self.child.inbox:
+            word, number, *values = self.child.inbox.popleft()
+            if number in self._jobs:
+                self._jobs[number].take(word, *values)
+
+    def forget(self, number: int) -> None:
+        """That job has ended."""
+        self._jobs.pop(number, None)
+
+
+def refuse_settings(settings: Mapping[str, Any]) -> None:
+    """Raises ConfigError for settings of the launcher that are out of range, and MissingPackage
+    where Ray is not installed."""
+    jobs = settings.get("jobs")
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {jobs}")
+    for name, amount in settings.get("resources", {}).items():
+        if not amount >= 0:
+            raise ConfigError(f"hydra.launcher.resources.{name} must be at least 0, got {amount:g}")
+    refuse_without_ray(f"hydra/launcher={RAY_LAUNCHER}")
+
+
+@contextmanager
+def connected(settings: Mapping[str, Any], root: Path) -> Iterator[RayStarter]:
+    """Within the block a child process is connected to the cluster, which runs jobs below `root`.
+
+    Raises ClusterRefused where there is none, or where it cannot run what is asked of it.
+    """
+    resources = dict(settings["resources"])
+    cluster = ClusterSettings(address=settings["address"], setting="hydra.launcher.address")
+    context = start_context(StartMethod.auto, [run_jobs.__module__])
+    parts = JobsSettings(cluster=cluster, resources=resources)
+    child = ChildProcess(context, "Ray", run_jobs, parts, nice=0)
+    try:
+        _wait_until_connected(child)
+        yield RayStarter(child, root.name, root, max(1, int(resources.get("CPU", 1))))
+    finally:
+        child.connection.close()
+        wait_for(child.waitables[-1:], ENDS_S)
+        child.reap()
+
+
+def _wait_until_connected(child: ChildProcess) -> None:
+    while child.starting:
+        wait_for(child.waitables, LOOK_S)
+        alive = child.alive
+        child.listen()
+        if not alive:
+            raise child.refusal or RunFailed(f"Ray could not be reached: {child.reap()}")

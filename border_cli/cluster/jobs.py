@@ -1,0 +1,214 @@
+"""Processes on the nodes of a Ray cluster, one for each job of a sweep.
+
+A Ray actor on the node, `JobHost`, starts the process of its job and watches it, as a command does
+on its own machine. The child process of the command that is connected to the cluster (`run`) has
+one call to each host under way. Orders travel with the next call, and messages of the job with the
+answer. A host ends with that child, and the process of a job with its host.
+"""
+
+from __future__ import annotations
+
+import platform
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from border_cli.cluster.connection import ClusterSettings, connect
+from border_cli.cluster.nodes import Needs, Nodes, options_of
+from border_cli.cluster.remote import log_what_is_printed, why
+from border_cli.core.config import StartMethod
+from border_cli.core.timing import MonotonicClock
+from border_cli.process.child import READY, Pipe
+from border_cli.process.child_process import ChildProcess
+from border_cli.process.start import start_context, wait_for
+
+# Orders of the command, each with the number of its job.
+START: Final = "start"  # name, `Work`
+TELL: Final = "tell"  # words for the process of the job
+KILL: Final = "kill"
+
+# What the command is told, each with the number of the job.
+BEGUN: Final = "begun"  # host, pid
+SAID: Final = "said"  # a message of the job's own
+OVER: Final = "over"  # the reason; None where the process ended as it was meant to
+
+LISTEN_S = 1.0  # an answer comes after so long at the latest
+SILENT_S = 60.0  # a host that does not answer for so long is given up
+LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What the process of a job runs, and what its node must have."""
+
+    name: str
+    main: Callable[..., None]  # called with `args` and its pipe
+    args: tuple[Any, ...]
+    shared: str  # a file that every node sees
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsSettings:
+    """The cluster, and what a job takes of it."""
+
+    cluster: ClusterSettings
+    resources: Mapping[str, float]
+
+
+class JobHost:
+    """Runs on a node as a Ray actor; owns the process of one job."""
+
+    def __init__(self) -> None:
+        self._child: ChildProcess | None = None
+
+    def start(self, work: Work) -> tuple[str, int]:
+        """Starts the process; returns the name of this machine, and the process's id."""
+        if not Path(work.shared).exists():
+            raise FileNotFoundError(
+                f"node {platform.node()} does not see {work.shared}: the jobs of a sweep write to "
+                "a directory that all nodes must share"
+            )
+        # A process that is spawned would first run the script of this one, which is Ray's.
+        with suppress(AttributeError):
+            del sys.modules["__main__"].__file__
+        context = start_context(StartMethod.spawn, [])
+        self._child = ChildProcess(context, work.name, work.main, *work.args, nice=0)
+        return platform.node(), self._child.pid
+
+    def listen(
+        self, orders: list[tuple[Any, ...]]
+    ) -> tuple[list[tuple[Any, ...]], bool, str | None]:
+        """Passes orders on and waits for a message; returns the messages, whether the process is
+        gone, and why."""
+        child = self._child
+        assert child is not None, "start() comes first"
+        for words in orders:
+            child.tell(*words)
+        wait_for(child.waitables, LISTEN_S)
+        alive = child.alive  # its end first: what it said before is all there then
+        child.listen()
+        messages = list(child.inbox)
+        child.inbox.clear()
+        return messages, not alive, None if alive else child.reap()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Hosted:
+    """A job as the connected process sees it."""
+
+    host: Any  # the handle of its Ray actor
+    call: Any  # the call under way
+    begun: bool = False
+    deadline_s: float = float("inf")  # none while it waits for a node
+    orders: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+class Jobs:
+    """Starts hosts and passes messages on; owned by the main thread of the connected process."""
+
+    def __init__(self, settings: JobsSettings, pipe: Pipe) -> None:
+        import ray
+
+        self._ray = ray
+        self._pipe = pipe
+        self._host: Any = ray.remote(JobHost)
+        options = {"max_restarts": 0, "max_task_retries": 0}
+        self._options: dict[str, Any] = options | options_of(settings.resources)
+        self._jobs: dict[int, _Hosted] = {}
+
+    def obey(self, word: str, number: int, *values: Any) -> None:
+        """Does what the command says."""
+        if word == START:
+            work: Work = values[0]
+            host = self._host.options(name=work.name, **self._options).remote()
+            self._jobs[number] = _Hosted(host=host, call=host.start.remote(work))
+        elif (job := self._jobs.get(number)) is None:
+            return  # it has ended meanwhile
+        elif word == TELL:
+            job.orders.append(values)
+        elif word == KILL:
+            self._over(number, "killed")
+
+    def look(self, timeout_s: float) -> None:
+        """Waits for the next answers; gives up the hosts that are past their deadline."""
+        calls = {job.call: number for number, job in self._jobs.items()}
+        ready, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
+        if ready:
+            ready, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        for call in ready:
+            self._answered(calls[call], self._jobs[calls[call]])
+        for number, job in list(self._jobs.items()):
+            if time.monotonic() > job.deadline_s:
+                self._over(number, f"its node did not answer for {SILENT_S:g} s")
+
+    def _answered(self, number: int, job: _Hosted) -> None:
+        try:
+            answer = self._ray.get(job.call)
+        except self._ray.exceptions.RayError as error:
+            self._over(number, why(error))
+            return
+        if job.begun:
+            messages, ended, cause = answer
+            for message in messages:
+                self._pipe.send(SAID, number, message)
+            if ended:
+                self._over(number, cause)
+                return
+        else:
+            job.begun = True
+            self._pipe.send(BEGUN, number, *answer)
+        orders, job.orders = job.orders, []
+        job.call = job.host.listen.remote(orders)
+        job.deadline_s = time.monotonic() + SILENT_S
+
+    def _over(self, number: int, cause: str | None) -> None:
+        job = self._jobs.pop(number)
+        self._ray.kill(job.host)
+        self._pipe.send(OVER, number, cause)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is under way."""
+        return bool(self._jobs)
+
+
+def run(settings: JobsSettings, pipe: Pipe) -> None:
+    """The connected process: runs jobs until the command closes the pipe."""
+    orders: queue.Queue[tuple[Any, ...] | None] = queue.Queue()
+    log_what_is_printed()
+    with connect(settings.cluster) as cluster:
+        needs = Needs(
+            setting="hydra/launcher=ray",
+            group="hydra.launcher",
+            resources=settings.resources,
+            waits=True,
+        )
+        with Nodes(cluster, needs, clock=MonotonicClock()):
+            pass  # they have been asked
+        listener = threading.Thread(target=_listen, args=(pipe, orders), daemon=True)
+        listener.start()
+        jobs = Jobs(settings, pipe)
+        pipe.send(READY)
+        while True:
+            with suppress(queue.Empty):
+                while True:
+                    order = orders.get(timeout=0 if jobs.busy else LOOK_S)
+                    if order is None:
+                        return
+                    jobs.obey(*order)
+            if jobs.busy:
+                jobs.look(LOOK_S)
+
+
+def _listen(pipe: Pipe, orders: queue.Queue[tuple[Any, ...] | None]) -> None:
+    try:
+        while True:
+            orders.put(pipe.receive())
+    except (EOFError, OSError):
+        orders.put(None)

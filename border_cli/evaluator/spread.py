@@ -1,0 +1,296 @@
+"""Evaluation with the episodes spread over the nodes of a Ray cluster.
+
+The evaluation's child process (`run`) is connected to the cluster and has a crew of workers there
+(`cluster/crew.py`). Each plays some of the episodes of an evaluation, with the seeds that they
+have in any evaluation and with actions computed for all rows of it at once. So scores are those of
+a local evaluation to the bit, on processors of one kind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.cluster.connection import Cluster, ClusterSettings, connect
+from border_cli.cluster.crew import GOING, Crew, CrewOnRay
+from border_cli.cluster.nodes import Needs, Nodes, options_of
+from border_cli.cluster.remote import log_what_is_printed, total_cpus
+from border_cli.core.errors import BadStep, RunFailed
+from border_cli.core.interfaces import (
+    ActorManager,
+    Confirmation,
+    Env,
+    EnvFactory,
+    Evaluation,
+    Evaluator,
+    Policy,
+)
+from border_cli.core.stop import StopFlag
+from border_cli.core.timing import MonotonicClock
+from border_cli.core.types import Snapshot, State
+from border_cli.evaluator.config import EpisodesConfig
+from border_cli.evaluator.episodes import Play, evaluation_of
+from border_cli.evaluator.runner import DONE, BackgroundEvaluationRunner, SharedHeartbeat
+from border_cli.process.child import READY, Pipe
+from border_cli.process.shared_memory import SharedArrays
+from border_cli.process.start import pack, unpack
+
+SLICE_S: Final = 1.0  # a worker answers after so long, whether its episodes are over or not
+
+MakeFactory = Callable[[int], EnvFactory]  # takes the number of environments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodesRecipe:
+    """What the episodes of a run are made from, wherever they are played; picklable."""
+
+    config: EpisodesConfig
+    make_factory: MakeFactory
+    make_policy: Callable[[], Policy]
+    seed: int
+    limit: int  # env steps of an episode
+    imports: Sequence[str]
+    stall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episodes:
+    """Some of the episodes of a round, for one worker."""
+
+    round_first: int  # number of the first episode of the round
+    first: int  # of these, counted from there
+    count: int
+
+
+class Common(NamedTuple):
+    """What all workers are given for a round."""
+
+    snapshot: Snapshot
+    policy: State | None  # the state of the policy after the rounds before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """How the episodes went."""
+
+    returns: NDArray[np.float64]  # [E]
+    lengths: NDArray[np.int64]  # [E]
+    steps: int  # that the policy acted
+    policy: State = field(default_factory=dict)  # its state then
+
+
+class EpisodePlayer:
+    """Plays episodes on a node, in slices of a second; a Ray actor, or used directly by tests."""
+
+    def __init__(self, packed: bytes, slice_s: float = SLICE_S) -> None:
+        self._packed = packed
+        self._slice_s = slice_s
+        self._kept: tuple[int, int, Env] | None = None  # of the first round: first, count
+        self._others: Env | None = None  # of a later round
+        self._play: Play | None = None
+        self._policy: Policy | None = None
+
+    def begin(self) -> None:
+        """Imports what the episodes need."""
+        self._recipe: EpisodesRecipe = unpack(self._packed)
+
+    def take(self, piece: Episodes, common: Common) -> Any:
+        """Begins these episodes; `Played`, or `GOING`."""
+        recipe = self._recipe
+        self._close_others()
+        policy = recipe.make_policy()
+        policy.bind_thread()
+        policy.load_snapshot(common.snapshot)
+        if common.policy is not None:
+            policy.load_state_dict(common.policy)
+        self._play = Play(
+            policy,
+            self._env(piece),
+            seed=recipe.seed,
+            limit=recipe.limit,
+            first=piece.first,
+            width=recipe.config.num_episodes,
+        )
+        self._policy = policy
+        return self.go_on()
+
+    def _env(self, piece: Episodes) -> Env:
+        first = piece.round_first + piece.first
+        if self._kept is not None and self._kept[:2] == (first, piece.count):
+            return self._kept[2]
+        env = self._recipe.make_factory(piece.count).make(training=False, first=first)
+        if piece.round_first:
+            self._others = env
+        else:
+            if self._kept is not None:
+                self._kept[2].close()
+            self._kept = (first, piece.count, env)
+        return env
+
+    def go_on(self) -> Any:
+        """Plays on for a slice; `Played`, or `GOING`."""
+        play, policy = self._play, self._policy
+        assert play is not None, "take() comes first"
+        assert policy is not None
+        until_s = time.monotonic() + self._slice_s
+        while play.running:
+            play.step()
+            if time.monotonic() > until_s:
+                return GOING
+        self._play = self._policy = None
+        self._close_others()
+        return Played(
+            returns=play.returns,
+            lengths=play.lengths,
+            steps=play.steps,
+            policy=policy.state_dict(),
+        )
+
+    def close(self) -> None:
+        """Closes its environments; one that is killed with its process needs it not."""
+        self._close_others()
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept[2].close()
+
+    def _close_others(self) -> None:
+        others, self._others = self._others, None
+        if others is not None:
+            others.close()
+
+
+class SpreadEvaluator(Evaluator):
+    """Has the workers of a crew play the episodes; owned by the evaluation's child process.
+
+    It takes no policy: workers make their own from the snapshot that was loaded last.
+    """
+
+    def __init__(self, recipe: EpisodesRecipe, crew: Crew, size: int) -> None:
+        """`size`: of the crew, which is how many pieces an evaluation has."""
+        self._config = recipe.config
+        self._crew = crew
+        count = recipe.config.num_episodes
+        bounds = [count * i // size for i in range(size + 1)]
+        self._pieces = [(low, high - low) for low, high in pairwise(bounds)]
+        self._snapshot: Snapshot | None = None
+        self._policy: State | None = None
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Evaluates these weights from now on."""
+        self._snapshot, self._policy = snapshot, None
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        del policy
+        return evaluation_of(self._config, *self._round(0))
+
+    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+        del policy
+        returns, lengths = self._round(len(evaluation.returns))
+        return evaluation_of(
+            self._config,
+            np.concatenate([evaluation.returns, returns]),
+            np.concatenate([evaluation.lengths, lengths]),
+        )
+
+    def _round(self, first: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """As many episodes as an evaluation has, from number `first` on.  [E], [E]"""
+        assert self._snapshot is not None, "load_snapshot() comes first"
+        pieces = [
+            Episodes(round_first=first, first=low, count=count) for low, count in self._pieces
+        ]
+        try:
+            played: list[Played] = self._crew.run(pieces, Common(self._snapshot, self._policy))
+        except BadStep as error:
+            raise error.within("evaluation") from None
+        # A local policy acts until the last episode is over, and draws as many random numbers.
+        self._policy = max(played, key=lambda each: each.steps).policy
+        return (
+            np.concatenate([each.returns for each in played]),
+            np.concatenate([each.lengths for each in played]),
+        )
+
+    def close(self) -> None:
+        self._crew.close()
+
+
+class ClusterEvaluationRunner(BackgroundEvaluationRunner):
+    """Its process spreads each evaluation over a Ray cluster: its own, or that of the actors."""
+
+    def __init__(
+        self,
+        recipe: EpisodesRecipe,
+        *,
+        cluster: ClusterSettings | None,
+        trial: Callable[[], object],
+        stop: StopFlag,
+        confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
+    ) -> None:
+        """`cluster`: to join or to start, whose nodes must pass the trial; None: that of the
+        actors, whose nodes have passed theirs."""
+        tried = None if cluster is None else pack("evaluator.where=ray", recipe.imports, trial)
+        packed = pack("evaluator.where=ray", recipe.imports, (recipe, confirmation, tried))
+        super().__init__(packed, stop=stop, main=run)
+        self._players = pack("evaluator.where=ray", recipe.imports, recipe)
+        self._cluster = cluster
+        self._actors: ActorManager | None = None
+
+    def open(self, actors: ActorManager | None = None) -> None:
+        self._actors = actors
+        if self._cluster is not None:  # else it is there once the actors are
+            super().open()
+
+    def _arguments(self) -> tuple[Any, ...]:
+        cluster = self._cluster or (self._actors.cluster if self._actors is not None else None)
+        if not isinstance(cluster, ClusterSettings):
+            raise RunFailed("evaluator.where=ray: the actors are not connected to a Ray cluster")
+        return *super()._arguments(), self._players, cluster
+
+
+def refuse_unfit(cluster: Cluster, config: EpisodesConfig, trial: bytes) -> None:
+    """Raises ClusterRefused where a node cannot play the episodes."""
+    needs = Needs(
+        setting="evaluator.where=ray",
+        group="evaluator",
+        resources=config.resources or {},
+        waits=True,
+        trial=trial,
+    )
+    with Nodes(cluster, needs, clock=MonotonicClock()):
+        pass  # they have been asked
+
+
+def run(
+    packed: bytes, players: bytes, cluster: ClusterSettings, shared: SharedArrays, pipe: Pipe
+) -> None:
+    """The process: evaluates snapshot after snapshot until the learner closes the pipe."""
+    recipe, confirmation, trial = unpack(packed)
+    config: EpisodesConfig = recipe.config
+    log_what_is_printed()
+    with connect(cluster) as joined:
+        if trial is not None:
+            refuse_unfit(joined, config, trial)
+        size = min(config.num_episodes, config.num_workers or total_cpus())
+        crew = Crew(
+            CrewOnRay(EpisodePlayer, (players,), options_of(config.resources or {})),
+            size,
+            stall_s=recipe.stall_s,
+            clock=MonotonicClock(),
+            beat=SharedHeartbeat(shared).beat,
+        )
+        pipe.send(READY)
+        with closing(SpreadEvaluator(recipe, crew, size)) as evaluator:
+            policy = recipe.make_policy()
+            while True:
+                try:
+                    snapshot = pipe.receive()
+                except EOFError:
+                    return
+                evaluator.load_snapshot(snapshot)
+                pipe.send(DONE, confirmation.evaluated(evaluator, policy))

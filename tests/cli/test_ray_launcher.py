@@ -1,0 +1,65 @@
+"""`hydra/launcher=ray`: a sweep whose jobs run on the nodes of a cluster."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clusters import RayCluster, running_cluster
+from commands import QUICK, Command, facts_of
+
+pytestmark = pytest.mark.ray
+
+ENDLESS = (
+    *("-m", *QUICK, "env=cartpole", "run_dir=S", "seed=0,1,2,3", "hydra/launcher=ray"),
+    *("trainer.stop_at_score=null", "trainer.save_interval=100", "checkpoint.replay_buffer=false"),
+)
+LONG, SHORT = "trainer.max_opt_steps=100000000", "trainer.max_opt_steps=200"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    """A head without room for a job, and two nodes with room for one each."""
+    with pytest.MonkeyPatch.context() as patch, running_cluster() as cluster:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        cluster.add("head", cpus=0)
+        for name in ("left", "right"):
+            cluster.add(name, cpus=1)
+        yield cluster
+
+
+def test_a_killed_job_and_a_lost_node_take_no_other_job_and_the_command_completes_them(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    jobs = [tmp_path / "S" / f"seed-{seed}" for seed in range(4)]
+    address = f"hydra.launcher.address={cluster.address}"
+    with Command(tmp_path, *ENDLESS, LONG, address) as command:
+        command.until(lambda: all((each / "checkpoints/latest").exists() for each in jobs[:2]))
+        assert not jobs[2].exists()  # it waits for a node
+        os.kill(int(facts_of(jobs[0])["pid"]), signal.SIGKILL)
+        command.until((jobs[2] / "checkpoints/latest").exists)
+        cluster.remove("left")
+        command.until(lambda: "2 of 4 ended" in command.said_so_far())
+        command.send(signal.SIGINT)
+        status, said = command.ended()
+    assert status == 130, said
+    rows = _rows(tmp_path)
+    assert rows[0]["status"] == "killed", said
+    assert sorted(row["status"] for row in rows[1:3]) == ["interrupted", "killed"], said
+    assert rows[3]["status"] == "not started", said
+    assert "0 of 4 jobs done" in said
+    cluster.add("left", cpus=1)
+    with Command(tmp_path, *ENDLESS, SHORT, address, "resume=auto") as command:
+        status, said = command.ended()
+    assert status == 0, said
+    assert [row["status"] for row in _rows(tmp_path)] == ["done"] * 4
+    assert [len(facts_of(job)["attempts"]) for job in jobs] == [2, 2, 2, 1]
+
+
+def _rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "S" / "sweep.csv").open() as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,58 @@
+"""Evaluations on the nodes of a cluster: to the bit those of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clusters import RayCluster, running_cluster
+from spreading import Evaluated, evaluated
+
+from border_cli.core.interfaces import Confirmation
+
+pytestmark = pytest.mark.ray
+
+ROUNDS = Confirmation(-1e9, 1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with pytest.MonkeyPatch.context() as patch, running_cluster() as cluster:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        for name in ("left", "right"):
+            cluster.add(name, cpus=1)
+        yield cluster
+
+
+def on(cluster: RayCluster, file: Path) -> Evaluated:
+    return evaluated(
+        "sac",
+        "gym",
+        "imports=[deadly]",
+        "env.id=DiesOnce-v0",
+        f"env.kwargs.file={file}",
+        "evaluator.background=true",
+        "evaluator.where=ray",
+        f"evaluator.address={cluster.address}",
+    )
+
+
+def test_episodes_on_a_cluster_are_those_of_this_machine_though_a_worker_dies(
+    cluster: RayCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = on(cluster, tmp_path / "deadly")
+    expected = run.in_one_place(ROUNDS)
+    assert len(set(expected.returns)) == 10
+    runner = run.runner(ROUNDS)
+    runner.open()
+    try:
+        for deadly in (True, False):
+            if deadly:
+                (tmp_path / "deadly").touch()
+            runner.submit(run.snapshot)
+            assert runner.wait() == expected
+            assert not (tmp_path / "deadly").exists()
+        assert caplog.text.count("a worker on the cluster is lost, its work is done again") == 1
+    finally:
+        runner.close()
