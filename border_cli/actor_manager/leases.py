@@ -32,7 +32,7 @@ from border_cli.core.words import counted
 log = logging.getLogger(__name__)
 
 STARTS_S: Final = 120.0  # for a process to start and import what it needs
-CALLS_PER_S: Final = 100  # of all actors together; each costs broker and actor a millisecond
+CALLS_PER_S: Final = 60  # of all actors together; each costs 1.5 ms in the actor and the broker
 SHORTEST_CALL_S: Final = 0.02
 LONGEST_CALL_S: Final = 1.0
 GROWTH: Final = 4  # by which a lease may be larger than the one before
