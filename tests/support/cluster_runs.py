@@ -73,9 +73,9 @@ def actors_on(node: ClusterNode) -> list[int]:
     return [pid for pid in below(node.raylet) if _command(pid).startswith(b"ray::Host")]
 
 
-def kill(pid: int) -> None:
+def kill(pid: int, signum: int = signal.SIGKILL) -> None:
     """As the system does where memory is short."""
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, signum)
 
 
 def refuse_wrong_totals(run_dir: Path) -> dict[str, Any]:
