@@ -19,6 +19,9 @@ Each part is also a command with its own options (`--help`):
     python -m benchmarks.prioritized  microseconds of prioritized replay, against a binary tree
     python -m benchmarks.matmul       microseconds of matrix products, torch's own against oneDNN's
 
+Not part of the table, for it needs the extra `ray`: `python -m benchmarks.cluster_losses`, a run on
+a cluster whose actors are killed 50 times and whose raylet is stopped.
+
 Scores of the agents are a separate table, which takes hours: `python -m benchmarks.results --help`.
 
 Within a part all contenders take turns, and every ratio is computed within a repetition. Each

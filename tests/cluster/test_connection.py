@@ -1,13 +1,17 @@
-"""A cluster that cannot be joined; none of this needs Ray."""
+"""A cluster that cannot be joined."""
 
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
+from commands import isolated, train_status
 
 from border_cli.cluster.connection import ClusterSettings, _explained, _probe, unanswered
 from border_cli.core.errors import ClusterRefused
+
+RAY = ("actor_manager=ray",)
 
 
 def test_an_address_where_nothing_answers_is_refused() -> None:
@@ -43,3 +47,15 @@ def test_a_missing_token_is_told() -> None:
     assert "RAY_AUTH_MODE=token" in _explained(error)
     error.__cause__ = None
     assert _explained(error).startswith("what answers there is no head node of Ray")
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "node-1"])
+def test_a_run_without_its_cluster_is_refused_before_anything_is_written(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with isolated(tmp_path):
+        status = train_status("agent=dqn", "env=cartpole", *RAY, f"actor_manager.address={address}")
+    assert status == 2
+    assert "actor_manager.address" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,8 @@ from leftovers import wait_until_gone
 pytestmark = pytest.mark.ray
 
 GONE_S = 10.0
-TWO = ("actor_manager.num_actors=2",)
+PROCESS = ("actor_manager=process", "actor_manager.num_actors=4")  # as many as were counted
+AUTO = ("actor_manager.num_actors=auto", "actor_manager.max_actors=4")
 
 
 @pytest.fixture
@@ -28,8 +29,7 @@ def test_a_run_goes_on_through_every_loss_and_ends_with_the_head_node(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
     head, second = cluster.add("head", cpus=1), cluster.add("second", cpus=2)
-    more = ("actor_manager.num_actors=auto", "actor_manager.max_actors=4")
-    with ClusterRun.new(tmp_path, cluster, *more) as run:
+    with ClusterRun.new(tmp_path, cluster, *AUTO) as run:
         run.until_sampling(3)
         kill(actors_on(second)[0])
         run.until(lambda: run.restarts >= 1)
@@ -45,15 +45,17 @@ def test_a_run_goes_on_through_every_loss_and_ends_with_the_head_node(
         assert not wait_until_gone(actors, GONE_S)
 
     limit = f"trainer.max_opt_steps={run.rows[-1]['opt_steps'] + 100}"
-    with Command(tmp_path, "resume=run", "actor_manager=process", *TWO, limit) as resumed:
+    with Command(tmp_path, "resume=run", *PROCESS, limit) as resumed:
         status, said = resumed.ended()
     assert status == 0, said
     refuse_wrong_totals(run.run_dir)
 
     address = f"actor_manager.address={cluster.address}"
     unlimited = "trainer.max_opt_steps=10_000_000"
-    with ClusterRun(tmp_path, "resume=run", "actor_manager=ray", *TWO, address, unlimited) as again:
-        again.until_sampling(2)
+    with ClusterRun(
+        tmp_path, "resume=run", "actor_manager=ray", *AUTO, address, unlimited
+    ) as again:
+        again.until_sampling(3)
         cluster.remove("head")
         status, said = again.ended()
     assert status == 1
