@@ -51,6 +51,7 @@ MakeFactory = Callable[[int], EnvFactory]  # takes the number of environments
 class EpisodesRecipe:
     """What the episodes of a run are made from, wherever they are played; picklable."""
 
+    run_name: str
     config: EpisodesConfig
     make_factory: MakeFactory
     make_policy: Callable[[], Policy]
@@ -258,7 +259,7 @@ def refuse_unfit(cluster: Cluster, config: EpisodesConfig, trial: bytes) -> None
     needs = Needs(
         setting="evaluator.where=ray",
         group="evaluator",
-        resources=config.resources or {},
+        resources=config.resources,
         waits=True,
         trial=trial,
     )
@@ -277,8 +278,10 @@ def run(
         if trial is not None:
             refuse_unfit(joined, config, trial)
         size = min(config.num_episodes, config.num_workers or total_cpus())
+        options = options_of(config.resources)
+        name = f"border/{recipe.run_name}/evaluation"
         crew = Crew(
-            CrewOnRay(EpisodePlayer, (players,), options_of(config.resources or {})),
+            CrewOnRay(EpisodePlayer, (players,), name=name, options=options),
             size,
             stall_s=recipe.stall_s,
             clock=MonotonicClock(),
