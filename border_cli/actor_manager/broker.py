@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from border_cli.actor_manager.actor import BLOCKED, SEND
@@ -50,7 +52,8 @@ from border_cli.cluster.head import HeadWatch
 from border_cli.cluster.nodes import Needs, Nodes
 from border_cli.cluster.remote import log_what_is_printed
 from border_cli.core.config import AUTO
-from border_cli.core.errors import BadStep, RunFailed
+from border_cli.core.errors import RunFailed
+from border_cli.core.threads import available_cores
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
 from border_cli.process.child import READY, Pipe
 
@@ -61,7 +64,7 @@ JOINED: Final = "joined"  # ClusterSettings with which others join; a message to
 ENDED: Final = "ended"  # the RunFailed that ended it
 LOOK_S: Final = 0.25
 NODES_S: Final = 2.0  # between two looks at the nodes of the cluster, with num_actors=auto
-CALL_LASTS: Final = 4  # times the time that a call shall take; then it returns what it has
+CALL_LASTS: Final = 2  # times the time that a call shall take; then it returns what it has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ class BrokerRecipe:
         share = self.ring.capacity // (num_actors * config.max_in_flight)
         return LeaseSettings(
             num_actors=num_actors,
-            n_buffer=config.n_buffer,
+            paced_samples=config.paced_samples,
             most_samples=max(1, share),
             max_in_flight=config.max_in_flight,
             max_restarts=config.max_restarts,
@@ -102,25 +105,27 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
         Nodes(cluster, recipe.needs, clock=clock) as nodes,
     ):
         watch = HeadWatch(cluster.address, recipe.ring.pipe.wake)
-        broker = Broker(recipe, _transport(recipe, nodes), clock)
+        broker = Broker(recipe, _transport(recipe, nodes, started=cluster.started), clock)
         pipe.send(JOINED, cluster.join)
         pipe.send(READY)
         try:
             broker.run(watch)
         except RunFailed as error:
-            if isinstance(error, BadStep):
-                raise
-            pipe.send(ENDED, error)
+            pipe.send(ENDED, error)  # before the cluster is left, which may take its time
         finally:
             watch.stop()
 
 
-def _transport(recipe: BrokerRecipe, nodes: Nodes) -> WeightTransport:
+def _transport(recipe: BrokerRecipe, nodes: Nodes, *, started: bool) -> WeightTransport:
     from border_cli.cluster.transport import RayTransport  # imports Ray, as nothing else here
+
+    # On other machines modules are where they were installed, or have travelled.
+    import_path = [str(Path(each).absolute()) for each in sys.path] if started else []
 
     def arguments(actor_id: int, incarnation: int) -> tuple[Any, ...]:
         number = recipe.incarnations[actor_id] + incarnation
-        return recipe.make_actor, recipe.config, actor_id, number, recipe.log_level
+        more = recipe.log_level, import_path
+        return recipe.make_actor, recipe.config, actor_id, number, *more
 
     def name(actor_id: int, incarnation: int) -> str:
         again = f".{incarnation}" if incarnation else ""
@@ -163,7 +168,7 @@ class Broker:
         Others may have joined a Ray of our own, which is kept for them till then. Raises RunFailed.
         """
         self.begin()
-        while not self.leases.over:
+        while self._closes_s is None or not self.leases.over:
             if head.gone:
                 raise RunFailed("the head node of the Ray cluster is gone")
             self.step()
@@ -180,7 +185,10 @@ class Broker:
     def _wanted(self) -> int:
         if self._config.num_actors != AUTO:
             return self._config.most_actors
-        return min(self._config.most_actors, self._transport.places)
+        room = self._transport.places
+        if self._config.address is None and not self._config.resources.get("CPU"):
+            room = min(room, available_cores())  # of which they reserve nothing
+        return min(self._config.most_actors, room)
 
     def step(self) -> None:
         """Everything that can be done now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from border_cli.cluster.placement import Placement
 from border_cli.core.config import AUTO, ActorManagerConfig, StartMethod
@@ -48,12 +48,8 @@ class ProcessConfig(ActorManagerConfig):
 class RayConfig(ActorManagerConfig):
     """One Ray actor per actor, on this machine or on a cluster."""
 
-    num_actors: Any = setting(
-        2,
-        "number of actors; auto: as many as fit on the cluster, at most max_actors",
-        low=1,
-        takes_memory=True,
-    )
+    follows_cluster: ClassVar[bool] = True
+
     max_actors: int = setting(
         64, "most actors of num_actors=auto; the replay ratio's slack counts as many", low=1
     )
@@ -80,8 +76,6 @@ class RayConfig(ActorManagerConfig):
     )
 
     def __post_init__(self) -> None:
-        if not isinstance(self.num_actors, int) and self.num_actors != AUTO:
-            self.refuse("num_actors", self.num_actors, "must be a number of at least 1, or auto")
         super().__post_init__()
         for name, amount in (self.resources or {}).items():
             if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
@@ -90,6 +84,14 @@ class RayConfig(ActorManagerConfig):
                 )
         if self.address is not None and not self.address:
             self.refuse("address", self.address, "must be auto, host:port, ray://host:port or null")
+
+    @property
+    def paced_samples(self) -> int:
+        """What an actor is asked for at a time under a replay ratio.
+
+        Two messages: half the calls, and well within the slack of at least four.
+        """
+        return 2 * self.n_buffer
 
     @property
     def most_actors(self) -> int:

@@ -10,7 +10,7 @@ Everything has a deadline. A lease that does not return in time, and those behin
 permission; the actor is killed and replaced, on another node if there is one. What it may have
 made is counted as lost then, and ignored if it arrives later. The others use what is left.
 
-A pure state machine: time is handed in, and a `Transport` does what it decides. Owned by one thread.
+A pure state machine: time is handed in, and a `Transport` does what it decides. One thread owns it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from border_cli.actor_manager.remote_actor import Answer
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.cluster.calls import Kind, Place, Report, Transport
 from border_cli.core.errors import ActorCrashed, RunFailed
+from border_cli.core.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class LeaseSettings:
     """Limits of all leases."""
 
     num_actors: int
-    n_buffer: int  # samples of a lease under a replay ratio
+    paced_samples: int  # of a lease under a replay ratio
     most_samples: int  # of any lease
     max_in_flight: int
     max_restarts: int
@@ -348,7 +349,7 @@ class Leases:
     def _issue(self, now_s: float) -> None:
         """Divides what is free among those that can take a call, the idle ones first.
 
-        Fewer than `n_buffer` samples are not worth a call, unless no more will come, or the learner
+        Fewer than `paced_samples` are not worth a call, unless no more will come, or the learner
         waits and nothing is on its way to it.
         """
         scarce = self._last or (self._urgent and not self.reserved)
@@ -369,9 +370,9 @@ class Leases:
         free = self._permitted - self.granted
         if free == math.inf:
             return size
-        if free < self._settings.n_buffer and not scarce:
+        if free < self._settings.paced_samples and not scarce:
             return 0
-        size = min(size, self._settings.n_buffer, math.floor(free))
+        size = min(size, self._settings.paced_samples, math.floor(free))
         return min(size, math.ceil(free / waiting)) if scarce else size
 
     def _call(self, actor: LeasedActor, samples: int, now_s: float) -> None:
@@ -426,7 +427,7 @@ class Leases:
         if all(each.stage in (Stage.ENDED, Stage.OFF) for each in self.actors):
             raise error
         left = sum(each.stage not in (Stage.ENDED, Stage.OFF) for each in self.actors)
-        log.error("%s%s; the run goes on with %d actors", error, at, left)
+        log.error("%s%s; the run goes on with %s", error.message, at, counted(left, "actor"))
 
     def _give_up_leases(self, actor: LeasedActor) -> None:
         """They return to the permission; the first may have been made and is counted as lost."""

@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 
 SETTING: Final = "actor_manager=ray"
 NICE: Final = 5  # of the broker: before the actors, behind the learner
-STARTS_S: Final = 90.0  # within which the broker is connected, or says why not
+STARTS_S: Final = 150.0  # within which the broker is connected, or says why not
 ENDS_S: Final = 4.0  # within which it disconnects
 MESSAGES_PER_RING: Final = 4  # of `n_buffer` transitions, per actor
 ROWS_PER_ACTOR: Final = 1024  # in the ring, as far as RING_NBYTES go
@@ -122,10 +122,14 @@ class BrokerPulse(Pulse):
 
     def __init__(self, ring: SharedRing) -> None:
         self._ring = ring
+        self._looks = 0
 
     @property
     def beats(self) -> int:
-        return self._ring.broker[BEATS]
+        """While it connects, which has a deadline of its own, every look finds another number."""
+        if self._ring.broker[STATE] == CONNECTING:
+            self._looks += 1
+        return self._ring.broker[BEATS] + self._looks
 
     @property
     def waiting_for(self) -> str | None:
@@ -147,7 +151,6 @@ class RayActorManager(ActorManager):
     """
 
     def __init__(self, config: RayConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
-        refuse_without_ray(SETTING)
         self.config = config
         self._make_actor = make_actor
         self._clock = clock
@@ -181,6 +184,7 @@ class RayActorManager(ActorManager):
         return self._broker.joined
 
     def __enter__(self) -> Self:
+        refuse_without_ray(SETTING)
         try:
             self._broker.start(self._start_broker())
             self._broker.wait_until_ready(STARTS_S)
@@ -261,7 +265,7 @@ class RayActorManager(ActorManager):
         self._last = last
         ring.learner[LAST] = last
         granted = ring.broker[GRANTED]
-        enough = last or samples_total - granted >= self.config.n_buffer
+        enough = last or samples_total - granted >= self.config.paced_samples
         if enough and granted != self._woken_for:
             self._woken_for = granted
             fence()
@@ -305,7 +309,8 @@ class RayActorManager(ActorManager):
         deadline_s = self._clock.now_s() + self.config.join_timeout_s + LOOK_AGAIN_S
         arrived: list[Experience] = []
         while True:
-            over = bool(self._ring.broker[DRAINED]) or not self._broker.alive
+            failed = self._broker.crash is not None or not self._broker.alive
+            over = failed or bool(self._ring.broker[DRAINED])
             arrived += map(_copied, self._reader.take())
             if self._reader.release():
                 self._ring.pipe.wake()

@@ -8,8 +8,10 @@ environment raises is part of an answer, with its traceback and the transitions 
 from __future__ import annotations
 
 import logging
+import sys
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -79,8 +81,11 @@ class RemoteActor:
         actor_id: int,
         incarnation: int,
         log_level: int,
+        import_path: Sequence[str] = (),
     ) -> None:
+        """`import_path`: where modules are found, on the machine of the learner."""
         self._packed = packed
+        self._import_path = import_path
         # A call is a message: what it made is sent when it ends.
         self._config = replace(config, n_buffer=NEVER_FULL)
         self._actor_id = actor_id
@@ -96,6 +101,7 @@ class RemoteActor:
         root = logging.getLogger()
         root.handlers[:] = [self._records]
         root.setLevel(self._log_level)
+        sys.path += [each for each in self._import_path if each not in sys.path]
         self._make_actor: ActorFactory = unpack(self._packed)
 
     def build(self) -> Answer:

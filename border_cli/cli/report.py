@@ -149,13 +149,20 @@ def actors_line(effective: EffectiveSettings) -> str:
     if not effective.has_actors:
         return "none; bit-reproducible on a CPU"
     config, actors = effective.config, effective.actors
-    text = f"{actors.num_actors} x {config.env.num_envs} env, {effective.backend}"
+    text = f"{_count(effective)} x {config.env.num_envs} env, {effective.backend}"
     if config.env.num_envs > 1 and effective.env != config.env:
         text += ", env.vectorization=sync to be bit-reproducible"
     if actors is not config.actor_manager:
         return f"{text} (trainer=sync), n_buffer 1, newest weights; bit-reproducible on a CPU"
     exact = "bit-reproducible on a CPU" if effective.in_learner_thread else "not bit-reproducible"
     return f"{text}, n_buffer {actors.n_buffer}; {exact}"
+
+
+def _count(effective: EffectiveSettings) -> str:
+    """The number of actors; `auto` with the most that there may be."""
+    asked = effective.config.actor_manager.num_actors
+    fixed = asked == effective.num_actors
+    return f"{asked}" if fixed else f"{asked} (at most {effective.num_actors})"
 
 
 def _memory_line(effective: EffectiveSettings, spec: EnvSpec) -> str:
@@ -168,7 +175,7 @@ def _memory_line(effective: EffectiveSettings, spec: EnvSpec) -> str:
     if not effective.has_actors:
         return known
     actors, capacity = effective.actors, effective.config.replay_buffer.capacity
-    in_flight = 3 * actors.num_actors * max(actors.n_buffer, effective.env.num_envs)
+    in_flight = 3 * effective.num_actors * max(actors.n_buffer, effective.env.num_envs)
     return (
         f"{known}{'; ' if known else ''}"
         f"replay buffer {counted(capacity, 'transition')}, {_size(capacity * row)}; "

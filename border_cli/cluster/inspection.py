@@ -45,6 +45,7 @@ def _asking() -> tuple[Callable[[], dict[str, str]], Callable[..., str | None]]:
     def found() -> dict[str, str]:
         import hashlib
         import platform
+        from importlib import import_module
         from importlib.util import find_spec
         from pathlib import Path
 
@@ -56,9 +57,8 @@ def _asking() -> tuple[Callable[[], dict[str, str]], Callable[..., str | None]]:
             spec = None
         version, checksum = "none", hashlib.sha256()
         if spec is not None and spec.origin is not None:
-            import border_cli
-
-            version, home = border_cli.__version__, Path(spec.origin).parent
+            version = import_module("border_cli").__version__
+            home = Path(spec.origin).parent
             for each in sorted(home.rglob("*.py")):
                 checksum.update(str(each.relative_to(home)).encode() + each.read_bytes())
         return {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -45,7 +45,8 @@ class Needs:
 
     setting: str  # that asks for the cluster, to begin a refusal: actor_manager=ray
     group: str = "actor_manager"  # whose settings are named
-    resources: Amounts | None = None  # of each; None: one CPU, and nothing of a Ray of our own
+    # Of each actor; none: one CPU, and nothing of a Ray that is started here.
+    resources: Amounts = field(default_factory=dict)
     count: int | None = None  # actors; None: as many as fit
     placement: Placement = Placement.spread
     waits: bool = False  # for what others use: full nodes are no reason to refuse
@@ -72,9 +73,7 @@ class Nodes:
         self._cluster = cluster
         self._needs = needs
         self._clock = clock
-        self.resources: Amounts = needs.resources or {}
-        if needs.resources is None and not cluster.started:
-            self.resources = _JOINED
+        self.resources: Amounts = needs.resources or ({} if cluster.started else _JOINED)
         self._nodes: dict[str, Node] = {}  # those in use, by id
         self._asked: dict[str, tuple[Any, float]] = {}  # reference to the answer, since when
         self._fit: set[str] = set()  # those that answered well

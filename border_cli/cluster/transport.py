@@ -7,6 +7,7 @@ store once per version when they are not; a version is released with the next on
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,13 +17,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import ray
 from numpy.typing import NDArray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 
 from border_cli.cluster.calls import Kind, Report, WeightTransport
 from border_cli.cluster.host import Host
 from border_cli.cluster.nodes import Nodes, Place
 
 INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 # Ray replaces nothing, and keeps no record of each call.
 NEVER_AGAIN: Final = {"max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
@@ -122,7 +125,11 @@ class RayTransport(WeightTransport):
 
 
 def _why(error: Exception) -> str:
-    """Why a call failed."""
+    """Why a call failed: a traceback of what its code raised, or how its process ended."""
+    text = _COLOURS.sub("", str(error)).strip()
+    if isinstance(error, RayTaskError):
+        return f"Traceback (most recent call last):\n{text.partition(chr(10))[2]}"
     if isinstance(error, RayError):
-        return f"its process is gone: {str(error).strip()}"
-    return f"{type(error).__name__}: {error}"
+        said = " ".join(line for line in text.splitlines() if not line.startswith("\t"))
+        return f"its process is gone: {said.partition(' Some common causes include')[0]}"
+    return f"{type(error).__name__}: {text}"

@@ -145,8 +145,14 @@ class ActorManagerConfig(Settings, path="actor_manager"):
     """Settings that every actor manager has."""
 
     in_learner_thread: ClassVar[bool] = False  # whether actors step in the learner's own thread
+    follows_cluster: ClassVar[bool] = False  # whether num_actors may be auto
 
-    num_actors: int = setting(2, "number of actors", low=1, takes_memory=True)
+    num_actors: Any = setting(
+        2,
+        "number of actors; with actor_manager=ray also auto: as many as fit on the cluster",
+        low=1,
+        takes_memory=True,
+    )
     n_buffer: int = setting(
         20,
         "transitions that an actor collects before it sends them to the learner",
@@ -163,6 +169,11 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        count = self.num_actors
+        whole = isinstance(count, int) and not isinstance(count, bool)
+        if not whole and not (self.follows_cluster and count == AUTO):
+            also = ", or auto" if self.follows_cluster else ""
+            self.refuse("num_actors", count, f"must be a whole number of at least 1{also}")
         value = self.exploration
         if value is None or value == "ape_x":
             return
@@ -181,7 +192,7 @@ class ActorManagerConfig(Settings, path="actor_manager"):
     @property
     def most_actors(self) -> int:
         """How many actors there may be: `num_actors`, where that is a number."""
-        return self.num_actors
+        return int(self.num_actors)
 
     def exploration_of(self, actor_id: int) -> float | None:
         """The constant of one actor, or None for the agent's schedule."""

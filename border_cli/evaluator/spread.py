@@ -8,11 +8,14 @@ a local evaluation to the bit, on processors of one kind.
 
 from __future__ import annotations
 
+import platform
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -61,6 +64,18 @@ class EpisodesRecipe:
     stall_s: float
 
 
+class Home(NamedTuple):
+    """Where the learner finds modules."""
+
+    machine: str
+    path: list[str]  # absolute
+
+
+def home() -> Home:
+    """Of this process."""
+    return Home(platform.node(), [str(Path(each).absolute()) for each in sys.path])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episodes:
     """Some of the episodes of a round, for one worker."""
@@ -90,8 +105,9 @@ class Played:
 class EpisodePlayer:
     """Plays episodes on a node, in slices of a second; a Ray actor, or used directly by tests."""
 
-    def __init__(self, packed: bytes, slice_s: float = SLICE_S) -> None:
+    def __init__(self, packed: bytes, home: Home, slice_s: float = SLICE_S) -> None:
         self._packed = packed
+        self._home = home
         self._slice_s = slice_s
         self._kept: tuple[int, int, Env] | None = None  # of the first round: first, count
         self._others: Env | None = None  # of a later round
@@ -100,6 +116,8 @@ class EpisodePlayer:
 
     def begin(self) -> None:
         """Imports what the episodes need."""
+        if self._home.machine == platform.node():  # where nothing travels
+            sys.path += [each for each in self._home.path if each not in sys.path]
         self._recipe: EpisodesRecipe = unpack(self._packed)
 
     def take(self, piece: Episodes, common: Common) -> Any:
@@ -281,7 +299,7 @@ def run(
         options = options_of(config.resources)
         name = f"border/{recipe.run_name}/evaluation"
         crew = Crew(
-            CrewOnRay(EpisodePlayer, (players,), name=name, options=options),
+            CrewOnRay(EpisodePlayer, (players, home()), name=name, options=options),
             size,
             stall_s=recipe.stall_s,
             clock=MonotonicClock(),

@@ -180,6 +180,8 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     environment failed as it was tried, and CheckpointError where `init_from` does not fit. Any
     other failure is left to the run, which reports it with its traceback.
     """
+    if effective.backend == "ray":
+        refuse_without_ray("actor_manager=ray")
     if effective.evaluates_on_ray:
         refuse_without_ray("evaluator.where=ray")
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+from border_cli.actor_manager.config import RayConfig
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.config import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
 from border_cli.core.errors import BorderError, ConfigError
@@ -49,6 +50,12 @@ class EffectiveSettings:
         """Whether the episodes of evaluations are spread over a Ray cluster."""
         evaluator = self.config.evaluator
         return isinstance(evaluator, EpisodesConfig) and evaluator.where == Place.ray
+
+    @property
+    def actors_here(self) -> int:
+        """Actors that compute on this machine."""
+        elsewhere = isinstance(self.actors, RayConfig) and self.actors.address is not None
+        return 0 if elsewhere else self.num_actors
 
     @property
     def prioritized(self) -> bool:
@@ -106,7 +113,7 @@ class EffectiveSettings:
             return 1
         # Actors that keep to a replay ratio mostly wait for such a learner.
         free = self.config.trainer.samples_per_opt_step is None
-        return max(1, available_cores() - (self.num_actors if free else 0))
+        return max(1, available_cores() - (self.actors_here if free else 0))
 
     def threads_line(self, spec: EnvSpec) -> str:
         """The compute threads of learner and actors, as text.
@@ -115,7 +122,7 @@ class EffectiveSettings:
         """
         torch, blas, cores = self.torch_threads(spec), blas_threads(), available_cores()
         ours = f"BLAS {blas}" if blas is not None else "BLAS default"
-        each, computing = "1 each", torch + self.num_actors
+        each, computing = "1 each", torch + self.actors_here
         if self.in_learner_thread:
             each, computing = "in the learner's thread", torch
         elif self.actor_threads:

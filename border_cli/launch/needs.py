@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from border_cli.actor_manager.config import ProcessConfig
+from border_cli.actor_manager.config import ProcessConfig, RayConfig
 from border_cli.actor_manager.process import MESSAGES_PER_RING
+from border_cli.actor_manager.ray import ring_rows
 from border_cli.actor_manager.thread import MESSAGES_PER_ACTOR
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
@@ -70,6 +71,9 @@ SERVER_NBYTES = 32 * MIB
 TORCH_NBYTES = 192 * MIB
 TORCH_WORKER_NBYTES = 12 * MIB
 
+BROKER_NBYTES = 96 * MIB  # the process that speaks with Ray
+RAY_NBYTES = 320 * MIB  # a Ray of our own, with the broker
+RAY_WORKER_NBYTES = 80 * MIB  # a process of Ray, before it acts
 GATHERED_NBYTES = 1024  # Python's objects around each transition that an actor collects
 COPIES_NBYTES = 64 * MIB  # of transitions that are copied on their way to the disk
 # What malloc keeps of what was freed, as a share of all that comes and goes. With frames of 84x84x4
@@ -265,14 +269,17 @@ def _in_flight(effective: EffectiveSettings, spec: EnvSpec) -> Need:
     actors = effective.actors
     gathered = max(actors.n_buffer, effective.env.num_envs)  # transitions in one message
     row = transition_nbytes(spec)
-    collected = actors.num_actors * gathered * (row + GATHERED_NBYTES)
+    collected = effective.num_actors * gathered * (row + GATHERED_NBYTES)
     if isinstance(actors, ProcessConfig):
-        shared = actors.num_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
+        shared = effective.num_actors * storage_nbytes(spec, MESSAGES_PER_RING * actors.n_buffer)
         elsewhere = collected
+    elif isinstance(actors, RayConfig):
+        shared = elsewhere = storage_nbytes(spec, ring_rows(actors, spec))
+        collected = shared  # as much may be in calls that return
     else:
         # As many again as wait are in the learner's hands, and one is being joined.
         waiting = 2 * MESSAGES_PER_ACTOR + 1
-        shared = actors.num_actors * waiting * gathered * row
+        shared = effective.num_actors * waiting * gathered * row
         elsewhere = 0
     return Need(
         what="transitions in flight",
@@ -280,7 +287,7 @@ def _in_flight(effective: EffectiveSettings, spec: EnvSpec) -> Need:
         elsewhere=elsewhere,
         settings={
             "actor_manager.n_buffer": actors.n_buffer,
-            "actor_manager.num_actors": actors.num_actors,
+            "actor_manager.num_actors": effective.num_actors,
         },
     )
 
@@ -298,12 +305,17 @@ def _actors(effective: EffectiveSettings, spec: EnvSpec, agent: AgentSizes) -> N
         if agent.acts_in_torch:
             each += TORCH_NBYTES if spawned else TORCH_WORKER_NBYTES
             server += TORCH_NBYTES
-    nbytes = actors.num_actors * each + server
+    here = effective.num_actors
+    if isinstance(actors, RayConfig):
+        each += RAY_WORKER_NBYTES + agent.acts_in_torch * TORCH_NBYTES
+        server = RAY_NBYTES if actors.address is None else BROKER_NBYTES
+        here = here if actors.address is None else 0
+    nbytes = here * each + server
     return Need(
-        what=f"{counted(actors.num_actors, 'actor')}, {effective.backend}",
+        what=f"{counted(effective.num_actors, 'actor')}, {effective.backend}",
         nbytes=nbytes,
-        elsewhere=nbytes if isinstance(actors, ProcessConfig) else 0,
-        settings={"actor_manager.num_actors": actors.num_actors, "env.num_envs": num_envs},
+        elsewhere=nbytes if isinstance(actors, ProcessConfig | RayConfig) else 0,
+        settings={"actor_manager.num_actors": effective.num_actors, "env.num_envs": num_envs},
     )
 
 
@@ -368,7 +380,7 @@ def _program(effective: EffectiveSettings, spec: EnvSpec) -> Need:
     acting = effective.num_actors  # users' own managers are taken to be like `thread`
     if effective.in_learner_thread:
         acting = 0
-    elif isinstance(effective.actors, ProcessConfig):
+    elif isinstance(effective.actors, ProcessConfig | RayConfig):
         acting = 1  # one supervisor for all processes
     threads = OWN_THREADS + acting + effective.torch_threads(spec) - 1
     return Need(

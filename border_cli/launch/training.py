@@ -297,7 +297,14 @@ class TrainingRun:
         try:
             # The learner's thread is made ready first, which takes a minute where that compiles.
             # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
-            with parts.agent.learner_thread(), watchdog, self.cleanup.pop_all(), parts.actors:
+            with (
+                parts.agent.learner_thread(),
+                watchdog,
+                self.cleanup.pop_all(),
+                ExitStack() as actors,
+            ):
+                with learner.waiting("the actors to start"):  # a cluster may take its time
+                    actors.enter_context(parts.actors)
                 parts.evaluation_runner.open(parts.actors)
                 return trainer.train()
         except KeyboardInterrupt:

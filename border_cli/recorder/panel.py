@@ -216,7 +216,7 @@ def line(view: RunView, memory: str) -> str:
     samples = [
         f"{figures.rate(rates.samples)} samples/s",
         f"{figures.ratio(rates.ratio)} samples/update",
-        f"queue {figures.percent(view.value('async/queue_fill'))}",
+        f"queue {figures.percent(view.value('async/queue_fill'))}{_network(view)}",
         f"buffer {figures.percent(view.value('async/buffer_fill'))}",
         f"lag {figures.count(view.value('async/weight_lag'))}",
     ]
@@ -282,7 +282,7 @@ def _rows(view: RunView, memory: str, blocks: str) -> list[tuple[str, Text, str,
     updates = Text(figures.rate(rates.updates))
     samples = Text(figures.rate(rates.samples))
     per_update = unit(figures.ratio(rates.ratio), " samples")
-    queue = unit(figures.percent(value("async/queue_fill")), " full")
+    queue = unit(figures.percent(value("async/queue_fill")), f" full{_network(view)}")
     buffer = unit(figures.percent(value("async/buffer_fill")), " full")
     behind = figures.count(value("async/weight_lag"))
     lag = unit(behind, " update" if behind == "1" else " updates")
@@ -303,6 +303,12 @@ def _rows(view: RunView, memory: str, blocks: str) -> list[tuple[str, Text, str,
         ("weight lag", lag, "memory", Text(memory)),
         ("episodes", episodes, "time", steps[2]),
     ]
+
+
+def _network(view: RunView) -> str:
+    """Of actors on a cluster: the share of their calls' time that the network took."""
+    share = view.value("time/network/transfer")
+    return "" if share is None else f", network {figures.percent(share)}"
 
 
 def _best(view: RunView) -> Text:

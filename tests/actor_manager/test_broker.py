@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import SPEC, FakeClock, OneStep
-from managers import count, kept, snapshot
+from managers import Built, count, kept, snapshot
 from numpy.typing import NDArray
 from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory, TellingPolicyFactory, fail
 
@@ -212,18 +212,18 @@ def test_each_actor_has_its_own_exploration() -> None:
 def test_a_process_that_dies_is_replaced_and_its_lease_counted_as_lost_once() -> None:
     run = Brokered(num_actors=1)
     run.weights.publish(snapshot())
-    run.permit(50)
+    run.permit(200)
     arrived = run.step(4)
     run.transport.dead.add(0)
     arrived += run.step(2)
     arrived += run.step(40, after_s=0.3)
-    run.permit(50, last=True)
+    run.permit(200, last=True)
     arrived += run.step(5) + run.close()
-    assert count(arrived) == 50
+    assert count(arrived) == 200
     assert run.words(RESTARTS) == [1]
     (lost,) = run.words(LOST)
-    assert 0 < lost <= 5
-    assert run.words(ENV_STEPS) == [50 + lost]
+    assert 0 < lost <= 10
+    assert run.words(ENV_STEPS) == [200 + lost]
 
 
 def test_an_environment_that_fails_loses_nothing(tmp_path: Path) -> None:
@@ -242,9 +242,26 @@ def test_an_environment_that_fails_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_auto_starts_as_many_as_fit_and_more_when_nodes_join() -> None:
-    run = Brokered(num_actors="auto", max_actors=5, places=2)
+    run = Brokered(num_actors="auto", max_actors=5, places=2, address="auto")
     run.weights.publish(snapshot())
     run.permit(math.inf)
     assert {each.actor_id for each in run.step(10)} == {0, 1}
     run.transport.room = 9
     assert {each.actor_id for each in run.step(10, after_s=1.0)} == {0, 1, 2, 3, 4}
+
+
+def test_a_manager_of_a_cluster_takes_the_state_of_any_other_and_gives_it_on() -> None:
+    """Without a cluster: nothing is started before the block of the manager."""
+    with Built("serial", num_actors=3, n_buffer=4).manager as serial:
+        serial.publish(snapshot())
+        serial.permit(30)
+        received = sum(count(serial.receive()) for _ in range(30))
+        state = serial.state_dict()
+    manager = Built("ray", num_actors=2, n_buffer=4, state=state).manager
+    again = manager.state_dict()
+    assert again["samples"] == received > 0
+    assert [each["samples"] for each in again["actors"]] == [
+        each["samples"] for each in state["actors"]
+    ]
+    assert [each["life"] for each in again["actors"]] == [0, 0, 0]  # seeds that were used
+    assert manager.stop() == []

@@ -72,7 +72,7 @@ class Run:
         self.delivered: list[tuple[int, int]] = []  # actor id, rows
         self.times: list[Times] = []
         self.lost: list[tuple[int, int]] = []
-        given = {"n_buffer": 10, "most_samples": 1_000, "max_in_flight": 2, "max_restarts": 2}
+        given = {"paced_samples": 10, "most_samples": 1_000, "max_in_flight": 2, "max_restarts": 2}
         self.leases = Leases(
             LeaseSettings(num_actors=num_actors, stall_timeout_s=STALL_S, **given | settings),
             self.cluster,
@@ -349,7 +349,7 @@ def test_one_actor_that_is_given_up_does_not_end_the_run_and_the_last_one_does(
     assert run.leases.actors[0].stage == Stage.ENDED
     assert "host, process 7" in caplog.text
     assert "the run goes on with 1 actor" in caplog.text
-    with pytest.raises(ActorCrashed, match="actor 1.*failed the same way"):
+    with pytest.raises(ActorCrashed, match=r"actor 1.*failed the same way"):
         fail(1)
 
 
@@ -391,7 +391,7 @@ def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> N
     run.report(Kind.DIED, 0, "the node died")
     run.cluster.full = True
     run.pump(1.0)
-    with pytest.raises(RunFailed, match="no actor has a place.*the node died"):
+    with pytest.raises(RunFailed, match=r"no actor has a place.*the node died"):
         run.pump(STALL_S + 1)
 
 

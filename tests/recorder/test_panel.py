@@ -164,6 +164,14 @@ def test_a_line_says_what_the_panel_shows() -> None:
     )
 
 
+def test_the_share_of_the_network_is_shown_where_actors_are_on_a_cluster() -> None:
+    run = midway()
+    assert "network" not in line(run, MEMORY)
+    run.take_progress(progress(at(12.5, 12_400), GAUGES | {"time/network/transfer": 0.07}))
+    assert "queue 12 %, network 7 %" in line(run, MEMORY)
+    assert any("12 % full, network 7 %" in each for each in drawn(run))
+
+
 def test_what_is_not_known_yet_is_a_dash_in_the_line() -> None:
     run = view()
     run.take_progress(progress(at(1.0, 0), {}, phase="warm-up"))

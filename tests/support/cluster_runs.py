@@ -22,6 +22,7 @@ SETTINGS = (
     "trainer.stop_at_score=null",
     "trainer.eval_interval=10_000_000",
     "trainer.record_interval=50",
+    "trainer.save_every_s=0.5",
     "checkpoint.replay_buffer=false",
 )
 
@@ -29,15 +30,26 @@ SETTINGS = (
 class ClusterRun(Command):
     """A run of `border-train` on a cluster; killed when its block ends."""
 
-    def __init__(self, folder: Path, cluster: RayCluster, *more: str) -> None:
+    def __init__(self, folder: Path, *argv: str) -> None:
         self.run_dir = folder / "run"
+        super().__init__(folder, *argv)
+
+    @classmethod
+    def new(cls, folder: Path, cluster: RayCluster, *more: str) -> ClusterRun:
+        """A run in the directory `run`."""
         address = f"actor_manager.address={cluster.address}"
-        super().__init__(folder, *SETTINGS, address, f"run_dir={self.run_dir}", *more)
+        return cls(folder, *SETTINGS, address, "run_dir=run", *more)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The rows of its metrics so far."""
         return rows_of(self.run_dir) if (self.run_dir / "metrics.jsonl").exists() else []
+
+    @property
+    def restarts(self) -> float:
+        """Of all actors, by its newest row."""
+        known = [row["actor/restarts"] for row in self.rows if "actor/restarts" in row]
+        return float(known[-1]) if known else 0.0
 
     @property
     def env_steps(self) -> int:
@@ -58,7 +70,7 @@ class ClusterRun(Command):
 
 def actors_on(node: ClusterNode) -> list[int]:
     """The processes of actors on a node, of whatever run."""
-    return [pid for pid in below(node.raylet) if b"border/" in _command(pid)]
+    return [pid for pid in below(node.raylet) if _command(pid).startswith(b"ray::Host")]
 
 
 def kill(pid: int) -> None:

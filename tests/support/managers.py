@@ -16,8 +16,14 @@ from numpy.typing import NDArray
 from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory
 
 from border_cli.actor_manager.actor import ActorFactory
-from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
+from border_cli.actor_manager.config import (
+    ProcessConfig,
+    RayConfig,
+    SerialConfig,
+    ThreadConfig,
+)
 from border_cli.actor_manager.process import ProcessActorManager
+from border_cli.actor_manager.ray import RayActorManager
 from border_cli.actor_manager.serial import SerialActorManager
 from border_cli.actor_manager.thread import ThreadActorManager
 from border_cli.actor_manager.weights import ArrayForms
@@ -95,7 +101,7 @@ class Built:
         self.envs = CountingEnvFactory(make_env or (lambda _: CountingEnv(num_envs=num_envs)))
         self.policies = FakePolicyFactory()
         factory: EnvFactory = self.envs
-        if backend == "process":
+        if backend in ("process", "ray"):
             assert make_env is None
             factory = CalmEnvFactory(num_envs=num_envs)
         if folder is not None:
@@ -128,6 +134,8 @@ def _manager(
     if backend == "process":
         process = ProcessConfig(**{"nice": 0} | settings)  # a busy machine must not slow tests
         return ProcessActorManager(process, make_actor=make_actor, clock=clock)
+    if backend == "ray":
+        return RayActorManager(RayConfig(**settings), make_actor=make_actor, clock=clock)
     return ThreadActorManager(ThreadConfig(**settings), make_actor=make_actor, clock=clock)
 
 

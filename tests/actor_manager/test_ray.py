@@ -1,0 +1,106 @@
+"""Actors on a Ray of our own; clusters of several nodes are in tests/cluster."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from managers import Built, accounted, count, receive, snapshot, until
+from remote_fakes import BUILDING, Life, TellingPolicyFactory, complain, die, fail
+
+from border_cli import compose, resume, train
+from border_cli.core.errors import ActorCrashed, BorderError
+
+STOPS_S = 5.0
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(autouse=True)
+def ray_is_installed() -> None:
+    pytest.importorskip("ray")
+
+
+def test_what_is_permitted_is_made_counted_and_delivered_also_when_a_process_is_killed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives = [Life(deed=die, at=30), Life(deed=complain, at=3)]
+    built = Built(
+        "ray", lives=lives, folder=tmp_path, policies=TellingPolicyFactory(),
+        num_actors=2, n_buffer=10, exploration=[0.0, 0.5],
+    )  # fmt: skip
+    with built.manager as manager:
+        manager.publish(snapshot(opt_steps=7))
+        manager.permit(400)
+        arrived = receive(manager, 400)
+        built.scripted.wait_for("seed", times=3)  # the one that was killed has been replaced
+        began_s = time.monotonic()
+        arrived += manager.stop()
+        assert time.monotonic() - began_s < STOPS_S
+        assert manager.gauges()["async/queue_fill"] == 0
+    assert count(arrived) == 400
+    accounted(manager, arrived)
+    assert {each.opt_steps for each in arrived} == {7}
+    for actor_id, action in enumerate((0, 50)):
+        mine = [each.transitions for each in arrived if each.actor_id == actor_id]
+        assert {value for rows in mine for value in rows.action.tolist()} == {action}
+    stats = manager.stats()
+    assert sum(each.restarts for each in stats) == 1
+    assert 0 < sum(each.lost_samples for each in stats) <= 20  # one lease
+    assert len(set(built.scripted.noted("seed"))) == 3  # of each incarnation
+    assert len(built.scripted.noted("closed")) == 2  # all but the one that was killed
+    assert "the fuel is at 3 %" in caplog.text
+    assert "failed on" in caplog.text
+    assert sum(stats[0].seconds.values()) > 0
+
+
+def test_an_environment_that_always_fails_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+    lives = [Life(deed=fail, at=BUILDING)] * 9
+    built = Built("ray", lives=lives, folder=tmp_path, num_actors=1)
+
+    def run() -> None:
+        with built.manager as manager:
+            manager.publish(snapshot())
+            manager.permit(math.inf)
+            while True:
+                manager.receive(5.0)
+
+    with pytest.raises(ActorCrashed, match="the simulator broke at step 0") as caught:
+        run()
+    assert "remote_fakes.py" in caught.value.first_traceback
+
+
+def test_a_free_actor_and_a_slow_learner_keep_the_memory_that_they_have() -> None:
+    built = Built("ray", num_actors=1, n_buffer=10)
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(math.inf)
+        until(lambda: manager.gauges()["async/queue_fill"] > 0.9)
+        arrived = receive(manager, 5_000)
+        arrived += manager.stop()
+    rows = np.concatenate([each.transitions.obs for each in arrived])[:, 0]
+    np.testing.assert_array_equal(rows, np.arange(len(rows)))
+    accounted(manager, arrived)
+
+
+def test_a_run_ends_at_its_samples_and_another_manager_goes_on_from_it(tmp_path: Path) -> None:
+    ray = ["agent=dqn", "env=cartpole", "actor_manager=ray", "~tuned", "recorder=[]"]
+    limits = ["trainer.warmup_period=100", "trainer.eval_interval=0", "evaluator.num_episodes=1"]
+    run_dir = f"run_dir={tmp_path / 'run'}"
+    train(compose(*ray, *limits, run_dir, "trainer.max_env_steps=1500"))
+    summary = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert summary["samples_total"] == 1500
+    assert sum(each["samples"] for each in summary["actors"]) == 1500
+    resume(tmp_path / "run", "actor_manager=process", "trainer.max_env_steps=2000")
+    summary = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert summary["samples_total"] == 2000
+
+
+def test_an_address_where_nothing_answers_is_refused_before_anything_runs() -> None:
+    built = Built("ray", num_actors=1, address="127.0.0.1:1")
+    with pytest.raises(BorderError, match=r"actor_manager.address=127.0.0.1:1"):
+        built.manager.__enter__()

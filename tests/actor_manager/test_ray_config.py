@@ -1,0 +1,67 @@
+"""The settings of actors on a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from border_cli import compose
+from border_cli.actor_manager.config import RayConfig, ThreadConfig
+from border_cli.core.errors import ConfigError
+from border_cli.launch.effective import effective_settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_actors": 0}, r"num_actors must be at least 1, got 0"),
+        ({"num_actors": 1.5}, r"num_actors must be a whole number of at least 1, or auto, got 1.5"),
+        (
+            {"num_actors": True},
+            r"num_actors must be a whole number of at least 1, or auto, got True",
+        ),
+        (
+            {"num_actors": "all"},
+            r"num_actors must be a whole number of at least 1, or auto, got 'all'",
+        ),
+        ({"address": ""}, r"address must be auto, host:port, ray://host:port or null, got ''"),
+        ({"resources": {"CPU": -1.0}}, r"resources must have numbers of at least 0 \(CPU\)"),
+        ({"max_in_flight": 0}, r"max_in_flight must be at least 1"),
+        ({"exploration": [0.1], "num_actors": 2}, r"a list of 2 numbers"),
+        ({"exploration": [0.1], "num_actors": "auto"}, r"a list of 64 numbers"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_can(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"actor_manager\..*{message}"):
+        RayConfig(**settings)
+
+
+@pytest.mark.parametrize("value", ["auto", 1.5, True])
+def test_actors_of_one_machine_are_counted(value: object) -> None:
+    with pytest.raises(ConfigError, match=f"must be a whole number of at least 1, got {value!r}"):
+        ThreadConfig(num_actors=value)
+
+
+def test_auto_counts_as_the_most_actors_that_there_may_be() -> None:
+    settings = ["actor_manager=ray", "actor_manager.num_actors=auto", "actor_manager.max_actors=9"]
+    effective = effective_settings(compose("agent=dqn", "env=cartpole", *settings))
+    assert effective.num_actors == 9
+    assert effective.slack == 2 * 9 * 20
+
+
+def test_actors_of_a_cluster_leave_the_cores_of_this_machine_to_the_learner() -> None:
+    there = ["actor_manager=ray", "actor_manager.num_actors=100", "actor_manager.address=auto"]
+    effective = effective_settings(compose("agent=dqn", "env=cartpole", *there))
+    assert (effective.num_actors, effective.actors_here) == (100, 0)
+    here = effective_settings(compose("agent=dqn", "env=cartpole", "actor_manager=ray"))
+    assert here.actors_here == 2
+
+
+def test_a_synchronous_run_steps_as_many_in_turn() -> None:
+    settings = ["actor_manager=ray", "actor_manager.num_actors=3", "trainer=sync"]
+    effective = effective_settings(compose("agent=dqn", "env=cartpole", *settings))
+    assert effective.backend == "serial"
+    assert effective.actors.num_actors == 3

@@ -1,0 +1,62 @@
+"""A run on a cluster loses processes and nodes, its learner, and at last the head node."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_runs import ClusterRun, actors_on, kill, refuse_wrong_totals
+from clusters import RayCluster, running_cluster
+from commands import Command
+from leftovers import wait_until_gone
+
+pytestmark = pytest.mark.ray
+
+GONE_S = 10.0
+TWO = ("actor_manager.num_actors=2",)
+
+
+@pytest.fixture
+def cluster() -> Iterator[RayCluster]:
+    with running_cluster() as cluster:
+        yield cluster
+
+
+def test_a_run_goes_on_through_every_loss_and_ends_with_the_head_node(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    head, second = cluster.add("head", cpus=1), cluster.add("second", cpus=2)
+    more = ("actor_manager.num_actors=auto", "actor_manager.max_actors=4")
+    with ClusterRun.new(tmp_path, cluster, *more) as run:
+        run.until_sampling(3)
+        kill(actors_on(second)[0])
+        run.until(lambda: run.restarts >= 1)
+        run.until_sampling(3)
+        cluster.remove("second")
+        run.until_sampling(1)
+        third = cluster.add("third", cpus=2)
+        run.until_sampling(3)
+        actors = {*actors_on(head), *actors_on(third)}
+        assert len(actors) == 3
+        run.send(signal.SIGKILL)
+        run.ended()
+        assert not wait_until_gone(actors, GONE_S)
+
+    limit = f"trainer.max_opt_steps={run.rows[-1]['opt_steps'] + 100}"
+    with Command(tmp_path, "resume=run", "actor_manager=process", *TWO, limit) as resumed:
+        status, said = resumed.ended()
+    assert status == 0, said
+    refuse_wrong_totals(run.run_dir)
+
+    address = f"actor_manager.address={cluster.address}"
+    unlimited = "trainer.max_opt_steps=10_000_000"
+    with ClusterRun(tmp_path, "resume=run", "actor_manager=ray", *TWO, address, unlimited) as again:
+        again.until_sampling(2)
+        cluster.remove("head")
+        status, said = again.ended()
+    assert status == 1
+    assert "the head node of the Ray cluster is gone" in said
+    assert "border-train resume=run" in said
+    assert refuse_wrong_totals(run.run_dir)["status"] == "failed"
