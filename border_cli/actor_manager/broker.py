@@ -170,7 +170,7 @@ class Broker:
         self.begin()
         while self._closes_s is None or not self.leases.over:
             if head.gone:
-                raise RunFailed("the head node of the Ray cluster is gone")
+                raise RunFailed(f"the head node of the Ray cluster is gone: {head.what}")
             self.step()
             self._ring.pipe.wait(LOOK_S)
         self._show(self._clock.now_s())

@@ -32,7 +32,7 @@ from border_cli.core.words import counted
 log = logging.getLogger(__name__)
 
 STARTS_S: Final = 120.0  # for a process to start and import what it needs
-CALLS_PER_S: Final = 100  # of all actors together; each costs broker and actor a millisecond
+CALLS_PER_S: Final = 60  # of all actors together; each costs 1.5 ms in the actor and the broker
 SHORTEST_CALL_S: Final = 0.02
 LONGEST_CALL_S: Final = 1.0
 GROWTH: Final = 4  # by which a lease may be larger than the one before
@@ -99,7 +99,7 @@ class LeaseSettings:
     """Limits of all leases."""
 
     num_actors: int
-    paced_samples: int  # of a lease under a replay ratio
+    paced_samples: int  # of a lease where a replay ratio leaves no more for each
     most_samples: int  # of any lease
     max_in_flight: int
     max_restarts: int
@@ -140,6 +140,7 @@ class Leases:
             for actor_id in range(settings.num_actors)
         ]
         self.version = 0  # of the newest weights
+        self.acting = 0  # actors that act
         self.received = 0  # samples of this run that were delivered
         self.reserved = 0  # samples of all leases
         self.space = 0  # for samples that arrive
@@ -195,11 +196,6 @@ class Leases:
     def over(self) -> bool:
         """Whether all actors have ended."""
         return all(actor.stage == Stage.ENDED for actor in self.actors)
-
-    @property
-    def acting(self) -> int:
-        """Actors that act."""
-        return sum(actor.stage == Stage.ACTING for actor in self.actors)
 
     @property
     def granted(self) -> int:
@@ -372,7 +368,9 @@ class Leases:
             return size
         if free < self._settings.paced_samples and not scarce:
             return 0
-        size = min(size, self._settings.paced_samples, math.floor(free))
+        slots = self.acting * self._settings.max_in_flight
+        share = max(self._settings.paced_samples, math.floor(free / slots))
+        size = min(size, share, math.floor(free))
         return min(size, math.ceil(free / waiting)) if scarce else size
 
     def _call(self, actor: LeasedActor, samples: int, now_s: float) -> None:
@@ -446,8 +444,8 @@ class Leases:
         if actor.stage not in NO_PROCESS:
             self._transport.kill(actor.actor_id)
 
-    @staticmethod
-    def _enter(actor: LeasedActor, stage: Stage, now_s: float) -> None:
+    def _enter(self, actor: LeasedActor, stage: Stage, now_s: float) -> None:
+        self.acting += (stage == Stage.ACTING) - (actor.stage == Stage.ACTING)
         actor.stage, actor.since_s = stage, now_s
 
     def _remember_ready(self, actor: LeasedActor) -> None:

@@ -69,16 +69,17 @@ STARTS_S: Final = 150.0  # within which the broker is connected, or says why not
 ENDS_S: Final = 4.0  # within which it disconnects
 MESSAGES_PER_RING: Final = 4  # of `n_buffer` transitions, per actor
 ROWS_PER_ACTOR: Final = 1024  # in the ring, as far as RING_NBYTES go
-RING_NBYTES: Final = 32 * 2**20
+RING_NBYTES: Final = 128 * 2**20
 LOOK_AGAIN_S: Final = 1.0
 GAUGES_S: Final = 1.0  # over which the shares of the network are taken
 
 
 def ring_rows(config: RayConfig, spec: EnvSpec) -> int:
-    """Transitions that can wait for the learner."""
-    least = MESSAGES_PER_RING * config.n_buffer
-    roomy = RING_NBYTES // max(1, storage_nbytes(spec, config.most_actors))
-    return config.most_actors * max(least, min(ROWS_PER_ACTOR, roomy))
+    """Transitions that can wait for the learner: as many as calls may bring, as far as they fit."""
+    actors, message = config.most_actors, MESSAGES_PER_RING * config.n_buffer
+    fitting = RING_NBYTES // max(1, storage_nbytes(spec, 1))
+    least = max(message, 2 * config.max_in_flight * actors)
+    return max(least, min(fitting, actors * max(message, ROWS_PER_ACTOR)))
 
 
 class RemotePulse(Pulse):

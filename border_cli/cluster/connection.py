@@ -72,6 +72,13 @@ def refuse_without_ray(what: str) -> None:
         raise MissingPackage(what, PACKAGE)
 
 
+def refuse_unreachable(settings: ClusterSettings) -> None:
+    """Raises ClusterRefused where nothing takes connections at the address, or it is none; in any
+    process, without Ray."""
+    if settings.address is not None:
+        _probe(settings)
+
+
 @contextmanager
 def connect(settings: ClusterSettings) -> Iterator[Cluster]:
     """Within the block this process is connected to the cluster; in a child process only.
@@ -83,8 +90,7 @@ def connect(settings: ClusterSettings) -> Iterator[Cluster]:
     if settings.address is None:
         environment |= _own_token()
     os.environ.update(environment)  # Ray reads it as it is imported
-    if settings.address is not None:
-        _probe(settings)
+    refuse_unreachable(settings)
     import ray
 
     logging.getLogger("ray").setLevel(logging.ERROR)

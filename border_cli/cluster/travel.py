@@ -51,7 +51,7 @@ def modules_of_recipe(parts: Any) -> set[str]:
     return found
 
 
-def travelling(names: Iterable[str]) -> list[Travelling]:
+def travelling(names: Iterable[str], most_nbytes: int = MOST_NBYTES) -> list[Travelling]:
     """The modules of the user's own among these, and those that they imported from their folders.
 
     All are imported already, here where the run was composed. Raises ClusterRefused where they are
@@ -73,7 +73,7 @@ def travelling(names: Iterable[str]) -> list[Travelling]:
     found = [
         Travelling(name=name, path=place) for name, place in sorted({**beside, **first}.items())
     ]
-    _refuse_large(found)
+    _refuse_large(found, most_nbytes)
     return found
 
 
@@ -131,15 +131,15 @@ def _travels(folder: Path) -> bool:
     return not ((folder / ENVIRONMENT).exists() or (folder / RUN).exists())
 
 
-def _refuse_large(modules: Iterable[Travelling]) -> None:
+def _refuse_large(modules: Iterable[Travelling], most_nbytes: int) -> None:
     sizes = {file: file.stat().st_size for each in modules for file, _ in _files(each)}
     nbytes = sum(sizes.values())
-    if nbytes <= MOST_NBYTES:
+    if nbytes <= most_nbytes:
         return
     largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:LARGEST]
     shown = ", ".join(f"{each} {sizes[each] / 2**20:,.0f} MB" for each in largest)
     raise ClusterRefused(
         f"imports: {nbytes / 2**20:,.0f} MB would travel to every node, which is more than "
-        f"{MOST_NBYTES / 2**20:.0f} MB (largest: {shown}): keep data out of the packages of code, "
+        f"{most_nbytes / 2**20:.0f} MB (largest: {shown}): keep data out of the packages of code, "
         "or install them on the nodes"
     )

@@ -24,13 +24,19 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Self
 
-from border_cli.cluster.connection import refuse_without_ray
+from border_cli.actor_manager.config import RayConfig
+from border_cli.cluster.connection import (
+    ClusterSettings,
+    refuse_unreachable,
+    refuse_without_ray,
+)
 from border_cli.core.config import EnvConfig
 from border_cli.core.errors import BorderError, ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent, EnvFactory
 from border_cli.core.machine import out_of_memory
 from border_cli.core.seeding import generator
 from border_cli.core.spaces import EnvSpec
+from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import (
     build_dry_agent,
     build_first_agent,
@@ -176,14 +182,12 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     Returns the agent and what it was built for, to be counted and dropped; None where they could
     not be built.
 
-    Raises ConfigError for what only the components themselves can refuse, ProbeFailed where an
-    environment failed as it was tried, and CheckpointError where `init_from` does not fit. Any
-    other failure is left to the run, which reports it with its traceback.
+    Raises ClusterRefused where nothing answers at the address of a cluster, ConfigError for what
+    only the components themselves can refuse, ProbeFailed where an environment failed as it was
+    tried, and CheckpointError where `init_from` does not fit. Any other failure is left to the run,
+    which reports it with its traceback.
     """
-    if effective.backend == "ray":
-        refuse_without_ray("actor_manager=ray")
-    if effective.evaluates_on_ray:
-        refuse_without_ray("evaluator.where=ray")
+    _refuse_without_cluster(effective)
     try:
         spec = probes.training(effective)
         check_dataset(effective, spec)
@@ -205,6 +209,19 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
         log.debug("the pre-flight check failed; the run will report the error", exc_info=True)
         return None
     return spec, agent
+
+
+def _refuse_without_cluster(effective: EffectiveSettings) -> None:
+    """Raises where Ray is not installed, or nothing answers at its address."""
+    actors = effective.actors
+    if effective.has_actors and isinstance(actors, RayConfig):
+        refuse_without_ray("actor_manager=ray")
+        refuse_unreachable(ClusterSettings(address=actors.address))
+    evaluator = effective.config.evaluator
+    if effective.evaluates_on_ray and isinstance(evaluator, EpisodesConfig):
+        refuse_without_ray("evaluator.where=ray")
+        own = ClusterSettings(address=evaluator.address, setting="evaluator.address")
+        refuse_unreachable(own)
 
 
 def _explorations(effective: EffectiveSettings) -> set[float | None]:

@@ -168,7 +168,7 @@ def test_actors_make_exactly_what_is_permitted_and_all_of_it_is_counted() -> Non
     run.weights.publish(snapshot(opt_steps=7))
     run.permit(103)
     arrived = run.step(60)
-    assert count(arrived) == 100  # 3 are less than a message
+    assert 93 < count(arrived) <= 103  # what is left is less than two messages
     run.permit(103, last=True)
     arrived += run.step(10)
     arrived += run.close()
@@ -222,7 +222,7 @@ def test_a_process_that_dies_is_replaced_and_its_lease_counted_as_lost_once() ->
     assert count(arrived) == 200
     assert run.words(RESTARTS) == [1]
     (lost,) = run.words(LOST)
-    assert 0 < lost <= 10
+    assert 0 < lost <= 100
     assert run.words(ENV_STEPS) == [200 + lost]
 
 

@@ -170,7 +170,18 @@ def test_a_slow_step_makes_calls_short_again() -> None:
     assert run.in_flight == [1]
 
 
-def test_under_a_replay_ratio_a_call_is_at_most_a_message() -> None:
+def test_under_a_replay_ratio_that_permits_much_each_call_is_its_share_of_it() -> None:
+    run = Run(2)
+    run.build(0, 1)
+    for actor_id in (0, 1):
+        run.grow(actor_id, 500)
+    run.permit(400)
+    assert run.in_flight == [100, 75, 56, 42]  # a quarter of what is left, each
+    run.permit(1_000_000)
+    assert run.leases.granted == sum(run.in_flight)
+
+
+def test_under_a_replay_ratio_a_call_is_otherwise_of_the_size_of_messages() -> None:
     run = Run(2)
     for actor_id in (0, 1):
         run.grow(actor_id, 500)

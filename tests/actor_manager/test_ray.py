@@ -50,7 +50,7 @@ def test_what_is_permitted_is_made_counted_and_delivered_also_when_a_process_is_
         assert {value for rows in mine for value in rows.action.tolist()} == {action}
     stats = manager.stats()
     assert sum(each.restarts for each in stats) == 1
-    assert 0 < sum(each.lost_samples for each in stats) <= 20  # one lease
+    assert 0 < sum(each.lost_samples for each in stats) <= 100  # one lease
     assert len(set(built.scripted.noted("seed"))) == 3  # of each incarnation
     assert len(built.scripted.noted("closed")) == 2  # all but the one that was killed
     assert "the fuel is at 3 %" in caplog.text
