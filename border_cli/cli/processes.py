@@ -295,8 +295,9 @@ class JobProcesses:
         reason = f"quit immediately: {Interrupted(signum)}"
         for each in self._running.values():
             each.child.kill()
+        for end in {each.child.waitables[-1] for each in self._running.values()}:
+            wait_for([end], GONE_S)  # one for all jobs, where they are elsewhere
         for each in self._running.values():
-            wait_for(each.child.waitables[-1:], GONE_S)
             with suppress(OSError, BorderError):
                 host = self._starter.host_of(each.child)
                 end_from_outside(each.folder, each.child.pid, "interrupted", reason, host=host)

@@ -187,8 +187,15 @@ class Crew:
 class CrewOnRay:
     """Workers as Ray actors; in a process that is connected to the cluster."""
 
-    def __init__(self, worker: type[Any], arguments: Sequence[Any], options: Mapping[str, Any]):
-        """`options`: of the actors, as Ray has them; they are made with `arguments`."""
+    def __init__(
+        self,
+        worker: type[Any],
+        arguments: Sequence[Any],
+        *,
+        name: str,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Workers are made with `arguments`, and have Ray's `options` and names after `name`."""
         import ray
 
         self._ray = ray
@@ -203,17 +210,16 @@ class CrewOnRay:
             **options,
         }
         self._arguments = list(arguments)
-        self._number = 0
+        self._name = name
+        self._started = 0
 
     def put(self, value: Any) -> Any:
         return self._ray.put(value)
 
     def start(self) -> Any:
-        options = dict(self._options)
-        if "name" in options:
-            options["name"] = f"{options['name']}-{self._number}"
-        self._number += 1
-        return self._worker.options(**options).remote(*self._arguments)
+        name = f"{self._name}-{self._started}"
+        self._started += 1
+        return self._worker.options(name=name, **self._options).remote(*self._arguments)
 
     def call(self, worker: Any, method: str, *arguments: Any) -> Any:
         return getattr(worker, method).remote(*arguments)

@@ -219,6 +219,8 @@ class Nodes:
             del self._asked[node_id]
             try:
                 reason = ray.get(answer)
+            except ray.exceptions.TaskUnschedulableError:
+                continue  # it has left meanwhile; asked again if it has not
             except Exception as error:  # whatever ended the task
                 reason = reason_of_failure(error)
             if reason is None:

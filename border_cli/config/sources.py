@@ -110,6 +110,9 @@ def _schema(group: str, entry: Entry) -> DictConfig:
     return node
 
 
+FREE = (dict[str, Any], dict[str, float], dict[str, float] | None)
+
+
 def _open_free_dicts(node: DictConfig, kind: type[Any]) -> None:
     """Lets `env.kwargs.x=1` work without a `+`: any key is valid in a free dict."""
     for name in free_dicts(kind):
@@ -121,7 +124,7 @@ def _open_free_dicts(node: DictConfig, kind: type[Any]) -> None:
 def free_dicts(kind: type[Any]) -> list[str]:
     """The settings that may hold any key."""
     hints = get_type_hints(kind)
-    return [each.name for each in fields(kind) if hints[each.name] == dict[str, Any]]
+    return [each.name for each in fields(kind) if hints[each.name] in FREE]
 
 
 class BlankSchemas(ConfigSource):

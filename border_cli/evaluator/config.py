@@ -38,15 +38,15 @@ class EpisodesConfig(EvaluatorConfig):
         "cluster, at most num_episodes",
         low=1,
     )
-    resources: dict[str, float] | None = setting(
-        None,
-        "what each of them reserves: CPU, GPU, memory (bytes) and custom resources; null: nothing, "
-        "because they wait most of the time",
+    resources: dict[str, float] = setting(
+        {},
+        "what each of them reserves, such as {CPU: 1, memory: 1e9}; nothing by default, because "
+        "they wait most of the time",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, amount in (self.resources or {}).items():
+        for name, amount in self.resources.items():
             if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
                 self.refuse(
                     "resources", self.resources, f"must have numbers of at least 0 ({name})"
@@ -58,7 +58,7 @@ class EpisodesConfig(EvaluatorConfig):
         for name, value in (
             ("address", self.address),
             ("num_workers", self.num_workers),
-            ("resources", self.resources),
+            ("resources", self.resources or None),
         ):
             if value is not None:
                 self.refuse(name, value, "needs evaluator.where=ray")

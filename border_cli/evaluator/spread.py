@@ -8,11 +8,14 @@ a local evaluation to the bit, on processors of one kind.
 
 from __future__ import annotations
 
+import platform
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -51,6 +54,7 @@ MakeFactory = Callable[[int], EnvFactory]  # takes the number of environments
 class EpisodesRecipe:
     """What the episodes of a run are made from, wherever they are played; picklable."""
 
+    run_name: str
     config: EpisodesConfig
     make_factory: MakeFactory
     make_policy: Callable[[], Policy]
@@ -58,6 +62,18 @@ class EpisodesRecipe:
     limit: int  # env steps of an episode
     imports: Sequence[str]
     stall_s: float
+
+
+class Home(NamedTuple):
+    """Where the learner finds modules."""
+
+    machine: str
+    path: list[str]  # absolute
+
+
+def home() -> Home:
+    """Of this process."""
+    return Home(platform.node(), [str(Path(each).absolute()) for each in sys.path])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +105,9 @@ class Played:
 class EpisodePlayer:
     """Plays episodes on a node, in slices of a second; a Ray actor, or used directly by tests."""
 
-    def __init__(self, packed: bytes, slice_s: float = SLICE_S) -> None:
+    def __init__(self, packed: bytes, home: Home, slice_s: float = SLICE_S) -> None:
         self._packed = packed
+        self._home = home
         self._slice_s = slice_s
         self._kept: tuple[int, int, Env] | None = None  # of the first round: first, count
         self._others: Env | None = None  # of a later round
@@ -99,6 +116,8 @@ class EpisodePlayer:
 
     def begin(self) -> None:
         """Imports what the episodes need."""
+        if self._home.machine == platform.node():  # where nothing travels
+            sys.path += [each for each in self._home.path if each not in sys.path]
         self._recipe: EpisodesRecipe = unpack(self._packed)
 
     def take(self, piece: Episodes, common: Common) -> Any:
@@ -258,7 +277,7 @@ def refuse_unfit(cluster: Cluster, config: EpisodesConfig, trial: bytes) -> None
     needs = Needs(
         setting="evaluator.where=ray",
         group="evaluator",
-        resources=config.resources or {},
+        resources=config.resources,
         waits=True,
         trial=trial,
     )
@@ -277,8 +296,10 @@ def run(
         if trial is not None:
             refuse_unfit(joined, config, trial)
         size = min(config.num_episodes, config.num_workers or total_cpus())
+        options = options_of(config.resources)
+        name = f"border/{recipe.run_name}/evaluation"
         crew = Crew(
-            CrewOnRay(EpisodePlayer, (players,), options_of(config.resources or {})),
+            CrewOnRay(EpisodePlayer, (players, home()), name=name, options=options),
             size,
             stall_s=recipe.stall_s,
             clock=MonotonicClock(),

@@ -397,6 +397,7 @@ def episodes_recipe(
     assert isinstance(evaluator, EpisodesEvaluator), "effective_settings() has refused others"
     settings, config = effective.evaluation_env, effective.config
     return EpisodesRecipe(
+        run_name=config.name,
         config=evaluator.config,
         make_factory=partial(_factory_of, ENVS.load(settings), settings),
         make_policy=make_policy,

@@ -46,16 +46,16 @@ class EffectiveSettings:
         return self.backend == "thread"
 
     @property
-    def actors_here(self) -> int:
-        """Actors that compute on this machine."""
-        elsewhere = isinstance(self.actors, RayConfig) and self.actors.address is not None
-        return 0 if elsewhere else self.num_actors
-
-    @property
     def evaluates_on_ray(self) -> bool:
         """Whether the episodes of evaluations are spread over a Ray cluster."""
         evaluator = self.config.evaluator
         return isinstance(evaluator, EpisodesConfig) and evaluator.where == Place.ray
+
+    @property
+    def actors_here(self) -> int:
+        """Actors that compute on this machine."""
+        elsewhere = isinstance(self.actors, RayConfig) and self.actors.address is not None
+        return 0 if elsewhere else self.num_actors
 
     @property
     def prioritized(self) -> bool:

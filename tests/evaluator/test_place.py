@@ -34,3 +34,13 @@ def test_a_place_that_cannot_be_meant_is_refused(typed: list[str], said: str) ->
 def test_evaluations_are_on_a_cluster_where_that_is_asked_for() -> None:
     assert effective_settings(compose("env=cartpole", *ON_RAY)).evaluates_on_ray
     assert not effective_settings(compose("env=cartpole", ON_RAY[0])).evaluates_on_ray
+
+
+@pytest.mark.parametrize("typed", ["={CPU: 2, GPU: 0.5}", ".CPU=2"])
+def test_resources_are_set_like_any_setting(typed: str) -> None:
+    config = compose(
+        *("env=cartpole", "actor_manager=ray", f"actor_manager.resources{typed}", *ON_RAY),
+        f"evaluator.resources{typed}",
+    )
+    for part in (config.actor_manager, config.evaluator):
+        assert vars(part)["resources"]["CPU"] == 2.0

@@ -9,6 +9,7 @@ import pytest
 from clusters import RayCluster, running_cluster
 from spreading import Evaluated, evaluated
 
+from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import Confirmation
 
 pytestmark = pytest.mark.ray
@@ -38,7 +39,7 @@ def on(cluster: RayCluster, file: Path) -> Evaluated:
     )
 
 
-def test_episodes_on_a_cluster_are_those_of_this_machine_though_a_worker_dies(
+def test_episodes_on_a_cluster_are_those_of_this_machine_until_one_raises_though_a_worker_dies(
     cluster: RayCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = on(cluster, tmp_path / "deadly")
@@ -54,5 +55,9 @@ def test_episodes_on_a_cluster_are_those_of_this_machine_though_a_worker_dies(
             assert runner.wait() == expected
             assert not (tmp_path / "deadly").exists()
         assert caplog.text.count("a worker on the cluster is lost, its work is done again") == 1
+        (tmp_path / "deadly").write_text("raise")
+        runner.submit(run.snapshot)
+        with pytest.raises(RunFailed, match=r"evaluation failed: .*the pendulum is stuck"):
+            runner.wait()
     finally:
         runner.close()

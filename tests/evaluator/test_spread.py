@@ -11,7 +11,7 @@ from spreading import Evaluated, evaluated
 from border_cli.cluster.crew import Crew
 from border_cli.core.interfaces import Confirmation, Evaluation
 from border_cli.core.timing import MonotonicClock
-from border_cli.evaluator.spread import EpisodePlayer, SpreadEvaluator
+from border_cli.evaluator.spread import EpisodePlayer, SpreadEvaluator, home
 from border_cli.process.start import pack
 
 
@@ -26,7 +26,7 @@ class Here:
         return value
 
     def start(self) -> EpisodePlayer:
-        return EpisodePlayer(self._packed, self._slice_s)
+        return EpisodePlayer(self._packed, home(), self._slice_s)
 
     def call(self, worker: EpisodePlayer, method: str, *arguments: Any) -> int:
         number = max(self._answers, default=0) + 1

@@ -15,19 +15,32 @@ DIES_AT = 30
 
 
 class DiesOnce(PendulumEnv):
-    """Takes the file away and kills its process, where the file is there."""
+    """Takes the file away, where there is one, and kills its process, or raises if it says so."""
 
     def __init__(self, file: str, render_mode: str | None = None) -> None:
         super().__init__(render_mode)
         self.file = Path(file)
         self.steps = 0
 
+    def reset(self, **options: Any) -> Any:
+        self.steps = 0
+        return super().reset(**options)
+
     def step(self, action: Any) -> Any:
         self.steps += 1
-        if self.steps == DIES_AT and self.file.exists():
-            self.file.unlink(missing_ok=True)
-            os.kill(os.getpid(), signal.SIGKILL)
+        if self.steps == DIES_AT:
+            self._obey()
         return super().step(action)
+
+    def _obey(self) -> None:
+        try:
+            word = self.file.read_text()
+            self.file.unlink()  # by one process alone
+        except FileNotFoundError:
+            return
+        if word == "raise":
+            raise RuntimeError("the pendulum is stuck")
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 gym.register("DiesOnce-v0", DiesOnce, max_episode_steps=200)
