@@ -170,7 +170,8 @@ class RayActorManager(ActorManager):
             *(RemotePulse(i, self._ring) for i in range(actors)),
         ]
         self._shares = SharesSince()
-        self._gauged_s = self._began_s = clock.now_s()
+        self._gauged_s = clock.now_s()
+        self._began_s: float | None = None
         self._ended_s: float | None = None
         self._network: Metrics = {}
         self._permitted = 0.0
@@ -350,11 +351,12 @@ class RayActorManager(ActorManager):
         actor_id, ring = earlier.actor_id, self._ring
         at, first = ACTOR_WORDS * actor_id, len(ACTOR_SECTIONS) * actor_id
         until_s = self._ended_s if self._ended_s is not None else self._clock.now_s()
+        lasted_s = until_s - self._began_s if self._began_s is not None else 0.0
         return ActorStats(
             actor_id=actor_id,
             env_steps=earlier.env_steps + ring.actors[at + ENV_STEPS],
             samples=earlier.samples + self._reader.rows[actor_id],
-            duration_s=earlier.duration_s + until_s - self._began_s,
+            duration_s=earlier.duration_s + lasted_s,
             restarts=earlier.restarts + ring.actors[at + RESTARTS],
             lost_samples=earlier.lost + ring.actors[at + LOST],
             restarted_episodes=earlier.restarted_episodes,
