@@ -208,6 +208,7 @@ class Nodes:
 
     def _take_answers(self, wait_s: float) -> None:
         import ray
+        from ray.exceptions import NodeDiedError, TaskUnschedulableError
 
         if not self._asked:
             return
@@ -218,7 +219,9 @@ class Nodes:
             del self._asked[node_id]
             try:
                 reason = ray.get(answer)
-            except Exception as error:  # whatever ended the task
+            except (NodeDiedError, TaskUnschedulableError):
+                continue  # it is gone, though not yet for the head node; otherwise asked again
+            except Exception as error:  # whatever else ended the task
                 reason = reason_of_failure(error)
             if reason is None:
                 self._fit.add(node_id)
