@@ -49,7 +49,6 @@ class Needs:
     resources: Amounts = field(default_factory=dict)
     count: int | None = None  # actors; None: as many as fit
     placement: Placement = Placement.spread
-    waits: bool = False  # for what others use: full nodes are no reason to refuse
     trial: bytes | None = None  # packed (`process.start.pack`): a function that tries what it needs
 
 
@@ -121,7 +120,7 @@ class Nodes:
             node.placed += 1
             node.unseen += 1
         strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-        options = {**options_of(self.resources), "scheduling_strategy": strategy}
+        options = {**_options(self.resources), "scheduling_strategy": strategy}
         return Place(node_id=node.node_id, node=node.name, options=options)
 
     def release(self, place: Place) -> None:
@@ -165,7 +164,7 @@ class Nodes:
     def _refuse_full(self) -> None:
         """Raises where fewer actors fit than are asked for."""
         room, asked = self.places, self._needs.count
-        if self._needs.waits or room >= (asked or 1):
+        if room >= (asked or 1):
             return
         nodes = self._nodes.values()
         total = _sums((each.total for each in nodes), self.resources)
@@ -209,6 +208,7 @@ class Nodes:
 
     def _take_answers(self, wait_s: float) -> None:
         import ray
+        from ray.exceptions import NodeDiedError, TaskUnschedulableError
 
         if not self._asked:
             return
@@ -219,9 +219,9 @@ class Nodes:
             del self._asked[node_id]
             try:
                 reason = ray.get(answer)
-            except ray.exceptions.TaskUnschedulableError:
-                continue  # it has left meanwhile; asked again if it has not
-            except Exception as error:  # whatever ended the task
+            except (NodeDiedError, TaskUnschedulableError):
+                continue  # it is gone, though not yet for the head node; otherwise asked again
+            except Exception as error:  # whatever else ended the task
                 reason = reason_of_failure(error)
             if reason is None:
                 self._fit.add(node_id)
@@ -284,7 +284,7 @@ def _available_by_node() -> dict[str, Amounts]:
     return dict(available_resources_per_node())
 
 
-def options_of(resources: Amounts) -> dict[str, Any]:
+def _options(resources: Amounts) -> dict[str, Any]:
     """Ray's own names of what an actor needs; without any it takes no CPU."""
     own = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
     named = {own[name]: amount for name, amount in resources.items() if name in own}
