@@ -89,6 +89,7 @@ def test_a_free_actor_and_a_slow_learner_keep_the_memory_that_they_have() -> Non
 
 def test_a_run_ends_at_its_samples_and_another_manager_goes_on_from_it(tmp_path: Path) -> None:
     ray = ["agent=dqn", "env=cartpole", "actor_manager=ray", "~tuned", "recorder=[]"]
+    ray += ["step_processor.n_steps=1"]  # else an end of an episode makes up to n samples at once
     limits = ["trainer.warmup_period=100", "trainer.eval_interval=0", "evaluator.num_episodes=1"]
     run_dir = f"run_dir={tmp_path / 'run'}"
     train(compose(*ray, *limits, run_dir, "trainer.max_env_steps=1500"))
