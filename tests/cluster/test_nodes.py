@@ -142,6 +142,7 @@ def test_a_node_that_joins_later_is_asked_before_it_is_used(
             visitor.stay(needs, ["late", "later"])
             old = {"PYTHONPATH": str(folder / "old")}
             cluster.add("spoiled", cpus=0, resources={"late": 1}, env_vars=old)
+            visitor.until(lambda: "is not used" in caplog.text)
             cluster.add("later", cpus=0, resources={"late": 1})
             names = visitor.next()
     finally:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -115,14 +115,18 @@ class Visitor:
         self.child.kill()
         self.child.reap()
 
-    def next(self) -> Any:
-        """The values of its next message, None once it has ended."""
+    def until(self, ready: Callable[[], bool]) -> None:
+        """Takes in what it sends and logs until `ready`, or until it has ended."""
         end_s = monotonic() + DEADLINE_S
-        while not self.child.inbox and self.child.alive:
+        while not ready() and self.child.alive:
             assert monotonic() < end_s, "the deadline has passed"
             wait_for(self.child.waitables, 1.0)
             self.child.listen()
         self.child.listen()
+
+    def next(self) -> Any:
+        """The values of its next message, None once it has ended."""
+        self.until(lambda: bool(self.child.inbox))
         return self.child.inbox.popleft()[1] if self.child.inbox else None
 
     def look(self, needs: Needs) -> Any:
