@@ -49,6 +49,7 @@ class Needs:
     resources: Amounts = field(default_factory=dict)
     count: int | None = None  # actors; None: as many as fit
     placement: Placement = Placement.spread
+    waits: bool = False  # for what others use: full nodes are no reason to refuse
     trial: bytes | None = None  # packed (`process.start.pack`): a function that tries what it needs
 
 
@@ -120,7 +121,7 @@ class Nodes:
             node.placed += 1
             node.unseen += 1
         strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-        options = {**_options(self.resources), "scheduling_strategy": strategy}
+        options = {**options_of(self.resources), "scheduling_strategy": strategy}
         return Place(node_id=node.node_id, node=node.name, options=options)
 
     def release(self, place: Place) -> None:
@@ -164,7 +165,7 @@ class Nodes:
     def _refuse_full(self) -> None:
         """Raises where fewer actors fit than are asked for."""
         room, asked = self.places, self._needs.count
-        if room >= (asked or 1):
+        if self._needs.waits or room >= (asked or 1):
             return
         nodes = self._nodes.values()
         total = _sums((each.total for each in nodes), self.resources)
@@ -284,7 +285,7 @@ def _available_by_node() -> dict[str, Amounts]:
     return dict(available_resources_per_node())
 
 
-def _options(resources: Amounts) -> dict[str, Any]:
+def options_of(resources: Amounts) -> dict[str, Any]:
     """Ray's own names of what an actor needs; without any it takes no CPU."""
     own = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
     named = {own[name]: amount for name, amount in resources.items() if name in own}
