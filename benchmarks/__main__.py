@@ -19,8 +19,12 @@ Each part is also a command with its own options (`--help`):
     python -m benchmarks.prioritized  microseconds of prioritized replay, against a binary tree
     python -m benchmarks.matmul       microseconds of matrix products, torch's own against oneDNN's
 
-Not part of the table, for it needs the extra `ray`: `python -m benchmarks.cluster_losses`, a run on
-a cluster whose actors are killed 50 times and whose raylet is stopped.
+Not part of the table, for they need the extra `ray`, the first also `bench-ray`:
+
+    python -m benchmarks.ray_sampling    samples/s through Ray, by us, RLlib and TorchRL
+    python -m benchmarks.ray_memory      memory while 10,000,000 samples pass through Ray
+    python -m benchmarks.ray_scale       1,000 simulated actors: what the learner takes in
+    python -m benchmarks.cluster_losses  a run whose actors are killed 50 times
 
 Scores of the agents are a separate table, which takes hours: `python -m benchmarks.results --help`.
 
