@@ -41,6 +41,7 @@ from border_cli.actor_manager.ray import RayActorManager
 from border_cli.actor_manager.remote_actor import Answer
 from border_cli.cluster.calls import Kind, Place, Report, WeightTransport
 from border_cli.cluster.connection import ClusterSettings, connect
+from border_cli.cluster.nodes import Needs, Nodes
 from border_cli.core.config import ReplayBufferConfig, StartMethod
 from border_cli.core.rows import Rows, storage_nbytes
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
@@ -56,6 +57,7 @@ from border_cli.trainer.reporting import Counters, Window
 LATENCY_S = 0.0005  # one way
 SETTLED_S = 8.0
 CAPACITY = 100_000
+SETTING = "actor_manager"
 STORAGE_NBYTES = 2**30
 
 
@@ -78,7 +80,7 @@ class Echo:
     """Returns rows at once; as a Ray actor it shows what a call costs those who call."""
 
     def __init__(self, samples: int) -> None:
-        self._samples = samples
+        self._made = _answer(SPECS["cartpole"], samples)
 
     def prepare(self) -> None:
         """Nothing to import."""
@@ -89,12 +91,16 @@ class Echo:
 
     def act(self, *_: Any) -> Answer:
         """The rows."""
-        return _answer(SPECS["cartpole"], self._samples)
+        return self._made
 
 
 def call_us(calls: int, samples: int) -> Reading:
     """CPU time of the caller's process for a call of Ray with its answer."""
-    with connect(ClusterSettings(address=None)) as cluster:
+    clock = MonotonicClock()
+    with (
+        connect(ClusterSettings(address=None)) as cluster,
+        Nodes(cluster, Needs(setting=SETTING), clock=clock) as nodes,
+    ):
         from border_cli.cluster.transport import RayTransport
 
         news = threading.Event()
@@ -102,11 +108,10 @@ def call_us(calls: int, samples: int) -> Reading:
             target="benchmarks.ray_scale:Echo",
             arguments=lambda *_: (samples,),
             name=lambda actor_id, _: f"echo-{actor_id}",
-            options={"num_cpus": 0},
+            nodes=nodes,
             within_s=1.0,
             wake=news.set,
         )
-        del cluster
         transport.start(0, 0, avoid=None)
         _drain(transport, news, 2)
         for number in range(8):
@@ -174,14 +179,16 @@ class SimulatedTransport(WeightTransport):
     def publish(self, weights: NDArray[np.uint8]) -> None:
         del weights
 
+    @property
     def places(self) -> int:
         return self._cluster.actors
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> None:
+    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
         del avoid
         now_s = time.perf_counter()
         self._plan(now_s, Report(Kind.PLACED, actor_id, incarnation, Place("n", "n", 0)))
         self._plan(now_s, Report(Kind.BUILT, actor_id, incarnation, Answer()))
+        return True
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         del version
@@ -258,11 +265,11 @@ class SimulatedTransport(WeightTransport):
 class SimulatedRecipe(BrokerRecipe):
     """A broker whose leases may have a fixed size."""
 
-    cluster: Cluster
+    simulated: Cluster
 
     def lease_settings(self) -> LeaseSettings:
         settings = super(SimulatedRecipe, self).lease_settings()
-        wanted = self.cluster.samples_per_call
+        wanted = self.simulated.samples_per_call
         if wanted is None:
             return settings
         known = {each.name: getattr(settings, each.name) for each in fields(settings)}
@@ -281,7 +288,7 @@ class FixedLeases(LeaseSettings):
 
 def simulate(recipe: SimulatedRecipe, pipe: Pipe) -> None:
     """The broker's process, with actors of its own in place of Ray's."""
-    transport = SimulatedTransport(recipe.cluster, recipe.ring.pipe.wake)
+    transport = SimulatedTransport(recipe.simulated, recipe.ring.pipe.wake)
     broker = Broker(recipe, transport, MonotonicClock())
     pipe.send(READY)
     broker.run(_Head())
@@ -295,7 +302,7 @@ class _Head:
 class SimulatedManager(RayActorManager):
     """The learner's end as it is, before a simulated cluster."""
 
-    cluster_simulated: Cluster
+    simulated: Cluster
 
     def _start_broker(self) -> ChildProcess:
         recipe = SimulatedRecipe(
@@ -303,12 +310,14 @@ class SimulatedManager(RayActorManager):
             run_name="simulated",
             stall_timeout_s=60.0,
             make_actor=b"",
+            cluster=ClusterSettings(address=None),
+            needs=Needs(setting=SETTING),
             incarnations=[0] * self.config.most_actors,
             samples=0,
             log_level=logging.WARNING,
             ring=self._ring,
             weights=self._weights,
-            cluster=self.cluster_simulated,
+            simulated=self.simulated,
         )
         context = start_context(StartMethod.auto, [RayActorManager.__module__])
         self.child = ChildProcess(context, "Ray", simulate, recipe, nice=5)
@@ -336,7 +345,7 @@ def scale(cluster: Mapping[str, Any], seconds: float) -> Reading:
     )
     config = RayConfig(num_actors=simulated.actors)
     manager = SimulatedManager(config, make_actor=factory, clock=MonotonicClock())
-    manager.cluster_simulated = simulated
+    manager.simulated = simulated
     counters = Counters()
     rows = min(CAPACITY, STORAGE_NBYTES // storage_nbytes(spec, 1))
     buffer = UniformReplayBuffer(

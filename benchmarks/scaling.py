@@ -39,16 +39,16 @@ ACTORS = [1, 2, 4, 8, 16, 32]
 MANAGERS = ["thread", "process"]
 ON_REQUEST = ["ray"]  # needs pip install "border-cli[ray]"
 SLEEP = "sleep"
-PACED_16 = {"samples_per_opt_step": 16.0, "warmup_period": 100, "record_interval": 10}
+PACED = {"warmup_period": 100, "record_interval": 10}
 
 
-def run(manager: str, actors: int, seconds: float, seed: int) -> Reading:
+def run(manager: str, actors: int, seconds: float, per_update: float, seed: int) -> Reading:
     """One of our runs."""
     setup = Setup(
         manager=manager,
         actors=actors,
         env_id="benchmarks.sleeping_env:Sleeping-v0",
-        trainer=PACED_16,
+        trainer=PACED | {"samples_per_opt_step": per_update},
     )
     window = full_run(setup, Span(settled=1, settled_s=1.0, seconds=seconds), seed)
     _, taken, at_s = np.array(window.trace).T
@@ -56,9 +56,14 @@ def run(manager: str, actors: int, seconds: float, seed: int) -> Reading:
     return {**window.reading(), "samples_per_s": float(rate)}
 
 
-def _run(manager: str, actors: int, seconds: float, seed: int) -> Reading:
+def _run(manager: str, actors: int, seconds: float, per_update: float, seed: int) -> Reading:
     reading: Reading = call(
-        "benchmarks.scaling:run", manager=manager, actors=actors, seconds=seconds, seed=seed
+        "benchmarks.scaling:run",
+        manager=manager,
+        actors=actors,
+        seconds=seconds,
+        per_update=per_update,
+        seed=seed,
     )
     return reading
 
@@ -86,6 +91,9 @@ def main() -> None:
     made.add_argument(
         "--seconds", type=float, default=4.0, help="timed seconds per run (default: 4)"
     )
+    made.add_argument(
+        "--samples-per-update", type=float, default=16.0, help="replay ratio (default: 16)"
+    )
     made.add_argument("--managers", nargs="+", choices=[*MANAGERS, *ON_REQUEST], default=MANAGERS)
     made.add_argument("--actors", type=int, nargs="+", default=ACTORS, help="numbers of actors")
     arguments = made.parse_args()
@@ -98,7 +106,9 @@ def main() -> None:
         for actors in arguments.actors:
             name = f"{manager}_{actors}"
             rows[name] = actors
-            contenders[name] = partial(_run, manager, actors, arguments.seconds)
+            contenders[name] = partial(
+                _run, manager, actors, arguments.seconds, arguments.samples_per_update
+            )
     readings: Readings = take_turns(contenders, arguments.repetitions)
     for name, actors in rows.items():
         emit("scaling", name, line(actors, readings[name], readings[SLEEP]))
