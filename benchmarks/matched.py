@@ -18,8 +18,6 @@ process, and all take turns. `cpu_to_…` compares the CPU time per update of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from benchmarks.full_run import Setup, full_run, missing
@@ -29,10 +27,10 @@ from benchmarks.table import (
     Reading,
     Readings,
     column,
+    contenders_of,
     emit,
     parser,
     ratios,
-    say,
     summary,
     take_turns,
 )
@@ -98,13 +96,11 @@ def main() -> None:
     )
     made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
     arguments = made.parse_args()
-    contenders: dict[str, Callable[[int], Reading]] = {}
-    for name in arguments.rows:
-        why_not = _skipped(name)
-        if why_not:
-            say(f"skipped: {name} ({why_not})")
-        else:
-            contenders[name] = partial(_measure, name, arguments.updates)
+    contenders = contenders_of(
+        arguments.rows,
+        lambda name, seed: _measure(name, arguments.updates, seed),
+        _skipped,
+    )
     readings = take_turns(contenders, arguments.repetitions)
     for name in readings:
         emit("matched", name, line(name, readings))

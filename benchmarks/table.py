@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
@@ -44,6 +45,22 @@ def take_turns(contenders: Mapping[str, Callable[[int], Reading]], repetitions: 
                 reading = contenders[name](repetition)
             readings[name].append({**reading, "other_cores": others.cores})
     return readings
+
+
+def contenders_of(
+    rows: Iterable[str],
+    measure: Callable[[str, int], Reading],
+    why_not: Callable[[str], str | None],
+) -> dict[str, Callable[[int], Reading]]:
+    """For `take_turns`: every row that can be measured here; says of the others `why_not`."""
+    contenders: dict[str, Callable[[int], Reading]] = {}
+    for name in rows:
+        reason = why_not(name)
+        if reason:
+            say(f"skipped: {name} ({reason})")
+        else:
+            contenders[name] = partial(measure, name)
+    return contenders
 
 
 def ratios(ours: Iterable[float], theirs: Iterable[float]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -83,6 +83,12 @@ class Message:
             episodes=self.episodes,
             returns=self.returns,
         )
+
+
+def copied(message: Experience) -> Experience:
+    """The same, with its transitions in memory of their own."""
+    columns = {name: column.copy() for name, column in columns_of(message.transitions).items()}
+    return replace(message, transitions=Transitions(**transitions_of(columns)))
 
 
 Send: TypeAlias = Callable[[Message], float]  # returns the seconds that it waited for space

@@ -12,12 +12,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.actor_process import Recipe, run
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.rate_limiter import SharedRateLimiter
@@ -31,10 +30,9 @@ from border_cli.actor_manager.shared_channel import (
 from border_cli.actor_manager.supervisor import ActorHandle, Supervisor
 from border_cli.actor_manager.weights import SharedWeightSlot
 from border_cli.core.interfaces import ActorManager, ActorStats
-from border_cli.core.rows import columns_of, transitions_of
 from border_cli.core.stop import Pulse
 from border_cli.core.timing import Clock
-from border_cli.core.types import Experience, Metrics, Snapshot, State, Transitions
+from border_cli.core.types import Experience, Metrics, Snapshot, State
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.shared_memory import WakePipe, fence
 from border_cli.process.start import pack, start_context
@@ -72,7 +70,7 @@ class Receiver:
 
     def take_copies(self) -> list[Experience]:
         """The same in memory of its own, its space free again."""
-        copies = [_copied(each) for each in self.take()]
+        copies = [copied(each) for each in self.take()]
         self.release()
         return copies
 
@@ -273,8 +271,3 @@ def _functions(recipe: object) -> Iterator[object]:
     for each in (*recipe.args, *recipe.keywords.values()):
         if isinstance(each, partial):
             yield from _functions(each)
-
-
-def _copied(message: Experience) -> Experience:
-    columns = {name: column.copy() for name, column in columns_of(message.transitions).items()}
-    return replace(message, transitions=Transitions(**transitions_of(columns)))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
-from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.broker import ENDED, JOINED, BrokerRecipe, run
 from border_cli.actor_manager.config import RayConfig
 from border_cli.actor_manager.leases import WAITS_FOR, Stage
@@ -52,11 +52,11 @@ from border_cli.cluster.travel import Travelling, modules_of_recipe, travelling
 from border_cli.core.config import AUTO, StartMethod
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import ActorManager, ActorStats
-from border_cli.core.rows import columns_of, storage_nbytes, transitions_of
+from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Pulse
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, SharesSince
-from border_cli.core.types import Experience, Metrics, Snapshot, State, Transitions
+from border_cli.core.types import Experience, Metrics, Snapshot, State
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.shared_memory import WakePipe, fence
 from border_cli.process.start import pack, start_context, wait_for
@@ -313,7 +313,7 @@ class RayActorManager(ActorManager):
         while True:
             failed = self._broker.crash is not None or not self._broker.alive
             over = failed or bool(self._ring.broker[DRAINED])
-            arrived += map(_copied, self._reader.take())
+            arrived += map(copied, self._reader.take())
             if self._reader.release():
                 self._ring.pipe.wake()
             left_s = deadline_s - self._clock.now_s()
@@ -461,8 +461,3 @@ class _Listener:
 def _failure(reason: str) -> RunFailed:
     what = reason.strip().rpartition("\n")[2]  # the last line of a traceback
     return RunFailed(f"the process that speaks with Ray failed: {what}", f"\n{reason}")
-
-
-def _copied(message: Experience) -> Experience:
-    columns = {name: column.copy() for name, column in columns_of(message.transitions).items()}
-    return replace(message, transitions=Transitions(**transitions_of(columns)))
