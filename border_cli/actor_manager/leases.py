@@ -32,8 +32,7 @@ from border_cli.core.words import counted
 log = logging.getLogger(__name__)
 
 STARTS_S: Final = 120.0  # for a process to start and import what it needs
-CALLS_PER_S: Final = 60  # of all actors together; each costs 1.5 ms in the actor and the broker
-SHORTEST_CALL_S: Final = 0.02
+CALLS_PER_S: Final = 30  # of all actors together; each costs some ms in actor, broker and raylet
 LONGEST_CALL_S: Final = 1.0
 GROWTH: Final = 4  # by which a lease may be larger than the one before
 NO_ROOM_S: Final = 1.0  # until a cluster without room for an actor is asked again
@@ -108,8 +107,7 @@ class LeaseSettings:
     @property
     def call_s(self) -> float:
         """How long a call shall take."""
-        wanted_s = self.num_actors / CALLS_PER_S
-        return min(LONGEST_CALL_S, max(SHORTEST_CALL_S, wanted_s))
+        return min(LONGEST_CALL_S, self.num_actors / CALLS_PER_S)
 
 
 Delivered = Callable[[int, Answer, Times], None]  # actor id

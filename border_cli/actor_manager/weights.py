@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ ENV_STEPS: Final = 3
 WARM_UP: Final = 4
 PLACE_WORDS: Final = 8
 
+CACHE_LINE: Final = 64  # bytes
+
 
 def forms_of(snapshot: Snapshot) -> dict[str, Form]:
     """What every later snapshot must look like."""
@@ -29,22 +31,26 @@ def forms_of(snapshot: Snapshot) -> dict[str, Form]:
 
 
 def packed(snapshot: Snapshot) -> NDArray[np.uint8]:
-    """All of it as one array, for another machine."""
+    """All of it as one array, for other processes, which act with it where it lies.
+
+    Matrices are stored by column, as `x.dot(weight.T)` reads them.
+    """
     numbers = np.array([snapshot.opt_steps, snapshot.env_steps, snapshot.warm_up], np.int64)
     arrays = [numbers, *snapshot.arrays.values()]
-    return np.concatenate(
-        [np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in arrays]
-    )
+    places, size = _places([(each.dtype, each.shape) for each in arrays])
+    memory = np.zeros(size, np.uint8)
+    for array, place in zip(arrays, places, strict=True):
+        memory[place] = array.ravel(order="F" if array.ndim == 2 else "C").view(np.uint8)
+    return memory
 
 
-def unpacked(weights: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
-    """A copy of what `packed` was given, whose arrays have these forms, in their order."""
+def unpacked(memory: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
+    """What `packed` was given, whose arrays have these forms, in their order; without a copy."""
+    all_forms: list[Form] = [(np.dtype(np.int64), (3,)), *forms.values()]
     found: list[NDArray[Any]] = []
-    at = 0
-    for dtype, shape in [(np.dtype(np.int64), (3,)), *forms.values()]:
-        end = at + dtype.itemsize * math.prod(shape)
-        found.append(weights[at:end].copy().view(dtype).reshape(shape))
-        at = end
+    for (dtype, shape), place in zip(all_forms, _places(all_forms)[0], strict=True):
+        order: Literal["F", "C"] = "F" if len(shape) == 2 else "C"
+        found.append(memory[place].view(dtype).reshape(shape, order=order))
     opt_steps, env_steps, warm_up = found[0].tolist()
     return Snapshot(
         opt_steps=opt_steps,
@@ -52,6 +58,17 @@ def unpacked(weights: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
         warm_up=bool(warm_up),
         arrays=dict(zip(forms, found[1:], strict=True)),
     )
+
+
+def _places(forms: Sequence[Form]) -> tuple[list[slice], int]:
+    """Where arrays of these forms lie, each on a cache line of its own, and the bytes of all."""
+    places: list[slice] = []
+    at = 0
+    for dtype, shape in forms:
+        size = dtype.itemsize * math.prod(shape)
+        places.append(slice(at, at + size))
+        at += -(-size // CACHE_LINE) * CACHE_LINE
+    return places, at
 
 
 class WeightSource(Protocol):

@@ -157,7 +157,7 @@ def test_a_first_call_is_one_sample_and_calls_grow_until_they_take_as_long_as_th
     for _ in range(8):
         sizes += run.in_flight
         run.answer(run.cluster.calls[0], acted_s=0.0002 * run.in_flight[0])
-    assert sizes == [1, 4, 16, 64, 100, 100, 100, 100]  # of 0.2 ms each: 20 ms
+    assert sizes == [1, 4, 16, 64, 166, 166, 166, 166]  # of 0.2 ms each: a thirtieth of a second
 
 
 def test_a_slow_step_makes_calls_short_again() -> None:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from border_cli.actor_manager.weights import SharedWeightSlot, forms_of
+from border_cli.actor_manager.weights import SharedWeightSlot, forms_of, packed, unpacked
 from border_cli.core.types import Snapshot
+from border_cli.nn.numpy_network import NumpyMlp
 
 
 def snapshot(opt_steps: int, value: float, size: int = 4) -> Snapshot:
@@ -147,3 +148,21 @@ def test_no_reader_ever_sees_half_of_two_snapshots() -> None:
     assert ended.is_set()
     assert copies > 1
     slot.close()
+
+
+def test_a_network_acts_with_packed_weights_without_a_copy_of_them() -> None:
+    rng = np.random.default_rng(0)
+    shapes = {"0": (5, 4), "1": (3, 5)}
+    arrays: dict[str, np.ndarray] = {}
+    for layer, shape in shapes.items():
+        arrays[f"layers.{layer}.weight"] = rng.standard_normal(shape, np.float32)
+        arrays[f"layers.{layer}.bias"] = rng.standard_normal(shape[0], np.float32)
+    sent = Snapshot(opt_steps=1, env_steps=1, warm_up=False, arrays=arrays)
+    memory = packed(sent)
+    received = unpacked(memory, forms_of(sent))
+    obs = rng.standard_normal((2, 4), np.float32)
+    expected = NumpyMlp(arrays)(obs)
+    network = NumpyMlp(received.arrays)
+    np.testing.assert_array_equal(network(obs), expected)
+    memory[:] = 0
+    np.testing.assert_array_equal(network(np.ones((1, 4), np.float32)) - network(obs)[:1], 0)
