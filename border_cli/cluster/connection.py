@@ -30,7 +30,7 @@ CLIENT: Final = "ray://"
 LOOPBACK: Final = "127.0.0.1"
 
 PROBE_S = 5.0  # for an answer of the cluster's port
-JOIN_S = 12.0  # for all of joining a cluster; the probe included, below the 15 s that are promised
+JOIN_S = 25.0  # for joining what answers like Ray, which a loaded head node may take
 WORKER_NICE = "5"  # added to this process's; Ray adds 15, and idle actors would wake up late
 SHUTDOWN_S = 10.0  # for the end of a Ray of our own
 START_S = 60.0  # for the start of a Ray of our own, on a slow disk
@@ -41,6 +41,11 @@ _FOR_ALL = {
     "RAY_BACKEND_LOG_LEVEL": "error",
 }
 
+
+# What begins every connection of gRPC, and must be answered by a frame of the same type (RFC 9113,
+# section 3.4): the preface, and SETTINGS without any.
+_SETTINGS: Final = 4
+_GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0])
 
 _VERSION = re.compile(r"(?:Ray|Python): \S+")
 
@@ -141,6 +146,24 @@ def _probe(settings: ClusterSettings) -> None:
             f"{address.removeprefix(CLIENT)} ({reason}): is the head node up, and can its port be "
             "reached from here?"
         )
+    if not os.environ.get("RAY_USE_TLS") and not _speaks_grpc(address, PROBE_S):
+        raise ClusterRefused(
+            f"{settings.setting}={settings.address}: what answers at "
+            f"{address.removeprefix(CLIENT)} is no head node of Ray"
+        )
+
+
+def _speaks_grpc(address: str, timeout_s: float) -> bool:
+    """Whether what takes connections at the address answers as Ray's servers do."""
+    place = _host_and_port(address)
+    assert place is not None
+    try:
+        with socket.create_connection(place, timeout=timeout_s) as connection:
+            connection.sendall(_GREETING)
+            frame = connection.recv(9, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    return len(frame) == 9 and frame[3] == _SETTINGS
 
 
 def unanswered(address: str, timeout_s: float) -> str | None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,41 @@ def test_an_address_where_nothing_answers_is_refused() -> None:
                 _probe(ClusterSettings(address=each))
         closed.listen()
         assert unanswered(address, 1.0) is None
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """The address of a server that takes two connections and answers what the second begins with.
+
+    The first only asks whether anything takes connections.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            server.accept()[0].close()
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"\0" * 9])
+def test_a_port_where_something_else_answers_is_refused(answer: bytes) -> None:
+    with (
+        answering(answer) as address,
+        pytest.raises(ClusterRefused, match=f"={address}: what answers at {address} is no head"),
+    ):
+        _probe(ClusterSettings(address=address))
+
+
+def test_a_port_where_grpc_answers_is_not() -> None:
+    with answering(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])) as address:
+        _probe(ClusterSettings(address=address))
 
 
 def test_an_address_must_have_a_port() -> None:
