@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import threading
@@ -22,6 +23,19 @@ GRACE_S = 5.0
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """A worker that has nothing left takes tests from another one."""
     return WorkStealingScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that no worker waits for another one's at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+gc.disable()  # until all tests are collected, of which nothing is garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
