@@ -400,8 +400,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 USUAL = {  # of those, what runs by default
-    *("sync", "serial, three environments each", "serial, ape_x", "offline"),
-    *("td3, noise that lasts", "redq and droq in one"),
+    *("sync", "serial, three environments each", "offline"),
+    "td3, noise that lasts",
 }
 
 
