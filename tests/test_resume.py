@@ -695,7 +695,7 @@ def test_weights_of_another_run_are_where_a_new_one_begins(tmp_path: Path) -> No
         assert moved < (fresh[name] - learned[name]).abs().max()
 
 
-@pytest.mark.parametrize("phase", [None, "stopping"])
+@pytest.mark.parametrize("phase", sampled([None, "stopping"], every=2))
 @pytest.mark.parametrize(
     "what", chosen(["checkpoints", "checkpoints/replay", ".hydra", "."], ["checkpoints"])
 )
