@@ -67,6 +67,7 @@ def typed(command: str) -> str:
     return f"{words} {shlex.join(short)}{to_file}{file}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_files_and_commands_of_the_guides_work(tmp_path: Path) -> None:
     save_files(tmp_path)

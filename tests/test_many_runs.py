@@ -33,6 +33,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
     def run(number: int) -> tuple[Any, ...]:
@@ -88,6 +89,7 @@ class Killer:
             self.ended_s = time.monotonic()
 
 
+@pytest.mark.long
 @pytest.mark.stress
 def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() -> None:
     segments = leftovers.segments(), set(Path("/dev/shm").iterdir())

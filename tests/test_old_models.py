@@ -19,6 +19,7 @@ import commands
 import numpy as np
 import pytest
 from commands import eval_status
+from sampling import sampled
 
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.api import load_agent, resume, train
@@ -83,7 +84,7 @@ def test_its_run_goes_on_as_it_would_have_gone_on_then(run_dir: Path) -> None:
     assert load_agent(run_dir, "latest")[1].state_dict()["encoding"] == "bytes"
 
 
-@pytest.mark.parametrize("network", ["auto", "mlp"])
+@pytest.mark.parametrize("network", sampled(["auto", "mlp"], every=2))
 def test_a_new_run_that_begins_with_it_takes_observations_as_it_did(
     network: str, run_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

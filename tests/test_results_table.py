@@ -29,7 +29,7 @@ BUDGETS = {  # env steps
 }
 
 
-@pytest.mark.parametrize("name", sampled([*ROWS], every=12))
+@pytest.mark.parametrize("name", sampled([*ROWS], every=24))
 def test_every_row_composes(name: str) -> None:
     assert settings_of(ROWS[name])
 

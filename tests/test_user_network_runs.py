@@ -83,6 +83,7 @@ def test_its_runs_evaluate_go_on_and_give_their_policy(actors: str) -> None:
     assert resume("run", "trainer.max_opt_steps=20").trainer_stats.opt_steps == 20
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_to_the_bit() -> None:
     trains("dqn", "cartpole", "trainer=sync")
     halves = resume("run", "trainer.max_opt_steps=20").agent.state_dict()

@@ -6,12 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
-from sampling import sampled
+from sampling import chosen
 
 ROOT = Path(__file__).parents[1]
 SUPPORT = Path(__file__).parent / "support"
@@ -42,6 +43,9 @@ SMALL = (
     *("agent.hidden=[4]", "evaluator.num_episodes=1", "actor_manager.n_buffer=4"),
     *("env.max_episode_steps=20", "run_dir=run", "quiet=true"),
 )
+
+
+Walked = tuple[dict[str, list[str]], set[tuple[str, str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +152,7 @@ def walks() -> dict[str, list[Line]]:
     return found
 
 
-def walked(run: Run, folder: Path) -> tuple[dict[str, list[str]], set[tuple[str, str]]]:
+def walked(run: Run, folder: Path) -> Walked:
     """The functions that each thread entered, in order, as `file:function`; and in the main thread
     which file called which."""
     out = folder / "walk"
@@ -210,11 +214,20 @@ def source_of(file: str, beside: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", sampled([*RUNS], every=8))
-def test_a_run_enters_what_its_walk_names_in_that_order(name: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def walked_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Walked]:
+    """`walked` by the name of a run; one that was walked before is not walked again."""
+    return cache(lambda name: walked(RUNS[name], tmp_path_factory.mktemp("walk")))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", chosen([*RUNS], ["first update"]))
+def test_a_run_enters_what_its_walk_names_in_that_order(
+    name: str, walked_once: Callable[[str], Walked]
+) -> None:
     named, run = walks()[name], RUNS[name]
     assert len({line.file for line in named}) == len(named)
-    entered, _ = walked(run, tmp_path)
+    entered, _ = walked_once(name)
     begins = [*run.threads.values(), len(named)]
     for thread, begin, end in zip(run.threads, begins, begins[1:], strict=False):
         part = named[begin:end]
@@ -234,8 +247,11 @@ def position(line: Line, entered: list[str]) -> int:
     return found[0]
 
 
-def test_from_enter_to_the_first_update_calls_go_down_only(tmp_path: Path) -> None:
-    _, calls = walked(RUNS["first update"], tmp_path)
+@pytest.mark.long
+def test_from_enter_to_the_first_update_calls_go_down_only(
+    walked_once: Callable[[str], Walked],
+) -> None:
+    _, calls = walked_once("first update")
     calls = {call for call in calls if call[1] != "cli/logs.py"}  # any file may log
     assert len(calls) > 50
     assert sorted(call for call in calls if level(call[0]) > level(call[1])) == []

@@ -18,6 +18,8 @@ from border_cli.config.saved import resolved_yaml
 
 ROOT = Path(__file__).parents[1]
 
+pytestmark = pytest.mark.long
+
 
 def quietly(*command: str | Path, cwd: Path, **environment: str) -> str:
     done = subprocess.run(

@@ -114,6 +114,7 @@ def test_the_others_deliver_what_they_have_when_one_crashes(tmp_path: Path) -> N
     assert sum(each.lost_samples for each in built.manager.stats()) == 2  # of the one that failed
 
 
+@pytest.mark.long
 @pytest.mark.stress
 def test_managers_of_all_shapes_start_and_stop_at_any_moment() -> None:
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from border_cli.core.errors import ActorCrashed, BorderError
 
 STOPS_S = 5.0
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 @pytest.fixture(autouse=True)

@@ -125,7 +125,7 @@ def test_one_action_is_the_mean_of_those_in_the_data():
 def test_a_distribution_has_the_mean_and_deviation_of_the_data():
     """Before tanh: two actions of a kind, so that mean and deviation are half their sum and
     half their difference."""
-    agent, policy = trained(spec(), CONTINUOUS, 1_500, stochastic=True, learning_rate=0.01)
+    agent, policy = trained(spec(), CONTINUOUS, 1_500, stochastic=True, learning_rate=0.003)
     assert isinstance(policy, GaussianPolicy)
     before = np.arctanh(AIMS).reshape(2, 2, 2)  # [state, action, A]
     with torch.no_grad():

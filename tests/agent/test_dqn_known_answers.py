@@ -83,7 +83,7 @@ def values(agent: Dqn, states: int) -> np.ndarray:
     return policy.values(policy.network(np.arange(states)))
 
 
-@pytest.mark.parametrize("form", chosen(FORMS.keys(), ("plain", "all")))
+@pytest.mark.parametrize("form", chosen(FORMS.keys(), ["all"]))
 @pytest.mark.parametrize("problem", sampled([*PROBLEMS], every=2))
 def test_known_values_are_found(problem: str, form: str):
     rows, known = PROBLEMS[problem]

@@ -36,9 +36,8 @@ def test_compile_is_refused_where_nothing_can_compile(spec, monkeypatch: pytest.
 
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("double", [False, True])
-def test_a_compiled_agent_learns_what_an_eager_one_learns(spec, make_batch, double: bool):
-    settings = {"double": double, "target_interval": 2, "tau": 1.0}
+def test_a_compiled_agent_learns_what_an_eager_one_learns(spec, make_batch):
+    settings = {"target_interval": 2, "tau": 1.0}
     eager, compiled = dqn(spec, **settings), dqn(spec, compile=True, **settings)
     expected, losses = (train(each, make_batch, 6) for each in (eager, compiled))
     np.testing.assert_allclose(losses, expected, rtol=1e-5)

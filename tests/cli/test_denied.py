@@ -14,6 +14,7 @@ from commands import QUICK, UNPRIVILEGED, Command, record_status, train_status
 from sampling import chosen, sampled
 
 from border_cli import compose, train
+from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 
 Capture = pytest.CaptureFixture[str]
@@ -52,6 +53,11 @@ def theirs(whole: Path, tmp_path: Path) -> Iterator[Path]:
     for each in (tmp_path, *tmp_path.rglob("*")):
         if each.is_dir() and not each.is_symlink():
             each.chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def composed() -> RunConfig:
+    return compose(*TRAIN)
 
 
 def read_only(folder: Path) -> None:
@@ -135,7 +141,12 @@ def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
     ),
 )
 def test_a_run_directory_that_cannot_be_is_refused_with_its_reason(
-    folder: Path, capsys: Capture, how: tuple[str, ...], run_dir: str, reason: str
+    folder: Path,
+    capsys: Capture,
+    composed: RunConfig,
+    how: tuple[str, ...],
+    run_dir: str,
+    reason: str,
 ) -> None:
     (folder / "file").touch()
     (folder / "loop").symlink_to("loop")
@@ -147,7 +158,7 @@ def test_a_run_directory_that_cannot_be_is_refused_with_its_reason(
     assert said.endswith(f" cannot be made: {reason}\n") or "-m" in how
     assert sorted(folder.iterdir()) == before
     with pytest.raises(ConfigError, match="cannot be made: ") as refused:
-        train(compose(*TRAIN, f"run_dir={run_dir}"))
+        train(replace(composed, run_dir=run_dir))
     assert reason in str(refused.value)
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from commands import (
     train_status,
 )
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
-from sampling import sampled
+from sampling import chosen, sampled
 
 from border_cli import compose, train
 from border_cli.core.errors import ProbeFailed
@@ -188,33 +187,21 @@ def test_in_a_sweep_a_failed_probe_ends_its_own_jobs_only(folder: Path, capsys: 
     assert untried.Counted.seeds.count(probe) == 1  # for both seeds of the sweep
 
 
-HANGING = ("its constructor", "reset", "step", "close")
-
-
-@pytest.fixture(scope="module")
-def hung(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, Path]]:
-    """How a command ended whose environment hangs in one of its calls; they wait side by side."""
-    with ExitStack() as stack:
-        started = {}
-        for where in HANGING:
-            folder = tmp_path_factory.mktemp("hung")
-            argv = (*UNTRIED, "env.id=Hangs-v0", f"env.kwargs.where='{where}'", "run_dir=run")
-            command = Command(folder, *argv, "trainer.stall_timeout_s=1")
-            started[where] = folder, stack.enter_context(command)
-        return {where: (*run.ended(), folder) for where, (folder, run) in started.items()}
-
-
-@pytest.mark.parametrize("where", HANGING)
+@pytest.mark.parametrize(
+    "where", chosen(["its constructor", "reset", "step", "close"], ["its constructor", "close"])
+)
 def test_an_environment_that_hangs_as_it_is_tried_is_named_with_its_call_and_line(
-    hung: dict[str, tuple[int, str, Path]], where: str
+    tmp_path: Path, where: str
 ) -> None:
-    status, said, folder = hung[where]
+    argv = (*UNTRIED, "env.id=Hangs-v0", f"env.kwargs.where='{where}'", "run_dir=run")
+    with Command(tmp_path, *argv, "trainer.stall_timeout_s=1") as run:
+        status, said = run.ended()
     assert status == 2, said
     within = "within 1 s (trainer.stall_timeout_s); it is here:\n"
     assert said.startswith(f"border-train: env.id=Hangs-v0: {where} did not return {within}")
     assert "THE LINE THAT HANGS" in said
     assert "border_cli" not in said.partition("\n")[2]
-    assert list(folder.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_train_raises_what_the_probe_found(tmp_path: Path) -> None:

@@ -6,20 +6,24 @@ from pathlib import Path
 
 import pytest
 from commands import train_status
+from sampling import sampled
 
 SWEEP = ("-m", "env=cartpole", "seed=0,1", "hydra/launcher=ray")
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
-    [
-        ("hydra.launcher.jobs=0", "hydra.launcher.jobs must be null or at least 1, got 0"),
-        (
-            "hydra.launcher.resources={CPU: -1}",
-            "hydra.launcher.resources.CPU must be at least 0, got -1",
-        ),
-        ("hydra.launcher.adress=auto", "did you mean hydra.launcher.address?"),
-    ],
+    sampled(
+        [
+            ("hydra.launcher.jobs=0", "hydra.launcher.jobs must be null or at least 1, got 0"),
+            (
+                "hydra.launcher.resources={CPU: -1}",
+                "hydra.launcher.resources.CPU must be at least 0, got -1",
+            ),
+            ("hydra.launcher.adress=auto", "did you mean hydra.launcher.address?"),
+        ],
+        every=3,
+    ),
 )
 def test_settings_of_the_launcher_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], typed: str, said: str

@@ -12,7 +12,7 @@ import pytest
 from clusters import RayCluster, running_cluster
 from commands import QUICK, Command, facts_of
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 ENDLESS = (
     *("-m", *QUICK, "env=cartpole", "run_dir=S", "seed=0,1,2", "hydra/launcher=ray"),

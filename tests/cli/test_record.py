@@ -145,6 +145,7 @@ def test_random_actions_are_recorded_for_a_run_that_ranks_its_rows_too(
     assert [each["policy"] for each in said["policies"]] == ["random"]
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_and_another_one_does_not(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:

@@ -229,6 +229,7 @@ def test_a_record_with_values_of_a_wrong_kind_is_refused(
         assert f"run.json is damaged: {key} must be {allowed}" in refusal("resume=a")
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_said_to_be_and_left_alone(
     folder: Path, ran: Ran, capsys: Capture
 ) -> None:

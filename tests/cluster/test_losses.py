@@ -12,7 +12,7 @@ from clusters import RayCluster, running_cluster
 from commands import Command
 from leftovers import wait_until_gone
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 GONE_S = 10.0
 PROCESS = ("actor_manager=process", "actor_manager.num_actors=4")  # as many as were counted

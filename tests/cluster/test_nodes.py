@@ -16,7 +16,7 @@ from border_cli.cluster.nodes import Needs
 from border_cli.cluster.travel import travelling
 from border_cli.process.start import pack
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 TRIALS = """
 import os

@@ -36,9 +36,14 @@ CHOICES = (
 )
 
 
+@pytest.fixture(scope="module")
+def saved() -> str:
+    return resolved_yaml(compose(*CHOICES))
+
+
 @pytest.fixture
-def run_dir(folder: Path) -> Path:
-    write_resolved(folder / "run", resolved_yaml(compose(*CHOICES)))
+def run_dir(folder: Path, saved: str) -> Path:
+    write_resolved(folder / "run", saved)
     return folder / "run"
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,11 @@ CHOICES = (
     "name=n 1",
 )
 
+composed = cache(compose)  # nobody changes a config
+
 
 def test_a_saved_config_gives_the_same_run(folder: Path, write: Write) -> None:
-    config = compose(*CHOICES)
+    config = composed(*CHOICES)
     write("frozen.yaml", resolved_yaml(config))
     again = compose(config_dir=str(folder), config_name="frozen")
     assert again == config
@@ -54,19 +57,19 @@ def test_a_saved_config_gives_the_same_run(folder: Path, write: Write) -> None:
 
 def test_a_saved_config_forgets_where_it_was_written() -> None:
     config = compose("env=cartpole", "run_dir=somewhere", "resume=auto")
-    assert resolved_yaml(config) == resolved_yaml(compose("env=cartpole"))
+    assert resolved_yaml(config) == resolved_yaml(composed("env=cartpole"))
 
 
 def test_what_is_printed_is_what_is_saved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--cfg", "job", *CHOICES, "--resolve"])
-    path = write_resolved(folder / "run", resolved_yaml(compose(*CHOICES)))
+    path = write_resolved(folder / "run", resolved_yaml(composed(*CHOICES)))
     assert path == folder / "run" / ".hydra" / "resolved.yaml"
     assert path.read_bytes().decode() == capsys.readouterr().out
     assert [each.name for each in path.parent.iterdir()] == ["resolved.yaml"]
 
 
 def test_a_saved_config_is_loaded_from_its_run_directory(folder: Path) -> None:
-    config = compose(*CHOICES)
+    config = composed(*CHOICES)
     write_resolved(folder / "a run", resolved_yaml(config))
     assert load_resolved(folder / "a run") == config
     assert load_resolved(folder / "a run" / ".hydra" / "resolved.yaml") == config
@@ -78,7 +81,7 @@ def test_a_folder_without_one_is_no_run_directory(folder: Path) -> None:
 
 
 def test_a_saved_config_is_checked(folder: Path, write: Write) -> None:
-    text = resolved_yaml(compose("env=cartpole"))
+    text = resolved_yaml(composed("env=cartpole"))
     write("run/.hydra/resolved.yaml", text.replace("gamma: 0.99", "gama: 0.99"))
     with pytest.raises(ConfigError, match=r"resolved.yaml: unknown setting 'agent.gama'"):
         load_resolved(folder / "run")
@@ -116,7 +119,7 @@ def test_every_component_can_be_saved(folder: Path, write: Write) -> None:
 
 
 def with_kwargs(**kwargs: Any) -> RunConfig:
-    config = compose("env=cartpole")
+    config = composed("env=cartpole")
     assert isinstance(config.env, GymConfig)
     return replace(config, env=replace(config.env, kwargs=kwargs))
 
@@ -126,7 +129,7 @@ def edited(write: Write) -> Callable[[str, str], Path]:
     """A run whose saved settings somebody has edited; its folder."""
 
     def _edited(before: str, after: str) -> Path:
-        text = resolved_yaml(compose("env=cartpole"))
+        text = resolved_yaml(composed("env=cartpole"))
         assert before in text
         return write(f"run/{SETTINGS}", text.replace(before, after)).parent.parent
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sampling import sampled
 
 from border_cli import compose
 from border_cli.core.errors import ConfigError
@@ -13,18 +14,30 @@ ON_RAY = ("evaluator.background=true", "evaluator.where=ray")
 
 @pytest.mark.parametrize(
     ("typed", "said"),
-    [
-        (["evaluator.where=ray"], r"evaluator\.where needs evaluator\.background=true, got 'ray'"),
-        (["evaluator.address=auto"], r"evaluator\.address needs evaluator\.where=ray, got 'auto'"),
-        (["evaluator.num_workers=2"], r"evaluator\.num_workers needs evaluator\.where=ray, got 2"),
-        ([*ON_RAY, "evaluator.num_workers=0"], r"evaluator\.num_workers must be at least 1"),
-        ([*ON_RAY, "evaluator.resources={CPU: -1}"], r"evaluator\.resources must have numbers"),
-        ([*ON_RAY, "trainer=sync"], r"evaluator\.where=ray needs actors beside the learner"),
-        (
-            [*ON_RAY, "actor_manager=serial"],
-            r"evaluator\.where=ray needs actors beside the learner",
-        ),
-    ],
+    sampled(
+        [
+            (
+                ["evaluator.where=ray"],
+                r"evaluator\.where needs evaluator\.background=true, got 'ray'",
+            ),
+            (
+                ["evaluator.address=auto"],
+                r"evaluator\.address needs evaluator\.where=ray, got 'auto'",
+            ),
+            (
+                ["evaluator.num_workers=2"],
+                r"evaluator\.num_workers needs evaluator\.where=ray, got 2",
+            ),
+            ([*ON_RAY, "evaluator.num_workers=0"], r"evaluator\.num_workers must be at least 1"),
+            ([*ON_RAY, "evaluator.resources={CPU: -1}"], r"evaluator\.resources must have numbers"),
+            ([*ON_RAY, "trainer=sync"], r"evaluator\.where=ray needs actors beside the learner"),
+            (
+                [*ON_RAY, "actor_manager=serial"],
+                r"evaluator\.where=ray needs actors beside the learner",
+            ),
+        ],
+        every=3,
+    ),
 )
 def test_a_place_that_cannot_be_meant_is_refused(typed: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -12,7 +12,7 @@ from spreading import Evaluated, evaluated
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import Confirmation
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 ROUNDS = Confirmation(-1e9, 1)
 

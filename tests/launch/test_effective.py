@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from sampling import sampled
@@ -23,6 +25,7 @@ SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 LARGE = (*SMALL, "agent.hidden=[512,512]", "agent.batch_size=256")
 
 
+@cache  # they are immutable
 def settings(*overrides: str) -> EffectiveSettings:
     return effective_settings(compose(*SMALL, *overrides))
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,7 @@ COLLECTED = 48 + 1024  # a transition of CartPole, and the objects around it
 BOX = BoxSpace((2, 3), "uint8", np.zeros((2, 3)), np.ones((2, 3)))
 
 
+@cache  # they are immutable
 def settings(*overrides: str) -> EffectiveSettings:
     return effective_settings(compose("env=cartpole", *overrides))
 

@@ -33,6 +33,7 @@ def test_a_compiler_on_the_path_is_enough(monkeypatch: pytest.MonkeyPatch):
     refuse_without_compiler(CPU)
 
 
+@pytest.mark.slow
 def test_the_compiler_of_torch_is_imported_by_the_first_call_only():
     code = """if True:
         import sys, torch

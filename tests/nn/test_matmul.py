@@ -307,6 +307,7 @@ def test_what_is_set_wins_then_the_checkpoint_then_the_rule() -> None:
         assert products_of(ARCHITECTURE) is ONE_DNN
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_products_on_another_machine(tmp_path: Path) -> None:
     def products(*argv: str) -> str:
         assert train_status(*argv, "quiet=true") == 0

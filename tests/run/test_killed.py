@@ -193,6 +193,7 @@ def test_after_every_kill_the_newest_checkpoint_works_and_the_run_goes_on(
     assert newest >= 1
 
 
+@pytest.mark.long
 @pytest.mark.stress
 @pytest.mark.parametrize("rows", ["small", "images"])
 def test_two_hundred_kills_lose_nothing_that_was_reported_written(

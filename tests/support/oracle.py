@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +11,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of what it imports itself
-    import jax
-    import rlax
 
-__all__ = ["by_row", "jax", "rlax"]
+class Lazy:
+    """A module, imported where it is first used: not by a process that runs none of its tests."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what it imports itself
+            return getattr(importlib.import_module(self._name), name)
+
+
+jax, rlax = Lazy("jax"), Lazy("rlax")
 
 
 def by_row(function: Callable[..., Any], *tensors: torch.Tensor, **same: Any) -> NDArray[Any]:
