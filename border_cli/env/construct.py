@@ -85,6 +85,18 @@ def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:
     return min(limits, default=None)
 
 
+def stacks_images(env: gym.Env[Any, Any]) -> bool:
+    """Whether a wrapper makes the observations of successive images: uint8 [frames, H, W]."""
+    space = env.observation_space
+    if not isinstance(space, gym.spaces.Box) or space.dtype != "uint8" or len(space.shape) != 3:
+        return False
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym_wrappers.FrameStackObservation):
+            return bool(env.stack_size == space.shape[0] > 1)
+        env = env.env
+    return False
+
+
 def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, Any]:
     spec = registered(config.id)
     constructor = creator(spec.entry_point)
