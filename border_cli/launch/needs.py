@@ -49,6 +49,7 @@ from border_cli.nn.device import resolve_device
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
+from border_cli.replay_buffer.frames import frame_ring_nbytes, frame_row_nbytes, stores_frames
 from border_cli.replay_buffer.sum_tree import FANOUT, TOP
 from border_cli.replay_buffer.uniform import RingReplayBuffer
 
@@ -172,11 +173,13 @@ class ReplaySizes:
     dataset: int = 0  # transitions of a data set, which stay
     row: int  # bytes of one transition as it is stored
     trees: int  # bytes of the priorities and the sums over them
+    margin: int = 0  # bytes for frames beyond one for each transition
+    shares_frames: bool = False  # each frame of stacked images is stored once
     priorities: int  # bytes of the priorities alone, as a checkpoint holds them
 
     @property
     def nbytes(self) -> int:
-        return (self.dataset + self.capacity) * self.row + self.trees
+        return (self.dataset + self.capacity) * self.row + self.margin + self.trees
 
 
 def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
@@ -187,10 +190,19 @@ def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
     if known and isinstance(settings, PrioritizedConfig):
         trees = tree_nbytes(settings.capacity) * (1 + (settings.normalize == Normalize.buffer))
     learned = dataset_size(effective)
+    dataset = learned.steps if learned else 0
+    capacity = settings.capacity if effective.has_actors else 0
+    row, margin = storage_nbytes(spec, 1) if known else 0, 0
+    shares_frames = known and stores_frames(settings, spec)
+    if shares_frames:
+        row = frame_row_nbytes(spec)
+        margin = frame_ring_nbytes(spec, dataset + capacity) - (dataset + capacity) * row
     return ReplaySizes(
-        capacity=settings.capacity if effective.has_actors else 0,
-        dataset=learned.steps if learned else 0,
-        row=storage_nbytes(spec, 1) if known else 0,
+        capacity=capacity,
+        dataset=dataset,
+        row=row,
+        margin=max(0, margin),
+        shares_frames=shares_frames,
         trees=trees,
         priorities=settings.capacity * PRIORITY_NBYTES if trees else 0,
     )
@@ -259,7 +271,7 @@ def _dataset(effective: EffectiveSettings, replay: ReplaySizes) -> list[Need]:
 def _replay_buffer(replay: ReplaySizes) -> Need:
     return Need(
         what="replay buffer" if replay.row else "replay buffer (unknown size)",
-        nbytes=replay.capacity * replay.row + replay.trees,
+        nbytes=replay.capacity * replay.row + replay.margin + replay.trees,
         settings={CAPACITY: f"{replay.capacity} transitions of {size(replay.row)}"},
     )
 

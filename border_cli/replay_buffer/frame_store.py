@@ -16,7 +16,7 @@ RECENT = 2**15  # frames that are found again; a stream continues within far few
 # Reserved beyond one frame per transition: the first of an episode, and what is found too late.
 MARGIN = 32  # one for so many transitions
 LEAST_MARGIN = 1024
-SLOT_NBYTES = 8  # kept of each frame besides its pixels
+SLOT_NBYTES = 16  # kept of each frame besides its pixels
 
 Slots = NDArray[np.int64]
 Pixels = NDArray[np.uint8]
@@ -48,6 +48,7 @@ class FrameStore:
         self._pixels = np.empty((reserved, nbytes), np.uint8)  # untouched pages cost nothing
         self._beyond = np.empty((0, nbytes), np.uint8)  # slots from `reserved` on
         self.last_row = np.empty(most, np.int64)  # number of the newest row that refers to a slot
+        self._key = np.empty(most, np.int64)  # of the frame in a slot
         # A frame as few numbers: its key is their product with random ones. Slow movements change
         # few pixels, so that a sample of the pixels would not tell frames apart.
         widths = (np.uint64, np.uint32, np.uint16, np.uint8)
@@ -75,7 +76,7 @@ class FrameStore:
         first number of a row that stays stored.
         """
         words = frames.view(self._word)  # [F, words]
-        keys: list[int] = np.einsum("fw,w->f", words, self._weights, dtype=np.uint64).tolist()
+        keys = self._keys_of(words)
         slots = self._find(keys, words, oldest)
         new = np.flatnonzero(slots < 0)
         if len(new):
@@ -86,6 +87,11 @@ class FrameStore:
     def refer(self, slots: Slots, rows: NDArray[np.int64]) -> None:
         """Rows of these numbers, in rising order, refer to these slots. [F], [F]"""
         self.last_row[slots] = np.maximum(self.last_row[slots], rows)  # of equal slots the last
+
+    def _keys_of(self, words: NDArray[Any]) -> list[int]:
+        """A number for each frame; different frames rarely have the same. [F, words]"""
+        keys: NDArray[np.uint64] = np.einsum("fw,w->f", words, self._weights, dtype=np.uint64)
+        return keys.view(np.int64).tolist()
 
     def _find(self, keys: list[int], words: NDArray[Any], oldest: int) -> Slots:
         """The slots of frames that are stored, -1 for others. [F]"""
@@ -114,6 +120,7 @@ class FrameStore:
         self.last_row[slots] = -1
         recent = self._recent
         for i, slot in zip(added.tolist(), slots.tolist(), strict=True):
+            self._key[slot] = keys[i]
             recent[keys[i]] = slot
             recent.move_to_end(keys[i])
         while len(recent) > RECENT:
@@ -122,13 +129,15 @@ class FrameStore:
 
     def _take_slots(self, count: int) -> Slots:
         """Slots without a frame. [count]"""
-        from_free = min(count, len(self._free))
-        split = len(self._free) - from_free
+        split = max(0, len(self._free) - count)
         again, self._free = self._free[split:], self._free[:split]
-        fresh = range(self._used, self._used + count - from_free)
+        for slot, key in zip(again, self._key[again].tolist(), strict=True):
+            if self._recent.get(key) == slot:
+                del self._recent[key]
+        fresh = range(self._used, self._used + count - len(again))
         self._used = fresh.stop
         slots = np.array([*again, *fresh], np.int64)
-        if self.guard is not None and again and not self.guard.copy_aside(slots[:from_free]):
+        if self.guard is not None and again and not self.guard.copy_aside(slots[: len(again)]):
             self.guard = None
         missing = self._used - self._reserved - len(self._beyond)
         if missing > 0:  # a copy: a thread that reads has the memory of before

@@ -13,7 +13,6 @@ from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.rows import concatenate
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Step
-from border_cli.replay_buffer import frame_store
 from border_cli.replay_buffer.config import (
     DatasetConfig,
     Normalize,
@@ -21,6 +20,7 @@ from border_cli.replay_buffer.config import (
     UniformConfig,
 )
 from border_cli.replay_buffer.dataset import DatasetReplayBuffer
+from border_cli.replay_buffer.frame_store import reserved_frames
 from border_cli.replay_buffer.frames import FrameRing, frame_ring_nbytes, stores_frames
 from border_cli.replay_buffer.frozen_frames import FrozenStacks
 from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
@@ -208,18 +208,20 @@ def test_frames_that_share_a_key_are_told_apart(stack_spec):
     np.testing.assert_array_equal(found.next_obs, np.repeat(frames[:, ::-1], 2, axis=0))
 
 
-def test_stacks_that_share_nothing_are_stored_whole(stack_spec, monkeypatch):
+def test_stacks_that_share_nothing_are_stored_whole(stack_spec):
     """More frames than memory is reserved for."""
-    monkeypatch.setattr(frame_store, "LEAST_MARGIN", 4)
     chance = np.random.default_rng(2)
-    buffers = [buffer_of("uniform", stack_spec, 40, frames=each) for each in (True, False)]
-    rows = Streams(chance, num_envs=1, n_steps=1).message(2)
-    for _ in range(100):
-        obs, next_obs = chance.integers(0, 256, (2, 1, DEPTH, *FRAME), np.uint8)
+    count = 200
+    assert reserved_frames(count, DEPTH) < count * 2 * DEPTH
+    buffers = [buffer_of("uniform", stack_spec, count, frames=each) for each in (True, False)]
+    row = Streams(chance, num_envs=1, n_steps=1).message(2)
+    rows = concatenate([row] * 70)
+    for _ in range(5):
+        obs, next_obs = chance.integers(0, 256, (2, 70, DEPTH, *FRAME), np.uint8)
         for each in buffers:
             each.push(replace(rows, obs=obs, next_obs=next_obs))
         require_same_samples(buffers, chance)
-    assert buffers[0].ring.frames == 40 * 2 * DEPTH
+    assert buffers[0].ring.frames == count * 2 * DEPTH
 
 
 @pytest.mark.parametrize("seed", sampled([*range(40)], every=10))
@@ -306,6 +308,6 @@ def test_only_stacked_images_are_stored_as_frames(spec, stack_spec, image_spec):
 
 
 def test_the_size_is_that_of_one_frame_for_each_transition(stack_spec):
-    """Row: 2 x 4 slots of 4 bytes, action 8, reward and discount 4 each; frame: 18 and 8 bytes."""
-    nbytes = 100_000 * (32 + 8 + 8) + (100_000 + 3_125 + 1_024) * (18 + 8)
+    """Row: 2 x 4 slots of 4 bytes, action 8, reward and discount 4 each; frame: 18 and 16 bytes."""
+    nbytes = 100_000 * (32 + 8 + 8) + (100_000 + 3_125 + 1_024) * (18 + 16)
     assert frame_ring_nbytes(stack_spec, 100_000) == nbytes
