@@ -15,9 +15,9 @@ from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
 from border_cli.env.config import GymConfig
-from border_cli.launch.build import build_replay_buffer, env_factory
+from border_cli.launch.build import build_agent, build_replay_buffer, env_factory
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.needs import on_disk, replay_sizes
+from border_cli.launch.needs import RunNeeds, on_disk, replay_sizes, run_needs
 from border_cli.nn.saving import load_state
 from border_cli.recorder.read import read_metrics
 from border_cli.replay_buffer.frames import FrameRing
@@ -28,11 +28,16 @@ UPDATES = 30
 def config_of(run_dir: Path, *more: str) -> RunConfig:
     config = compose(
         *("agent=dqn", "env.id=stacked:Falling-v0", "~tuned", "agent.hidden=[8]", "seed=3"),
-        *("agent.batch_size=8", "replay_buffer.capacity=90", "trainer=sync", "recorder=jsonl"),
+        *(
+            "agent.batch_size=8",
+            "agent.num_threads=1",
+            "replay_buffer.capacity=90",
+            "trainer=sync",
+        ),
         *(f"trainer.max_opt_steps={UPDATES}", "trainer.warmup_period=30", "env.num_envs=2"),
         *("trainer.samples_per_opt_step=4", "trainer.eval_interval=15", "quiet=true"),
         *("trainer.record_interval=5", "trainer.save_interval=10", "evaluator.num_episodes=1"),
-        *("env.probe=false", f"run_dir={run_dir}", *more),
+        *("recorder=jsonl", "env.probe=false", f"run_dir={run_dir}", *more),
     )
     config.env.wrappers = STACK
     return config
@@ -70,9 +75,7 @@ def shared_files(run_dir: Path) -> int:
     return len([*(run_dir / "checkpoints" / "replay").glob("*.shared.npy")])
 
 
-@pytest.mark.parametrize(
-    "buffer", ["uniform", pytest.param("prioritized", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("buffer", ["uniform", pytest.param("prioritized", marks=pytest.mark.slow)])
 def test_a_run_is_the_same_to_the_bit_also_stopped_and_resumed(tmp_path: Path, buffer: str) -> None:
     kind = f"replay_buffer={buffer}"
     whole, frames, halves = (tmp_path / name for name in ("whole", "frames", "halves"))
@@ -87,6 +90,15 @@ def test_a_run_is_the_same_to_the_bit_also_stopped_and_resumed(tmp_path: Path, b
     assert on_disk(frames) < on_disk(whole)
 
 
+def needs_of(run_dir: Path) -> RunNeeds:
+    """What the check before a resumed run counts."""
+    config = config_of(run_dir)
+    config.resume = str(run_dir)
+    effective = effective_settings(config)
+    spec = env_factory(effective).spec
+    return run_needs(effective, run_dir, (spec, build_agent(effective, spec)))
+
+
 @pytest.mark.slow
 def test_a_run_of_a_version_that_stored_whole_stacks_goes_on_to_the_bit(tmp_path: Path) -> None:
     whole, old = tmp_path / "whole", tmp_path / "old"
@@ -97,6 +109,10 @@ def test_a_run_of_a_version_that_stored_whole_stacks_goes_on_to_the_bit(tmp_path
     assert without != settings
     (old / SETTINGS).write_text(without)
     assert shared_files(old) == 0
+    needs = needs_of(old)
+    # What the frames are written beside is not overwritten by them.
+    stacks = on_disk(old / "checkpoints" / "replay")
+    assert needs.disk_nbytes == sum(each.nbytes for each in needs.disk) - on_disk(old) + stacks
     resume(old, f"trainer.max_opt_steps={UPDATES}")
     require_same(whole, old)
     assert shared_files(old) > 0

@@ -29,6 +29,7 @@ from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import files_in
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import Room, free_disk, memory_for, memory_rooms
 from border_cli.core.rows import storage_nbytes
@@ -52,6 +53,7 @@ from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.frames import frame_ring_nbytes, frame_row_nbytes, stores_frames
 from border_cli.replay_buffer.sum_tree import FANOUT, TOP
 from border_cli.replay_buffer.uniform import RingReplayBuffer
+from border_cli.run.replay_files import FOLDER, SHARED
 
 MIB = 2**20
 
@@ -481,6 +483,19 @@ def on_disk(run_dir: Path) -> int:
     return held
 
 
+def whole_stacks_on_disk(run_dir: Path) -> int:
+    """Bytes of saved transitions with whole stacks, which an earlier version wrote: what a resumed
+    run writes does not take their place."""
+    folder, nbytes = run_dir / "checkpoints" / FOLDER, 0
+    files = files_in(folder)
+    sharing = {name.removesuffix(SHARED) for name in files if name.endswith(SHARED)}
+    for name in files:
+        with suppress(OSError):  # files may go meanwhile
+            if name.partition(".")[0] not in sharing:
+                nbytes += (folder / name).stat().st_size
+    return nbytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNeeds:
     """What one run that shall begin needs."""
@@ -517,7 +532,10 @@ class RunNeeds:
     @property
     def disk_nbytes(self) -> int:
         """In addition to what is there already."""
-        return max(0, sum(each.nbytes for each in self.disk) - self.held)
+        kept = 0
+        if self.held and replay_sizes(self.effective, self.spec).shares_frames:
+            kept = whole_stacks_on_disk(self.run_dir)
+        return max(0, sum(each.nbytes for each in self.disk) - (self.held - kept))
 
     def of(self, effective: EffectiveSettings, run_dir: Path, name: str) -> RunNeeds:
         """Those of another run with the same components."""

@@ -51,8 +51,8 @@ class FrameStore:
         self._key = np.empty(most, np.int64)  # of the frame in a slot
         # A frame as few numbers: its key is their product with random ones. Slow movements change
         # few pixels, so that a sample of the pixels would not tell frames apart.
-        widths = (np.uint64, np.uint32, np.uint16, np.uint8)
-        self._word = np.dtype(next(each for each in widths if nbytes % np.dtype(each).itemsize == 0))
+        widths = map(np.dtype, (np.uint64, np.uint32, np.uint16, np.uint8))
+        self._word = next(each for each in widths if nbytes % each.itemsize == 0)
         chance = np.random.default_rng(0)
         count = nbytes // self._word.itemsize
         self._weights = chance.integers(2**63, size=count, dtype=np.uint64) * np.uint64(2) + 1
@@ -91,7 +91,8 @@ class FrameStore:
     def _keys_of(self, words: NDArray[Any]) -> list[int]:
         """A number for each frame; different frames rarely have the same. [F, words]"""
         keys: NDArray[np.uint64] = np.einsum("fw,w->f", words, self._weights, dtype=np.uint64)
-        return keys.view(np.int64).tolist()
+        numbers: list[int] = keys.view(np.int64).tolist()
+        return numbers
 
     def _find(self, keys: list[int], words: NDArray[Any], oldest: int) -> Slots:
         """The slots of frames that are stored, -1 for others. [F]"""

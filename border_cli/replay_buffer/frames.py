@@ -28,7 +28,7 @@ from border_cli.core.rows import (
     transitions_of,
 )
 from border_cli.core.spaces import BoxSpace, EnvSpec, Space
-from border_cli.core.types import Batch, Transitions
+from border_cli.core.types import Array, Batch, Transitions
 from border_cli.core.words import size
 from border_cli.replay_buffer.config import RingConfig
 from border_cli.replay_buffer.frame_store import SLOT_NBYTES, FrameStore, Pixels, reserved_frames
@@ -165,26 +165,23 @@ class FrameRing(Ring):
             self._frames.release(slots.astype(np.int64), oldest=oldest)
         return oldest
 
-    def _stored(
-        self, rows: Transitions, numbers: NDArray[np.int64], *, oldest: int
-    ) -> Transitions:
+    def _stored(self, rows: Transitions, numbers: NDArray[np.int64], *, oldest: int) -> Transitions:
         """The same rows with slots, once their frames are stored."""
-        depth, count = self._shape[0], len(rows)
+        depth = self._shape[0]
+        stacks = np.empty((len(rows), 2, *self._shape), np.uint8)  # by row, so that numbers rise
+        for i, stack in enumerate((rows.obs, rows.next_obs)):
+            self._require_stacks(stack, len(rows))
+            np.copyto(stacks[:, i], stack, casting="same_kind")  # type: ignore[arg-type]
+        frames = stacks.reshape(-1, self._frames.frame_nbytes)
+        slots = self._frames.put(frames, np.repeat(numbers, 2 * depth), oldest=oldest)
+        by_row = slots.astype(np.int32).reshape(len(rows), 2, depth)
+        return replace(rows, obs=by_row[:, 0], next_obs=by_row[:, 1])
+
+    def _require_stacks(self, stacks: Array, count: int) -> None:
         expected = (count, *self._shape)
-        for name in STACKS:
-            stack = getattr(rows, name)
-            if not isinstance(stack, np.ndarray) or stack.shape != expected:
-                found = getattr(stack, "shape", "a dict")
-                raise ValueError(f"{name} of {self._spec.id} must have shape {expected}, got {found}")
-            if stack.dtype not in (np.uint8, np.bool_):  # no float becomes a uint8 unnoticed
-                raise TypeError(f"{name} of {self._spec.id} must be uint8, got {stack.dtype}")
-        frames = np.empty((count, 2, *self._shape), np.uint8)  # by row, so that numbers rise
-        frames[:, 0], frames[:, 1] = rows.obs, rows.next_obs
-        slots = self._frames.put(
-            frames.reshape(-1, self._frames.frame_nbytes), np.repeat(numbers, 2 * depth), oldest=oldest
-        ).reshape(count, 2, depth)
-        slots = slots.astype(np.int32)
-        return replace(rows, obs=slots[:, 0], next_obs=slots[:, 1])
+        found = stacks.shape if isinstance(stacks, np.ndarray) else "a dict"
+        if found != expected:  # else numpy would stretch it
+            raise ValueError(f"stacks of {self._spec.id} must have shape {expected}, got {found}")
 
     def gather(self, index: NDArray[np.integer[Any]]) -> Batch:
         inner = super().gather(index)
@@ -194,20 +191,22 @@ class FrameRing(Ring):
             self._batch = replace(
                 inner, obs=np.empty(shape, np.uint8), next_obs=np.empty(shape, np.uint8)
             )
-        for name in STACKS:
-            self._read(getattr(inner, name), getattr(self._batch, name))
+        self._read(inner.obs, self._batch.obs)
+        self._read(inner.next_obs, self._batch.next_obs)
         return self._batch
 
     def read(self, index: NDArray[np.integer[Any]]) -> Transitions:
         rows = super().read(index)
         shape = (len(index), *self._shape)
-        stacks = {name: np.empty(shape, np.uint8) for name in STACKS}
-        for name, stack in stacks.items():
-            self._read(getattr(rows, name), stack)
-        return replace(rows, **stacks)
+        obs, next_obs = np.empty((2, *shape), np.uint8)
+        self._read(rows.obs, obs)
+        self._read(rows.next_obs, next_obs)
+        return replace(rows, obs=obs, next_obs=next_obs)
 
-    def _read(self, slots: NDArray[np.int32], stacks: NDArray[np.uint8]) -> None:
-        """[B, k], [B, k, H, W]"""
+    def _read(self, slots: Array, stacks: Array) -> None:
+        """[B, k] -> [B, k, H, W]"""
+        assert isinstance(slots, np.ndarray)
+        assert isinstance(stacks, np.ndarray)
         frames = stacks.reshape(-1, self._frames.frame_nbytes)  # a view
         self._frames.read(slots.ravel(), frames)
 
@@ -299,7 +298,9 @@ class FrameRing(Ring):
 
     def _column_types(self) -> dict[str, str]:
         """Those of whole stacks: a state says what rows are, and not how they are stored."""
-        return {name: f"{dtype.str} {list(shape)}" for name, dtype, shape in row_fields(self._stacks)}
+        return {
+            name: f"{dtype.str} {list(shape)}" for name, dtype, shape in row_fields(self._stacks)
+        }
 
 
 def _pieces(rows: Transitions, count: int) -> Iterator[Transitions]:

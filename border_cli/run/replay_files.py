@@ -2,9 +2,9 @@
 
 Every transition is written once. A chunk is a range of them, one `.npy` file per block of the
 buffer's storage, and never changes; no file takes the name of another. What transitions share, as
-the frames of stacked images, is in a file beside them, so that every chunk can be read alone. Files are written and read
-piece by piece with a checksum: numpy's own reader takes a file whole, or maps it, and then a
-damaged disk kills the process.
+the frames of stacked images, is in a file beside them, so that every chunk can be read alone. Files
+are written and read piece by piece with a checksum: numpy's own reader takes a file whole, or maps
+it, and then a damaged disk kills the process.
 """
 
 from __future__ import annotations
@@ -142,9 +142,7 @@ def _write_chunk(
         raise
 
 
-def _write_shared(
-    file: NpyWriter, shared: SharedEntries, written: Callable[[int], None]
-) -> None:
+def _write_shared(file: NpyWriter, shared: SharedEntries, written: Callable[[int], None]) -> None:
     for count in _pieces(0, len(shared), max(1, PIECE_NBYTES // shared.dtype.itemsize)):
         entries = shared.take(count)
         if entries is None:

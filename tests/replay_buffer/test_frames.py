@@ -151,9 +151,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "num_envs", "n_steps", "seed"), sampled(CASES, every=7))
-def test_sampled_transitions_equal_those_of_whole_stacks(
-    stack_spec, kind, num_envs, n_steps, seed
-):
+def test_sampled_transitions_equal_those_of_whole_stacks(stack_spec, kind, num_envs, n_steps, seed):
     """Over wrap-arounds, ends of episodes, several actors, and resumes in the middle."""
     chance = np.random.default_rng([seed, num_envs, n_steps])
     streams = Streams(chance, num_envs=num_envs, n_steps=n_steps, same_frames=seed % 3 == 2)
@@ -190,7 +188,7 @@ def test_each_frame_is_stored_once_and_leaves_with_the_last_stack_that_has_it(st
 
 
 def test_frames_that_share_a_key_are_told_apart(stack_spec):
-    """Multiples of 2**15 in two numbers of 16 bits: whatever odd weights these have, they cancel."""
+    """Multiples of 2**15 in two numbers of 16 bits: odd weights do not matter then."""
     shape = (1, DEPTH, *FRAME)
     frames = np.zeros(shape, np.uint8)
     frames[0, 1, 0, 1] = frames[0, 1, 0, 3] = 128
@@ -296,7 +294,7 @@ def test_rows_of_a_data_set_stay_and_those_of_actors_pass(stack_spec):
     assert isinstance(buffers[0].ring, FrameRing)
 
 
-def test_only_stacked_images_are_stored_as_frames(spec, stack_spec, image_spec):
+def test_only_stacked_images_are_stored_as_frames(spec, stack_spec):
     assert stores_frames(UniformConfig(), stack_spec)
     assert not stores_frames(UniformConfig(frames=False), stack_spec)
     assert not stores_frames(UniformConfig(), replace(stack_spec, stacked=False))
