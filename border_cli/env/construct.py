@@ -86,10 +86,13 @@ def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:
 
 
 def stacks_images(env: gym.Env[Any, Any]) -> bool:
-    """Whether a wrapper makes the observations of successive images: uint8 [frames, H, W]."""
+    """Whether observations are made of successive images, uint8 [frames, H, W]: by a wrapper, or by
+    an environment that says so with `stacks_frames = True`."""
     space = env.observation_space
     if not isinstance(space, gym.spaces.Box) or space.dtype != "uint8" or len(space.shape) != 3:
         return False
+    if getattr(env.unwrapped, "stacks_frames", False) is True:
+        return True
     while isinstance(env, gym.Wrapper):
         if isinstance(env, gym_wrappers.FrameStackObservation):
             return bool(env.stack_size == space.shape[0] > 1)

@@ -16,6 +16,7 @@ RECENT = 2**15  # frames that are found again; a stream continues within far few
 # Reserved beyond one frame per transition: the first of an episode, and what is found too late.
 MARGIN = 32  # one for so many transitions
 LEAST_MARGIN = 1024
+MOST_AT_ONCE = 128  # frames that are stored: what is compared stays in the cache
 SLOT_NBYTES = 16  # kept of each frame besides its pixels
 
 Slots = NDArray[np.int64]
@@ -57,6 +58,8 @@ class FrameStore:
         count = nbytes // self._word.itemsize
         self._weights = chance.integers(2**63, size=count, dtype=np.uint64) * np.uint64(2) + 1
         self.guard: Guard | None = None
+        # Large arrays that are made anew are pages made anew, which take more time than all else.
+        self._scratch = np.empty((2, MOST_AT_ONCE, nbytes), np.uint8)
         self.clear()
 
     def clear(self) -> None:
@@ -70,7 +73,8 @@ class FrameStore:
         return self._used - len(self._free)
 
     def put(self, frames: Pixels, rows: NDArray[np.int64], *, oldest: int) -> Slots:
-        """The slots of these frames, stored where they are not yet. [F, nbytes], [F] -> [F]
+        """The slots of at most `MOST_AT_ONCE` frames, stored where they are not yet.
+        [F, nbytes], [F] -> [F]
 
         `rows` are the numbers of the rows that refer to them, in rising order; `oldest` is the
         first number of a row that stays stored.
@@ -99,22 +103,31 @@ class FrameStore:
         recent = self._recent
         slots = np.array([recent.get(key, -1) for key in keys], np.int64)  # [F]
         found = np.flatnonzero(slots >= 0)
-        if not len(found):
-            return slots
-        same = np.empty((len(found), self.frame_nbytes), np.uint8)
-        self.read(slots[found], same)
-        matches = (same.view(self._word) == words[found]).all(axis=1)
-        matches &= self.last_row[slots[found]] >= oldest  # else its slot may be given away
-        slots[found[~matches]] = -1
+        if len(found):
+            stored = self._scratch[0, : len(found)]
+            self.read(slots[found], stored)
+            differs = self._differ(stored, words, found)
+            differs |= self.last_row[slots[found]] < oldest  # then its slot may be given away
+            slots[found[differs]] = -1
         return slots
+
+    def _differ(self, frames: Pixels, words: NDArray[Any], index: Slots) -> NDArray[np.bool_]:
+        """Which frames differ from those at `index`. [F, nbytes], [F', words], [F]"""
+        others = self._scratch[1, : len(index)].view(self._word)
+        words.take(index, axis=0, out=others, mode="clip")
+        differ: NDArray[np.bool_] = (frames.view(self._word) != others).any(axis=1)
+        return differ
 
     def _add(self, frames: Pixels, words: NDArray[Any], keys: list[int], new: Slots) -> Slots:
         """Stores the frames at `new`, equal ones once. [F']"""
         first: dict[int, int] = {}
         same_as = np.array([first.setdefault(keys[i], i) for i in new.tolist()])  # [F']
         again = np.flatnonzero(same_as != new)
-        differs = again[(words[new[again]] != words[same_as[again]]).any(axis=1)]
-        same_as[differs] = new[differs]  # other frames with the same key
+        if len(again):
+            first_ones = self._scratch[0, : len(again)]
+            frames.take(same_as[again], axis=0, out=first_ones, mode="clip")
+            differ = again[self._differ(first_ones, words, new[again])]
+            same_as[differ] = new[differ]  # other frames with the same key
         added = np.unique(same_as)  # indices of frames
         slots = self._take_slots(len(added))
         self._write(slots, frames[added])

@@ -31,12 +31,17 @@ from border_cli.core.spaces import BoxSpace, EnvSpec, Space
 from border_cli.core.types import Array, Batch, Transitions
 from border_cli.core.words import size
 from border_cli.replay_buffer.config import RingConfig
-from border_cli.replay_buffer.frame_store import SLOT_NBYTES, FrameStore, Pixels, reserved_frames
+from border_cli.replay_buffer.frame_store import (
+    MOST_AT_ONCE,
+    SLOT_NBYTES,
+    FrameStore,
+    Pixels,
+    reserved_frames,
+)
 from border_cli.replay_buffer.frozen_frames import FrozenFrames, FrozenStacks
 from border_cli.replay_buffer.frozen_rows import FrozenSlots
 from border_cli.replay_buffer.ring import Ring, RingState
 
-PIECE = 64  # rows that are pushed at a time: what is compared stays in the cache
 STAYS = 2**62  # number of a row that is never overwritten
 STACKS = ("obs", "next_obs")
 
@@ -118,6 +123,8 @@ class FrameRing(Ring):
                 f"replay_buffer.capacity must fit in memory: {rows} transitions of {spec.id} need "
                 f"{size(frame_ring_nbytes(spec, rows))}"
             ) from error
+        self._at_once = max(1, MOST_AT_ONCE // (2 * depth))  # rows that are stored
+        self._pushed = np.empty((self._at_once, 2, *self._shape), np.uint8)  # stacks
         self._frozen_frames: FrozenFrames | None = None
         self._inner: Batch | None = None  # the rows of the newest batch
         # Of a run that is restored: the number of its oldest row, and of the present chunk the
@@ -140,14 +147,14 @@ class FrameRing(Ring):
     def fix(self, parts: Iterable[Transitions]) -> None:
         def slots() -> Iterator[Transitions]:
             for rows in parts:
-                for piece in _pieces(rows, PIECE):
+                for piece in _pieces(rows, self._at_once):
                     yield self._stored(piece, np.full(len(piece), STAYS), oldest=0)
 
         super().fix(slots())
 
     def push(self, transitions: Transitions) -> list[tuple[int, int]]:
         ranges: list[tuple[int, int]] = []
-        for piece in _pieces(transitions, min(PIECE, self.capacity)):
+        for piece in _pieces(transitions, min(self._at_once, self.capacity)):
             oldest = self._release_overwritten(len(piece))
             rows = self.pushed + np.arange(len(piece))
             ranges += super().push(self._stored(piece, rows, oldest=oldest))
@@ -168,7 +175,7 @@ class FrameRing(Ring):
     def _stored(self, rows: Transitions, numbers: NDArray[np.int64], *, oldest: int) -> Transitions:
         """The same rows with slots, once their frames are stored."""
         depth = self._shape[0]
-        stacks = np.empty((len(rows), 2, *self._shape), np.uint8)  # by row, so that numbers rise
+        stacks = self._pushed[: len(rows)]  # by row, so that numbers rise
         for i, stack in enumerate((rows.obs, rows.next_obs)):
             self._require_stacks(stack, len(rows))
             np.copyto(stacks[:, i], stack, casting="same_kind")  # type: ignore[arg-type]
@@ -247,8 +254,8 @@ class FrameRing(Ring):
         if self._has_frames:
             self._chunk, self._has_frames = [], False
         pixels: Pixels = entries["frame"].reshape(-1, self._frames.frame_nbytes)
-        for i in range(0, len(pixels), PIECE):
-            piece = pixels[i : i + PIECE]
+        for i in range(0, len(pixels), MOST_AT_ONCE):
+            piece = pixels[i : i + MOST_AT_ONCE]
             no_row = np.full(len(piece), -1)  # yet
             self._chunk.append(self._frames.put(piece, no_row, oldest=self._oldest))
 
@@ -271,7 +278,7 @@ class FrameRing(Ring):
         rows = Transitions(**transitions_of(columns))
         found = Rows(self._spec, len(rows))
         at = 0
-        for piece in _pieces(rows, PIECE):
+        for piece in _pieces(rows, self._at_once):
             numbers = first + at + np.arange(len(piece))
             stored = columns_of(self._stored(piece, numbers, oldest=self._oldest))
             for name, column in stored.items():
