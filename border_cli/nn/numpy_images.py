@@ -3,8 +3,8 @@
 Images lie channels last: so the pixels below a window are few runs of memory, and a convolution is
 one matrix product. Several convolutions compute one image after the other, so that all there is in
 between stays in the cache: four of 84 x 84 at a time gained 1 to 7 % and had other last bits. With
-one such image this takes three fifths of torch's time, with 8 as long. A single convolution computes
-small images together: 8 of 10 x 10 in 0.6 of the time that they take one by one, 32 in half of it.
+one such image this takes three fifths of torch's time, with 8 as long. A single convolution
+computes small images together: 8 of 10 x 10 in half of the time that they take one by one.
 """
 
 from __future__ import annotations
