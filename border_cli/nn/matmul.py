@@ -321,7 +321,7 @@ def chosen_matmul(setting: Matmul, saved: str | None = None) -> Matmul:
 
 
 def has_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16; on others oneDNN may emulate it, which is slow."""
+    """Whether this processor multiplies bfloat16; on others oneDNN emulates it."""
     supported: bool = has_onednn() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return supported
