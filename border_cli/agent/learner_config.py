@@ -39,7 +39,8 @@ class LearnerConfig(AgentConfig):
     matmul_precision: MatmulPrecision = setting(
         MatmulPrecision.highest,
         "precision of float32 matrix products; high may use TF32 and medium bfloat16, if the "
-        "hardware supports it",
+        "hardware supports it. medium also rounds the operands of nature_cnn's convolutions, on "
+        "CPUs that multiply bfloat16",
     )
     matmul: Matmul = setting(
         Matmul.auto,

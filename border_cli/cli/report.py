@@ -166,19 +166,22 @@ def _count(effective: EffectiveSettings) -> str:
 
 
 def _memory_line(effective: EffectiveSettings, spec: EnvSpec) -> str:
+    from border_cli.launch.needs import replay_sizes
     from border_cli.launch.offline_data import dataset_size
 
     row, learned = transition_nbytes(spec), dataset_size(effective)
+    replay = replay_sizes(effective, spec)
+    stored = replay.row if replay.shares_frames else row  # without the padding of rows
     known = ""
     if learned is not None:
-        known = f"data set {counted(learned.steps, 'transition')}, {_size(learned.steps * row)}"
+        known = f"data set {counted(learned.steps, 'transition')}, {_size(learned.steps * stored)}"
     if not effective.has_actors:
         return known
     actors, capacity = effective.actors, effective.config.replay_buffer.capacity
     in_flight = 3 * effective.num_actors * max(actors.n_buffer, effective.env.num_envs)
     return (
         f"{known}{'; ' if known else ''}"
-        f"replay buffer {counted(capacity, 'transition')}, {_size(capacity * row)}; "
+        f"replay buffer {counted(capacity, 'transition')}, {_size(capacity * stored)}; "
         f"in flight at most {counted(in_flight, 'transition')}, {_size(in_flight * row)}"
     )
 

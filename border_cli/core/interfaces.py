@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -231,6 +231,18 @@ class StepProcessor(ABC):
         """Drops what waits of these environments: their episodes start again."""
 
 
+class SharedEntries(Protocol):
+    """What several transitions of a chunk refer to, each once; read by the thread that writes."""
+
+    dtype: np.dtype[Any]  # of an entry
+
+    def __len__(self) -> int:
+        """All entries of the chunk."""
+
+    def take(self, most: int) -> NDArray[Any] | None:
+        """Copies of at most so many next entries. None once all are taken, or given up."""
+
+
 class FrozenRows(Protocol):
     """The stored transitions of one moment, however many are pushed afterwards.
 
@@ -254,6 +266,15 @@ class FrozenRows(Protocol):
 
     def release(self) -> None:
         """Drops what was not taken; may be called twice, by any thread."""
+
+
+@runtime_checkable
+class FrozenSharingRows(FrozenRows, Protocol):
+    """The same of rows that share what they refer to: frames of stacked images."""
+
+    def shared(self, count: int) -> SharedEntries | None:
+        """What the `count` next rows, a chunk, share; taken before these. None once all are taken
+        or given up."""
 
 
 class ReplayBuffer(ABC):
@@ -315,6 +336,12 @@ class ReplayBuffer(ABC):
     def load_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> None:
         """Puts transitions numbered from `first` on back in their slots; raises CheckpointError
         where they do not fit this buffer."""
+
+    def load_shared(self, entries: NDArray[Any]) -> None:
+        """Takes entries that the rows of a chunk share, before these."""
+        raise CheckpointError(
+            f"the saved transitions share {len(entries)} parts, which this replay buffer does not"
+        )
 
     @property
     def uses_priorities(self) -> bool:

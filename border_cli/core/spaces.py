@@ -57,6 +57,7 @@ class EnvSpec:
     observation: Space
     action: LeafSpace
     max_episode_steps: int | None  # the time limit, None where episodes need not end
+    stacked: bool = False  # whether observations are stacks of successive images, the newest last
 
 
 def not_by_bounds(space: Space) -> Space:

@@ -85,6 +85,21 @@ def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:
     return min(limits, default=None)
 
 
+def stacks_images(env: gym.Env[Any, Any]) -> bool:
+    """Whether observations are made of successive images, uint8 [frames, H, W]: by a wrapper, or by
+    an environment that says so with `stacks_frames = True`."""
+    space = env.observation_space
+    if not isinstance(space, gym.spaces.Box) or space.dtype != "uint8" or len(space.shape) != 3:
+        return False
+    if getattr(env.unwrapped, "stacks_frames", False) is True:
+        return True
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym_wrappers.FrameStackObservation):
+            return bool(env.stack_size == space.shape[0] > 1)
+        env = env.env
+    return False
+
+
 def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, Any]:
     spec = registered(config.id)
     constructor = creator(spec.entry_point)

@@ -12,7 +12,7 @@ import gymnasium as gym
 from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.env.config import GymConfig, Vectorization
-from border_cli.env.construct import construct, time_limit
+from border_cli.env.construct import construct, stacks_images, time_limit
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import action_space, observation_space
 from border_cli.env.registered import portable, register_portable
@@ -106,4 +106,5 @@ class GymEnvFactory(EnvFactory):
             observation=observation_space(env.observation_space, env_id),
             action=action_space(env.action_space, env_id),
             max_episode_steps=time_limit(self.config, env),
+            stacked=stacks_images(env),
         )

@@ -29,6 +29,7 @@ from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import files_in
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import Room, free_disk, memory_for, memory_rooms
 from border_cli.core.rows import storage_nbytes
@@ -49,8 +50,10 @@ from border_cli.nn.device import resolve_device
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
+from border_cli.replay_buffer.frames import frame_ring_nbytes, frame_row_nbytes, stores_frames
 from border_cli.replay_buffer.sum_tree import FANOUT, TOP
 from border_cli.replay_buffer.uniform import RingReplayBuffer
+from border_cli.run.replay_files import FOLDER, SHARED
 
 MIB = 2**20
 
@@ -172,11 +175,13 @@ class ReplaySizes:
     dataset: int = 0  # transitions of a data set, which stay
     row: int  # bytes of one transition as it is stored
     trees: int  # bytes of the priorities and the sums over them
+    margin: int = 0  # bytes for frames beyond one for each transition
+    shares_frames: bool = False  # each frame of stacked images is stored once
     priorities: int  # bytes of the priorities alone, as a checkpoint holds them
 
     @property
     def nbytes(self) -> int:
-        return (self.dataset + self.capacity) * self.row + self.trees
+        return (self.dataset + self.capacity) * self.row + self.margin + self.trees
 
 
 def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
@@ -187,10 +192,19 @@ def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
     if known and isinstance(settings, PrioritizedConfig):
         trees = tree_nbytes(settings.capacity) * (1 + (settings.normalize == Normalize.buffer))
     learned = dataset_size(effective)
+    dataset = learned.steps if learned else 0
+    capacity = settings.capacity if effective.has_actors else 0
+    row, margin = storage_nbytes(spec, 1) if known else 0, 0
+    shares_frames = known and stores_frames(settings, spec)
+    if shares_frames:
+        row = frame_row_nbytes(spec)
+        margin = frame_ring_nbytes(spec, dataset + capacity) - (dataset + capacity) * row
     return ReplaySizes(
-        capacity=settings.capacity if effective.has_actors else 0,
-        dataset=learned.steps if learned else 0,
-        row=storage_nbytes(spec, 1) if known else 0,
+        capacity=capacity,
+        dataset=dataset,
+        row=row,
+        margin=max(0, margin),
+        shares_frames=shares_frames,
         trees=trees,
         priorities=settings.capacity * PRIORITY_NBYTES if trees else 0,
     )
@@ -259,7 +273,7 @@ def _dataset(effective: EffectiveSettings, replay: ReplaySizes) -> list[Need]:
 def _replay_buffer(replay: ReplaySizes) -> Need:
     return Need(
         what="replay buffer" if replay.row else "replay buffer (unknown size)",
-        nbytes=replay.capacity * replay.row + replay.trees,
+        nbytes=replay.capacity * replay.row + replay.margin + replay.trees,
         settings={CAPACITY: f"{replay.capacity} transitions of {size(replay.row)}"},
     )
 
@@ -469,6 +483,19 @@ def on_disk(run_dir: Path) -> int:
     return held
 
 
+def whole_stacks_on_disk(run_dir: Path) -> int:
+    """Bytes of saved transitions with whole stacks, which an earlier version wrote: what a resumed
+    run writes does not take their place."""
+    folder, nbytes = run_dir / "checkpoints" / FOLDER, 0
+    files = files_in(folder)
+    sharing = {name.removesuffix(SHARED) for name in files if name.endswith(SHARED)}
+    for name in files:
+        with suppress(OSError):  # files may go meanwhile
+            if name.partition(".")[0] not in sharing:
+                nbytes += (folder / name).stat().st_size
+    return nbytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNeeds:
     """What one run that shall begin needs."""
@@ -505,7 +532,10 @@ class RunNeeds:
     @property
     def disk_nbytes(self) -> int:
         """In addition to what is there already."""
-        return max(0, sum(each.nbytes for each in self.disk) - self.held)
+        kept = 0
+        if self.held and replay_sizes(self.effective, self.spec).shares_frames:
+            kept = whole_stacks_on_disk(self.run_dir)
+        return max(0, sum(each.nbytes for each in self.disk) - (self.held - kept))
 
     def of(self, effective: EffectiveSettings, run_dir: Path, name: str) -> RunNeeds:
         """Those of another run with the same components."""

@@ -10,6 +10,7 @@ product gives, the weights themselves and all that is summed over rows or update
 from __future__ import annotations
 
 import logging
+import platform
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -320,9 +321,21 @@ def chosen_matmul(setting: Matmul, saved: str | None = None) -> Matmul:
 
 
 def has_bfloat16() -> bool:
-    """Whether oneDNN computes with bfloat16 on this processor."""
-    supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return has_onednn() and supported
+    """Whether this processor multiplies bfloat16; on others oneDNN emulates it."""
+    supported: bool = has_onednn() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return supported
+    # Versions of torch that cannot tell compute in float32.
+    is_native = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)
+    return supported and is_native()
+
+
+def rounds_convolutions(architecture: Architecture) -> bool:
+    """The rule by which convolutions on a CPU have bfloat16 operands; nothing is timed.
+
+    Whatever multiplies the matrices of dense layers, convolutions are always oneDNN's.
+    """
+    return architecture.matmul_precision == MatmulPrecision.medium and has_bfloat16()
 
 
 def products_of(architecture: Architecture) -> TorchProducts:

@@ -28,6 +28,7 @@ from border_cli.nn.matmul import (
     Rows,
     TorchProducts,
     products_of,
+    rounds_convolutions,
 )
 from border_cli.nn.user_network import build_user_network
 
@@ -236,6 +237,9 @@ class Torso(nn.Module):
             IMAGE_NETWORKS[each.network](each.shape, generator, each.scaling)
             for each in architecture.images.values()
         ]
+        for network in networks:
+            if isinstance(network, NatureCnn):  # small images gain nothing
+                network.rounds = rounds_convolutions(architecture)
         self.images = nn.ModuleList(networks)
         self.size = architecture.row_size + sum(each.size for each in networks)
 

@@ -19,12 +19,25 @@ class Normalize(StrEnum):
 
 
 @dataclass(kw_only=True)
-class UniformConfig(ReplayBufferConfig):
+class RingConfig(ReplayBufferConfig):
+    """Settings of the replay buffers that keep the newest transitions."""
+
+    frames: bool | None = setting(
+        None,
+        "stores each frame of stacked images (uint8 [frames, height, width]) once, and not in "
+        "every stack that it is part of; null: where a FrameStackObservation stacks the images. "
+        "Transitions are the same",
+        takes_memory=True,
+    )
+
+
+@dataclass(kw_only=True)
+class UniformConfig(RingConfig):
     """Samples all transitions with equal probability."""
 
 
 @dataclass(kw_only=True)
-class PrioritizedConfig(ReplayBufferConfig):
+class PrioritizedConfig(RingConfig):
     """Prioritized replay: samples transitions by TD error (Schaul et al. 2016)."""
 
     prioritizes: ClassVar[bool] = True
@@ -45,7 +58,7 @@ class PrioritizedConfig(ReplayBufferConfig):
 
 
 @dataclass(kw_only=True)
-class DatasetConfig(ReplayBufferConfig):
+class DatasetConfig(RingConfig):
     """Transitions of a Minari data set, plus those from actors; all have equal probability."""
 
     dataset: str | None = setting(

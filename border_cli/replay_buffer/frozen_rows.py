@@ -39,6 +39,11 @@ class FrozenSlots:
         self._most_nbytes = aside_nbytes
         self._given_up = False
 
+    @property
+    def next(self) -> int:
+        """The number of the next row that is taken."""
+        return self._next
+
     def copy_aside(self, limit: int) -> bool:
         """Copies aside the rows before number `limit`, which are about to be overwritten.
 

@@ -16,8 +16,10 @@ from border_cli.core.errors import CheckpointError, NotFinite
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
+from border_cli.replay_buffer.frames import stores_frames
+from border_cli.replay_buffer.ring import whole_number
 from border_cli.replay_buffer.sum_tree import MinTree, SumTree
-from border_cli.replay_buffer.uniform import RingReplayBuffer, whole_number
+from border_cli.replay_buffer.uniform import RingReplayBuffer
 
 EPSILON = 1e-6  # keeps rows without an error within reach
 
@@ -44,7 +46,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def __init__(
         self, config: PrioritizedConfig, *, spec: EnvSpec, rng: np.random.Generator
     ) -> None:
-        super().__init__(config.capacity, spec=spec, rng=rng)
+        super().__init__(config.capacity, spec=spec, rng=rng, frames=stores_frames(config, spec))
         self.config = config
         self.updates = 0  # calls of `update_priorities`; beta follows it, or the run
         self._done = 0.0  # share of the run

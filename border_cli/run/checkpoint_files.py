@@ -2,7 +2,8 @@
 
 checkpoints/0000010000/        agent.pt  state.json  arrays.npz  manifest.json
 checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
-checkpoints/replay/            rows-<first>-<end>-<token>.<block>.npy, shared by the numbered ones
+checkpoints/replay/            rows-<first>-<end>-<token>.<block>.npy, shared by the numbered ones;
+                               ….shared.npy: frames to which these rows refer
 checkpoints/latest, best       relative links to the newest and to the best
 
 agent.pt        the state of the agent, tensors and numbers

@@ -43,7 +43,7 @@ class Layout:
 
 
 _SAVED = r"(agent|candidate)\.pt|(state|score|manifest)\.json|arrays\.npz"
-_CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.\d+\.npy"
+_CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.(?:\d+|shared)\.npy"
 STEPS = r"(best-)?\d{10,}"  # folders of checkpoints
 
 TEMPORARY = Layout(files=rf"\.({_SAVED})\.[0-9a-f]+\.tmp")  # of a checkpoint, left by a kill

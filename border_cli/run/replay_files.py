@@ -1,9 +1,10 @@
 """Transitions on the disk: chunks in `checkpoints/replay/` that checkpoints share.
 
 Every transition is written once. A chunk is a range of them, one `.npy` file per block of the
-buffer's storage, and never changes; no file takes the name of another. Files are written and read
-piece by piece with a checksum: numpy's own reader takes a file whole, or maps it, and then a
-damaged disk kills the process.
+buffer's storage, and never changes; no file takes the name of another. What transitions share, as
+the frames of stacked images, is in a file beside them, so that every chunk can be read alone. Files
+are written and read piece by piece with a checksum: numpy's own reader takes a file whole, or maps
+it, and then a damaged disk kills the process.
 """
 
 from __future__ import annotations
@@ -25,22 +26,35 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
 from border_cli.core.files import checksum, files_in, own_folder, sync
-from border_cli.core.interfaces import FrozenRows, ReplayBuffer
+from border_cli.core.interfaces import FrozenRows, FrozenSharingRows, ReplayBuffer, SharedEntries
 
 FOLDER = "replay"
+SHARED = ".shared.npy"  # the end of the name of a file beside those of the blocks
 PIECE_NBYTES = 16 * 2**20  # copied and written at a time: the learner waits once for each piece
 CHUNK_NBYTES = 256 * 2**20  # a file is kept until the last of its rows is overwritten
+OTHER_SUM = "its checksum does not match the manifest"
 MAX_HEADER = 2**20  # bytes of a .npy file before its rows; a field takes about 20
+OVERWRITTEN = "the disk is too slow: transitions were overwritten before they were saved"
 REST_NBYTES = 2**20  # read at a time where only the checksum counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Rows `first` … `end` of the replay buffer, in one file per block."""
+    """Rows `first` … `end` of the replay buffer, in one file per block, and what they share."""
 
     first: int
     end: int
     files: Mapping[str, str]  # name in checkpoints/replay: SHA-256, in the order of the blocks
+
+    @property
+    def shared(self) -> str | None:
+        """The file of what its rows share."""
+        return next((name for name in self.files if name.endswith(SHARED)), None)
+
+    @property
+    def blocks(self) -> list[str]:
+        """The files that have an entry for each row."""
+        return [name for name in self.files if not name.endswith(SHARED)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,23 +119,36 @@ def _write_chunk(
 ) -> Chunk:
     stem = _new_stem(folder, first, end)
     files: list[NpyWriter] = []
+    beside: list[NpyWriter] = []
     try:
+        shared = rows.shared(end - first) if isinstance(rows, FrozenSharingRows) else None
+        if shared is not None:
+            beside.append(NpyWriter(folder / f"{stem}{SHARED}", shared.dtype, len(shared)))
+            _write_shared(beside[0], shared, written)
         for count in pieces:
             blocks = rows.take(count)
             if blocks is None:
-                raise OSError(
-                    "the disk is too slow: transitions were overwritten before they were saved"
-                )
+                raise OSError(OVERWRITTEN)
             for i, block in enumerate(blocks):
                 if i == len(files):
                     files.append(NpyWriter(folder / f"{stem}.{i}.npy", block.dtype, end - first))
                 files[i].write(block)
             written(sum(block.nbytes for block in blocks))
-        return Chunk(first=first, end=end, files={each.path.name: each.finish() for each in files})
+        named = {each.path.name: each.finish() for each in (*files, *beside)}
+        return Chunk(first=first, end=end, files=named)
     except BaseException:
-        for each in files:
+        for each in (*files, *beside):
             each.discard()
         raise
+
+
+def _write_shared(file: NpyWriter, shared: SharedEntries, written: Callable[[int], None]) -> None:
+    for count in _pieces(0, len(shared), max(1, PIECE_NBYTES // shared.dtype.itemsize)):
+        entries = shared.take(count)
+        if entries is None:
+            raise OSError(OVERWRITTEN)
+        file.write(entries)
+        written(entries.nbytes)
 
 
 def _pieces(first: int, end: int, rows: int) -> list[int]:
@@ -168,9 +195,11 @@ def load_chunks(folder: Path, rows: SavedRows, buffer: ReplayBuffer) -> None:
 
 
 def _load_chunk(folder: Path, chunk: Chunk, oldest: int, buffer: ReplayBuffer) -> None:
+    if chunk.shared is not None:
+        _load_shared(folder / chunk.shared, chunk.files[chunk.shared], buffer)
     with ExitStack() as closing:
         files: list[NpyReader] = []
-        for name in chunk.files:
+        for name in chunk.blocks:
             files.append(NpyReader(folder / name))
             closing.callback(files[-1].close)
         if any(each.rows != chunk.end - chunk.first for each in files):
@@ -180,11 +209,26 @@ def _load_chunk(folder: Path, chunk: Chunk, oldest: int, buffer: ReplayBuffer) -
             blocks = [each.read(count) for each in files]
             overwritten = min(max(0, oldest - at), count)  # before the save
             last = at + count >= chunk.end
-            if last and [each.finish() for each in files] != list(chunk.files.values()):
-                raise ValueError("its checksum does not match the manifest")
+            if last and [each.finish() for each in files] != [
+                chunk.files[name] for name in chunk.blocks
+            ]:
+                raise ValueError(OTHER_SUM)
             if overwritten < count:
                 buffer.load_rows(at + overwritten, [block[overwritten:] for block in blocks])
             at += count
+
+
+def _load_shared(path: Path, expected: str, buffer: ReplayBuffer) -> None:
+    file = NpyReader(path)
+    try:
+        counts = _pieces(0, file.rows, max(1, PIECE_NBYTES // file.dtype.itemsize))
+        for i, count in enumerate(counts):
+            entries = file.read(count)
+            if i + 1 == len(counts) and file.finish() != expected:
+                raise ValueError(OTHER_SUM)
+            buffer.load_shared(entries)
+    finally:
+        file.close()
 
 
 def verify_file(path: Path, expected: str) -> None:

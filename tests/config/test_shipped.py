@@ -59,6 +59,7 @@ def test_every_file_that_is_no_component_is_a_preset() -> None:
     assert others == presets_of_envs | of_agents | {
         ("recorder", "none"),
         ("step_processor", "multi_step"),
+        ("replay_buffer", "frames"),
     }
 
 

@@ -289,3 +289,26 @@ def test_what_each_pooled_pixel_sees(
     side: int, pixel: tuple[int, int], expected: list[list[float]]
 ):
     assert seen_by(side, pixel) == expected
+
+
+@pytest.mark.parametrize(
+    "scaling", [AS_IT_IS, Scaling(np.array(3, np.float32), np.array(0.01, np.float32))]
+)
+def test_rounded_convolutions_give_the_same_within_the_eight_bits_of_bfloat16(
+    scaling: Scaling,
+) -> None:
+    exact, rounded = (NatureCnn((4, 44, 40), generator(), scaling) for _ in range(2))
+    rounded.rounds = True
+    images = pixels(3, 4, 44, 40)
+    ours, theirs = rounded(images), exact(images)
+    assert ours.dtype == torch.float32
+    assert not torch.equal(ours, theirs)
+    assert (ours - theirs).norm() < 0.02 * theirs.norm()
+    ours.sum().backward()
+    theirs.sum().backward()
+    for mine, its in zip(rounded.parameters(), exact.parameters(), strict=True):
+        assert mine.grad is not None
+        assert its.grad is not None
+        assert mine.grad.dtype == torch.float32
+        assert mine.grad.is_contiguous()
+        assert (mine.grad - its.grad).norm() < 0.03 * its.grad.norm()

@@ -33,6 +33,7 @@ from border_cli.nn.matmul import (
     has_onednn,
     preferred,
     products_of,
+    rounds_convolutions,
 )
 from border_cli.nn.network import (
     Network,
@@ -276,8 +277,11 @@ def test_bfloat16_is_only_for_medium(monkeypatch: pytest.MonkeyPatch) -> None:
     assert products_of(MEDIUM) is BFLOAT16
     assert products_of(replace(MEDIUM, matmul_precision=MatmulPrecision.high)) is ONE_DNN
     assert products_of(replace(MEDIUM, matmul=Matmul.mkl)) is TORCH
+    assert rounds_convolutions(replace(MEDIUM, matmul=Matmul.mkl))
+    assert not rounds_convolutions(replace(MEDIUM, matmul_precision=MatmulPrecision.high))
     monkeypatch.setattr(matmul, "has_bfloat16", lambda: False)
     assert products_of(MEDIUM) is ONE_DNN
+    assert not rounds_convolutions(MEDIUM)
 
 
 def test_the_rule_reads_the_processor() -> None:

@@ -9,7 +9,7 @@ import pytest
 from sampling import sampled
 
 from border_cli.replay_buffer.frozen_rows import FrozenSlots
-from border_cli.replay_buffer.uniform import Ring
+from border_cli.replay_buffer.ring import Ring
 
 
 def numbers(blocks):

@@ -11,7 +11,7 @@ from border_cli.core.errors import ConfigError, RunFailed
 from border_cli.core.rows import row_dtypes, row_fields, storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Transitions, leaves
-from border_cli.replay_buffer.uniform import Ring
+from border_cli.replay_buffer.ring import Ring
 
 
 def numbers_in(ring: Ring) -> list[int]:

@@ -1,0 +1,321 @@
+"""A ring whose rows are stacks of successive frames, each frame stored once.
+
+A stack of four frames shares three with the one before it, and each stack is `next_obs` of one row
+and `obs` of another: stored whole, every frame is there eight times. Here rows have the slots of
+their frames, and stacks are put together as they are sampled. What a stack consists of is decided
+by its pixels alone, so that it comes back exactly, whatever it was made of: episodes that end, n
+steps, several actors and environments, or frames that do not overlap at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.config import ReplayBufferConfig
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.rows import (
+    Rows,
+    columns_of,
+    row_dtypes,
+    row_fields,
+    storage_nbytes,
+    transitions_of,
+)
+from border_cli.core.spaces import BoxSpace, EnvSpec, Space
+from border_cli.core.types import Array, Batch, Transitions
+from border_cli.core.words import size
+from border_cli.replay_buffer.config import RingConfig
+from border_cli.replay_buffer.frame_store import (
+    MOST_AT_ONCE,
+    SLOT_NBYTES,
+    FrameStore,
+    Pixels,
+    reserved_frames,
+)
+from border_cli.replay_buffer.frozen_frames import FrozenFrames, FrozenStacks
+from border_cli.replay_buffer.frozen_rows import FrozenSlots
+from border_cli.replay_buffer.ring import Ring, RingState
+
+STAYS = 2**62  # number of a row that is never overwritten
+STACKS = ("obs", "next_obs")
+
+
+def is_stack(observation: Space) -> bool:
+    """Whether an observation may be a stack of frames: uint8 [frames, height, width]."""
+    return (
+        isinstance(observation, BoxSpace)
+        and observation.dtype == "uint8"
+        and len(observation.shape) == 3
+        and observation.shape[0] > 1
+        and math.prod(observation.shape) > 0
+    )
+
+
+def stores_frames(config: ReplayBufferConfig, spec: EnvSpec) -> bool:
+    """Whether a replay buffer with these settings stores frames; raises ConfigError where it shall
+    and cannot."""
+    wanted = config.frames if isinstance(config, RingConfig) else False
+    if wanted is None:
+        return spec.stacked and is_stack(spec.observation)
+    if wanted and not is_stack(spec.observation):
+        raise ConfigError(
+            f"replay_buffer.frames=true needs stacked images, uint8 [frames, height, width]; "
+            f"env.id={spec.id} has {_described(spec.observation)}"
+        )
+    return wanted
+
+
+def _described(observation: Space) -> str:
+    if not isinstance(observation, BoxSpace):
+        return type(observation).__name__.removesuffix("Space")
+    return f"{observation.dtype} {list(observation.shape)}"
+
+
+def frame_ring_nbytes(spec: EnvSpec, capacity: int) -> int:
+    """Bytes that so many rows take, without allocating them: a frame for each and its slot, and
+    the frames of the margin."""
+    depth, nbytes = _frames_of(spec)
+    rows = storage_nbytes(_with_slots(spec), capacity)
+    return rows + reserved_frames(capacity, depth) * (nbytes + SLOT_NBYTES)
+
+
+def frame_row_nbytes(spec: EnvSpec) -> int:
+    """Bytes of one row with the frame that it adds."""
+    return storage_nbytes(_with_slots(spec), 1) + _frames_of(spec)[1] + SLOT_NBYTES
+
+
+def _frames_of(spec: EnvSpec) -> tuple[int, int]:
+    """How many frames a stack has, and their bytes."""
+    assert isinstance(spec.observation, BoxSpace)
+    depth, *shape = spec.observation.shape
+    return depth, math.prod(shape)
+
+
+def _with_slots(spec: EnvSpec) -> EnvSpec:
+    """The same with the slots of frames in place of the frames."""
+    depth, _ = _frames_of(spec)
+    low, high = np.zeros(depth, np.int32), np.full(depth, 2**31 - 1, np.int32)
+    return replace(spec, observation=BoxSpace((depth,), "int32", low, high))
+
+
+class FrameRing(Ring):
+    """A ring of rows with slots, and the store of their frames; owned by the learner's thread."""
+
+    def __init__(self, spec: EnvSpec, capacity: int, *, most_fixed: int = 0) -> None:
+        assert isinstance(spec.observation, BoxSpace), "see `stores_frames`"
+        super().__init__(_with_slots(spec), capacity, most_fixed=most_fixed)
+        self._stacks = spec
+        self._shape = spec.observation.shape  # [k, H, W]
+        depth, nbytes = _frames_of(spec)
+        rows = most_fixed + capacity
+        try:
+            self._frames = FrameStore(
+                nbytes, reserved=reserved_frames(rows, depth), most=2 * depth * rows
+            )
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise ConfigError(
+                f"replay_buffer.capacity must fit in memory: {rows} transitions of {spec.id} need "
+                f"{size(frame_ring_nbytes(spec, rows))}"
+            ) from error
+        self._at_once = max(1, MOST_AT_ONCE // (2 * depth))  # rows that are stored
+        self._pushed = np.empty((self._at_once, 2, *self._shape), np.uint8)  # stacks
+        self._frozen_frames: FrozenFrames | None = None
+        self._inner: Batch | None = None  # the rows of the newest batch
+        # Of a run that is restored: the number of its oldest row, and of the present chunk the
+        # slots of its frames, and whether they are complete.
+        self._oldest = 0
+        self._chunk: list[NDArray[np.int64]] = []  # each [F]
+        self._has_frames = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows, and of as many frames."""
+        rows = self.capacity + self.fixed
+        return super().nbytes + rows * (self._frames.frame_nbytes + SLOT_NBYTES)
+
+    @property
+    def frames(self) -> int:
+        """Frames stored now."""
+        return len(self._frames)
+
+    def fix(self, parts: Iterable[Transitions]) -> None:
+        def slots() -> Iterator[Transitions]:
+            for rows in parts:
+                for piece in _pieces(rows, self._at_once):
+                    yield self._stored(piece, np.full(len(piece), STAYS), oldest=0)
+
+        super().fix(slots())
+
+    def push(self, transitions: Transitions) -> list[tuple[int, int]]:
+        ranges: list[tuple[int, int]] = []
+        for piece in _pieces(transitions, min(self._at_once, self.capacity)):
+            oldest = self._release_overwritten(len(piece))
+            rows = self.pushed + np.arange(len(piece))
+            ranges += super().push(self._stored(piece, rows, oldest=oldest))
+        return ranges
+
+    def _release_overwritten(self, count: int) -> int:
+        """Frees the frames of rows that `count` new ones overwrite; returns the first number of a
+        row that stays."""
+        overwritten = max(0, self.size + count - self.capacity)
+        oldest = self.pushed - self.size + overwritten
+        if overwritten:
+            index = (self.position - self.size + np.arange(overwritten)) % self.capacity
+            columns = self._rows.columns
+            slots = np.concatenate([columns[name][index].ravel() for name in STACKS])
+            self._frames.release(slots.astype(np.int64), oldest=oldest)
+        return oldest
+
+    def _stored(self, rows: Transitions, numbers: NDArray[np.int64], *, oldest: int) -> Transitions:
+        """The same rows with slots, once their frames are stored."""
+        depth = self._shape[0]
+        stacks = self._pushed[: len(rows)]  # by row, so that numbers rise
+        for i, stack in enumerate((rows.obs, rows.next_obs)):
+            self._require_stacks(stack, len(rows))
+            np.copyto(stacks[:, i], stack, casting="same_kind")  # type: ignore[arg-type]
+        frames = stacks.reshape(-1, self._frames.frame_nbytes)
+        slots = self._frames.put(frames, np.repeat(numbers, 2 * depth), oldest=oldest)
+        by_row = slots.astype(np.int32).reshape(len(rows), 2, depth)
+        return replace(rows, obs=by_row[:, 0], next_obs=by_row[:, 1])
+
+    def _require_stacks(self, stacks: Array, count: int) -> None:
+        expected = (count, *self._shape)
+        found = stacks.shape if isinstance(stacks, np.ndarray) else "a dict"
+        if found != expected:  # else numpy would stretch it
+            raise ValueError(f"stacks of {self._spec.id} must have shape {expected}, got {found}")
+
+    def gather(self, index: NDArray[np.integer[Any]]) -> Batch:
+        inner = super().gather(index)
+        if inner is not self._inner:
+            self._inner = inner
+            shape = (len(index), *self._shape)
+            self._batch = replace(
+                inner, obs=np.empty(shape, np.uint8), next_obs=np.empty(shape, np.uint8)
+            )
+        self._read(inner.obs, self._batch.obs)
+        self._read(inner.next_obs, self._batch.next_obs)
+        return self._batch
+
+    def read(self, index: NDArray[np.integer[Any]]) -> Transitions:
+        rows = super().read(index)
+        shape = (len(index), *self._shape)
+        obs, next_obs = np.empty((2, *shape), np.uint8)
+        self._read(rows.obs, obs)
+        self._read(rows.next_obs, next_obs)
+        return replace(rows, obs=obs, next_obs=next_obs)
+
+    def _read(self, slots: Array, stacks: Array) -> None:
+        """[B, k] -> [B, k, H, W]"""
+        assert isinstance(slots, np.ndarray)
+        assert isinstance(stacks, np.ndarray)
+        frames = stacks.reshape(-1, self._frames.frame_nbytes)  # a view
+        self._frames.read(slots.ravel(), frames)
+
+    def freeze(self, first: int) -> FrozenStacks:
+        rows = super().freeze(first)
+        assert isinstance(rows, FrozenSlots)
+        if self._frozen_frames is not None:
+            self._frozen_frames.release()
+        frames = FrozenFrames(self._frames, first=rows.first, end=rows.end)
+        self._frozen_frames = self._frames.guard = frames
+        return FrozenStacks(rows, frames, self._entry, self._slot_columns)
+
+    @property
+    def _entry(self) -> np.dtype[Any]:
+        """A frame in a file."""
+        return np.dtype([("frame", np.uint8, self._shape[1:])])
+
+    def _slot_columns(self, blocks: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """The columns of blocks of rows that have slots. each [M, k]"""
+        names = {name: block for block in blocks for name in block.dtype.names or ()}
+        return [names[name][name] for name in STACKS]
+
+    def restore(self, state: RingState) -> None:
+        super().restore(state)
+        if self._frozen_frames is not None:
+            self._frozen_frames.release()
+        self._frozen_frames = self._frames.guard = None
+        self._oldest, self._chunk, self._has_frames = state.rows_pushed - state.size, [], False
+        if self.fixed:
+            self._frames.release_unused(oldest=STAYS)
+        else:
+            self._frames.clear()
+
+    def restore_shared(self, entries: NDArray[Any]) -> None:
+        """Takes frames of the next chunk of rows, in the order of their numbers."""
+        if entries.dtype != self._entry or entries.ndim != 1:
+            raise CheckpointError(f"the saved frames are {entries.dtype}, expected {self._entry}")
+        if self._has_frames:
+            self._chunk, self._has_frames = [], False
+        pixels: Pixels = entries["frame"].reshape(-1, self._frames.frame_nbytes)
+        for i in range(0, len(pixels), MOST_AT_ONCE):
+            piece = pixels[i : i + MOST_AT_ONCE]
+            no_row = np.full(len(piece), -1)  # yet
+            self._chunk.append(self._frames.put(piece, no_row, oldest=self._oldest))
+
+    def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
+        """Also takes rows with whole stacks, as earlier versions saved them."""
+        if [each.dtype for each in blocks] == row_dtypes(row_fields(self._stacks)):
+            blocks = self._without_stacks(first, blocks)
+        else:
+            self._require_form(blocks)
+            blocks = self._with_slots_of_chunk(first, blocks)
+        complete = super().restore_rows(first, blocks)
+        if complete:
+            self._chunk = []
+            self._frames.release_unused(oldest=self._oldest)
+        return complete
+
+    def _without_stacks(self, first: int, blocks: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Rows with slots from rows with stacks, whose frames are stored."""
+        columns = {name: block[name] for block in blocks for name in block.dtype.names or ()}
+        rows = Transitions(**transitions_of(columns))
+        found = Rows(self._spec, len(rows))
+        at = 0
+        for piece in _pieces(rows, self._at_once):
+            numbers = first + at + np.arange(len(piece))
+            stored = columns_of(self._stored(piece, numbers, oldest=self._oldest))
+            for name, column in stored.items():
+                found.columns[name][at : at + len(piece)] = column
+            at += len(piece)
+        return found.blocks
+
+    def _with_slots_of_chunk(
+        self, first: int, blocks: Sequence[NDArray[Any]]
+    ) -> list[NDArray[Any]]:
+        """The same rows with slots in place of the numbers that frames have in the chunk."""
+        self._has_frames = True
+        if len(self._chunk) != 1:
+            self._chunk = [np.concatenate([np.empty(0, np.int64), *self._chunk])]
+        [slots] = self._chunk
+        copies = [block.copy() for block in blocks]
+        for column in self._slot_columns(copies):
+            if column.size and not 0 <= column.min() <= column.max() < len(slots):
+                raise CheckpointError(f"the saved rows refer to more than {len(slots)} frames")
+            column[:] = slots[column]
+            numbers = np.repeat(first + np.arange(len(column)), column.shape[1])
+            self._frames.refer(column.ravel().astype(np.int64), numbers)
+        return copies
+
+    def _column_types(self) -> dict[str, str]:
+        """Those of whole stacks: a state says what rows are, and not how they are stored."""
+        return {
+            name: f"{dtype.str} {list(shape)}" for name, dtype, shape in row_fields(self._stacks)
+        }
+
+
+def _pieces(rows: Transitions, count: int) -> Iterator[Transitions]:
+    """The same rows, at most so many at a time."""
+    if len(rows) <= count:
+        yield rows
+        return
+    columns = columns_of(rows)
+    for i in range(0, len(rows), count):
+        piece = {name: column[i : i + count] for name, column in columns.items()}
+        yield Transitions(**transitions_of(piece))

@@ -1,0 +1,287 @@
+"""The newest transitions in a ring, and what its rows are in a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.errors import CheckpointError, ConfigError, RunFailed
+from border_cli.core.interfaces import FrozenRows
+from border_cli.core.rows import Rows, columns_of, storage_nbytes
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Batch, State, Transitions
+from border_cli.replay_buffer.frozen_rows import FrozenSlots, rows_as_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingState:
+    """Which rows a ring holds and where, without the rows; and their form."""
+
+    rows_pushed: int
+    position: int  # where the next row goes
+    size: int  # rows stored
+    capacity: int
+    columns: dict[str, str]  # name: type and shape of a row
+
+    def state_dict(self) -> State:
+        """For a checkpoint."""
+        return asdict(self)
+
+    def require(self, *, capacity: int, columns: dict[str, str]) -> None:
+        """Raises `CheckpointError` naming what is different."""
+        if self.capacity != capacity:
+            raise CheckpointError(
+                f"the saved replay buffer has capacity {self.capacity}, expected {capacity}"
+            )
+        for name in [*self.columns, *columns]:
+            saved, ours = self.columns.get(name, "missing"), columns.get(name, "missing")
+            if saved != ours:
+                raise CheckpointError(
+                    f"column {name} of the saved replay buffer is {saved}, expected {ours}"
+                )
+
+
+def ring_state(state: Mapping[str, Any]) -> RingState:
+    """From a checkpoint; raises `CheckpointError` where it is none."""
+    names = ("rows_pushed", "position", "size", "capacity")
+    numbers = {name: whole_number(state, name) for name in names}
+    columns = state.get("columns")
+    if not isinstance(columns, dict):
+        raise CheckpointError("the saved replay buffer does not list its columns")
+    ring = RingState(columns={str(name): str(form) for name, form in columns.items()}, **numbers)
+    full = ring.size == ring.capacity
+    if ring.size > min(ring.capacity, ring.rows_pushed) or (
+        ring.position >= ring.capacity if full else ring.position != ring.size
+    ):
+        raise CheckpointError(
+            f"the saved replay buffer is inconsistent: it holds {ring.size} of {ring.rows_pushed} "
+            f"rows, and the next goes to slot {ring.position} of {ring.capacity}"
+        )
+    return ring
+
+
+def whole_number(state: Mapping[str, Any], name: str) -> int:
+    """A number of at least 0 of a saved replay buffer."""
+    value = state.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise CheckpointError(f"{name} of the saved replay buffer must be a count, got {value!r}")
+    return value
+
+
+class _ReusedBatch:
+    """The arrays that every sample of one size is written to."""
+
+    def __init__(self, spec: EnvSpec, batch_size: int) -> None:
+        self.rows = Rows(spec, batch_size)
+        self.batch = Batch(
+            weight=np.ones(batch_size, np.float32),  # [B]
+            index=np.zeros(batch_size, np.int64),  # [B]
+            **self.rows.parts(),
+        )
+
+
+class Ring:
+    """The newest `capacity` rows, in the layout of `core/rows.py`; owned by the learner's thread.
+
+    In front of them are the rows that `fix` was given, which stay: `gather` and `read` count these
+    first, all other methods are about the others alone.
+    """
+
+    def __init__(self, spec: EnvSpec, capacity: int, *, most_fixed: int = 0) -> None:
+        self.capacity = capacity
+        self.fixed = 0  # rows that stay
+        self.position = 0  # where the next row goes
+        self.size = 0  # rows stored
+        self.pushed = 0  # rows ever pushed
+        self._spec = spec
+        self._frozen: FrozenSlots | None = None
+        self._awaited: RingState | None = None  # of a resumed run, until its rows are restored
+        self._restored = 0  # rows of it before this number are
+        try:
+            self._all = Rows(spec, most_fixed + capacity)
+        except (MemoryError, ValueError, OverflowError) as error:  # the last two: past addressing
+            needed = storage_nbytes(spec, most_fixed + capacity) / 2**30
+            raise ConfigError(
+                f"replay_buffer.capacity must fit in memory: {most_fixed + capacity} transitions "
+                f"of {spec.id} need {needed:,.1f} GiB"
+            ) from error
+        self._rows = self._behind_fixed()
+        self._reused = _ReusedBatch(spec, 0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return sum(block.nbytes for block in self._all.blocks)
+
+    @property
+    def stored(self) -> int:
+        """Rows that can be drawn, those that stay among them."""
+        return self.fixed + self.size
+
+    def _behind_fixed(self) -> Rows:
+        """The part of the storage that is a ring, in the same memory."""
+        start, end = self.fixed, self.fixed + self.capacity
+        if end == start + len(self._all.blocks[0]):
+            return self._all
+        parts = iter([block[start:end] for block in self._all.blocks])
+        return Rows(self._spec, self.capacity, lambda count, dtype: next(parts))  # noqa: ARG005
+
+    def fix(self, parts: Iterable[Transitions]) -> None:
+        """Copies rows in that stay; before any is pushed, and `most_fixed` at most."""
+        most = len(self._all.blocks[0]) - self.capacity
+        for rows in parts:
+            end = self.fixed + len(rows)
+            if end > most:
+                raise ValueError(f"there is space for {most} fixed rows, got {end}")
+            for name, source in self._checked(rows).items():
+                np.copyto(self._all.columns[name][self.fixed : end], source, casting="same_kind")
+            self.fixed = end
+        self._rows = self._behind_fixed()
+
+    def push(self, transitions: Transitions) -> list[tuple[int, int]]:
+        """Copies M rows in; returns the ranges of slots written, start and end.
+
+        Of more rows than the capacity only the newest are kept, in the slots where pushing them
+        one by one would have left them.
+        """
+        columns = self._checked(transitions)
+        count = len(transitions)
+        if self._frozen and not self._frozen.copy_aside(self.pushed + count - self.capacity):
+            self._frozen = None
+        skipped = max(0, count - self.capacity)
+        start = (self.position + skipped) % self.capacity
+        before_end = min(count - skipped, self.capacity - start)
+        after_wrap = count - skipped - before_end
+        for name, source in columns.items():
+            target = self._rows.columns[name]
+            kept = source[skipped:]
+            # same_kind: float64 may become float32, but no float becomes a uint8 unnoticed
+            np.copyto(target[start : start + before_end], kept[:before_end], casting="same_kind")
+            np.copyto(target[:after_wrap], kept[before_end:], casting="same_kind")
+        self.position = (self.position + count) % self.capacity
+        self.size = min(self.size + count, self.capacity)
+        self.pushed += count
+        ranges = ((start, start + before_end), (0, after_wrap))
+        return [(first, end) for first, end in ranges if end > first]
+
+    def _checked(self, transitions: Transitions) -> dict[str, NDArray[Any]]:
+        columns = columns_of(transitions)
+        if columns.keys() != self._rows.columns.keys():
+            raise ValueError(
+                f"rows of {self._spec.id} have the columns {', '.join(self._rows.columns)}, "
+                f"got {', '.join(columns)}"
+            )
+        count = len(transitions)
+        for name, column in columns.items():
+            expected = (count, *self._rows.columns[name].shape[1:])
+            if column.shape != expected:  # else numpy would stretch it
+                raise ValueError(
+                    f"{name} of {self._spec.id} must have shape {expected}, got {column.shape}"
+                )
+        return columns
+
+    def require_rows(self, batch_size: int) -> None:
+        """Raises `RunFailed` where nothing is stored."""
+        if self.stored == 0:
+            raise RunFailed(
+                f"cannot sample {batch_size} transitions: the replay buffer is empty "
+                "(trainer.warmup_period sets how many are collected first)"
+            )
+
+    def gather(self, index: NDArray[np.integer[Any]]) -> Batch:
+        """The rows at `index` [B], with weight 1, in arrays that the next call overwrites."""
+        if len(self._reused.batch) != len(index):
+            self._reused = _ReusedBatch(self._spec, len(index))
+        reused = self._reused
+        reused.batch.index[:] = index
+        for block, sampled in zip(self._all.blocks, reused.rows.blocks, strict=True):
+            # The index is ours and valid; `clip` only spares numpy a copy of the output.
+            block.take(index, out=sampled, mode="clip")
+        return reused.batch
+
+    def read(self, index: NDArray[np.integer[Any]]) -> Transitions:
+        """Copies of the rows in these slots. [M]; raises IndexError where nothing is stored."""
+        if index.size and not (index.min() >= 0 and index.max() < self.stored):
+            raise IndexError(f"slots 0 to {self.stored - 1} are filled, got {index}")
+        copy = Rows(self._spec, len(index))
+        for block, chosen in zip(self._all.blocks, copy.blocks, strict=True):
+            chosen[:] = block[index]
+        return Transitions(**copy.parts())
+
+    def freeze(self, first: int) -> FrozenRows:
+        """The stored rows from number `first` on; ends what an earlier call froze."""
+        if self._frozen:
+            self._frozen.release()
+        first = min(max(first, self.pushed - self.size), self.pushed)
+        slot = (self.position - (self.pushed - first)) % self.capacity
+        self._frozen = FrozenSlots(self._rows.blocks, first=first, end=self.pushed, slot=slot)
+        return self._frozen
+
+    @property
+    def state(self) -> RingState:
+        """Which rows are stored, and where."""
+        return RingState(
+            rows_pushed=self.pushed,
+            position=self.position,
+            size=self.size,
+            capacity=self.capacity,
+            columns=self._column_types(),
+        )
+
+    def restore(self, state: RingState) -> None:
+        """Empties the ring; numbers continue from there, and `restore_rows` restores the rows.
+
+        Raises `CheckpointError` where the state is that of a ring of another form.
+        """
+        state.require(capacity=self.capacity, columns=self._column_types())
+        if self._frozen:
+            self._frozen.release()
+        self._frozen = None
+        self.pushed, self.position, self.size = state.rows_pushed, 0, 0
+        self._awaited = state
+        self._restored = state.rows_pushed - state.size
+
+    def restore_shared(self, entries: NDArray[Any]) -> None:
+        """Refuses what the rows of another kind of ring share."""
+        raise CheckpointError(
+            f"the saved replay buffer has {len(entries)} frames apart from its rows, and this one "
+            "stores whole observations"
+        )
+
+    def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
+        """Restores rows numbered from `first` on, in rising order; True once all are.
+
+        They count as stored when the last has come: without all of them the ring is an empty one.
+        """
+        self._require_form(blocks)
+        state, end = self._awaited, first + len(blocks[0])
+        expected = self._restored == first and end <= self.pushed
+        if state is None or state.rows_pushed != self.pushed or not expected:
+            raise CheckpointError(f"rows {first} to {end} are not the next saved ones")
+        slot = (state.position - (self.pushed - first)) % self.capacity
+        before_end = min(end - first, self.capacity - slot)
+        for block, source in zip(self._rows.blocks, blocks, strict=True):
+            target, rows = rows_as_bytes(block), rows_as_bytes(source)
+            target[slot : slot + before_end] = rows[:before_end]
+            target[: end - first - before_end] = rows[before_end:]
+        self._restored = end
+        if end == self.pushed:
+            self.position, self.size, self._awaited = state.position, state.size, None
+        return end == self.pushed
+
+    def _require_form(self, blocks: Sequence[NDArray[Any]]) -> None:
+        ours, saved = ([each.dtype for each in those] for those in (self._rows.blocks, blocks))
+        if saved != ours or len({each.shape for each in blocks}) != 1 or blocks[0].ndim != 1:
+            raise CheckpointError(
+                f"the saved rows have types {saved}, but {self._spec.id} has {ours}"
+            )
+
+    def _column_types(self) -> dict[str, str]:
+        return {
+            name: f"{column.dtype.str} {list(column.shape[1:])}"
+            for name, column in self._rows.columns.items()
+        }

@@ -1,0 +1,311 @@
+"""A replay buffer of frames gives the same transitions as one of whole stacks, to the bit."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sampling import sampled
+
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.rows import concatenate
+from border_cli.core.spaces import BoxSpace
+from border_cli.core.types import Step
+from border_cli.replay_buffer.config import (
+    DatasetConfig,
+    Normalize,
+    PrioritizedConfig,
+    UniformConfig,
+)
+from border_cli.replay_buffer.dataset import DatasetReplayBuffer
+from border_cli.replay_buffer.frame_store import reserved_frames
+from border_cli.replay_buffer.frames import FrameRing, frame_ring_nbytes, stores_frames
+from border_cli.replay_buffer.frozen_frames import FrozenStacks
+from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
+from border_cli.replay_buffer.uniform import UniformReplayBuffer
+from border_cli.step_processor.config import NStepConfig
+from border_cli.step_processor.n_step import NStep
+
+DEPTH, FRAME = 4, (3, 6)
+FIELDS = ("index", "weight", "obs", "action", "reward", "discount", "next_obs")
+
+
+@pytest.fixture
+def stack_spec(spec):
+    shape = (DEPTH, *FRAME)
+    box = BoxSpace(shape=shape, dtype="uint8", low=np.zeros(shape), high=np.full(shape, 255))
+    return replace(spec, id="stacks", observation=box, stacked=True)
+
+
+class Streams:
+    """Actors in environments that stack random frames, and their messages in a random order."""
+
+    def __init__(self, chance, *, num_envs, n_steps, actors=2, same_frames=False):
+        self.chance, self.num_envs = chance, num_envs
+        self.colours = 3 if same_frames else 256
+        make = [NStep(NStepConfig(n_steps=n_steps), gamma=0.9, num_envs=num_envs)]
+        make += [NStep(NStepConfig(n_steps=n_steps), gamma=0.9, num_envs=num_envs)] * (actors > 1)
+        self.actors = [
+            (processor, [self.first_stack() for _ in range(num_envs)]) for processor in make
+        ]
+
+    def frame(self):
+        if self.colours < 256:  # the same few frames again and again
+            return np.full(FRAME, self.chance.integers(self.colours), np.uint8)
+        return self.chance.integers(0, 256, FRAME, np.uint8)
+
+    def first_stack(self):
+        frame = self.frame()
+        before = np.zeros(FRAME, np.uint8) if self.chance.random() < 0.5 else frame
+        return deque([before] * (DEPTH - 1) + [frame], maxlen=DEPTH)
+
+    def message(self, most_steps):
+        """The rows of a few steps of one actor."""
+        processor, stacks = self.actors[self.chance.integers(len(self.actors))]
+        parts = [self.step(processor, stacks) for _ in range(self.chance.integers(1, most_steps))]
+        return concatenate(parts)
+
+    def step(self, processor, stacks):
+        count, chance = self.num_envs, self.chance
+        obs = np.array(stacks)
+        for stack in stacks:
+            stack.append(self.frame())
+        next_obs = np.array(stacks)
+        ends = chance.random((2, count)) < 0.08
+        for i in np.flatnonzero(ends.any(axis=0)):
+            stacks[i] = self.first_stack()
+        return processor.process(
+            Step(
+                obs=obs,
+                action=chance.integers(0, 2, count),
+                reward=chance.random(count).astype(np.float32),
+                terminated=ends[0],
+                truncated=ends[1] & ~ends[0],
+                next_obs=next_obs,
+                act_obs=np.array(stacks),
+            )
+        )
+
+
+def buffer_of(kind, spec, capacity, *, frames, seed=0):
+    rng = np.random.default_rng(seed)
+    if kind == "uniform":
+        config = UniformConfig(capacity=capacity, frames=frames)
+        return UniformReplayBuffer(config, spec=spec, rng=rng)
+    config = PrioritizedConfig(
+        capacity=capacity, frames=frames, normalize=Normalize(kind), n_opts_final=50
+    )
+    return PrioritizedReplayBuffer(config, spec=spec, rng=rng)
+
+
+def require_same_samples(buffers, chance, batch_size=16):
+    ours, theirs = (each.sample(batch_size) for each in buffers)
+    for name in FIELDS:
+        one, two = getattr(ours, name), getattr(theirs, name)
+        assert one.dtype == two.dtype
+        assert one.tobytes() == two.tobytes(), name
+    error = chance.standard_cauchy(batch_size)
+    for each in buffers:
+        if each.uses_priorities:
+            each.update_priorities(ours.index.copy(), error)
+
+
+def chunks_of(source, chance):
+    """Through the same door as a checkpoint, in chunks and pieces of random sizes."""
+    frozen = source.freeze(0)
+    at = frozen.first
+    while at < frozen.end:
+        count = int(min(chance.integers(1, 40), frozen.end - at))
+        entries = []
+        if isinstance(frozen, FrozenStacks):
+            shared = frozen.shared(count)
+            while (taken := shared.take(int(chance.integers(1, 9)))) is not None:
+                entries.append(taken)
+            assert sum(map(len, entries)) == len(shared)
+        rows, end = [], at + count
+        while at < end:
+            rows.append((at, frozen.take(int(min(chance.integers(1, 9), end - at)))))
+            at += len(rows[-1][1][0])
+        yield entries, rows
+
+
+def resumed(source, target, chance):
+    target.load_state_dict(source.state_dict())
+    for entries, rows in chunks_of(source, chance):
+        for each in entries:
+            target.load_shared(each)
+        for first, blocks in rows:
+            target.load_rows(first, blocks)
+    return target
+
+
+CASES = [
+    (kind, num_envs, n_steps, seed)
+    for kind in ("uniform", "batch", "buffer")
+    for num_envs in (1, 8)
+    for n_steps in (1, 3)
+    for seed in range(8)
+]
+
+
+@pytest.mark.parametrize(("kind", "num_envs", "n_steps", "seed"), sampled(CASES, every=7))
+def test_sampled_transitions_equal_those_of_whole_stacks(stack_spec, kind, num_envs, n_steps, seed):
+    """Over wrap-arounds, ends of episodes, several actors, and resumes in the middle."""
+    chance = np.random.default_rng([seed, num_envs, n_steps])
+    streams = Streams(chance, num_envs=num_envs, n_steps=n_steps, same_frames=seed % 3 == 2)
+    capacity = int(chance.choice([1, 7, 50, 130]))
+    buffers = [buffer_of(kind, stack_spec, capacity, frames=each) for each in (None, False)]
+    assert isinstance(buffers[0].ring, FrameRing)
+    for turn in range(25):
+        message = streams.message(int(chance.choice([3, 12])))
+        for each in buffers:
+            each.push(message)
+        if len(buffers[0]):
+            require_same_samples(buffers, chance)
+        if turn % 8 == 7:
+            empty = buffer_of(kind, stack_spec, capacity, frames=None, seed=5)
+            buffers[0] = resumed(buffers[0], empty, chance)
+    everything = np.arange(len(buffers[1]))
+    ours, theirs = (each.rows(everything) for each in buffers)
+    assert ours.obs.tobytes() == theirs.obs.tobytes()
+    assert ours.next_obs.tobytes() == theirs.next_obs.tobytes()
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_each_frame_is_stored_once_and_leaves_with_the_last_stack_that_has_it(stack_spec, n_steps):
+    chance = np.random.default_rng(1)
+    streams = Streams(chance, num_envs=2, n_steps=n_steps)
+    buffer = buffer_of("uniform", stack_spec, 60, frames=None)
+    for _ in range(60):
+        buffer.push(streams.message(8))
+    rows = buffer.rows(np.arange(60))
+    stacks = np.concatenate([rows.obs, rows.next_obs]).reshape(-1, *FRAME)
+    assert buffer.ring.frames == len(np.unique(stacks, axis=0))
+    # two rows for each step of an actor, and every episode adds its first and perhaps zeros
+    assert buffer.ring.frames < 60 * 1.5
+
+
+def test_frames_that_share_a_key_are_told_apart(stack_spec):
+    """Multiples of 2**15 in two numbers of 16 bits: odd weights do not matter then."""
+    shape = (1, DEPTH, *FRAME)
+    frames = np.zeros(shape, np.uint8)
+    frames[0, 1, 0, 1] = frames[0, 1, 0, 3] = 128
+    buffer = buffer_of("uniform", stack_spec, 5, frames=True)
+    store = buffer.ring._frames
+    words = frames.reshape(DEPTH, -1).view(store._word)
+    keys = np.einsum("fw,w->f", words, store._weights << np.uint64(48))
+    assert keys[0] == keys[1]
+    store._weights <<= np.uint64(48)
+    rows = Streams(np.random.default_rng(0), num_envs=1, n_steps=1).message(2)
+    for _ in range(2):
+        buffer.push(replace(rows, obs=frames, next_obs=frames[:, ::-1]))
+    found = buffer.rows(np.array([0, 1]))
+    np.testing.assert_array_equal(found.obs, np.repeat(frames, 2, axis=0))
+    np.testing.assert_array_equal(found.next_obs, np.repeat(frames[:, ::-1], 2, axis=0))
+
+
+def test_stacks_that_share_nothing_are_stored_whole(stack_spec):
+    """More frames than memory is reserved for."""
+    chance = np.random.default_rng(2)
+    count = 200
+    assert reserved_frames(count, DEPTH) < count * 2 * DEPTH
+    buffers = [buffer_of("uniform", stack_spec, count, frames=each) for each in (True, False)]
+    row = Streams(chance, num_envs=1, n_steps=1).message(2)
+    rows = concatenate([row] * 70)
+    for _ in range(5):
+        obs, next_obs = chance.integers(0, 256, (2, 70, DEPTH, *FRAME), np.uint8)
+        for each in buffers:
+            each.push(replace(rows, obs=obs, next_obs=next_obs))
+        require_same_samples(buffers, chance)
+    assert buffers[0].ring.frames == count * 2 * DEPTH
+
+
+@pytest.mark.parametrize("seed", sampled([*range(40)], every=10))
+def test_what_is_pushed_while_a_checkpoint_is_written_does_not_change_it(stack_spec, seed):
+    chance = np.random.default_rng(seed)
+    streams = Streams(chance, num_envs=2, n_steps=3)
+    source, whole = (buffer_of("uniform", stack_spec, 50, frames=each) for each in (True, False))
+    target = buffer_of("uniform", stack_spec, 50, frames=True)
+    for _ in range(int(chance.integers(1, 20))):
+        message = streams.message(8)
+        source.push(message)
+        whole.push(message)
+    expected = whole.rows(np.arange(len(whole)))
+    target.load_state_dict(source.state_dict())
+    frozen = source.freeze(0)
+    while (start := frozen._rows.next) < frozen.end:
+        shared = frozen.shared(min(int(chance.integers(1, 30)), frozen.end - start))
+        frames, rows = [], []
+        while (taken := shared.take(5)) is not None:
+            frames.append(taken)
+            source.push(streams.message(8))
+        while (blocks := frozen.take(7)) is not None:
+            rows.append(blocks)
+            source.push(streams.message(8))
+        for each in frames:
+            target.load_shared(each)
+        for blocks in rows:
+            target.load_rows(start, blocks)
+            start += len(blocks[0])
+    found = target.rows(np.arange(len(target)))
+    assert found.obs.tobytes() == expected.obs.tobytes()
+    assert found.next_obs.tobytes() == expected.next_obs.tobytes()
+
+
+def test_transitions_that_an_earlier_version_saved_whole_are_stored_as_frames(stack_spec):
+    chance = np.random.default_rng(3)
+    streams = Streams(chance, num_envs=2, n_steps=3)
+    old = buffer_of("uniform", stack_spec, 70, frames=False)
+    for _ in range(30):
+        old.push(streams.message(8))
+    new = resumed(old, buffer_of("uniform", stack_spec, 70, frames=None, seed=1), chance)
+    require_same_samples([new, old], chance)
+    assert new.ring.frames < 70 * 1.6
+    with pytest.raises(CheckpointError, match="frames apart from its rows"):
+        resumed(new, buffer_of("uniform", stack_spec, 70, frames=False), chance)
+
+
+def test_rows_of_a_data_set_stay_and_those_of_actors_pass(stack_spec):
+    chance = np.random.default_rng(4)
+    streams = Streams(chance, num_envs=1, n_steps=1)
+    fixed = concatenate([streams.message(12) for _ in range(10)])
+
+    def made(frames):
+        return DatasetReplayBuffer(
+            DatasetConfig(capacity=20, dataset="a/b-v0", frames=frames),
+            spec=stack_spec,
+            rng=np.random.default_rng(0),
+            rows=[fixed],
+            steps=len(fixed),
+            checksum="x",
+            grows=True,
+        )
+
+    buffers = [made(None), made(False)]
+    for turn in range(30):
+        message = streams.message(6)
+        for each in buffers:
+            each.push(message)
+        require_same_samples(buffers, chance)
+        if turn == 20:
+            buffers[0] = resumed(buffers[0], made(None), chance)
+    assert isinstance(buffers[0].ring, FrameRing)
+
+
+def test_only_stacked_images_are_stored_as_frames(spec, stack_spec):
+    assert stores_frames(UniformConfig(), stack_spec)
+    assert not stores_frames(UniformConfig(frames=False), stack_spec)
+    assert not stores_frames(UniformConfig(), replace(stack_spec, stacked=False))
+    assert stores_frames(UniformConfig(frames=True), replace(stack_spec, stacked=False))
+    with pytest.raises(
+        ConfigError, match=r"replay_buffer.frames=true needs .*env.id=plain has float32 \[4\]"
+    ):
+        stores_frames(UniformConfig(frames=True), spec)
+
+
+def test_the_size_is_that_of_one_frame_for_each_transition(stack_spec):
+    """Row: 2 x 4 slots of 4 bytes, action 8, reward and discount 4 each; frame: 18 and 16 bytes."""
+    nbytes = 100_000 * (32 + 8 + 8) + (100_000 + 3_125 + 1_024) * (18 + 16)
+    assert frame_ring_nbytes(stack_spec, 100_000) == nbytes

@@ -1,0 +1,160 @@
+"""Runs on stacked images: each frame is stored once, and nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from stacked import STACK
+
+from border_cli.api import resume, train
+from border_cli.config.compose import compose
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.files import SETTINGS
+from border_cli.env.config import GymConfig
+from border_cli.launch.build import build_agent, build_replay_buffer, env_factory
+from border_cli.launch.effective import effective_settings
+from border_cli.launch.needs import RunNeeds, on_disk, replay_sizes, run_needs
+from border_cli.nn.saving import load_state
+from border_cli.recorder.read import read_metrics
+from border_cli.replay_buffer.frames import FrameRing
+
+UPDATES = 30
+
+
+def config_of(run_dir: Path, *more: str) -> RunConfig:
+    config = compose(
+        *("agent=dqn", "env.id=stacked:Falling-v0", "~tuned", "agent.hidden=[8]", "seed=3"),
+        *(
+            "agent.batch_size=8",
+            "agent.num_threads=1",
+            "replay_buffer.capacity=90",
+            "trainer=sync",
+        ),
+        *(f"trainer.max_opt_steps={UPDATES}", "trainer.warmup_period=30", "env.num_envs=2"),
+        *("trainer.samples_per_opt_step=4", "trainer.eval_interval=15", "quiet=true"),
+        *("trainer.record_interval=5", "trainer.save_interval=10", "evaluator.num_episodes=1"),
+        *("recorder=jsonl", "env.probe=false", f"run_dir={run_dir}", *more),
+    )
+    config.env.wrappers = STACK
+    return config
+
+
+def outcome(run_dir: Path) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
+    """The weights and the metrics of a run, except times."""
+    *_, newest = sorted((run_dir / "checkpoints").glob("0*"))
+    state = load_state(newest / "agent.pt")
+    rows = [
+        {name: value for name, value in row.items() if name.startswith(("train/", "eval/"))}
+        for row in read_metrics(run_dir / "metrics.jsonl")
+    ]
+    return state, rows
+
+
+def require_same(one: Path, other: Path) -> None:
+    (ours, our_rows), (theirs, their_rows) = outcome(one), outcome(other)
+    assert our_rows == their_rows
+    assert repr(ours) == repr(theirs)
+    assert any(isinstance(each, torch.Tensor) for each in _leaves(ours))
+    for mine, its in zip(_leaves(ours), _leaves(theirs), strict=True):
+        assert torch.equal(mine, its) if isinstance(mine, torch.Tensor) else mine == its
+
+
+def _leaves(state: Any) -> list[Any]:
+    if isinstance(state, dict):
+        return [leaf for value in state.values() for leaf in _leaves(value)]
+    if isinstance(state, list | tuple):
+        return [leaf for value in state for leaf in _leaves(value)]
+    return [state]
+
+
+def shared_files(run_dir: Path) -> int:
+    return len([*(run_dir / "checkpoints" / "replay").glob("*.shared.npy")])
+
+
+@pytest.mark.parametrize("buffer", ["uniform", pytest.param("prioritized", marks=pytest.mark.slow)])
+def test_a_run_is_the_same_to_the_bit_also_stopped_and_resumed(tmp_path: Path, buffer: str) -> None:
+    kind = f"replay_buffer={buffer}"
+    whole, frames, halves = (tmp_path / name for name in ("whole", "frames", "halves"))
+    train(config_of(whole, kind, "replay_buffer.frames=false"))
+    train(config_of(frames, kind))
+    require_same(whole, frames)
+    train(config_of(halves, kind, f"trainer.max_opt_steps={UPDATES // 2}"))
+    resume(halves, f"trainer.max_opt_steps={UPDATES}")
+    require_same(whole, halves)
+    assert shared_files(frames) > 0
+    assert shared_files(whole) == 0
+    rows = Path("checkpoints") / "replay"
+    assert on_disk(frames / rows) < on_disk(whole / rows) / 2
+
+
+def needs_of(run_dir: Path) -> RunNeeds:
+    """What the check before a resumed run counts."""
+    config = config_of(run_dir)
+    config.resume = str(run_dir)
+    effective = effective_settings(config)
+    spec = env_factory(effective).spec
+    return run_needs(effective, run_dir, (spec, build_agent(effective, spec)))
+
+
+@pytest.mark.slow
+def test_a_run_of_a_version_that_stored_whole_stacks_goes_on_to_the_bit(tmp_path: Path) -> None:
+    whole, old = tmp_path / "whole", tmp_path / "old"
+    train(config_of(whole, "replay_buffer.frames=false"))
+    train(config_of(old, "replay_buffer.frames=false", f"trainer.max_opt_steps={UPDATES // 2}"))
+    settings = (old / SETTINGS).read_text()
+    without = settings.replace("  frames: false\n", "")
+    assert without != settings
+    (old / SETTINGS).write_text(without)
+    assert shared_files(old) == 0
+    needs = needs_of(old)
+    # What the frames are written beside is not overwritten by them.
+    stacks = on_disk(old / "checkpoints" / "replay")
+    assert needs.disk_nbytes == sum(each.nbytes for each in needs.disk) - on_disk(old) + stacks
+    resume(old, f"trainer.max_opt_steps={UPDATES}")
+    require_same(whole, old)
+    assert shared_files(old) > 0
+
+
+def test_the_replay_buffer_is_as_large_as_the_check_before_the_run_says(tmp_path: Path) -> None:
+    """Frame 144 bytes and 16 besides; row 32 for its slots, 16 for the rest."""
+    for more, row in (([], 208), (["replay_buffer.frames=false"], 1168)):
+        effective = effective_settings(config_of(tmp_path, *more))
+        spec = env_factory(effective).spec
+        sizes = replay_sizes(effective, spec)
+        buffer = build_replay_buffer(effective, spec)
+        assert (sizes.row, buffer.nbytes) == (row, 90 * row)
+        assert isinstance(buffer.ring, FrameRing) == sizes.shares_frames == (not more)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "stacked"),
+    [
+        ([], False),
+        (STACK, True),
+        ([*STACK, {"TimeLimit": {"max_episode_steps": 5}}], True),
+        ([{"FrameStackObservation": {"stack_size": 1}}], False),
+    ],
+)
+def test_stacked_images_are_known_by_their_wrapper(
+    tmp_path: Path, wrappers: list[Any], stacked: bool
+) -> None:
+    config = config_of(tmp_path)
+    assert isinstance(config.env, GymConfig)
+    config.env.wrappers = wrappers
+    assert env_factory(effective_settings(config)).spec.stacked == stacked
+
+
+def test_frames_of_what_is_no_stack_of_images_are_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    config = config_of(tmp_path / "run", "replay_buffer=frames")
+    assert config.replay_buffer.frames is True  # type: ignore[attr-defined]
+    assert isinstance(config.env, GymConfig)
+    config.env.wrappers = []
+    with pytest.raises(ConfigError, match=r"needs stacked images.*uint8 \[12, 12\]"):
+        train(config)
+    assert not (tmp_path / "run").exists()
