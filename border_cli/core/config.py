@@ -131,6 +131,7 @@ class ReplayBufferConfig(Settings, path="replay_buffer"):
     """Settings that every replay buffer has."""
 
     prioritizes: ClassVar[bool] = False  # whether it needs the TD errors of the agent
+    one_step: ClassVar[bool] = False  # whether each transition must span one step
 
     capacity: int = setting(
         100_000,
@@ -359,6 +360,11 @@ class SweepConfig(Settings, path="sweep"):
 SECTIONS = {"checkpoint": CheckpointConfig, "sweep": SweepConfig}
 
 
+def _name_of(settings: Settings) -> str:
+    """The option that these are the settings of, such as dqn."""
+    return type(settings).__name__.removesuffix("Config").lower()
+
+
 @dataclass(kw_only=True)
 class RunConfig(Settings):
     """Settings of the whole run."""
@@ -419,8 +425,19 @@ class RunConfig(Settings):
         if self.replay_buffer.prioritizes and not self.agent.gives_priorities:
             raise ConfigError(
                 "replay_buffer must be one without priorities (such as uniform): the agent "
-                f"({type(self.agent).__name__.removesuffix('Config').lower()}) has no TD errors "
+                f"({_name_of(self.agent)}) has no TD errors "
                 "to prioritize transitions by"
+            )
+        if self.replay_buffer.one_step and getattr(self.step_processor, "n_steps", 1) != 1:
+            raise ConfigError(
+                f"step_processor.n_steps must be 1 with replay_buffer={_name_of(self.replay_buffer)}"
+                f", got {getattr(self.step_processor, 'n_steps')}: the rewards of several steps "
+                "cannot be computed again for another goal. Use step_processor=n_step"
+            )
+        if self.replay_buffer.one_step and self.trainer.offline:
+            raise ConfigError(
+                f"replay_buffer={_name_of(self.replay_buffer)} needs actors, and trainer=offline "
+                "has none. Use trainer=async or trainer=sync, or replay_buffer=dataset"
             )
         capacity = self.replay_buffer.capacity
         if self.trainer.warmup_period > capacity and not self.trainer.offline:

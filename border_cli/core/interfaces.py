@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import CheckpointError
+from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
@@ -191,6 +191,23 @@ class Translator(Protocol):
         """N actions as the `step` of a vector environment takes them.  [N, …]"""
 
 
+class GoalRewards(ABC):
+    """Rewards of an environment with goals, for any goal and without a step of it."""
+
+    @abstractmethod
+    def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
+        """What reaching `achieved` is worth where `desired` was the goal. [M, …], [M, …] -> [M]"""
+
+    @abstractmethod
+    def terminated(
+        self, achieved: NDArray[Any], desired: NDArray[Any]
+    ) -> NDArray[np.bool_] | None:
+        """Whether that ends the episode. [M]; None where goals have no influence on that."""
+
+    def close(self) -> None:  # noqa: B027 - most keep nothing open
+        """Frees what computing them takes; may be called twice."""
+
+
 class EnvFactory(ABC):
     """A picklable recipe for environments."""
 
@@ -207,6 +224,13 @@ class EnvFactory(ABC):
         """Fresh environments for the checks before a run, one of each kind that training makes;
         the caller closes each."""
         yield self.make(training=True)
+
+    def goal_rewards(self) -> GoalRewards:
+        """For hindsight; raises ConfigError where the environment has no goals."""
+        raise ConfigError(
+            f"replay_buffer=hindsight needs an environment with goals, and {self.spec.id} computes "
+            "no rewards for others than its own. Use replay_buffer=uniform"
+        )
 
     @abstractmethod
     def translator(self) -> Translator:

@@ -28,6 +28,7 @@ from border_cli.core.interfaces import (
     EnvFactory,
     EvaluationRunner,
     Evaluator,
+    GoalRewards,
     NoActors,
     Policy,
     ReplayBuffer,
@@ -74,7 +75,8 @@ from border_cli.registry import (
     STEP_PROCESSORS,
     TRAINERS,
 )
-from border_cli.replay_buffer.config import DatasetConfig
+from border_cli.replay_buffer.config import DatasetConfig, HindsightConfig
+from border_cli.replay_buffer.hindsight import refuse_no_goals
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights
 from border_cli.trainer.post_step import LearnerParts
@@ -459,12 +461,25 @@ def build_actors(
     return actors
 
 
+def build_goal_rewards(effective: EffectiveSettings, spec: EnvSpec) -> GoalRewards | None:
+    """What computes rewards for other goals, if the replay buffer replaces goals; the caller closes
+    it. Raises ConfigError where the environment has no goals."""
+    if not isinstance(effective.config.replay_buffer, HindsightConfig):
+        return None
+    refuse_no_goals(spec)
+    return env_factory(effective).goal_rewards()
+
+
 def build_replay_buffer(
-    effective: EffectiveSettings, spec: EnvSpec, see_returns: SeeReturns | None = None
+    effective: EffectiveSettings,
+    spec: EnvSpec,
+    see_returns: SeeReturns | None = None,
+    goal_rewards: GoalRewards | None = None,
 ) -> ReplayBuffer:
     """The replay buffer, with the transitions of its data set if it has one; large memory.
 
-    `see_returns` is given the running discounted returns of the data set, if the agent needs them.
+    `see_returns` is given the running discounted returns of the data set, if the agent needs them;
+    `goal_rewards` is what `build_goal_rewards` gave.
     """
     config, settings = effective.config, effective.config.replay_buffer
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
@@ -479,6 +494,8 @@ def build_replay_buffer(
             "checksum": checksum,
             "grows": effective.has_actors,
         }
+    if goal_rewards is not None:
+        more = {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
     buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)
     return buffer
 

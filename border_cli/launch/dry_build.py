@@ -40,6 +40,7 @@ from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import (
     build_dry_agent,
     build_first_agent,
+    build_goal_rewards,
     env_factory,
 )
 from border_cli.launch.effective import EffectiveSettings
@@ -191,6 +192,7 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     try:
         spec = probes.training(effective)
         check_dataset(effective, spec)
+        _check_goals(effective, spec)
         probes.evaluation(effective)
         if effective.config.resume is None:
             agent = build_first_agent(effective, spec, build_dry_agent)
@@ -209,6 +211,14 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
         log.debug("the pre-flight check failed; the run will report the error", exc_info=True)
         return None
     return spec, agent
+
+
+def _check_goals(effective: EffectiveSettings, spec: EnvSpec) -> None:
+    """Raises where the replay buffer replaces goals and the environment has none."""
+    with called(f"env.id={spec.id}", CONSTRUCTOR):
+        goal_rewards = build_goal_rewards(effective, spec)
+    if goal_rewards is not None:
+        goal_rewards.close()
 
 
 def _refuse_without_cluster(effective: EffectiveSettings) -> None:
