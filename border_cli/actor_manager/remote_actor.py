@@ -39,7 +39,7 @@ class Answer:
     env_steps: int = 0
     opt_steps: int = 0  # of the weights that acted last
     blocks: tuple[NDArray[np.uint8], ...] = ()  # the transitions, as bytes; none for 0 rows
-    episodes: NDArray[np.float64] | None = None  # [E, 2] score and length
+    episodes: NDArray[np.float64] | None = None  # [E, 2 + …] see `Episode.state`
     returns: tuple[float, float, float] | None = None  # count, mean, squares
     acted_s: float = 0.0  # that the call took here
     seconds: tuple[float, ...] = ()  # of the incarnation so far, by section
@@ -202,4 +202,4 @@ def _blocks(message: Message, spec: EnvSpec) -> tuple[NDArray[np.uint8], ...]:
 def _numbers(message: Message) -> NDArray[np.float64] | None:
     if not message.episodes:
         return None
-    return np.array([(each.score, each.length) for each in message.episodes], np.float64)
+    return np.array([each.state() for each in message.episodes], np.float64)

@@ -428,17 +428,8 @@ class RunConfig(Settings):
                 f"({_name_of(self.agent)}) has no TD errors "
                 "to prioritize transitions by"
             )
-        if self.replay_buffer.one_step and getattr(self.step_processor, "n_steps", 1) != 1:
-            raise ConfigError(
-                f"step_processor.n_steps must be 1 with replay_buffer={_name_of(self.replay_buffer)}"
-                f", got {getattr(self.step_processor, 'n_steps')}: the rewards of several steps "
-                "cannot be computed again for another goal. Use step_processor=n_step"
-            )
-        if self.replay_buffer.one_step and self.trainer.offline:
-            raise ConfigError(
-                f"replay_buffer={_name_of(self.replay_buffer)} needs actors, and trainer=offline "
-                "has none. Use trainer=async or trainer=sync, or replay_buffer=dataset"
-            )
+        if self.replay_buffer.one_step:
+            self._check_one_step(_name_of(self.replay_buffer))
         capacity = self.replay_buffer.capacity
         if self.trainer.warmup_period > capacity and not self.trainer.offline:
             self.trainer.refuse(
@@ -453,3 +444,17 @@ class RunConfig(Settings):
                     f"evaluator.env: {unknown('setting', key, known)}; evaluation runs one episode "
                     "per environment"
                 )
+
+    def _check_one_step(self, replay_buffer: str) -> None:
+        n_steps = getattr(self.step_processor, "n_steps", 1)
+        if n_steps != 1:
+            raise ConfigError(
+                f"step_processor.n_steps must be 1 with replay_buffer={replay_buffer}, got "
+                f"{n_steps}: the rewards of several steps cannot be computed again for another "
+                "goal. Use step_processor=n_step step_processor.n_steps=1"
+            )
+        if self.trainer.offline:
+            raise ConfigError(
+                f"replay_buffer={replay_buffer} needs actors, and trainer=offline has none. Use "
+                "trainer=async or trainer=sync, or replay_buffer=dataset"
+            )

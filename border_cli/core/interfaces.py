@@ -199,9 +199,7 @@ class GoalRewards(ABC):
         """What reaching `achieved` is worth where `desired` was the goal. [M, …], [M, …] -> [M]"""
 
     @abstractmethod
-    def terminated(
-        self, achieved: NDArray[Any], desired: NDArray[Any]
-    ) -> NDArray[np.bool_] | None:
+    def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Whether that ends the episode. [M]; None where goals have no influence on that."""
 
     def close(self) -> None:  # noqa: B027 - most keep nothing open
@@ -505,6 +503,8 @@ class Evaluation:
     returns: tuple[float, ...]  # one per episode
     lengths: tuple[int, ...]
     metrics: Metrics  # with their `eval/` in front
+    # What `EnvSpec.info_metrics` names, one value per episode; only names that all episodes have.
+    info: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 class Evaluator(ABC):

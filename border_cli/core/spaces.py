@@ -57,6 +57,7 @@ class EnvSpec:
     observation: Space
     action: LeafSpace
     max_episode_steps: int | None  # the time limit, None where episodes need not end
+    info_metrics: tuple[str, ...] = ()  # what is recorded of the `info` of each episode's last step
 
 
 def not_by_bounds(space: Space) -> Space:

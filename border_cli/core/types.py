@@ -5,9 +5,9 @@ Shapes: M transitions, B sampled transitions, N environments of one actor, A act
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, SupportsFloat, TypeAlias
+from typing import Any, Final, NamedTuple, Self, SupportsFloat, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,18 @@ class Episode:
 
     score: float  # the undiscounted return
     length: int  # env steps
+    # Last values in `info` of what `EnvSpec.info_metrics` names, NaN where there was none; () where
+    # an environment reports nothing.
+    metrics: tuple[float, ...] = ()
+
+    def state(self) -> list[float]:
+        """For a checkpoint: score, length, and all metrics."""
+        return [self.score, self.length, *self.metrics]
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Self:
+        """From its `state`; numbers in memory that several processes share are as many."""
+        return cls(numbers[0], int(numbers[1]), tuple(numbers[2:]))
 
 
 class Step(NamedTuple):

@@ -51,10 +51,10 @@ class GymGoalRewards(GoalRewards):
     def _goal_dtype(self, env: gym.Env[Any, Any]) -> np.dtype[Any] | None:
         space = env.observation_space
         assert isinstance(space, gym.spaces.Dict), "refuse_no_goals() comes first"
-        return space["desired_goal"].dtype  # type: ignore[return-value]
+        return space["desired_goal"].dtype
 
     def _try(self, env: gym.Env[Any, Any]) -> None:
-        """Calls both with the goals of a first episode; refuses a reward that is not one per row."""
+        """Calls both with the goals of a first episode; refuses what is not one reward per row."""
         obs, _ = env.reset(seed=0)
         achieved, desired = (
             np.stack([np.asarray(obs[name])] * TRIED) for name in ("achieved_goal", "desired_goal")
@@ -77,9 +77,7 @@ class GymGoalRewards(GoalRewards):
             )
         return found.astype(np.float32)
 
-    def terminated(
-        self, achieved: NDArray[Any], desired: NDArray[Any]
-    ) -> NDArray[np.bool_] | None:
+    def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Of M pairs of goals. [M]; one by one where `compute_terminated` takes only one pair."""
         method = self._terminated
         if method is None:

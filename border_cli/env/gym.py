@@ -89,6 +89,7 @@ class GymEnvFactory(EnvFactory):
             env_id=spec.id,
             autoreset=autoreset,
             max_episode_steps=spec.max_episode_steps,
+            info_metrics=spec.info_metrics,
             first=first,
         )
 
@@ -111,4 +112,5 @@ class GymEnvFactory(EnvFactory):
             observation=observation_space(env.observation_space, env_id),
             action=action_space(env.action_space, env_id),
             max_episode_steps=time_limit(self.config, env),
+            info_metrics=self.config.recorded_info,
         )

@@ -25,6 +25,7 @@ from border_cli.env.answers import (
     STEP,
     as_flag,
     as_reward,
+    info_values,
     observation_writer,
     place_of,
     plain_layout,
@@ -53,6 +54,7 @@ class GymEnv(Env):
         self._id = str(config.id)
         self._training = training
         self._limit = config.max_episode_steps
+        self._info_metrics = config.recorded_info
         self._envs: list[Any] = []
         try:
             for i in range(config.num_envs):
@@ -170,13 +172,13 @@ class GymEnv(Env):
         obs = self._obs
         next_obs = self._fresh()  # [N, …]
         reward = np.zeros(self.num_envs, np.float32)  # [N]
-        ended = []  # (environment, terminated, truncated)
+        ended = []  # (environment, terminated, truncated, values in info)
 
         actions = self._read(action)
         i = 0
         try:
             for i in self._live:
-                observation, r, terminated, truncated, _ = envs[i].step(actions[i])
+                observation, r, terminated, truncated, info = envs[i].step(actions[i])
                 if (
                     type(observation) is ndarray
                     and observation.dtype is plain_dtype
@@ -194,7 +196,8 @@ class GymEnv(Env):
                     terminated = as_flag("terminated", terminated)
                     truncated = as_flag("truncated", truncated)
                 if terminated or truncated or lengths[i] == limit:
-                    ended.append((i, terminated, truncated or lengths[i] == limit))
+                    over = info_values(info, self._info_metrics)
+                    ended.append((i, terminated, truncated or lengths[i] == limit, over))
         except BadStep as error:
             raise error.within(self._place(i)) from None
         except (TypeError, ValueError) as error:
@@ -222,14 +225,14 @@ class GymEnv(Env):
         action: NDArray[Any],
         reward: NDArray[np.float32],
         next_obs: Array,
-        ended: list[tuple[int, bool, bool]],
+        ended: list[tuple[int, bool, bool, tuple[float, ...]]],
     ) -> Step:
         """The step that ends some episodes; while training, the next ones begin within it."""
         flags = np.zeros((2, self.num_envs), np.bool_)  # terminated and truncated
-        for i, has_terminated, was_cut in ended:
+        for i, has_terminated, was_cut, _ in ended:
             flags[:, i] = has_terminated, was_cut
-        over = [i for i, _, _ in ended]
-        episodes = tuple(Episode(self._score[i], self._length[i]) for i in over)
+        over = [each[0] for each in ended]
+        episodes = tuple(Episode(self._score[i], self._length[i], info) for i, *_, info in ended)
         self._obs = self._after(over, next_obs)
         return Step(
             obs=obs,

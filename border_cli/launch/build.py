@@ -405,6 +405,7 @@ def episodes_recipe(
         make_policy=make_policy,
         seed=derived_seed(config.seed, Branch.EVALUATION),
         limit=evaluator.limit[0],
+        info_metrics=evaluator.info_metrics,
         imports=config.imports,
         stall_s=config.trainer.stall_timeout_s,
     )
@@ -515,6 +516,7 @@ def build_trainer(
         batch_size=config.agent.batch_size,
         slack=effective.slack,
         observation=spec.observation,
+        info_metrics=spec.info_metrics,
         starts_trained=config.init_from is not None,
         on_saved=on_saved,
     )

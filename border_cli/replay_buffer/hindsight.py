@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import GoalRewards
-from border_cli.core.rows import columns_of
 from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
 from border_cli.core.types import Batch, State, Transitions, leaves
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
@@ -177,8 +176,6 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         first, capacity, links = self.ring.pushed, self.ring.capacity, self._links
         count = len(transitions)
         full = self.ring.size == capacity
-        # Of more rows than the capacity only the newest are kept. As many as there are slots at a
-        # time, so that a row is dropped before another one takes its place.
         begins, ends = observation_keys(transitions)
         terminated = (transitions.discount == 0).tolist()
         for i in range(count):
@@ -192,15 +189,13 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         """Draws with replacement; raises `RunFailed` while empty. Weights are 1."""
         batch = super().sample(batch_size)
         chance, place = self._rng.random((2, batch_size))
-        # k of k + 1: the paper stores each transition once with its own goal and k times with others
+        # The paper stores each transition once with its own goal, and k times with others.
         (chosen,) = np.nonzero(chance * (self.config.k + 1) < self.config.k)  # [R]
         if len(chosen):
             self._relabel(batch, chosen, place[chosen])
         return batch
 
-    def _relabel(
-        self, batch: Batch, chosen: NDArray[np.intp], place: NDArray[np.float64]
-    ) -> None:
+    def _relabel(self, batch: Batch, chosen: NDArray[np.intp], place: NDArray[np.float64]) -> None:
         """Replaces goal, reward and discount in these rows of the batch. [R], [R]"""
         goals = self._achieved[self._drawn(batch.index[chosen], place)]  # [R, …]
         obs, next_obs = batch.obs, batch.next_obs
@@ -214,9 +209,7 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         if terminated is not None:
             batch.discount[chosen] = np.where(terminated, np.float32(0), self._gamma)
 
-    def _drawn(
-        self, slots: NDArray[np.int64], place: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def _drawn(self, slots: NDArray[np.int64], place: NDArray[np.float64]) -> NDArray[np.int64]:
         """The slots whose rows achieved the goals for these, drawn by `place` in 0 … 1. [R]"""
         links = self._links
         episodes = [links.episodes[each].rows for each in links.episode_of[slots].tolist()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,8 +30,9 @@ class Counters:
 class Window:
     """What happened since the last row of metrics; owned by the learner's thread."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, info_metrics: Sequence[str] = ()) -> None:
         self._counters = counters
+        self._info_metrics = info_metrics
         self._actor_samples: dict[int, int] = {}
         self._learner_time = SharesSince()
         self._actor_time = SharesSince()
@@ -54,7 +55,7 @@ class Window:
         return {
             "opt_steps": self._opt_steps,
             "samples": self._samples,
-            "episodes": [[each.score, each.length] for each in self._episodes],
+            "episodes": [each.state() for each in self._episodes],
             "lags": list(self._lags),
             "actor_samples": {str(actor): made for actor, made in self._actor_samples.items()},
         }
@@ -63,7 +64,7 @@ class Window:
         """Restores what `state_dict` gave; `begin` follows."""
         self._opt_steps = int(state["opt_steps"])
         self._samples = int(state["samples"])
-        self._episodes = [Episode(score, int(length)) for score, length in state["episodes"]]
+        self._episodes = [Episode.of(each) for each in state["episodes"]]
         self._lags = [int(lag) for lag in state["lags"]]
         self._actor_samples = {int(actor): n for actor, n in state["actor_samples"].items()}
 
@@ -97,6 +98,7 @@ class Window:
         if self._episodes:
             metrics["episode/return"] = float(np.mean([each.score for each in self._episodes]))
             metrics["episode/length"] = float(np.mean([each.length for each in self._episodes]))
+            metrics.update(self._info_means())
         for each in actors:
             made = each.samples - self._actor_samples.get(each.actor_id, 0)
             if opt_steps:
@@ -107,6 +109,16 @@ class Window:
             metrics.update(times)
         self._clear(now_s)
         return metrics
+
+    def _info_means(self) -> dict[str, float]:
+        """Means of what the environments reported of the episodes, over those that have it."""
+        means = {}
+        for place, name in enumerate(self._info_metrics):
+            values = [each.metrics[place] for each in self._episodes if each.metrics]
+            found = [each for each in values if not math.isnan(each)]
+            if found:
+                means[f"episode/{name}"] = float(np.mean(found))
+        return means
 
     def _time_shares(
         self, actors: list[ActorStats], seconds: Mapping[str, float]
@@ -130,6 +142,7 @@ class Reporting:
         actors: ActorManager,
         checkpoints: Checkpoints,
         clock: Clock,
+        info_metrics: Sequence[str] = (),
     ) -> None:
         self.recording = recording
         self._replay_buffer = replay_buffer
@@ -140,7 +153,7 @@ class Reporting:
         self._past_seconds: Mapping[str, float] = {}
         self.timing = Timing(clock)
         self.counters = Counters()
-        self.window = Window(self.counters)
+        self.window = Window(self.counters, info_metrics)
         self.updates = UpdateLog()
         self.begin()
 
