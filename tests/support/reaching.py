@@ -1,0 +1,103 @@
+"""Environments with goals: a point on a line that is moved to a place on it.
+
+An observation has the numbers of the episode and of the step, so that no two are equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+NEAR = 0.1
+STEPS = 10  # of an episode
+
+
+class Reach(gym.Env[Any, Any]):
+    """Reward 0 near the goal, else -1; never terminates."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+    def __init__(self, render_mode: str | None = None, fails_to_draw: bool = False) -> None:
+        self.render_mode = render_mode
+        self.fails_to_draw = fails_to_draw
+        goal = spaces.Box(-1.0, 1.0, (1,), np.float64)
+        place = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+        parts = {"observation": place, "achieved_goal": goal, "desired_goal": goal}
+        self.observation_space = spaces.Dict(parts)
+        self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.episode = 0
+
+    def observe(self) -> dict[str, Any]:
+        return {
+            "observation": np.array([self.episode, self.steps], np.float64),
+            "achieved_goal": self.at.copy(),
+            "desired_goal": self.goal.copy(),
+        }
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.episode, self.steps = self.episode + 1, 0
+        self.at, self.goal = self.np_random.uniform(-1, 1, (2, 1))
+        return self.observe(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        self.at = np.clip(self.at + 0.4 * np.asarray(action, np.float64), -1, 1)
+        reward = self.compute_reward(self.at, self.goal, {})
+        near = reward == 0
+        over = self.ends(near)
+        info = {"is_success": float(near), "distance": abs(self.at - self.goal), "text": "x"}
+        return self.observe(), float(reward), over, self.steps >= STEPS, info
+
+    def ends(self, near: bool) -> bool:
+        return False
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return -(np.linalg.norm(achieved - desired, axis=-1) > NEAR).astype(np.float32)
+
+    def render(self) -> Any:
+        if self.fails_to_draw:
+            raise RuntimeError("no display")
+        picture = np.zeros((60, 80, 3), np.uint8)
+        x = int(39 + 38 * float(self.at[0]))
+        picture[20:40, max(0, x - 3) : x + 3] = 255
+        return picture
+
+
+class Stop(Reach):
+    """Terminates near the goal; takes one pair of goals at a time."""
+
+    def ends(self, near: bool) -> bool:
+        return bool(near)
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> bool:
+        return bool(np.linalg.norm(achieved - desired) <= NEAR)
+
+
+class Mute(Reach):
+    """Computes no rewards for other goals."""
+
+    compute_reward = None  # type: ignore[assignment]
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "compute_reward":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.observe(), -1.0, False, self.steps >= STEPS, {}
+
+
+class OneGoal(Reach):
+    """Its `compute_reward` takes one pair of goals at a time."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return np.float32(-float(np.linalg.norm(achieved - desired) > NEAR))
+
+
+for _each in (Reach, Stop, Mute, OneGoal):
+    gym.register(f"border/{_each.__name__}-v0", _each)
