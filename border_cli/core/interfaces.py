@@ -135,6 +135,12 @@ class Env(ABC):
     """N environments that step together; owned by one thread."""
 
     num_envs: int
+    frames_per_s: float = 30.0  # at which films of it show its steps
+
+    def frame(self) -> NDArray[np.uint8]:
+        """A picture of the first environment as it is, where it was made with
+        `render="rgb_array"`. [H, W, 3]"""
+        raise ConfigError(f"{type(self).__name__} has no pictures to film")
 
     @abstractmethod
     def reset(self, seed: int) -> Array:
@@ -496,6 +502,14 @@ class NoActors(ActorManager):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """A short film of an evaluated episode."""
+
+    gif: bytes = b""
+    problem: str | None = None  # why there is none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """The outcome of one evaluation."""
 
@@ -505,6 +519,7 @@ class Evaluation:
     metrics: Metrics  # with their `eval/` in front
     # What `EnvSpec.info_metrics` names, one value per episode; only names that all episodes have.
     info: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    film: Film | None = None  # where one was due
 
 
 class Evaluator(ABC):
@@ -523,6 +538,12 @@ class Evaluator(ABC):
         twice; the same one where an evaluator has no others."""
         del policy
         return evaluation
+
+    def film(self, policy: Policy, opt_steps: int) -> Film | None:
+        """A film of an episode after so many updates, where one is due. Never raises but what its
+        `StopFlag` holds: a film that fails says why."""
+        del policy, opt_steps
+        return None
 
     @abstractmethod
     def close(self) -> None:

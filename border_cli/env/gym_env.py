@@ -40,6 +40,7 @@ from border_cli.env.gym_spaces import (
     allocator,
     observation_space,
 )
+from border_cli.env.pictures import choose_renderer, drawn_frame
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,8 @@ class GymEnv(Env):
         self._limit = config.max_episode_steps
         self._info_metrics = config.recorded_info
         self._envs: list[Any] = []
+        if render == "rgb_array":
+            choose_renderer()
         try:
             for i in range(config.num_envs):
                 # A process has one window at most: pygame draws all environments into the same.
@@ -84,6 +87,16 @@ class GymEnv(Env):
         """The first environment, as Gymnasium made it."""
         env: gym.Env[Any, Any] = self._envs[0]
         return env
+
+    @property
+    def frames_per_s(self) -> float:  # type: ignore[override]
+        """As its metadata say."""
+        rate = self.single.metadata.get("render_fps")
+        return float(rate) if rate else 30.0
+
+    def frame(self) -> NDArray[np.uint8]:
+        """What the first environment draws. [H, W, 3]"""
+        return drawn_frame(self.single, self._id)
 
     def _clear(self, seed: int) -> None:
         """No episode has begun yet; those to come belong to this seed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 
 from border_cli.core.config import EvaluatorConfig
 from border_cli.core.errors import BadStep
-from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Policy
+from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Film, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Metrics, leaves, map_array
 from border_cli.core.words import counted
 from border_cli.evaluator.config import EpisodesConfig
+from border_cli.evaluator.film import CLIP_FRAMES, FilmedFactory, GifWriter
 
 DEFAULT_LIMIT = 10_000  # env steps, where neither the settings nor the environment have one
 
@@ -182,13 +184,17 @@ class EpisodesEvaluator(Evaluator):
         seed: int,
         stop: StopFlag,
         heartbeat: Heartbeat,
+        film_factory: EnvFactory | None = None,
     ) -> None:
+        """`film_factory` makes the one environment of an episode that is filmed."""
         self.config = config
+        self._film_factory = film_factory
         self._factory = factory
         self._seed = seed
         self._stop = stop
         self._heartbeat = heartbeat
         self._env: Env | None = None
+        self._filmed = 0  # of the films that were due, counted in intervals
 
     @property
     def limit(self) -> tuple[int, str]:
@@ -224,6 +230,26 @@ class EpisodesEvaluator(Evaluator):
         with self._watched(), closing(self._made(first=len(evaluation.returns))) as others:
             more = self._play(policy, others)
         return evaluation_of(self.config, joined([outcome_of(evaluation, more.names), more]))
+
+    def film(self, policy: Policy, opt_steps: int) -> Film | None:
+        interval, factory = self.config.video_interval, self._film_factory
+        if not interval or factory is None or opt_steps // interval == self._filmed:
+            return None
+        self._filmed = opt_steps // interval
+        try:
+            return Film(gif=self._clip(policy, factory))
+        except Exception as error:  # environments, drivers and encoders may raise anything
+            self._stop.check()
+            return Film(problem=str(error) or repr(error))
+
+    def _clip(self, policy: Policy, factory: EnvFactory) -> bytes:
+        """The first episode, shortened where it is long."""
+        made = io.BytesIO()
+        with self._heartbeat.working(), GifWriter(made, most_frames=CLIP_FRAMES) as writer:
+            filmed = FilmedFactory(factory, episode=0, writer=writer)
+            with closing(filmed.make(training=False)) as env:
+                self._play(policy, env)
+        return made.getvalue()
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

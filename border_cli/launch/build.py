@@ -64,6 +64,7 @@ from border_cli.nn.encoding import encoded_size
 from border_cli.nn.matmul import chosen_matmul, matmul_line
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
+from border_cli.recorder.films import FilmFiles
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -229,12 +230,20 @@ def _evaluator_recipe(
 ) -> Callable[..., Evaluator]:
     """Makes the evaluator from `stop` and `heartbeat`, here or in another process."""
     evaluator: Callable[..., Evaluator] = EVALUATORS.load(effective.config.evaluator)
+    films = {"film_factory": film_factory(effective)} if effective.video_interval else {}
     return partial(
         evaluator,
         effective.evaluator,
+        **films,
         factory=factory or ENVS.build(effective.evaluation_env),
         seed=derived_seed(effective.config.seed if seed is None else seed, Branch.EVALUATION),
     )
+
+
+def film_factory(effective: EffectiveSettings) -> EnvFactory:
+    """Makes the one environment of an evaluated episode that is filmed."""
+    factory: EnvFactory = ENVS.build(replace(effective.evaluation_env, num_envs=1))
+    return factory
 
 
 def build_recorders(
@@ -249,6 +258,8 @@ def build_recorders(
     try:
         for each in config.recorder.values():
             built.append(RECORDERS.build(each, info=info, console=console))  # noqa: PERF401
+        if effective.video_interval:
+            built.append(FilmFiles(run_dir))
     except BaseException:  # those that opened a file already
         for recorder in built:
             recorder.close()

@@ -31,6 +31,7 @@ MISSING: Final = -1  # in place of the number of a row of an episode that was ov
 # What the lookup of its rows takes per transition: episode and step in arrays, the row's number in
 # its episode, and a share of the episode's objects.
 LINKS_NBYTES: Final = 48
+SAVED_LINKS_NBYTES: Final = 16  # of it in a checkpoint: episode and step
 
 
 def refuse_no_goals(spec: EnvSpec) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from border_cli.core.interfaces import ActorManager, ActorStats, ReplayBuffer
+from border_cli.core.interfaces import ActorManager, ActorStats, Film, ReplayBuffer
 from border_cli.core.output import Checkpoints, Progress, RecordStep
 from border_cli.core.timing import Clock, SharesSince, Timing, summed
 from border_cli.core.types import Episode, Experience, Metrics, State
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.update_log import UpdateLog
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,6 +185,14 @@ class Reporting:
         """Records one row, of the present or of an earlier step."""
         with self.timing.section("record"):
             self.recording.write(step or self.step, row, final=final)
+
+    def film(self, film: Film, step: RecordStep) -> None:
+        """Records a film, or reports why there is none."""
+        if film.problem is not None:
+            log.warning("no film of the evaluation at update %d: %s", step.opt_steps, film.problem)
+            return
+        with self.timing.section("record"):
+            self.recording.film(step, film.gif)
 
     def flush(self) -> None:
         """Makes everything recorded readable by other processes."""

@@ -5,7 +5,7 @@ An observation has the numbers of the episode and of the step, so that no two ar
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -18,7 +18,9 @@ STEPS = 10  # of an episode
 class Reach(gym.Env[Any, Any]):
     """Reward 0 near the goal, else -1; never terminates."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+    stops = False  # near the goal
 
     def __init__(self, render_mode: str | None = None, fails_to_draw: bool = False) -> None:
         self.render_mode = render_mode
@@ -38,6 +40,7 @@ class Reach(gym.Env[Any, Any]):
         }
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        del options
         super().reset(seed=seed)
         self.episode, self.steps = self.episode + 1, 0
         self.at, self.goal = self.np_random.uniform(-1, 1, (2, 1))
@@ -48,14 +51,12 @@ class Reach(gym.Env[Any, Any]):
         self.at = np.clip(self.at + 0.4 * np.asarray(action, np.float64), -1, 1)
         reward = self.compute_reward(self.at, self.goal, {})
         near = reward == 0
-        over = self.ends(near)
+        over = bool(near and self.stops)
         info = {"is_success": float(near), "distance": abs(self.at - self.goal), "text": "x"}
         return self.observe(), float(reward), over, self.steps >= STEPS, info
 
-    def ends(self, near: bool) -> bool:
-        return False
-
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        del info
         return -(np.linalg.norm(achieved - desired, axis=-1) > NEAR).astype(np.float32)
 
     def render(self) -> Any:
@@ -70,10 +71,10 @@ class Reach(gym.Env[Any, Any]):
 class Stop(Reach):
     """Terminates near the goal; takes one pair of goals at a time."""
 
-    def ends(self, near: bool) -> bool:
-        return bool(near)
+    stops = True
 
     def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> bool:
+        del info
         return bool(np.linalg.norm(achieved - desired) <= NEAR)
 
 
@@ -88,6 +89,7 @@ class Mute(Reach):
         return super().__getattribute__(name)
 
     def step(self, action: Any) -> Any:
+        del action
         self.steps += 1
         return self.observe(), -1.0, False, self.steps >= STEPS, {}
 
@@ -96,6 +98,7 @@ class OneGoal(Reach):
     """Its `compute_reward` takes one pair of goals at a time."""
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        del info
         return np.float32(-float(np.linalg.norm(achieved - desired) > NEAR))
 
 
