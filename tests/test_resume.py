@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reaching  # noqa: F401 - registers environments with goals
 import torch
 from datasets import CARTPOLE, datasets_in, write_cartpole
 from sampling import chosen, sampled
@@ -59,6 +60,7 @@ from border_cli.recorder.read import read_metrics
 from border_cli.registry import register_builtin
 from border_cli.replay_buffer.config import (
     DatasetConfig,
+    HindsightConfig,
     Normalize,
     PrioritizedConfig,
     UniformConfig,
@@ -392,6 +394,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "sync, rewards divided": ("sync", {"agent": DIVIDING}),
+    "serial, hindsight": (
+        "serial",
+        {
+            "agent": SacConfig(hidden=[8], batch_size=16),
+            "env": GymConfig(id="border/Stop-v0", num_envs=2),
+            "replay_buffer": HindsightConfig(capacity=250),
+            "step_processor": NStepConfig(),
+        },
+    ),
     "offline, rewards divided": (
         "offline",
         {"agent": DIVIDING, "replay_buffer": DatasetConfig(dataset=CARTPOLE)},

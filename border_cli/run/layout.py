@@ -72,16 +72,8 @@ RUN = Layout(
 
 # What an attempt left that cannot be resumed.
 LEFTOVERS = (
-    *(
-        "run.json",
-        "metrics.jsonl",
-        "superseded.jsonl",
-        "tensorboard",
-        "videos",
-        "checkpoints",
-        "best",
-    ),
-    *("not_finite.npz", str(SETTINGS)),
+    *("run.json", "metrics.jsonl", "superseded.jsonl", "tensorboard", "checkpoints", "best"),
+    *("videos", "not_finite.npz", str(SETTINGS)),
 )
 
 # What a resumed run reads or writes; what is only replaced need not be writable itself.

@@ -1,6 +1,6 @@
 """Environments with goals: a point on a line that is moved to a place on it.
 
-An observation has the numbers of the episode and of the step, so that no two are equal.
+An observation has a number drawn for the episode and that of the step: no two are equal.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Reach(gym.Env[Any, Any]):
 
     stops = False  # near the goal
 
-    def __init__(self, render_mode: str | None = None, fails_to_draw: bool = False) -> None:
+    def __init__(self, render_mode: str | None = None, drawable: int = 1000) -> None:
+        """`drawable`: pictures until the display is gone."""
         self.render_mode = render_mode
-        self.fails_to_draw = fails_to_draw
+        self.drawable = drawable
         goal = spaces.Box(-1.0, 1.0, (1,), np.float64)
         place = spaces.Box(-np.inf, np.inf, (2,), np.float64)
         parts = {"observation": place, "achieved_goal": goal, "desired_goal": goal}
         self.observation_space = spaces.Dict(parts)
         self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-        self.episode = 0
 
     def observe(self) -> dict[str, Any]:
         return {
@@ -42,7 +42,8 @@ class Reach(gym.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         del options
         super().reset(seed=seed)
-        self.episode, self.steps = self.episode + 1, 0
+        self.steps = 0
+        self.episode = self.np_random.uniform()
         self.at, self.goal = self.np_random.uniform(-1, 1, (2, 1))
         return self.observe(), {}
 
@@ -60,8 +61,9 @@ class Reach(gym.Env[Any, Any]):
         return -(np.linalg.norm(achieved - desired, axis=-1) > NEAR).astype(np.float32)
 
     def render(self) -> Any:
-        if self.fails_to_draw:
-            raise RuntimeError("no display")
+        self.drawable -= 1
+        if self.drawable < 0:
+            raise RuntimeError("the display is gone")
         picture = np.zeros((60, 80, 3), np.uint8)
         x = int(39 + 38 * float(self.at[0]))
         picture[20:40, max(0, x - 3) : x + 3] = 255
