@@ -46,6 +46,7 @@ from border_cli.env.config import GymConfig, Vectorization
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import (
     build_agent,
+    build_goal_rewards,
     build_recorders,
     build_replay_buffer,
     env_factory,
@@ -175,9 +176,10 @@ def newest(folder: Path) -> Saved:
 
 
 def rows_of(config: RunConfig, saved: Saved) -> ReplayBuffer:
-    buffer = build_replay_buffer(
-        effective_settings(config), env_factory(effective_settings(config)).spec
-    )
+    effective = effective_settings(config)
+    spec = env_factory(effective).spec
+    goal_rewards = build_goal_rewards(effective, spec)
+    buffer = build_replay_buffer(effective, spec, goal_rewards=goal_rewards)
     buffer.load_state_dict(saved.run["replay_buffer"])
     saved.load_rows(buffer)
     return buffer

@@ -22,7 +22,7 @@ EPISODES, STEPS = 3, 4
 
 def frame(episode: int, step: int) -> NDArray[np.uint8]:
     """Grey, and another for each: none is black."""
-    return np.full((HEIGHT, WIDTH, 3), 40 + 60 * episode + 10 * step, np.uint8)
+    return np.full((HEIGHT, WIDTH, 3), 40 + (60 * episode + 4 * step) % 200, np.uint8)
 
 
 def filmed(writer: film.FilmWriter, steps: int = STEPS) -> None:
