@@ -164,7 +164,7 @@ class ReplayBufferProxy:
         state = {
             "columns": columns_of(concatenate(self._parts)) if self._parts else None,
             "env_steps": self._env_steps,
-            "episodes": [each.state() for each in self._episodes],
+            "episodes": [each.numbers() for each in self._episodes],
         }
         if self.returns is not None:
             state["returns"] = self.returns.state_dict()

@@ -208,7 +208,7 @@ class ChannelWriter:
             self._write_rows(self._rows % channel.capacity, message.parts, rows)
         for number, episode in enumerate(episodes, self._episodes):
             at = channel.episode * (number % channel.capacity)
-            for place, value in enumerate(episode.state(), at):
+            for place, value in enumerate(episode.numbers(channel.episode - EPISODE), at):
                 channel.episodes[place] = value
         if channel.returns:
             self._write_returns(message.returns)

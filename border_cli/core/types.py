@@ -5,6 +5,7 @@ Shapes: M transitions, B sampled transitions, N environments of one actor, A act
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self, SupportsFloat, TypeAlias
@@ -56,17 +57,19 @@ class Episode:
     score: float  # the undiscounted return
     length: int  # env steps
     # Last values in `info` of what `EnvSpec.info_metrics` names, NaN where there was none; () where
-    # an environment reports nothing.
+    # it was none of them.
     metrics: tuple[float, ...] = ()
 
-    def state(self) -> list[float]:
-        """For a checkpoint: score, length, and all metrics."""
-        return [self.score, self.length, *self.metrics]
+    def numbers(self, metrics: int | None = None) -> list[float]:
+        """Score, length and its metrics; where it has none, so many NaN in their place."""
+        missing = [math.nan] * (0 if metrics is None else metrics - len(self.metrics))
+        return [self.score, self.length, *self.metrics, *missing]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Self:
-        """From its `state`; numbers in memory that several processes share are as many."""
-        return cls(numbers[0], int(numbers[1]), tuple(numbers[2:]))
+        """From its `numbers`."""
+        metrics = tuple(numbers[2:])
+        return cls(numbers[0], int(numbers[1]), () if all(map(math.isnan, metrics)) else metrics)
 
 
 class Step(NamedTuple):

@@ -352,9 +352,11 @@ def as_reward(given: Any) -> float:
 
 
 def info_values(info: Any, names: Sequence[str]) -> tuple[float, ...]:
-    """The numbers of these names in what a step says besides, NaN where there is none."""
-    said = info if isinstance(info, Mapping) else {}
-    return tuple([_info_value(said.get(name)) for name in names])
+    """The numbers of these names in what a step says besides, NaN where there is none; () where
+    there is none of them."""
+    if not isinstance(info, Mapping) or not any(name in info for name in names):
+        return ()
+    return tuple([_info_value(info.get(name)) for name in names])
 
 
 def _info_value(given: Any) -> float:

@@ -20,9 +20,13 @@ WITHOUT_DISPLAY = {"egl": "EGL", "osmesa": "OSMesa"}  # of MuJoCo's renderers, e
 def choose_renderer(
     platform: str = sys.platform, environment: MutableMapping[str, str] = os.environ
 ) -> None:
-    """Has MuJoCo draw without a window where there is no display, unless `MUJOCO_GL` is set."""
-    displays = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
+    """Has MuJoCo and pygame draw without a window where there is no display, unless `MUJOCO_GL` or
+    `SDL_VIDEODRIVER` says how."""
+    displays = ("DISPLAY", "WAYLAND_DISPLAY")
     if not platform.startswith("linux") or any(environment.get(each) for each in displays):
+        return
+    environment.setdefault("SDL_VIDEODRIVER", "dummy")
+    if "MUJOCO_GL" in environment:
         return
     for renderer, library in WITHOUT_DISPLAY.items():
         if find_library(library):

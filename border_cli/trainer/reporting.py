@@ -58,7 +58,7 @@ class Window:
         return {
             "opt_steps": self._opt_steps,
             "samples": self._samples,
-            "episodes": [each.state() for each in self._episodes],
+            "episodes": [each.numbers() for each in self._episodes],
             "lags": list(self._lags),
             "actor_samples": {str(actor): made for actor, made in self._actor_samples.items()},
         }

@@ -29,12 +29,13 @@ class Draws(reaching.Reach):
 def test_mujoco_draws_without_a_window_where_there_is_no_display() -> None:
     environment: dict[str, str] = {}
     choose_renderer("linux", environment)
+    assert environment["SDL_VIDEODRIVER"] == "dummy"
     library = {"egl": "EGL", "osmesa": "OSMesa", None: "nothing"}[environment.get("MUJOCO_GL")]
     assert library == "nothing" or find_library(library)
     for platform, kept in (
         ("darwin", {}),
         ("linux", {"DISPLAY": ":0"}),
-        ("linux", {"MUJOCO_GL": "osmesa"}),
+        ("linux", {"MUJOCO_GL": "osmesa", "SDL_VIDEODRIVER": "x11"}),
     ):
         environment = dict(kept)
         choose_renderer(platform, environment)
