@@ -187,6 +187,19 @@ def test_episodes_that_stand_at_the_same_observation_are_continued_in_turn() -> 
     assert [list(each.rows) for each in links.episodes.values()] == [[0, 2], [1, 3]]
 
 
+def test_what_begins_where_an_episode_terminated_is_another_one() -> None:
+    buffer = buffer_of()
+    buffer.push(concatenate([row(0, 0, last=True), row(0, 1)]))
+    assert [list(each.rows) for each in buffer._links.episodes.values()] == [[0], [1]]
+
+
+def test_an_episode_that_waited_until_its_rows_were_overwritten_begins_anew() -> None:
+    buffer = buffer_of(capacity=4)
+    push(buffer, [(0, 0, False), *((1, step, False) for step in range(4)), (0, 1, False)])
+    buffer.push(row(0, 2))
+    assert [list(each.rows) for each in buffer._links.episodes.values()] == [[1, 2, 3, 4], [5, 6]]
+
+
 def restored(buffer: Any, **settings: Any) -> Any:
     """Another buffer with its state and rows, as a checkpoint brings them back."""
     other = buffer_of(buffer.capacity, seed=99, **settings)
