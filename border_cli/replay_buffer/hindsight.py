@@ -28,10 +28,29 @@ DESIRED: Final = "desired_goal"
 ACHIEVED_NEXT: Final = "next_obs.achieved_goal"
 MISSING: Final = -1  # in place of the number of a row of an episode that was overwritten
 
+KEYS_AT_ONCE: Final = 4096  # rows that are copied at a time
+
 # What the lookup of its rows takes per transition: episode and step in arrays, the row's number in
 # its episode, and a share of the episode's objects.
 LINKS_NBYTES: Final = 48
 SAVED_LINKS_NBYTES: Final = 16  # of it in a checkpoint: episode and step
+
+
+def observation_keys(transitions: Transitions) -> tuple[list[bytes], list[bytes]]:
+    """The observations of M rows, and those after them, as bytes that compare equal where all
+    their numbers do, to the bit."""
+    count = len(transitions)
+    begins, ends = (
+        np.concatenate(
+            [
+                np.ascontiguousarray(leaf).reshape(count, -1).view(np.uint8).reshape(count, -1)
+                for leaf in leaves(array)
+            ],
+            axis=1,
+        )
+        for array in (transitions.obs, transitions.next_obs)
+    )
+    return [row.tobytes() for row in begins], [row.tobytes() for row in ends]
 
 
 def refuse_no_goals(spec: EnvSpec) -> None:
@@ -174,16 +193,14 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         return super().nbytes + self._links.nbytes
 
     def push(self, transitions: Transitions) -> None:
-        first, capacity, links = self.ring.pushed, self.ring.capacity, self._links
-        count = len(transitions)
-        full = self.ring.size == capacity
+        ring, links = self.ring, self._links
         begins, ends = observation_keys(transitions)
         terminated = (transitions.discount == 0).tolist()
-        for i in range(count):
-            slot = (self.ring.position + i) % capacity
-            if full or self.ring.size + i >= capacity:
+        for i, (begin, end, over) in enumerate(zip(begins, ends, terminated, strict=True)):
+            slot = (ring.position + i) % ring.capacity
+            if ring.size + i >= ring.capacity:
                 links.drop(slot)
-            links.append(first + i, slot, begins[i], None if terminated[i] else ends[i])
+            links.append(ring.pushed + i, slot, begin, None if over else end)
         super().push(transitions)
 
     def sample(self, batch_size: int) -> Batch:
@@ -264,23 +281,3 @@ class HindsightReplayBuffer(UniformReplayBuffer):
                 links.episode_of[at].tolist(), ends, terminated, strict=True
             ):
                 links.wait(which, None if over else end)
-
-
-KEYS_AT_ONCE: Final = 4096  # rows that are copied at a time
-
-
-def observation_keys(transitions: Transitions) -> tuple[list[bytes], list[bytes]]:
-    """The observations of M rows, and those after them, as bytes that compare equal where all
-    their numbers do, to the bit."""
-    count = len(transitions)
-    begins, ends = (
-        np.concatenate(
-            [
-                np.ascontiguousarray(leaf).reshape(count, -1).view(np.uint8).reshape(count, -1)
-                for leaf in leaves(array)
-            ],
-            axis=1,
-        )
-        for array in (transitions.obs, transitions.next_obs)
-    )
-    return [row.tobytes() for row in begins], [row.tobytes() for row in ends]
