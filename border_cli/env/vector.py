@@ -162,9 +162,15 @@ def _without_mode_warnings() -> Iterator[None]:
         yield
 
 
-def _values_of(i: int, info: dict[str, Any], names: tuple[str, ...]) -> tuple[float, ...]:
-    """Those of environment i in the `info` of all."""
-    found = {name: info[name][i] for name in names if name in info and info.get(f"_{name}", ())[i]}
+def _values_of(i: int, info: Any, names: tuple[str, ...]) -> tuple[float, ...]:
+    """Those of environment i in the `info` of all, where `_name` says which have one."""
+    if not isinstance(info, dict):
+        return ()
+    found = {}
+    for name in names:
+        values, which = info.get(name), info.get(f"_{name}")
+        if np.ndim(values) > 0 and len(values) > i and (which is None or which[i]):
+            found[name] = values[i]
     return info_values(found, names)
 
 
@@ -291,10 +297,10 @@ class GymVectorEnv(Env):
             )
         truncated |= reached
 
-    def _finish(self, ended: NDArray[np.bool_], info: dict[str, Any]) -> tuple[Episode, ...]:
+    def _finish(self, ended: NDArray[np.bool_], info: Any) -> tuple[Episode, ...]:
         """The episodes that ended; the counts of the next ones begin at 0."""
         if self._autoreset is Autoreset.same_step:  # `info` is of the next episode
-            info = info.get("final_info", {})
+            info = info.get("final_info")
         metrics = [_values_of(i, info, self._info_metrics) for i in np.flatnonzero(ended).tolist()]
         finished = np.flatnonzero(ended)
         scores, lengths = self._score[finished].tolist(), self._length[finished].tolist()

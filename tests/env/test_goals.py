@@ -11,6 +11,7 @@ import reaching
 from border_cli.core.errors import BadStep, ConfigError
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
+from border_cli.env.vector import GymVectorEnv
 
 
 def rewards_of(name: str, **settings: Any) -> Any:
@@ -76,6 +77,23 @@ def test_what_info_says_last_comes_with_each_episode(num_envs: int, wrappers: li
         assert far == pytest.approx(distance[i], abs=1e-6)
         assert near == (far <= reaching.NEAR)
         assert np.isnan(text)  # no number
+    env.close()
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_a_vector_implementation_reports_the_last_info_of_the_episode_that_ended(mode: str) -> None:
+    config = GymConfig(
+        id="border/Many-v0", num_envs=3, info_metrics=["distance"], kwargs={"mode": mode}
+    )
+    env = GymEnvFactory(config).make(training=True)
+    assert isinstance(env, GymVectorEnv)
+    env.reset(0)
+    steps = [env.step(np.full((3, 1), 0.01, np.float32)) for _ in range(reaching.STEPS)]
+    last = steps[-1].next_obs
+    assert isinstance(last, dict)
+    distance = np.abs(last["achieved_goal"] - last["desired_goal"])[:, 0]
+    found = [each.metrics[1] for each in steps[-1].episodes]
+    np.testing.assert_allclose(found, distance, atol=1e-6)
     env.close()
 
 

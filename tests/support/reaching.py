@@ -22,8 +22,11 @@ class Reach(gym.Env[Any, Any]):
 
     stops = False  # near the goal
 
-    def __init__(self, render_mode: str | None = None, drawable: int = 1000) -> None:
-        """`drawable`: pictures until the display is gone."""
+    def __init__(
+        self, render_mode: str | None = None, drawable: int = 1000, mode: str = ""
+    ) -> None:
+        """`drawable`: pictures until the display is gone. `mode` is for `many`."""
+        del mode
         self.render_mode = render_mode
         self.drawable = drawable
         goal = spaces.Box(-1.0, 1.0, (1,), np.float64)
@@ -103,6 +106,15 @@ class OneGoal(Reach):
         del info
         return np.float32(-float(np.linalg.norm(achieved - desired) > NEAR))
 
+
+def many(num_envs: int, mode: str) -> Any:
+    """Several of `Reach` as their own vector implementation."""
+    return gym.vector.SyncVectorEnv(
+        [Reach] * num_envs, autoreset_mode=gym.vector.AutoresetMode(mode)
+    )
+
+
+gym.register("border/Many-v0", Reach, vector_entry_point=many)
 
 for _each in (Reach, Stop, Mute, OneGoal):
     gym.register(f"border/{_each.__name__}-v0", _each)
