@@ -168,7 +168,8 @@ def _values_of(i: int, info: Any, names: tuple[str, ...]) -> tuple[float, ...]:
         return ()
     found = {}
     for name in names:
-        values, which = info.get(name), info.get(f"_{name}")
+        values: Any = info.get(name)
+        which: Any = info.get(f"_{name}")
         if np.ndim(values) > 0 and len(values) > i and (which is None or which[i]):
             found[name] = values[i]
     return info_values(found, names)
