@@ -32,6 +32,7 @@ SUFFIXES: Final = (".mp4", ".gif", ".png")
 LEAST_SIDE: Final = 240  # pixels; smaller frames are enlarged by a whole number
 GIF_SIDE: Final = 256  # pixels of the longer side; a GIF has no compression to speak of
 GIF_RATE: Final = 25  # frames per second at most: browsers slow down what is faster
+MAX_COVERAGE: Final = 1  # Pillow's `Quantize.MAXCOVERAGE`
 CLIP_FRAMES: Final = 150  # of a film during a run
 # A film during a run at most: the dictionary of a GIF adds half to incompressible pixels.
 CLIP_NBYTES: Final = CLIP_FRAMES * GIF_SIDE * (GIF_SIDE + 32) * 3 // 2
@@ -211,7 +212,9 @@ class GifWriter(FilmWriter):
         due = self._seen % (self._every * self._slower) == 0
         self._seen += 1
         if due:
-            self._frames.append(self._draw(frame, caption(episode, step, score)).quantize())
+            picture = self._draw(frame, caption(episode, step, score))
+            # Most of the picture may be of few colours: small things must keep theirs.
+            self._frames.append(picture.quantize(method=MAX_COVERAGE))
         if self._most is not None and len(self._frames) > self._most:
             del self._frames[1::2]
             self._every *= 2
