@@ -67,6 +67,8 @@ FOREIGN = {
     "matplotlib": {"analysis"},
     "rich": {"recorder", "cli"},
     "IPython": {"recorder"},
+    "PIL": {"evaluator"},
+    "imageio_ffmpeg": {"evaluator"},
     "psutil": {"core", "run"},
 }
 

@@ -164,7 +164,7 @@ class ReplayBufferProxy:
         state = {
             "columns": columns_of(concatenate(self._parts)) if self._parts else None,
             "env_steps": self._env_steps,
-            "episodes": [[each.score, each.length] for each in self._episodes],
+            "episodes": [each.numbers() for each in self._episodes],
         }
         if self.returns is not None:
             state["returns"] = self.returns.state_dict()
@@ -176,7 +176,7 @@ class ReplayBufferProxy:
         self._parts = [] if columns is None else [Transitions(**transitions_of(columns))]
         self.rows = sum(map(len, self._parts))
         self._env_steps = state["env_steps"]
-        self._episodes = [Episode(score, length) for score, length in state["episodes"]]
+        self._episodes = [Episode.of(each) for each in state["episodes"]]
         if self.returns is not None and "returns" in state:  # earlier versions had none
             self.returns.load_state_dict(state["returns"])
 

@@ -39,7 +39,7 @@ class Answer:
     env_steps: int = 0
     opt_steps: int = 0  # of the weights that acted last
     blocks: tuple[NDArray[np.uint8], ...] = ()  # the transitions, as bytes; none for 0 rows
-    episodes: NDArray[np.float64] | None = None  # [E, 2] score and length
+    episodes: NDArray[np.float64] | None = None  # [E, 2 + …] see `Episode.numbers`
     returns: tuple[float, float, float] | None = None  # count, mean, squares
     acted_s: float = 0.0  # that the call took here
     seconds: tuple[float, ...] = ()  # of the incarnation so far, by section
@@ -185,7 +185,7 @@ def answer_of(message: Message, spec: EnvSpec) -> Answer:
         env_steps=message.env_steps,
         opt_steps=message.opt_steps,
         blocks=_blocks(message, spec),
-        episodes=_numbers(message),
+        episodes=_numbers(message, len(spec.info_metrics)),
         returns=(returns.count, returns.mean, returns.squares) if returns else None,
     )
 
@@ -199,7 +199,7 @@ def _blocks(message: Message, spec: EnvSpec) -> tuple[NDArray[np.uint8], ...]:
     return tuple(block.view(np.uint8) for block in rows.blocks)
 
 
-def _numbers(message: Message) -> NDArray[np.float64] | None:
+def _numbers(message: Message, metrics: int) -> NDArray[np.float64] | None:
     if not message.episodes:
         return None
-    return np.array([(each.score, each.length) for each in message.episodes], np.float64)
+    return np.array([each.numbers(metrics) for each in message.episodes], np.float64)

@@ -66,7 +66,7 @@ EPISODES: Final = 2
 OPT_STEPS: Final = 3
 HEADER: Final = 4
 MESSAGES: Final = 64  # in flight at most
-EPISODE: Final = 2  # numbers per episode: score, length
+EPISODE: Final = 2  # numbers per episode: score, length; what its `info` said follows
 RETURNS: Final = 3  # numbers of running returns per message: count, mean, squares
 
 _LOOK_AGAIN_S = 1.0  # a wait without a limit could outlive a lost wake-up
@@ -84,6 +84,7 @@ class SharedChannel:
         self.pipe = WakePipe()  # wakes the actor
         self.learner_pipe = learner_pipe
         self._spec = spec
+        self.episode = EPISODE + len(spec.info_metrics)  # numbers per episode
         whole, real = np.dtype(np.int64), np.dtype(np.float64)
         self._shared = SharedArrays(
             [
@@ -91,7 +92,7 @@ class SharedChannel:
                 (whole, (ACTOR_WORDS,)),
                 (real, (len(ACTOR_SECTIONS),)),
                 (whole, (MESSAGES * HEADER,)),
-                (real, (capacity * EPISODE,)),
+                (real, (capacity * self.episode,)),
                 *((dtype, (capacity,)) for dtype in row_dtypes(row_fields(spec))),
                 (real, (MESSAGES * RETURNS * returns,)),
             ]
@@ -156,6 +157,7 @@ class SharedChannel:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "capacity": self.capacity,
+            "episode": self.episode,
             "pipe": self.pipe,
             "learner_pipe": self.learner_pipe,
             "_spec": self._spec,
@@ -205,9 +207,9 @@ class ChannelWriter:
         if rows:
             self._write_rows(self._rows % channel.capacity, message.parts, rows)
         for number, episode in enumerate(episodes, self._episodes):
-            at = EPISODE * (number % channel.capacity)
-            channel.episodes[at] = episode.score
-            channel.episodes[at + 1] = episode.length
+            at = channel.episode * (number % channel.capacity)
+            for place, value in enumerate(episode.numbers(channel.episode - EPISODE), at):
+                channel.episodes[place] = value
         if channel.returns:
             self._write_returns(message.returns)
         at = HEADER * (self._messages % MESSAGES)
@@ -349,8 +351,9 @@ class ChannelReader:
 
     def _finished(self, episodes: int) -> tuple[Episode, ...]:
         channel = self._channel
-        places = [EPISODE * (each % channel.capacity) for each in range(self._episodes, episodes)]
-        return tuple(Episode(channel.episodes[at], int(channel.episodes[at + 1])) for at in places)
+        size = channel.episode
+        places = [size * (each % channel.capacity) for each in range(self._episodes, episodes)]
+        return tuple(Episode.of(channel.episodes[at : at + size]) for at in places)
 
     def _returns(self, written: int) -> tuple[Moments, ...]:
         numbers = self._channel.returns

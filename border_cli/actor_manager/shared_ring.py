@@ -64,7 +64,7 @@ M_OPT_STEPS: Final = 4
 M_RETURNS: Final = 5  # 1: it has moments
 HEADER: Final = 8
 
-EPISODE: Final = 2  # numbers per episode: score, length
+EPISODE: Final = 2  # numbers per episode: score, length; what its `info` said follows
 RETURNS: Final = 3  # numbers of running returns per message: count, mean, squares
 NETWORK: Final = ("call", "transfer", "queue")  # where the time of calls goes
 
@@ -80,6 +80,7 @@ class SharedRing:
         self.pipe = WakePipe()  # wakes the broker
         self.learner_pipe = WakePipe()
         self._spec = spec
+        self.episode = EPISODE + len(spec.info_metrics)  # numbers per episode
         whole, real = np.dtype(np.int64), np.dtype(np.float64)
         self._shared = SharedArrays(
             [
@@ -90,7 +91,7 @@ class SharedRing:
                 (real, (num_actors * len(ACTOR_SECTIONS),)),
                 (real, (len(NETWORK),)),
                 (whole, (self.messages * HEADER,)),
-                (real, (capacity * EPISODE,)),
+                (real, (capacity * self.episode,)),
                 (real, (self.messages * RETURNS * returns,)),
                 *((dtype, (capacity,)) for dtype in row_dtypes(row_fields(spec))),
             ]
@@ -198,10 +199,10 @@ class RingWriter:
             part = source[pending.rows * size : (pending.rows + rows) * size]
             block[start : start + rows] = part.view(block.dtype)
         for number in range(episodes):
-            at = EPISODE * ((self._episodes + number) % ring.capacity)
+            at = ring.episode * ((self._episodes + number) % ring.capacity)
             assert answer.episodes is not None
-            score, length = answer.episodes[pending.episodes + number].tolist()
-            ring.episodes[at], ring.episodes[at + 1] = score, length
+            for place, value in enumerate(answer.episodes[pending.episodes + number].tolist(), at):
+                ring.episodes[place] = value
         self._write_header(pending, rows, episodes)
         pending.rows += rows
         pending.episodes += episodes
@@ -301,8 +302,8 @@ class RingReader:
     def _finished(self, count: int) -> tuple[Episode, ...]:
         ring = self._ring
         numbers = range(self._episodes, self._episodes + count)
-        places = [EPISODE * (each % ring.capacity) for each in numbers]
-        return tuple(Episode(ring.episodes[at], int(ring.episodes[at + 1])) for at in places)
+        places = [ring.episode * (each % ring.capacity) for each in numbers]
+        return tuple(Episode.of(ring.episodes[at : at + ring.episode]) for at in places)
 
     def _returns(self, place: int) -> tuple[Moments, ...]:
         at = RETURNS * place

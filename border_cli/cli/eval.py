@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from border_cli.cli.monitor import expect, monitored
 from border_cli.cli.plain_command import (
@@ -24,6 +24,9 @@ from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import counted
 
+if TYPE_CHECKING:
+    from border_cli.core.interfaces import Evaluation
+
 HELP = """\
 border-eval: evaluates a saved model of a run.
 
@@ -37,6 +40,9 @@ border-eval: evaluates a saved model of a run.
   seed=N                           plays fresh episodes; default: the episodes of the run's own
                                    evaluations, which reproduce its recorded best score
   render=human                     shows the episodes in a window, one at a time; needs a display
+  video=FILE.mp4|.gif|.png         films the episodes, with step and return under each frame; .png:
+                                   a sheet of frames; needs pip install "border-cli[video]", and
+                                   no display
   trust=true                       also imports modules from the directories that the run recorded,
                                    and from RUN_DIR itself; only for runs whose code you trust
   --json                           prints one JSON object instead of the table
@@ -47,7 +53,7 @@ Examples
   border-eval RUN_DIR seed=123 episodes=100
   border-eval RUN_DIR checkpoint=latest --json
 """
-KEYS = ("checkpoint", "episodes", "seed", "render", "trust")
+KEYS = ("checkpoint", "episodes", "seed", "render", "video", "trust")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,7 @@ class Request:
     episodes: int | None = None
     seed: int | None = None
     render: str | None = None
+    video: Path | None = None
     trust: bool = False
     as_json: bool = False
 
@@ -89,12 +96,20 @@ def read_request(typed: Sequence[str]) -> Request:
         raise ConfigError(f"render must be human, got {values['render']!r}")
     if values.get("render") == "human":
         refuse_no_display(sys.platform, os.environ)
+    video = Path(values["video"]).expanduser() if "video" in values else None
+    if video is not None:
+        from border_cli.launch.play import refuse_no_film
+
+        if values.get("render"):
+            raise ConfigError("video and render=human cannot be combined: give one of them")
+        refuse_no_film(video)
     return Request(
         run_dir=run_dir,
         checkpoint=values.get("checkpoint"),
         episodes=whole_number(values, "episodes", 1),
         seed=whole_number(values, "seed", 0),
         render=values.get("render"),
+        video=video,
         trust=truth(values, "trust"),
         as_json="--json" in typed,
     )
@@ -109,8 +124,7 @@ def refuse_no_display(platform: str, environment: Mapping[str, str]) -> None:
     raise ConfigError(
         "render=human needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Set "
         "DISPLAY (over ssh: ssh -X), or run the command under xvfb-run, which provides a virtual "
-        "one. To record a video instead, step the environment in Python with "
-        "border_cli.load_policy and gymnasium.wrappers.RecordVideo"
+        "one. video=FILE.mp4 films the episodes without a display"
     )
 
 
@@ -130,16 +144,24 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
     elif checkpoint == "best":
         played = episodes_of_best(request.run_dir) or 0
         rounds = max(1, played // effective.evaluator.num_episodes)  # more than 1: confirmed
-    if request.render is None:  # else one after another
+    if request.render is None and request.video is None:  # else one after another
         needed = playing_needs(effective, env_factory(effective).spec, sizes_of(effective, agent))
         refuse_no_room("the evaluation", needed)
     policy = evaluation_policy(effective, agent)
     policy.load_snapshot(agent.snapshot())
     with signals.polled() as stop:
-        returns, lengths = play(
-            effective, policy, stop, seed=request.seed, rounds=rounds, render=request.render
+        evaluation = play(
+            effective,
+            policy,
+            stop,
+            seed=request.seed,
+            rounds=rounds,
+            render=request.render,
+            video=request.video,
         )
+    returns, lengths, info = evaluation.returns, evaluation.lengths, evaluation.info
     figures = summary(returns)
+    figures |= {name: evaluation.metrics[f"eval/{name}"] for name in info}
     normalized = effective.evaluator.normalized(figures["mean"])
     if normalized is not None:
         figures["normalized_score"] = normalized
@@ -152,9 +174,13 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
             "seed": request.seed,
         }
         document = {**figures, **identity, "returns": list(returns), "lengths": list(lengths)}
+        if info:
+            document["info"] = {name: list(values) for name, values in info.items()}
+        if request.video is not None:
+            document["video"] = str(request.video)
         sys.stdout.write(json.dumps(document) + "\n")
     else:
-        _print_table(request, checkpoint, agent.opt_steps, figures, returns, lengths)
+        _print_table(request, checkpoint, agent.opt_steps, figures, evaluation)
 
 
 def summary(returns: Sequence[float]) -> dict[str, Any]:
@@ -176,8 +202,7 @@ def _print_table(
     checkpoint: str,
     opt_steps: int,
     figures: dict[str, Any],
-    returns: Sequence[float],
-    lengths: Sequence[int],
+    evaluation: Evaluation,
 ) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -189,18 +214,23 @@ def _print_table(
     model = f"{checkpoint} at {counted(opt_steps, 'update')}"
     terminal.say(console, f"{request.run_dir}   {model}   {seed}")
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    for name in ("episode", "return", "length"):
+    info = evaluation.info
+    for name in ("episode", "return", "length", *info):
         table.add_column(name, justify="right")
-    for i, (score, length) in enumerate(zip(returns, lengths, strict=True)):
-        table.add_row(str(i), f"{score:,.2f}", f"{length:,}")
+    played = zip(evaluation.returns, evaluation.lengths, *info.values(), strict=True)
+    for i, (score, length, *said) in enumerate(played):
+        table.add_row(str(i), f"{score:,.2f}", f"{length:,}", *(f"{each:g}" for each in said))
     console.print(table)
     normalized = figures.get("normalized_score")
     terminal.say(
         console,
         f"mean {figures['mean']:.2f} std {figures['std']:.2f} min {figures['min']:g} "
         f"max {figures['max']:g} episodes {figures['episodes']}"
-        + (f" normalized {normalized:.2f}" if normalized is not None else ""),
+        + (f" normalized {normalized:.2f}" if normalized is not None else "")
+        + "".join(f" {name} {figures[name]:.4g}" for name in info),
     )
+    if request.video is not None:
+        terminal.say(console, f"film {request.video}")
 
 
 if __name__ == "__main__":

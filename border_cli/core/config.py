@@ -131,6 +131,7 @@ class ReplayBufferConfig(Settings, path="replay_buffer"):
     """Settings that every replay buffer has."""
 
     prioritizes: ClassVar[bool] = False  # whether it needs the TD errors of the agent
+    one_step: ClassVar[bool] = False  # whether each transition must span one step
 
     capacity: int = setting(
         100_000,
@@ -359,6 +360,11 @@ class SweepConfig(Settings, path="sweep"):
 SECTIONS = {"checkpoint": CheckpointConfig, "sweep": SweepConfig}
 
 
+def _name_of(settings: Settings) -> str:
+    """The option that these are the settings of, such as dqn."""
+    return type(settings).__name__.removesuffix("Config").lower()
+
+
 @dataclass(kw_only=True)
 class RunConfig(Settings):
     """Settings of the whole run."""
@@ -419,9 +425,11 @@ class RunConfig(Settings):
         if self.replay_buffer.prioritizes and not self.agent.gives_priorities:
             raise ConfigError(
                 "replay_buffer must be one without priorities (such as uniform): the agent "
-                f"({type(self.agent).__name__.removesuffix('Config').lower()}) has no TD errors "
+                f"({_name_of(self.agent)}) has no TD errors "
                 "to prioritize transitions by"
             )
+        if self.replay_buffer.one_step:
+            self._check_one_step(_name_of(self.replay_buffer))
         capacity = self.replay_buffer.capacity
         if self.trainer.warmup_period > capacity and not self.trainer.offline:
             self.trainer.refuse(
@@ -436,3 +444,17 @@ class RunConfig(Settings):
                     f"evaluator.env: {unknown('setting', key, known)}; evaluation runs one episode "
                     "per environment"
                 )
+
+    def _check_one_step(self, replay_buffer: str) -> None:
+        n_steps = getattr(self.step_processor, "n_steps", 1)
+        if n_steps != 1:
+            raise ConfigError(
+                f"step_processor.n_steps must be 1 with replay_buffer={replay_buffer}, got "
+                f"{n_steps}: the rewards of several steps cannot be computed again for another "
+                "goal. Use step_processor=n_step step_processor.n_steps=1"
+            )
+        if self.trainer.offline:
+            raise ConfigError(
+                f"replay_buffer={replay_buffer} needs actors, and trainer=offline has none. Use "
+                "trainer=async or trainer=sync, or replay_buffer=dataset"
+            )

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import CheckpointError
+from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
@@ -135,6 +135,12 @@ class Env(ABC):
     """N environments that step together; owned by one thread."""
 
     num_envs: int
+    frames_per_s: float = 30.0  # at which films of it show its steps
+
+    def frame(self) -> NDArray[np.uint8]:
+        """A picture of the first environment as it is, where it was made with
+        `render="rgb_array"`. [H, W, 3]"""
+        raise ConfigError(f"{type(self).__name__} has no pictures to film")
 
     @abstractmethod
     def reset(self, seed: int) -> Array:
@@ -191,6 +197,21 @@ class Translator(Protocol):
         """N actions as the `step` of a vector environment takes them.  [N, …]"""
 
 
+class GoalRewards(ABC):
+    """Rewards of an environment with goals, for any goal and without a step of it."""
+
+    @abstractmethod
+    def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
+        """What reaching `achieved` is worth where `desired` was the goal. [M, …], [M, …] -> [M]"""
+
+    @abstractmethod
+    def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Whether that ends the episode. [M]; None where goals have no influence on that."""
+
+    def close(self) -> None:  # noqa: B027 - most keep nothing open
+        """Frees what computing them takes; may be called twice."""
+
+
 class EnvFactory(ABC):
     """A picklable recipe for environments."""
 
@@ -207,6 +228,13 @@ class EnvFactory(ABC):
         """Fresh environments for the checks before a run, one of each kind that training makes;
         the caller closes each."""
         yield self.make(training=True)
+
+    def goal_rewards(self) -> GoalRewards:
+        """For hindsight; raises ConfigError where the environment has no goals."""
+        raise ConfigError(
+            f"replay_buffer=hindsight needs an environment with goals, and {self.spec.id} computes "
+            "no rewards for others than its own. Use replay_buffer=uniform"
+        )
 
     @abstractmethod
     def translator(self) -> Translator:
@@ -501,6 +529,14 @@ class NoActors(ActorManager):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """A short film of an evaluated episode."""
+
+    gif: bytes = b""
+    problem: str | None = None  # why there is none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """The outcome of one evaluation."""
 
@@ -508,6 +544,9 @@ class Evaluation:
     returns: tuple[float, ...]  # one per episode
     lengths: tuple[int, ...]
     metrics: Metrics  # with their `eval/` in front
+    # What `EnvSpec.info_metrics` names, one value per episode; only names that all episodes have.
+    info: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    film: Film | None = None  # where one was due
 
 
 class Evaluator(ABC):
@@ -526,6 +565,12 @@ class Evaluator(ABC):
         twice; the same one where an evaluator has no others."""
         del policy
         return evaluation
+
+    def film(self, policy: Policy, opt_steps: int) -> Film | None:
+        """A film of an episode after so many updates, where one is due. Never raises but what its
+        `StopFlag` holds: a film that fails says why."""
+        del policy, opt_steps
+        return None
 
     @abstractmethod
     def close(self) -> None:

@@ -170,6 +170,9 @@ class Recorder(ABC):
     def show(self, progress: Progress) -> None:  # noqa: B027 - only a panel watches in between
         """Shows the progress of the run; records nothing."""
 
+    def film(self, step: RecordStep, gif: bytes) -> None:  # noqa: B027 - only some keep films
+        """Takes a short film of an evaluated episode, a GIF."""
+
     def position(self) -> State | None:
         """How far what was written reaches, for a checkpoint; None: nothing to go back to."""
         return None

@@ -58,6 +58,7 @@ class EnvSpec:
     action: LeafSpace
     max_episode_steps: int | None  # the time limit, None where episodes need not end
     stacked: bool = False  # whether observations are stacks of successive images, the newest last
+    info_metrics: tuple[str, ...] = ()  # what is recorded of the `info` of each episode's last step
 
 
 def not_by_bounds(space: Space) -> Space:

@@ -5,9 +5,10 @@ Shapes: M transitions, B sampled transitions, N environments of one actor, A act
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, SupportsFloat, TypeAlias
+from typing import Any, Final, NamedTuple, Self, SupportsFloat, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,20 @@ class Episode:
 
     score: float  # the undiscounted return
     length: int  # env steps
+    # Last values in `info` of what `EnvSpec.info_metrics` names, NaN where there was none; () where
+    # it was none of them.
+    metrics: tuple[float, ...] = ()
+
+    def numbers(self, metrics: int | None = None) -> list[float]:
+        """Score, length and its metrics; where it has none, so many NaN in their place."""
+        missing = [math.nan] * (0 if metrics is None else metrics - len(self.metrics))
+        return [self.score, self.length, *self.metrics, *missing]
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Self:
+        """From its `numbers`."""
+        metrics = tuple(numbers[2:])
+        return cls(numbers[0], int(numbers[1]), () if all(map(math.isnan, metrics)) else metrics)
 
 
 class Step(NamedTuple):

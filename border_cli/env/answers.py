@@ -13,10 +13,11 @@ env id and environment, key.
 
 from __future__ import annotations
 
+import math
 import operator
 import reprlib
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import gymnasium as gym
@@ -347,6 +348,21 @@ def as_reward(given: Any) -> float:
     value = _as_array(given)
     if value is None or value.dtype.kind not in _NUMBERS or value.size != 1:
         raise BadStep(f"the reward {shown(given)} is not a number")
+    return float(value.item())
+
+
+def info_values(info: Any, names: Sequence[str]) -> tuple[float, ...]:
+    """The numbers of these names in what a step says besides, NaN where there is none; () where
+    there is none of them."""
+    if not isinstance(info, Mapping) or not any(name in info for name in names):
+        return ()
+    return tuple([_info_value(info.get(name)) for name in names])
+
+
+def _info_value(given: Any) -> float:
+    value = None if given is None else _as_array(given)
+    if value is None or value.dtype.kind not in _NUMBERS or value.size != 1:
+        return math.nan
     return float(value.item())
 
 

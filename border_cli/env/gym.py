@@ -13,6 +13,7 @@ from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import construct, stacks_images, time_limit
+from border_cli.env.goals import GymGoalRewards
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import action_space, observation_space
 from border_cli.env.registered import portable, register_portable
@@ -88,8 +89,13 @@ class GymEnvFactory(EnvFactory):
             env_id=spec.id,
             autoreset=autoreset,
             max_episode_steps=spec.max_episode_steps,
+            info_metrics=spec.info_metrics,
             first=first,
         )
+
+    def goal_rewards(self) -> GymGoalRewards:
+        """Those of one more environment, which is never stepped."""
+        return GymGoalRewards(construct(self.config), str(self.config.id))
 
     def translator(self) -> GymTranslator:
         """For callers that step an environment of their own; constructs one to read its spaces."""
@@ -107,4 +113,5 @@ class GymEnvFactory(EnvFactory):
             action=action_space(env.action_space, env_id),
             max_episode_steps=time_limit(self.config, env),
             stacked=stacks_images(env),
+            info_metrics=self.config.recorded_info,
         )

@@ -25,6 +25,7 @@ from border_cli.env.answers import (
     STEP,
     as_flag,
     as_reward,
+    info_values,
     observation_writer,
     place_of,
     plain_layout,
@@ -39,6 +40,7 @@ from border_cli.env.gym_spaces import (
     allocator,
     observation_space,
 )
+from border_cli.env.pictures import choose_renderer, drawn_frame
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +55,10 @@ class GymEnv(Env):
         self._id = str(config.id)
         self._training = training
         self._limit = config.max_episode_steps
+        self._info_metrics = config.recorded_info
         self._envs: list[Any] = []
+        if render == "rgb_array":
+            choose_renderer()
         try:
             for i in range(config.num_envs):
                 # A process has one window at most: pygame draws all environments into the same.
@@ -82,6 +87,16 @@ class GymEnv(Env):
         """The first environment, as Gymnasium made it."""
         env: gym.Env[Any, Any] = self._envs[0]
         return env
+
+    @property
+    def frames_per_s(self) -> float:  # type: ignore[override]
+        """As its metadata say."""
+        rate = self.single.metadata.get("render_fps")
+        return float(rate) if rate else 30.0
+
+    def frame(self) -> NDArray[np.uint8]:
+        """What the first environment draws. [H, W, 3]"""
+        return drawn_frame(self.single, self._id)
 
     def _clear(self, seed: int) -> None:
         """No episode has begun yet; those to come belong to this seed."""
@@ -170,13 +185,13 @@ class GymEnv(Env):
         obs = self._obs
         next_obs = self._fresh()  # [N, …]
         reward = np.zeros(self.num_envs, np.float32)  # [N]
-        ended = []  # (environment, terminated, truncated)
+        ended = []  # (environment, terminated, truncated, values in info)
 
         actions = self._read(action)
         i = 0
         try:
             for i in self._live:
-                observation, r, terminated, truncated, _ = envs[i].step(actions[i])
+                observation, r, terminated, truncated, info = envs[i].step(actions[i])
                 if (
                     type(observation) is ndarray
                     and observation.dtype is plain_dtype
@@ -194,7 +209,8 @@ class GymEnv(Env):
                     terminated = as_flag("terminated", terminated)
                     truncated = as_flag("truncated", truncated)
                 if terminated or truncated or lengths[i] == limit:
-                    ended.append((i, terminated, truncated or lengths[i] == limit))
+                    over = info_values(info, self._info_metrics)
+                    ended.append((i, terminated, truncated or lengths[i] == limit, over))
         except BadStep as error:
             raise error.within(self._place(i)) from None
         except (TypeError, ValueError) as error:
@@ -222,14 +238,14 @@ class GymEnv(Env):
         action: NDArray[Any],
         reward: NDArray[np.float32],
         next_obs: Array,
-        ended: list[tuple[int, bool, bool]],
+        ended: list[tuple[int, bool, bool, tuple[float, ...]]],
     ) -> Step:
         """The step that ends some episodes; while training, the next ones begin within it."""
         flags = np.zeros((2, self.num_envs), np.bool_)  # terminated and truncated
-        for i, has_terminated, was_cut in ended:
+        for i, has_terminated, was_cut, _ in ended:
             flags[:, i] = has_terminated, was_cut
-        over = [i for i, _, _ in ended]
-        episodes = tuple(Episode(self._score[i], self._length[i]) for i in over)
+        over = [each[0] for each in ended]
+        episodes = tuple(Episode(self._score[i], self._length[i], info) for i, *_, info in ended)
         self._obs = self._after(over, next_obs)
         return Step(
             obs=obs,

@@ -25,7 +25,7 @@ PACKAGES = {  # module -> what pip calls it
     "pygame": "gymnasium[classic-control]",
     "ale_py": "ale-py",
     "cv2": "opencv-python",
-    "gymnasium_robotics": "gymnasium-robotics",
+    "gymnasium_robotics": "border-cli[robotics]",
     "shimmy": "shimmy[dm-control]",
 }
 # Beginnings of ids -> the module that registers them when it is imported

@@ -33,6 +33,7 @@ from border_cli.env.answers import (
     as_flags,
     as_rewards,
     environment_of,
+    info_values,
     observation_reader,
     observation_writer,
     place_of,
@@ -161,6 +162,19 @@ def _without_mode_warnings() -> Iterator[None]:
         yield
 
 
+def _values_of(i: int, info: Any, names: tuple[str, ...]) -> tuple[float, ...]:
+    """Those of environment i in the `info` of all, where `_name` says which have one."""
+    if not isinstance(info, dict):
+        return ()
+    found = {}
+    for name in names:
+        values: Any = info.get(name)
+        which: Any = info.get(f"_{name}")
+        if np.ndim(values) > 0 and len(values) > i and (which is None or which[i]):
+            found[name] = values[i]
+    return info_values(found, names)
+
+
 class GymVectorEnv(Env):
     """A vector environment for training; owns it until `close`. One thread calls it.
 
@@ -175,6 +189,7 @@ class GymVectorEnv(Env):
         env_id: str,
         autoreset: Autoreset,
         max_episode_steps: int | None,
+        info_metrics: tuple[str, ...] = (),
         first: int = 0,
     ) -> None:
         self.num_envs = env.num_envs
@@ -182,6 +197,7 @@ class GymVectorEnv(Env):
         self._id = env_id
         self._autoreset = autoreset
         self._limit = max_episode_steps
+        self._info_metrics = info_metrics
         self._first = first
         observation = env.single_observation_space
         self._read = observation_reader(observation, environment_of)
@@ -238,7 +254,7 @@ class GymVectorEnv(Env):
         episodes: tuple[Episode, ...] = ()
         self._moved = None
         if np.count_nonzero(ended):
-            episodes = self._finish(ended)
+            episodes = self._finish(ended, info)
             next_obs, act_obs = self._around_end(ended, next_obs, info)
         self._obs = act_obs
         return Step(
@@ -282,12 +298,15 @@ class GymVectorEnv(Env):
             )
         truncated |= reached
 
-    def _finish(self, ended: NDArray[np.bool_]) -> tuple[Episode, ...]:
+    def _finish(self, ended: NDArray[np.bool_], info: Any) -> tuple[Episode, ...]:
         """The episodes that ended; the counts of the next ones begin at 0."""
+        if self._autoreset is Autoreset.same_step:  # `info` is of the next episode
+            info = info.get("final_info")
+        metrics = [_values_of(i, info, self._info_metrics) for i in np.flatnonzero(ended).tolist()]
         finished = np.flatnonzero(ended)
         scores, lengths = self._score[finished].tolist(), self._length[finished].tolist()
         self._score[finished] = self._length[finished] = 0
-        return tuple(map(Episode, scores, lengths))
+        return tuple(map(Episode, scores, lengths, metrics))
 
     def _around_end(
         self, ended: NDArray[np.bool_], given: Array, info: dict[str, Any]

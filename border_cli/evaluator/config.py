@@ -22,6 +22,12 @@ class Place(StrEnum):
 class EpisodesConfig(EvaluatorConfig):
     """Greedy episodes, with the same seeds at every evaluation."""
 
+    video_interval: int = setting(
+        0,
+        "updates between films of an evaluated episode, recorded with the next evaluation in "
+        "RUN_DIR/videos and in TensorBoard; 0: none",
+        low=0,
+    )
     where: Place = setting(
         Place.local,
         "local: on this machine; ray: spread over the nodes of a Ray cluster, with the same scores "

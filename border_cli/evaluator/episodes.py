@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.config import EvaluatorConfig
 from border_cli.core.errors import BadStep
-from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Policy
+from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Film, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Metrics, leaves, map_array
 from border_cli.core.words import counted
 from border_cli.evaluator.config import EpisodesConfig
+from border_cli.evaluator.film import CLIP_FRAMES, FilmedFactory, GifWriter
 
 DEFAULT_LIMIT = 10_000  # env steps, where neither the settings nor the environment have one
 
@@ -46,12 +49,44 @@ def return_metrics(returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> 
     }
 
 
-def evaluation_of(
-    config: EvaluatorConfig, returns: NDArray[np.float64], lengths: NDArray[np.int64]
-) -> Evaluation:
-    """What an evaluation with these episodes found.  [E], [E]"""
+class Outcome(NamedTuple):
+    """How E episodes went."""
+
+    returns: NDArray[np.float64]  # [E]
+    lengths: NDArray[np.int64]  # [E]
+    info: NDArray[np.float64]  # [E, len(names)]  NaN where an episode has no such value
+    names: tuple[str, ...] = ()  # `EnvSpec.info_metrics`
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The episodes of all, in this order."""
+    return Outcome(
+        np.concatenate([each.returns for each in outcomes]),
+        np.concatenate([each.lengths for each in outcomes]),
+        np.concatenate([each.info for each in outcomes]),
+        outcomes[0].names,
+    )
+
+
+def outcome_of(evaluation: Evaluation, names: tuple[str, ...]) -> Outcome:
+    """The episodes of an earlier evaluation."""
+    missing = [math.nan] * len(evaluation.returns)
+    columns = [evaluation.info.get(name, missing) for name in names]
+    info = np.array(columns, np.float64).reshape(len(names), len(missing)).T  # [E, names]
+    return Outcome(np.array(evaluation.returns), np.array(evaluation.lengths), info, names)
+
+
+def evaluation_of(config: EvaluatorConfig, outcome: Outcome) -> Evaluation:
+    """What an evaluation with these episodes found."""
+    returns, lengths = outcome.returns, outcome.lengths
     score = float(returns.mean())
     metrics = dict(return_metrics(returns, lengths))
+    info = {
+        name: tuple(values.tolist())
+        for name, values in zip(outcome.names, outcome.info.T, strict=True)
+        if not np.isnan(values).any()
+    }
+    metrics |= {f"eval/{name}": float(np.mean(values)) for name, values in info.items()}
     normalized = config.normalized(score)
     if normalized is not None:
         metrics["eval/normalized_score"] = normalized
@@ -60,6 +95,7 @@ def evaluation_of(
         returns=tuple(returns.tolist()),
         lengths=tuple(lengths.tolist()),
         metrics=metrics,
+        info=info,
     )
 
 
@@ -80,13 +116,17 @@ class Play:
         limit: int,
         first: int = 0,
         width: int | None = None,
+        names: tuple[str, ...] = (),
     ) -> None:
+        """`names`: of what is recorded of an episode's last `info`."""
         self._policy, self._env = policy, env
         self._limit = limit
         self._rows = slice(first, first + env.num_envs)
         self._width = env.num_envs if width is None else width
         self.returns = np.zeros(env.num_envs)  # [E] float64
         self.lengths = np.zeros(env.num_envs, np.int64)  # [E]
+        self.names = names
+        self._info = np.full((env.num_envs, len(names)), np.nan)  # [E, len(names)]
         self._running = np.ones(env.num_envs, np.bool_)  # [E]
         self._obs = env.reset(seed)  # [E, …]
         self._wide = None if self._width == env.num_envs else self._widened(self._obs)
@@ -103,12 +143,21 @@ class Play:
         """Whether an episode is not over yet."""
         return self.steps < self._limit and bool(self._running.any())
 
+    @property
+    def outcome(self) -> Outcome:
+        """How the episodes went. What was cut at `limit` has nothing from `info`."""
+        return Outcome(self.returns, self.lengths, self._info, self.names)
+
     def step(self) -> None:
         """Acts once in each environment."""
         step = self._env.step(self._act())
         self.returns += step.reward  # 0 where the episode is over
         self.lengths += self._running
-        self._running &= ~(step.terminated | step.truncated)
+        ended = step.terminated | step.truncated  # [E]
+        if step.episodes and self.names:
+            for i, episode in zip(np.flatnonzero(ended).tolist(), step.episodes, strict=True):
+                self._info[i] = episode.metrics or np.nan
+        self._running &= ~ended
         self._obs = step.act_obs
         self.steps += 1
 
@@ -135,18 +184,27 @@ class EpisodesEvaluator(Evaluator):
         seed: int,
         stop: StopFlag,
         heartbeat: Heartbeat,
+        film_factory: EnvFactory | None = None,
     ) -> None:
+        """`film_factory` makes the one environment of an episode that is filmed."""
         self.config = config
+        self._film_factory = film_factory
         self._factory = factory
         self._seed = seed
         self._stop = stop
         self._heartbeat = heartbeat
         self._env: Env | None = None
+        self._filmed = 0  # of the films that were due, counted in intervals
 
     @property
     def limit(self) -> tuple[int, str]:
         """The cut in env steps, and who says so: see `episode_limit`."""
         return episode_limit(self.config, self._factory.spec)
+
+    @property
+    def info_metrics(self) -> tuple[str, ...]:
+        """Names of what is recorded of an episode's last `info`."""
+        return self._factory.spec.info_metrics
 
     def describe(self) -> str:
         steps, who = self.limit
@@ -164,18 +222,34 @@ class EpisodesEvaluator(Evaluator):
         """The episodes of this seed, with the greedy actions of `policy`."""
         with self._watched():
             self._env = self._env or self._made()
-            return evaluation_of(self.config, *self._play(policy, self._env))
+            return evaluation_of(self.config, self._play(policy, self._env))
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         """The next episodes of this seed: together they are those that more environments at once
         would play."""
         with self._watched(), closing(self._made(first=len(evaluation.returns))) as others:
-            returns, lengths = self._play(policy, others)
-        return evaluation_of(
-            self.config,
-            np.concatenate([evaluation.returns, returns]),
-            np.concatenate([evaluation.lengths, lengths]),
-        )
+            more = self._play(policy, others)
+        return evaluation_of(self.config, joined([outcome_of(evaluation, more.names), more]))
+
+    def film(self, policy: Policy, opt_steps: int) -> Film | None:
+        interval, factory = self.config.video_interval, self._film_factory
+        if not interval or factory is None or opt_steps // interval == self._filmed:
+            return None
+        self._filmed = opt_steps // interval
+        try:
+            return Film(gif=self._clip(policy, factory))
+        except Exception as error:  # environments, drivers and encoders may raise anything
+            self._stop.check()
+            return Film(problem=str(error) or repr(error))
+
+    def _clip(self, policy: Policy, factory: EnvFactory) -> bytes:
+        """The first episode, shortened where it is long."""
+        made = io.BytesIO()
+        with self._heartbeat.working(), GifWriter(made, most_frames=CLIP_FRAMES) as writer:
+            filmed = FilmedFactory(factory, episode=0, writer=writer)
+            with closing(filmed.make(training=False)) as env:
+                self._play(policy, env)
+        return made.getvalue()
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -185,14 +259,15 @@ class EpisodesEvaluator(Evaluator):
         except BadStep as error:
             raise error.within("evaluation") from None
 
-    def _play(self, policy: Policy, env: Env) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Returns and lengths of one episode in each environment.  [E], [E]"""
-        play = Play(policy, env, seed=self._seed, limit=self.limit[0])
+    def _play(self, policy: Policy, env: Env) -> Outcome:
+        """One episode in each environment."""
+        limit, names = self.limit[0], self.info_metrics
+        play = Play(policy, env, seed=self._seed, limit=limit, names=names)
         while play.running:
             self._stop.check()
             self._heartbeat.beat()
             play.step()
-        return play.returns, play.lengths
+        return play.outcome
 
     def close(self) -> None:
         env, self._env = self._env, None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any, Final
 
@@ -88,7 +88,9 @@ class InlineEvaluationRunner(EvaluationRunner):
     def submit(self, snapshot: Snapshot) -> None:
         policy = self._make_policy()
         policy.load_snapshot(snapshot)
-        self._evaluation = self._confirmation.evaluated(self._evaluator, policy)
+        evaluation = self._confirmation.evaluated(self._evaluator, policy)
+        film = self._evaluator.film(policy, snapshot.opt_steps)
+        self._evaluation = evaluation if film is None else replace(evaluation, film=film)
 
     @property
     def busy(self) -> bool:
@@ -262,7 +264,9 @@ def run(packed: bytes, shared: SharedArrays, pipe: Pipe) -> None:
             policy: Policy = make_policy()  # a result does not depend on those before it
             policy.bind_thread()
             policy.load_snapshot(snapshot)
-            pipe.send(DONE, confirmation.evaluated(evaluator, policy))
+            evaluation = confirmation.evaluated(evaluator, policy)
+            film = evaluator.film(policy, snapshot.opt_steps)
+            pipe.send(DONE, evaluation if film is None else replace(evaluation, film=film))
     except EOFError:
         return
     finally:

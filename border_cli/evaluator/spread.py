@@ -18,9 +18,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from border_cli.cluster.connection import Cluster, ClusterSettings, connect
 from border_cli.cluster.crew import GOING, Crew, CrewOnRay
 from border_cli.cluster.nodes import Needs, Nodes, options_of
@@ -39,7 +36,7 @@ from border_cli.core.stop import StopFlag
 from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Snapshot, State
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.episodes import Play, evaluation_of
+from border_cli.evaluator.episodes import Outcome, Play, evaluation_of, joined, outcome_of
 from border_cli.evaluator.runner import DONE, BackgroundEvaluationRunner, SharedHeartbeat
 from border_cli.process.child import READY, Pipe
 from border_cli.process.shared_memory import SharedArrays
@@ -60,6 +57,7 @@ class EpisodesRecipe:
     make_policy: Callable[[], Policy]
     seed: int
     limit: int  # env steps of an episode
+    info_metrics: tuple[str, ...] = ()
     imports: Sequence[str]
     stall_s: float
 
@@ -96,8 +94,7 @@ class Common(NamedTuple):
 class Played:
     """How the episodes went."""
 
-    returns: NDArray[np.float64]  # [E]
-    lengths: NDArray[np.int64]  # [E]
+    outcome: Outcome
     steps: int  # that the policy acted
     policy: State = field(default_factory=dict)  # its state then
 
@@ -136,6 +133,7 @@ class EpisodePlayer:
             limit=recipe.limit,
             first=piece.first,
             width=recipe.config.num_episodes,
+            names=recipe.info_metrics,
         )
         self._policy = policy
         return self.go_on()
@@ -166,8 +164,7 @@ class EpisodePlayer:
         self._play = self._policy = None
         self._close_others()
         return Played(
-            returns=play.returns,
-            lengths=play.lengths,
+            outcome=play.outcome,
             steps=play.steps,
             policy=policy.state_dict(),
         )
@@ -207,19 +204,15 @@ class SpreadEvaluator(Evaluator):
 
     def evaluate(self, policy: Policy) -> Evaluation:
         del policy
-        return evaluation_of(self._config, *self._round(0))
+        return evaluation_of(self._config, self._round(0))
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         del policy
-        returns, lengths = self._round(len(evaluation.returns))
-        return evaluation_of(
-            self._config,
-            np.concatenate([evaluation.returns, returns]),
-            np.concatenate([evaluation.lengths, lengths]),
-        )
+        more = self._round(len(evaluation.returns))
+        return evaluation_of(self._config, joined([outcome_of(evaluation, more.names), more]))
 
-    def _round(self, first: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """As many episodes as an evaluation has, from number `first` on.  [E], [E]"""
+    def _round(self, first: int) -> Outcome:
+        """As many episodes as an evaluation has, from number `first` on."""
         assert self._snapshot is not None, "load_snapshot() comes first"
         pieces = [
             Episodes(round_first=first, first=low, count=count) for low, count in self._pieces
@@ -230,10 +223,7 @@ class SpreadEvaluator(Evaluator):
             raise error.within("evaluation") from None
         # A local policy acts until the last episode is over, and draws as many random numbers.
         self._policy = max(played, key=lambda each: each.steps).policy
-        return (
-            np.concatenate([each.returns for each in played]),
-            np.concatenate([each.lengths for each in played]),
-        )
+        return joined([each.outcome for each in played])
 
     def close(self) -> None:
         self._crew.close()

@@ -28,6 +28,7 @@ from border_cli.core.interfaces import (
     EnvFactory,
     EvaluationRunner,
     Evaluator,
+    GoalRewards,
     NoActors,
     Policy,
     ReplayBuffer,
@@ -63,6 +64,7 @@ from border_cli.nn.encoding import encoded_size
 from border_cli.nn.matmul import chosen_matmul, matmul_line
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
+from border_cli.recorder.films import FilmFiles
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -74,7 +76,8 @@ from border_cli.registry import (
     STEP_PROCESSORS,
     TRAINERS,
 )
-from border_cli.replay_buffer.config import DatasetConfig
+from border_cli.replay_buffer.config import DatasetConfig, HindsightConfig
+from border_cli.replay_buffer.hindsight import refuse_no_goals
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights
 from border_cli.trainer.post_step import LearnerParts
@@ -227,12 +230,20 @@ def _evaluator_recipe(
 ) -> Callable[..., Evaluator]:
     """Makes the evaluator from `stop` and `heartbeat`, here or in another process."""
     evaluator: Callable[..., Evaluator] = EVALUATORS.load(effective.config.evaluator)
+    films = {"film_factory": film_factory(effective)} if effective.video_interval else {}
     return partial(
         evaluator,
         effective.evaluator,
+        **films,
         factory=factory or ENVS.build(effective.evaluation_env),
         seed=derived_seed(effective.config.seed if seed is None else seed, Branch.EVALUATION),
     )
+
+
+def film_factory(effective: EffectiveSettings) -> EnvFactory:
+    """Makes the one environment of an evaluated episode that is filmed."""
+    factory: EnvFactory = ENVS.build(replace(effective.evaluation_env, num_envs=1))
+    return factory
 
 
 def build_recorders(
@@ -247,6 +258,8 @@ def build_recorders(
     try:
         for each in config.recorder.values():
             built.append(RECORDERS.build(each, info=info, console=console))  # noqa: PERF401
+        if effective.video_interval:
+            built.append(FilmFiles(run_dir))
     except BaseException:  # those that opened a file already
         for recorder in built:
             recorder.close()
@@ -403,6 +416,7 @@ def episodes_recipe(
         make_policy=make_policy,
         seed=derived_seed(config.seed, Branch.EVALUATION),
         limit=evaluator.limit[0],
+        info_metrics=evaluator.info_metrics,
         imports=config.imports,
         stall_s=config.trainer.stall_timeout_s,
     )
@@ -459,12 +473,25 @@ def build_actors(
     return actors
 
 
+def build_goal_rewards(effective: EffectiveSettings, spec: EnvSpec) -> GoalRewards | None:
+    """What computes rewards for other goals, if the replay buffer replaces goals; the caller closes
+    it. Raises ConfigError where the environment has no goals."""
+    if not isinstance(effective.config.replay_buffer, HindsightConfig):
+        return None
+    refuse_no_goals(spec)
+    return env_factory(effective).goal_rewards()
+
+
 def build_replay_buffer(
-    effective: EffectiveSettings, spec: EnvSpec, see_returns: SeeReturns | None = None
+    effective: EffectiveSettings,
+    spec: EnvSpec,
+    see_returns: SeeReturns | None = None,
+    goal_rewards: GoalRewards | None = None,
 ) -> ReplayBuffer:
     """The replay buffer, with the transitions of its data set if it has one; large memory.
 
-    `see_returns` is given the running discounted returns of the data set, if the agent needs them.
+    `see_returns` is given the running discounted returns of the data set, if the agent needs them;
+    `goal_rewards` is what `build_goal_rewards` gave.
     """
     config, settings = effective.config, effective.config.replay_buffer
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
@@ -479,6 +506,8 @@ def build_replay_buffer(
             "checksum": checksum,
             "grows": effective.has_actors,
         }
+    if goal_rewards is not None:
+        more = {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
     buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)
     return buffer
 
@@ -498,6 +527,7 @@ def build_trainer(
         batch_size=config.agent.batch_size,
         slack=effective.slack,
         observation=spec.observation,
+        info_metrics=spec.info_metrics,
         starts_trained=config.init_from is not None,
         on_saved=on_saved,
     )

@@ -19,7 +19,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Self
@@ -34,13 +34,16 @@ from border_cli.core.config import EnvConfig
 from border_cli.core.errors import BorderError, ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent, EnvFactory
 from border_cli.core.machine import out_of_memory
-from border_cli.core.seeding import generator
+from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.evaluator.config import EpisodesConfig
+from border_cli.evaluator.film import require_pillow
 from border_cli.launch.build import (
     build_dry_agent,
     build_first_agent,
+    build_goal_rewards,
     env_factory,
+    film_factory,
 )
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import check_dataset
@@ -191,7 +194,9 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     try:
         spec = probes.training(effective)
         check_dataset(effective, spec)
+        _check_goals(effective, spec)
         probes.evaluation(effective)
+        _check_film(effective)
         if effective.config.resume is None:
             agent = build_first_agent(effective, spec, build_dry_agent)
         else:  # the weights that it began with may be gone, and are not needed
@@ -209,6 +214,26 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
         log.debug("the pre-flight check failed; the run will report the error", exc_info=True)
         return None
     return spec, agent
+
+
+def _check_goals(effective: EffectiveSettings, spec: EnvSpec) -> None:
+    """Raises where the replay buffer replaces goals and the environment has none."""
+    with called(f"env.id={spec.id}", CONSTRUCTOR):
+        goal_rewards = build_goal_rewards(effective, spec)
+    if goal_rewards is not None:
+        goal_rewards.close()
+
+
+def _check_film(effective: EffectiveSettings) -> None:
+    """Raises where films are due and nothing can be drawn."""
+    if not effective.video_interval:
+        return
+    require_pillow("evaluator.video_interval")
+    factory = film_factory(effective)
+    env = factory.make(training=False, render="rgb_array")
+    with closing(env), called(f"env.id={effective.evaluation_env.id}", "render"):
+        env.reset(derived_seed(0, Branch.PROBE, 0))
+        env.frame()
 
 
 def _refuse_without_cluster(effective: EffectiveSettings) -> None:

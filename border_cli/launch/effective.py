@@ -52,6 +52,12 @@ class EffectiveSettings:
         return isinstance(evaluator, EpisodesConfig) and evaluator.where == Place.ray
 
     @property
+    def video_interval(self) -> int:
+        """Updates between films of evaluations; 0: none."""
+        evaluator = self.config.evaluator
+        return evaluator.video_interval if isinstance(evaluator, EpisodesConfig) else 0
+
+    @property
     def actors_here(self) -> int:
         """Actors that compute on this machine."""
         elsewhere = isinstance(self.actors, RayConfig) and self.actors.address is not None
@@ -203,6 +209,8 @@ def _refuse_on_ray(config: RunConfig, actors: ActorManagerConfig) -> None:
     name = EVALUATORS.entry_of(evaluator).name
     if name != "episodes":
         raise ConfigError(f"evaluator.where=ray spreads evaluator=episodes, not {name}")
+    if evaluator.video_interval:
+        raise ConfigError("evaluator.video_interval needs evaluator.where=local")
     if actors.in_learner_thread:
         raise ConfigError(
             "evaluator.where=ray needs actors beside the learner: bit-reproducible runs "

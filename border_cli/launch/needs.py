@@ -44,13 +44,15 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.words import counted, size
 from border_cli.dataset.recorded_episodes import GROUP, GROUP_NBYTES
+from border_cli.evaluator.film import CLIP_NBYTES
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.offline_data import SETTING, dataset_size
 from border_cli.nn.device import resolve_device
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
-from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
+from border_cli.replay_buffer.config import HindsightConfig, Normalize, PrioritizedConfig
 from border_cli.replay_buffer.frames import frame_ring_nbytes, frame_row_nbytes, stores_frames
+from border_cli.replay_buffer.hindsight import LINKS_NBYTES, SAVED_LINKS_NBYTES
 from border_cli.replay_buffer.sum_tree import FANOUT, TOP
 from border_cli.replay_buffer.uniform import RingReplayBuffer
 from border_cli.run.replay_files import FOLDER, SHARED
@@ -174,10 +176,10 @@ class ReplaySizes:
     capacity: int  # transitions that actors can add
     dataset: int = 0  # transitions of a data set, which stay
     row: int  # bytes of one transition as it is stored
-    trees: int  # bytes of the priorities and the sums over them
+    trees: int  # bytes of the priorities and the sums over them, or of the episodes
     margin: int = 0  # bytes for frames beyond one for each transition
     shares_frames: bool = False  # each frame of stacked images is stored once
-    priorities: int  # bytes of the priorities alone, as a checkpoint holds them
+    priorities: int  # bytes of the priorities alone, or the episodes, as a checkpoint holds them
 
     @property
     def nbytes(self) -> int:
@@ -188,9 +190,12 @@ def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
     """Of the buffer these settings choose; nothing is allocated."""
     settings = effective.config.replay_buffer
     known = issubclass(REPLAY_BUFFERS.load(settings), RingReplayBuffer)
-    trees = 0
+    trees = saved = 0
     if known and isinstance(settings, PrioritizedConfig):
         trees = tree_nbytes(settings.capacity) * (1 + (settings.normalize == Normalize.buffer))
+        saved = settings.capacity * PRIORITY_NBYTES
+    if known and isinstance(settings, HindsightConfig):
+        trees, saved = settings.capacity * LINKS_NBYTES, settings.capacity * SAVED_LINKS_NBYTES
     learned = dataset_size(effective)
     dataset = learned.steps if learned else 0
     capacity = settings.capacity if effective.has_actors else 0
@@ -206,7 +211,7 @@ def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
         margin=max(0, margin),
         shares_frames=shares_frames,
         trees=trees,
-        priorities=settings.capacity * PRIORITY_NBYTES if trees else 0,
+        priorities=saved,
     )
 
 
@@ -445,6 +450,16 @@ def disk_needs(
             settings={"trainer.record_interval": config.trainer.record_interval},
         )
     )
+    interval = effective.video_interval
+    films = (effective.most_updates or 0) // interval if interval else 0
+    if films:
+        needs.append(
+            Need(
+                what=f"{counted(films, 'film')}",
+                nbytes=2 * films * CLIP_NBYTES,  # a file, and in TensorBoard
+                settings={"evaluator.video_interval": interval},
+            )
+        )
     return needs
 
 

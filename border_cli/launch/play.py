@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from border_cli import __version__
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
-from border_cli.core.interfaces import Agent, Env, EnvFactory, Policy, Translator
+from border_cli.core.interfaces import Agent, Env, EnvFactory, Evaluation, Policy, Translator
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec, row_nbytes
 from border_cli.core.stop import Heartbeat, StopFlag
@@ -29,7 +30,9 @@ from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
 from border_cli.env.translate import raw_parts, recorded_rows
-from border_cli.evaluator.episodes import DEFAULT_LIMIT
+from border_cli.evaluator.episodes import DEFAULT_LIMIT, evaluation_of, joined, outcome_of
+from border_cli.evaluator.film import FilmedFactory, film_writer
+from border_cli.evaluator.film import refuse_no_film as refuse_no_film
 from border_cli.launch.build import build_evaluator, env_factory
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.registry import AGENTS, ENVS
@@ -69,21 +72,28 @@ def play(
     *,
     seed: int | None,
     rounds: int,
-    render: str | None,
-) -> tuple[list[float], list[int]]:
-    """Returns and lengths of the episodes: rounds of `num_episodes` in parallel, or one episode
-    after another in a window."""
-    if render is None:
+    render: str | None = None,
+    video: Path | None = None,
+) -> Evaluation:
+    """The episodes: rounds of `num_episodes` in parallel, or one after another in a window, or in a
+    film at `video`, which is there at the end or not at all."""
+    if render is None and video is None:
         return _evaluate(effective, policy, stop, seed, rounds)
     one = effective.with_episodes(1)
     inner: EnvFactory = ENVS.build(one.evaluation_env)
-    returns: list[float] = []
-    lengths: list[int] = []
-    for episode in range(rounds * effective.config.evaluator.num_episodes):
-        score, length = _evaluate(one, policy, stop, seed, 1, Shown(inner, episode, render))
-        returns += score
-        lengths += length
-    return returns, lengths
+    found = []
+    with ExitStack() as stack:
+        writer = stack.enter_context(film_writer(video)) if video is not None else None
+        for episode in range(rounds * effective.config.evaluator.num_episodes):
+            shown: EnvFactory
+            if writer is not None:
+                shown = FilmedFactory(inner, episode=episode, writer=writer)
+            else:
+                assert render is not None
+                shown = Shown(inner, episode, render)
+            found.append(_evaluate(one, policy, stop, seed, 1, shown))
+    names = inner.spec.info_metrics
+    return evaluation_of(one.evaluator, joined([outcome_of(each, names) for each in found]))
 
 
 def _evaluate(
@@ -93,7 +103,7 @@ def _evaluate(
     seed: int | None,
     rounds: int,
     factory: EnvFactory | None = None,
-) -> tuple[list[float], list[int]]:
+) -> Evaluation:
     evaluator = build_evaluator(
         effective, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
     )
@@ -103,7 +113,7 @@ def _evaluate(
             evaluation = evaluator.extended(policy, evaluation)
     finally:
         evaluator.close()
-    return list(evaluation.returns), list(evaluation.lengths)
+    return evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,7 @@ from border_cli.launch.build import (
     build_evaluation_runner,
     build_evaluator,
     build_first_agent,
+    build_goal_rewards,
     build_recorders,
     build_replay_buffer,
     build_trainer,
@@ -238,7 +239,10 @@ class TrainingRun:
         reacquire = self._lock.reacquire
         store = build_checkpoints(effective, self._run_dir, options.settings, reacquire)
         self.cleanup.callback(store.close)
-        replay_buffer = build_replay_buffer(effective, spec, agent.observe_returns)
+        goal_rewards = build_goal_rewards(effective, spec)
+        if goal_rewards is not None:
+            self.cleanup.callback(goal_rewards.close)
+        replay_buffer = build_replay_buffer(effective, spec, agent.observe_returns, goal_rewards)
         observe_stored(agent, replay_buffer)
         parts = LearnerParts(
             agent=agent,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import os
 import socket
+import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -89,6 +90,15 @@ class TensorboardRecorder(Recorder):
             rows = self._last_rows + row
             self._last_rows = rows if len(rows) <= MAX_LAST_ROWS else None
         self._file.append(row)
+
+    def film(self, step: RecordStep, gif: bytes) -> None:
+        """A moving picture on the page of images."""
+        at = step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
+        width, height = struct.unpack("<HH", gif[6:10])  # of a GIF's header
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+        value = Summary.Value(tag="eval/film", image=image)
+        event = Event(wall_time=self._wall_time_s(), step=at, summary=Summary(value=[value]))
+        self._file.append(record(event))
 
     def _row(self, at: int, metrics: Metrics) -> bytes:
         values = [

@@ -73,6 +73,36 @@ class DatasetConfig(RingConfig):
     )
 
 
+class Strategy(StrEnum):
+    """Which of the goals achieved in an episode replace the one it was played for."""
+
+    future = "future"
+    final = "final"
+    episode = "episode"
+
+
+@dataclass(kw_only=True)
+class HindsightConfig(ReplayBufferConfig):
+    """Hindsight experience replay for environments with goals (Andrychowicz et al. 2017)."""
+
+    one_step: ClassVar[bool] = True
+
+    strategy: Strategy = setting(
+        Strategy.future,
+        "the goal that replaces that of a sampled transition: one achieved by the transition or "
+        "later in its episode (future), at its end so far (final), or anywhere in it (episode)",
+    )
+    k: int = setting(
+        4,
+        "replaced goals per original one: k of k + 1 sampled transitions have another goal; 0: "
+        "none",
+        low=0,
+    )
+
+
+REPLAY_BUFFERS.register(
+    "hindsight", HindsightConfig, "border_cli.replay_buffer.hindsight:HindsightReplayBuffer"
+)
 REPLAY_BUFFERS.register(
     "uniform", UniformConfig, "border_cli.replay_buffer.uniform:UniformReplayBuffer"
 )

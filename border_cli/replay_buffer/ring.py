@@ -117,6 +117,15 @@ class Ring:
         """Bytes of all rows."""
         return sum(block.nbytes for block in self._all.blocks)
 
+    def column(self, name: str) -> NDArray[Any]:
+        """One column of all slots, as a view.  [slots, …]"""
+        return self._all.columns[name]
+
+    def slots_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the stored rows of these numbers are.  [M]"""
+        slots: NDArray[np.int64] = (self.position - self.pushed + numbers) % self.capacity
+        return self.fixed + slots
+
     @property
     def stored(self) -> int:
         """Rows that can be drawn, those that stay among them."""

@@ -22,7 +22,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,9 @@ def write_best(
     """Writes all files of a best model but the manifest."""
     _write_agent(folder / "agent.pt", agent, save_state)
     write_json(folder / "state.json", counters)
-    score = {"score": evaluation.score, **counters, **asdict(evaluation)}
+    found = asdict(replace(evaluation, film=None))
+    # What no environment reported, and a film, which has a file of its own, are left out.
+    score = {"score": evaluation.score, **counters, **{k: v for k, v in found.items() if v}}
     write_json(folder / "score.json", score)
 
 

@@ -61,18 +61,19 @@ HYDRA = Layout(
     files=RECORD,
     folders={r"resume-\d+": Layout(files=rf"{RECORD}|resolved-before\.yaml|command\.txt")},
 )
+FILMS = Layout(files=r"\d{10,}\.gif")
 RUN = Layout(
     files=r"run\.(json|lock)|(metrics|superseded)\.jsonl|border-train\.log|not_finite\.npz"
     rf"|sweep\.(json|csv|stop)|multirun\.yaml|output\.log|{EVENT_FILE}",
     links="best",
-    folders={"checkpoints": CHECKPOINTS, "tensorboard": EVENTS, r"\.hydra": HYDRA},
+    folders={"checkpoints": CHECKPOINTS, "tensorboard": EVENTS, "videos": FILMS, r"\.hydra": HYDRA},
 )
 
 
 # What an attempt left that cannot be resumed.
 LEFTOVERS = (
     *("run.json", "metrics.jsonl", "superseded.jsonl", "tensorboard", "checkpoints", "best"),
-    *("not_finite.npz", str(SETTINGS)),
+    *("videos", "not_finite.npz", str(SETTINGS)),
 )
 
 # What a resumed run reads or writes; what is only replaced need not be writable itself.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from border_cli.core.interfaces import Agent, Evaluation, EvaluationRunner
+from border_cli.core.interfaces import Agent, Evaluation, EvaluationRunner, Film
 from border_cli.core.output import FILE_ONLY, Checkpoints, RecordStep
 from border_cli.core.types import Metrics, State
 
@@ -68,6 +68,7 @@ class EvaluationResult:
 
     step: RecordStep
     metrics: Metrics
+    film: Film | None = None
 
 
 class Evaluations:
@@ -134,7 +135,7 @@ class Evaluations:
         if best:
             state = pending.state if pending.state is not None else self._agent.state_dict()
             self._checkpoints.save_best(state, pending.counters, evaluation)
-        return EvaluationResult(pending.step, evaluation.metrics)
+        return EvaluationResult(pending.step, evaluation.metrics, evaluation.film)
 
     def state_dict(self) -> State:
         """What came of evaluations, and whether one is under way in the background.

@@ -262,12 +262,19 @@ class PostStep:
 
     def _collect(self) -> EvaluationResult | None:
         with self.timing.section("evaluate"):
-            return self.evaluations.collect()
+            result = self.evaluations.collect()
+        return self._filmed(result) if result is not None else None
+
+    def _filmed(self, result: EvaluationResult) -> EvaluationResult:
+        if result.film is not None:
+            self.reporting.film(result.film, result.step)
+        return result
 
     def _wait(self) -> EvaluationResult:
         self.reporting.show("evaluating")
         with self.timing.section("evaluate"), self.heartbeat.waiting("the evaluation"):
-            return self.evaluations.wait()
+            result = self.evaluations.wait()
+        return self._filmed(result)
 
     def save(self) -> None:
         """Hands a checkpoint over to the thread that writes it, while the actors continue."""

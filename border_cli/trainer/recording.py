@@ -78,6 +78,11 @@ class Recording:
             if self._try(recorder, "write", lambda each: each.write(step, metrics, final=final)):
                 self._problems.pop(id(recorder), None)
 
+    def film(self, step: RecordStep, gif: bytes) -> None:
+        """A film to every recorder."""
+        for recorder in self._recorders:
+            self._try(recorder, "film", lambda each: each.film(step, gif))
+
     def due(self, now_s: float) -> bool:
         """Whether progress should be shown again."""
         return now_s - self._last_shown_s >= SHOW_EVERY_S

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from border_cli.core.interfaces import ActorManager, ActorStats, ReplayBuffer
+from border_cli.core.interfaces import ActorManager, ActorStats, Film, ReplayBuffer
 from border_cli.core.output import Checkpoints, Progress, RecordStep
 from border_cli.core.timing import Clock, SharesSince, Timing, summed
 from border_cli.core.types import Episode, Experience, Metrics, State
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.update_log import UpdateLog
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,8 +33,9 @@ class Counters:
 class Window:
     """What happened since the last row of metrics; owned by the learner's thread."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, info_metrics: Sequence[str] = ()) -> None:
         self._counters = counters
+        self._info_metrics = info_metrics
         self._actor_samples: dict[int, int] = {}
         self._learner_time = SharesSince()
         self._actor_time = SharesSince()
@@ -54,7 +58,7 @@ class Window:
         return {
             "opt_steps": self._opt_steps,
             "samples": self._samples,
-            "episodes": [[each.score, each.length] for each in self._episodes],
+            "episodes": [each.numbers() for each in self._episodes],
             "lags": list(self._lags),
             "actor_samples": {str(actor): made for actor, made in self._actor_samples.items()},
         }
@@ -63,7 +67,7 @@ class Window:
         """Restores what `state_dict` gave; `begin` follows."""
         self._opt_steps = int(state["opt_steps"])
         self._samples = int(state["samples"])
-        self._episodes = [Episode(score, int(length)) for score, length in state["episodes"]]
+        self._episodes = [Episode.of(each) for each in state["episodes"]]
         self._lags = [int(lag) for lag in state["lags"]]
         self._actor_samples = {int(actor): n for actor, n in state["actor_samples"].items()}
 
@@ -97,6 +101,7 @@ class Window:
         if self._episodes:
             metrics["episode/return"] = float(np.mean([each.score for each in self._episodes]))
             metrics["episode/length"] = float(np.mean([each.length for each in self._episodes]))
+            metrics.update(self._info_means())
         for each in actors:
             made = each.samples - self._actor_samples.get(each.actor_id, 0)
             if opt_steps:
@@ -107,6 +112,16 @@ class Window:
             metrics.update(times)
         self._clear(now_s)
         return metrics
+
+    def _info_means(self) -> dict[str, float]:
+        """Means of what the environments reported of the episodes, over those that have it."""
+        means = {}
+        for place, name in enumerate(self._info_metrics):
+            values = [each.metrics[place] for each in self._episodes if each.metrics]
+            found = [each for each in values if not math.isnan(each)]
+            if found:
+                means[f"episode/{name}"] = float(np.mean(found))
+        return means
 
     def _time_shares(
         self, actors: list[ActorStats], seconds: Mapping[str, float]
@@ -130,6 +145,7 @@ class Reporting:
         actors: ActorManager,
         checkpoints: Checkpoints,
         clock: Clock,
+        info_metrics: Sequence[str] = (),
     ) -> None:
         self.recording = recording
         self._replay_buffer = replay_buffer
@@ -140,7 +156,7 @@ class Reporting:
         self._past_seconds: Mapping[str, float] = {}
         self.timing = Timing(clock)
         self.counters = Counters()
-        self.window = Window(self.counters)
+        self.window = Window(self.counters, info_metrics)
         self.updates = UpdateLog()
         self.begin()
 
@@ -169,6 +185,14 @@ class Reporting:
         """Records one row, of the present or of an earlier step."""
         with self.timing.section("record"):
             self.recording.write(step or self.step, row, final=final)
+
+    def film(self, film: Film, step: RecordStep) -> None:
+        """Records a film, or reports why there is none."""
+        if film.problem is not None:
+            log.warning("no film of the evaluation at update %d: %s", step.opt_steps, film.problem)
+            return
+        with self.timing.section("record"):
+            self.recording.film(step, film.gif)
 
     def flush(self) -> None:
         """Makes everything recorded readable by other processes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from border_cli.core.config import TrainerConfig
@@ -75,6 +75,7 @@ class Trainer(ABC):
         batch_size: int,
         slack: int,
         observation: Space,
+        info_metrics: Sequence[str] = (),
         starts_trained: bool = False,
         on_saved: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
@@ -104,6 +105,7 @@ class Trainer(ABC):
             actors=parts.actors,
             checkpoints=parts.checkpoints,
             clock=parts.clock,
+            info_metrics=info_metrics,
         )
         self.counters = reporting.counters
         self._timing = reporting.timing

@@ -296,6 +296,7 @@ class DyingChannel:
         )
         self.header = channel.header
         self.actor = DyingWords(channel.actor, fuse)
+        self.episode = channel.episode
         self.headers = DyingWords(channel.headers, fuse)
         self.episodes = DyingWords(channel.episodes, fuse)
         self.returns = DyingWords(channel.returns, fuse)

@@ -52,6 +52,7 @@ def test_every_file_that_is_no_component_is_a_preset() -> None:
     presets = {"cartpole", "acrobot", "mountaincar", "lunarlander", "lunarlander_continuous"}
     presets |= {"mountaincar_continuous", "taxi"}
     presets |= {"pendulum", "hopper", "halfcheetah", "walker2d", "ant"}
+    presets |= {"fetch_reach", "fetch_push", "fetch_slide", "fetch_pick_and_place"}
     # Other values of another agent's settings.
     variants = {"ddpg", "redq", "droq", "rainbow", "discrete_cql"}
     presets_of_envs = {("env", name) for name in presets}
@@ -72,7 +73,8 @@ ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(
 
 def choices_beside(tuned: str, options: list[str]) -> list[str]:
     agent, env = pair_of(tuned)
-    job = Composer().job([f"agent={agent}", f"env={env}", *options])
+    one_step = "step_processor.n_steps=1"  # all that goes with replay_buffer=hindsight
+    job = Composer().job([f"agent={agent}", f"env={env}", *options, one_step])
     return [source.choice for source in job.sources if source.group == "tuned"]
 
 

@@ -19,6 +19,7 @@ def named_in_code() -> set[str]:
     for name, known in sections.items():
         names.remove(name)
         names |= {name.format(section=section) for section in known}
+    names = {name.replace("{name}", "<name>") for name in names}
     return {re.sub(r"\{[^}]*\}", "<id>", name) for name in names}
 
 

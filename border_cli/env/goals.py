@@ -1,0 +1,97 @@
+"""Rewards of Gymnasium environments with goals, as `gymnasium_robotics.GoalEnv` defines them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.errors import BadStep, ConfigError
+from border_cli.core.interfaces import GoalRewards
+
+TRIED = 3  # goals at once in the check before a run: none of the goals' own axes
+
+
+class GymGoalRewards(GoalRewards):
+    """`compute_reward` and `compute_terminated` of an environment that is never stepped; owns it.
+
+    They are called with an empty `info`, and with goals of the type that their space has.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], env_id: str) -> None:
+        self._env: gym.Env[Any, Any] | None = env
+        self._id = env_id
+        try:
+            self._reward = self._method("compute_reward")
+            self._terminated = self._method("compute_terminated")
+            if self._reward is None:
+                raise ConfigError(
+                    f"replay_buffer=hindsight needs an environment with compute_reward("
+                    f"achieved_goal, desired_goal, info), and env.id={env_id} has none. Add it, or "
+                    "use replay_buffer=uniform"
+                )
+            self._dtype = self._goal_dtype(env)
+            self._at_once = False  # whether `compute_terminated` takes many goals
+            self._try(env)
+        except BaseException:
+            self.close()
+            raise
+
+    def _method(self, name: str) -> Callable[..., Any] | None:
+        """The outermost one, which takes the goals that agents see."""
+        assert self._env is not None
+        if not self._env.has_wrapper_attr(name):
+            return None
+        method: Callable[..., Any] = self._env.get_wrapper_attr(name)
+        return method
+
+    def _goal_dtype(self, env: gym.Env[Any, Any]) -> np.dtype[Any] | None:
+        space = env.observation_space
+        assert isinstance(space, gym.spaces.Dict), "refuse_no_goals() comes first"
+        return space["desired_goal"].dtype
+
+    def _try(self, env: gym.Env[Any, Any]) -> None:
+        """Calls both with the goals of a first episode; refuses what is not one reward per row."""
+        obs, _ = env.reset(seed=0)
+        achieved, desired = (
+            np.stack([np.asarray(obs[name])] * TRIED) for name in ("achieved_goal", "desired_goal")
+        )
+        self.rewards(achieved, desired)
+        if self._terminated is not None:
+            self._at_once = np.shape(self._terminated(achieved, desired, {})) == (TRIED,)
+        self.terminated(achieved, desired)
+
+    def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
+        """Of M pairs of goals. [M]"""
+        assert self._reward is not None
+        count = len(achieved)
+        found = np.asarray(self._reward(self._typed(achieved), self._typed(desired), {}))
+        if found.shape != (count,):
+            raise BadStep(
+                f"env.id={self._id}: compute_reward must return an array of {count} rewards for "
+                f"{count} pairs of goals, got one of shape {list(found.shape)}. Compute it along "
+                "the last axis of the goals"
+            )
+        return found.astype(np.float32)
+
+    def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Of M pairs of goals. [M]; one by one where `compute_terminated` takes only one pair."""
+        method = self._terminated
+        if method is None:
+            return None
+        achieved, desired = self._typed(achieved), self._typed(desired)
+        if self._at_once:
+            return np.asarray(method(achieved, desired, {}), np.bool_)
+        ends = [bool(method(*each, {})) for each in zip(achieved, desired, strict=True)]
+        return np.array(ends, np.bool_)
+
+    def _typed(self, goals: NDArray[Any]) -> NDArray[Any]:
+        return goals if self._dtype is None else goals.astype(self._dtype, copy=False)
+
+    def close(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()

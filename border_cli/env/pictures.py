@@ -1,0 +1,56 @@
+"""Pictures of Gymnasium environments, also on machines without a display."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import MutableMapping
+from ctypes.util import find_library
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.errors import ConfigError
+
+WITHOUT_DISPLAY = {"egl": "EGL", "osmesa": "OSMesa"}  # of MuJoCo's renderers, each with its library
+
+
+def choose_renderer(
+    platform: str = sys.platform, environment: MutableMapping[str, str] = os.environ
+) -> None:
+    """Has MuJoCo and pygame draw without a window where there is no display, unless `MUJOCO_GL` or
+    `SDL_VIDEODRIVER` says how."""
+    displays = ("DISPLAY", "WAYLAND_DISPLAY")
+    if not platform.startswith("linux") or any(environment.get(each) for each in displays):
+        return
+    environment.setdefault("SDL_VIDEODRIVER", "dummy")
+    if "MUJOCO_GL" in environment:
+        return
+    for renderer, library in WITHOUT_DISPLAY.items():
+        if find_library(library):
+            environment["MUJOCO_GL"] = renderer
+            return
+
+
+def drawn_frame(env: gym.Env[Any, Any], env_id: str) -> NDArray[np.uint8]:
+    """What the environment draws, as a copy. [H, W, 3]"""
+    try:
+        drawn: Any = env.render()
+    except Exception as error:  # users' environments and drivers may raise anything
+        raise ConfigError(
+            f"env.id={env_id} cannot be filmed: render raised {error!r}. Without a display MuJoCo "
+            "needs EGL or OSMesa (apt-get install libegl1, or libosmesa6) and MUJOCO_GL=egl or "
+            'osmesa; classic control needs pip install "border-cli[render]"'
+        ) from error
+    if isinstance(drawn, list) and drawn:  # of wrappers that collect frames
+        drawn = drawn[-1]
+    if not isinstance(drawn, np.ndarray) or drawn.ndim != 3 or drawn.shape[2] != 3:
+        what = f"shape {list(drawn.shape)}" if isinstance(drawn, np.ndarray) else repr(drawn)
+        modes = env.metadata.get("render_modes", [])
+        raise ConfigError(
+            f"env.id={env_id} cannot be filmed: with render_mode=rgb_array, render must return "
+            f"pixels [height, width, 3], got {what}; its render_modes: {list(modes)}"
+        )
+    return np.array(drawn, np.uint8)

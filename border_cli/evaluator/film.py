@@ -1,0 +1,376 @@
+"""Films of episodes: frames with episode, step and return drawn under them.
+
+A format is told by the suffix: .mp4 (H.264), .gif, or .png, a sheet with some frames of each
+episode. Pillow draws, and ffmpeg encodes as a process of its own; both come with the extra `video`.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli.core.errors import ConfigError, MissingPackage, RunFailed
+from border_cli.core.interfaces import Env, EnvFactory, Translator
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Array, Beat, State, Step
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+EXTRA: Final = "border-cli[video]"
+SUFFIXES: Final = (".mp4", ".gif", ".png")
+LEAST_SIDE: Final = 240  # pixels; smaller frames are enlarged by a whole number
+GIF_SIDE: Final = 256  # pixels of the longer side; a GIF has no compression to speak of
+GIF_RATE: Final = 25  # frames per second at most: browsers slow down what is faster
+MAX_COVERAGE: Final = 1  # Pillow's `Quantize.MAXCOVERAGE`
+CLIP_FRAMES: Final = 150  # of a film during a run
+# A film during a run at most: the dictionary of a GIF adds half to incompressible pixels.
+CLIP_NBYTES: Final = CLIP_FRAMES * GIF_SIDE * (GIF_SIDE + 32) * 3 // 2
+SHEET_COLUMNS: Final = 8  # frames of an episode on a sheet
+SHEET_SIDE: Final = 180  # pixels of the longer side of each
+
+
+def require_pillow(what: str) -> None:
+    """Raises MissingPackage where frames cannot be drawn on."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise MissingPackage(what, EXTRA) from error
+
+
+def ffmpeg(what: str) -> str:
+    """The program that encodes; raises MissingPackage without one."""
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe
+
+        return str(get_ffmpeg_exe())
+    except (ImportError, RuntimeError) as error:
+        raise MissingPackage(what, EXTRA) from error
+
+
+class Drawing:
+    """Frames of one size, with a line of text under each."""
+
+    def __init__(self, longest: int | None = None) -> None:
+        """`longest`: pixels of the longer side at most."""
+        self._longest = longest
+        self._size: tuple[int, int] | None = None
+
+    def __call__(self, frame: NDArray[np.uint8], text: str) -> Image:
+        """[H, W, 3] -> a picture"""
+        from PIL import Image, ImageDraw, ImageFont
+
+        picture = Image.fromarray(frame)
+        width, height = self._size or self._chosen(*picture.size)
+        self._size = width, height
+        if picture.size != (width, height):
+            enlarged = width > picture.size[0]
+            how = Image.Resampling.NEAREST if enlarged else Image.Resampling.BILINEAR
+            picture = picture.resize((width, height), how)
+        points = max(10, width // 24)
+        strip = 2 * points - 2 * points % 2
+        whole = Image.new("RGB", (width + width % 2, height + height % 2 + strip))
+        whole.paste(picture)
+        font = ImageFont.load_default(points)
+        at = (points // 2, height + strip // 2)
+        ImageDraw.Draw(whole).text(at, text, fill="white", font=font, anchor="lm")
+        return whole
+
+    def _chosen(self, width: int, height: int) -> tuple[int, int]:
+        scale = float(max(1, -(-LEAST_SIDE // min(width, height))))
+        if self._longest is not None:
+            scale = min(scale, self._longest / max(width, height))
+        return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+class FilmWriter(ABC):
+    """Takes the frames of episodes in order; the film is there once its block has ended."""
+
+    frames_per_s: float = 30.0  # to be set before the first frame
+
+    @abstractmethod
+    def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
+        """One frame; `score` is the return so far."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Completes the film."""
+
+    def abandon(self) -> None:  # noqa: B027 - most have nothing open
+        """Drops what was written."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc_type is None:
+            self.finish()
+        else:
+            self.abandon()
+
+
+def caption(episode: int, step: int, score: float) -> str:
+    return f"episode {episode}   step {step}   return {score:.6g}"
+
+
+class Mp4Writer(FilmWriter):
+    """Frames on their way to ffmpeg, which writes a file beside the film until it is complete."""
+
+    def __init__(self, path: Path, *, program: str) -> None:
+        self._path = path
+        self._partial = path.with_name(f".{path.name}.partial.mp4")
+        self._program = program
+        self._draw = Drawing()
+        self._process: subprocess.Popen[bytes] | None = None
+        # Not a pipe: one that is not read would stop ffmpeg. Not ours: it may be closed in between.
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the film
+
+    def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
+        picture = self._draw(frame, caption(episode, step, score))
+        self._process = self._process or self._started(picture.size)
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(picture.tobytes())
+        except BrokenPipeError:
+            self._refuse()
+
+    def _started(self, size: tuple[int, int]) -> subprocess.Popen[bytes]:
+        given = f"-f rawvideo -pix_fmt rgb24 -s {size[0]}x{size[1]} -r {self.frames_per_s:g} -i -"
+        made = "-an -c:v libx264 -threads 1 -pix_fmt yuv420p -movflags +faststart"
+        command = [self._program, "-loglevel", "error", "-y", *given.split(), *made.split()]
+        return subprocess.Popen(
+            [*command, str(self._partial)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._said,
+        )
+
+    def finish(self) -> None:
+        process = self._process
+        if process is None:
+            self._said.close()
+            raise RunFailed("there is no frame to film")
+        assert process.stdin is not None
+        try:
+            process.stdin.close()
+        except BrokenPipeError:
+            self._refuse()
+        if process.wait():
+            self._refuse()
+        self._said.close()
+        self._partial.replace(self._path)
+
+    def _refuse(self) -> None:
+        """Raises what ffmpeg said."""
+        assert self._process is not None
+        self._process.wait()
+        self._said.seek(0)
+        said = self._said.read().decode(errors="replace").strip()
+        self.abandon()
+        raise RunFailed(f"ffmpeg could not write {self._path}: {said or 'no reason given'}")
+
+    def abandon(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # what waits in it is lost
+                process.stdin.close()
+        self._said.close()
+        self._partial.unlink(missing_ok=True)
+
+
+class GifWriter(FilmWriter):
+    """Frames in memory, a byte per pixel, until the film is written."""
+
+    def __init__(self, target: Path | io.BytesIO, *, most_frames: int | None = None) -> None:
+        """With `most_frames`, of more only every second, fourth, … one is kept."""
+        self._target = target
+        self._every = 1  # of the frames due at GIF_RATE
+        self._most = most_frames
+        self._draw = Drawing(GIF_SIDE)
+        self._frames: list[Image] = []
+        self._seen = 0
+
+    def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
+        due = self._seen % (self._every * self._slower) == 0
+        self._seen += 1
+        if due:
+            picture = self._draw(frame, caption(episode, step, score))
+            # Most of the picture may be of few colours: small things must keep theirs.
+            self._frames.append(picture.quantize(method=MAX_COVERAGE))
+        if self._most is not None and len(self._frames) > self._most:
+            del self._frames[1::2]
+            self._every *= 2
+
+    @property
+    def _slower(self) -> int:
+        """Frames of the environment for each that a GIF can show."""
+        return max(1, round(self.frames_per_s / GIF_RATE))
+
+    def finish(self) -> None:
+        if not self._frames:
+            raise RunFailed("there is no frame to film")
+        first, *others = self._frames
+        # Hundredths of a second are all that the format has.
+        shown_ms = max(20, 10 * round(100 * self._every * self._slower / self.frames_per_s))
+        if self._most is not None:
+            shown_ms = min(shown_ms, 200)
+        first.save(
+            self._target, "GIF", save_all=True, append_images=others, duration=shown_ms, loop=0
+        )
+
+
+class SheetWriter(FilmWriter):
+    """A row of frames for each episode: the first, the last, and some in between."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._draw = Drawing(SHEET_SIDE)
+        self._rows: list[list[Image]] = []
+        self._last: Image | None = None  # of the running episode
+        self._episode: int | None = None
+        self._every = 1
+        self._seen = 0
+
+    def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
+        if episode != self._episode:
+            self._end_row()
+            self._episode, self._every, self._seen = episode, 1, 0
+            self._rows.append([])
+        picture = self._draw(frame, f"{episode}: step {step}, return {score:.6g}")
+        row = self._rows[-1]
+        if self._seen % self._every == 0:
+            row.append(picture)
+        if len(row) > 4 * SHEET_COLUMNS:
+            del row[1::2]
+            self._every *= 2
+        self._seen += 1
+        self._last = picture
+
+    def _end_row(self) -> None:
+        if not self._rows:
+            return
+        row = self._rows[-1]
+        assert self._last is not None
+        if row[-1] is not self._last:
+            row.append(self._last)
+        shown = min(len(row), SHEET_COLUMNS)
+        chosen = np.linspace(0, len(row) - 1, shown).round().astype(int).tolist()
+        self._rows[-1] = [row[i] for i in chosen]
+
+    def finish(self) -> None:
+        from PIL import Image
+
+        self._end_row()
+        if not self._rows:
+            raise RunFailed("there is no frame to film")
+        width, height = self._rows[0][0].size
+        columns = max(map(len, self._rows))
+        sheet = Image.new("RGB", (columns * (width + 4), len(self._rows) * (height + 4)), "white")
+        for y, row in enumerate(self._rows):
+            for x, picture in enumerate(row):
+                sheet.paste(picture, (x * (width + 4) + 2, y * (height + 4) + 2))
+        sheet.save(self._path, "PNG")
+
+
+def refuse_no_film(path: Path) -> None:
+    """Raises ConfigError where no film can be written there, before anything is played."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"video must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"video={path}: no such directory: {path.absolute().parent}")
+    if path.is_dir():
+        raise ConfigError(f"video={path} is a directory")
+    require_pillow(f"video={path}")
+    if path.suffix.lower() == ".mp4":
+        ffmpeg(f"video={path}")
+
+
+def film_writer(path: Path) -> FilmWriter:
+    """What writes the format that the suffix tells."""
+    match path.suffix.lower():
+        case ".mp4":
+            return Mp4Writer(path, program=ffmpeg(f"video={path}"))
+        case ".gif":
+            return GifWriter(path)
+        case _:
+            return SheetWriter(path)
+
+
+Show = Callable[[NDArray[np.uint8], int, float], None]  # frame, step, return so far
+
+
+class FilmedEnv(Env):
+    """One environment whose every observation is also shown as a frame."""
+
+    def __init__(self, inner: Env, show: Show) -> None:
+        self.num_envs = inner.num_envs
+        self._inner = inner
+        self._show = show
+
+    def reset(self, seed: int) -> Array:
+        obs = self._inner.reset(seed)
+        self._steps, self._score = 0, 0.0
+        self._show(self._inner.frame(), 0, 0.0)
+        return obs
+
+    def step(self, action: NDArray[Any]) -> Step:
+        step = self._inner.step(action)
+        self._steps += 1
+        self._score += float(step.reward[0])
+        self._show(self._inner.frame(), self._steps, self._score)
+        return step
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def resume(
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
+    ) -> tuple[Array, list[int]]:
+        return self._inner.resume(seed, state, beat)
+
+    def state_dict(self) -> State:
+        return self._inner.state_dict()
+
+
+class FilmedFactory(EnvFactory):
+    """Makes the environment of one episode, which `writer` films."""
+
+    def __init__(self, inner: EnvFactory, *, episode: int, writer: FilmWriter) -> None:
+        self._inner = inner
+        self._episode = episode
+        self._writer = writer
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self._inner.spec
+
+    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+        del render, first
+        env = self._inner.make(training=training, render="rgb_array", first=self._episode)
+        self._writer.frames_per_s = env.frames_per_s
+
+        def show(frame: NDArray[np.uint8], step: int, score: float) -> None:
+            self._writer.add(frame, episode=self._episode, step=step, score=score)
+
+        return FilmedEnv(env, show)
+
+    def translator(self) -> Translator:
+        return self._inner.translator()

@@ -1,0 +1,30 @@
+"""Films of evaluated episodes, as files in the run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from border_cli.core.files import not_through_links, own_folder
+from border_cli.core.output import Recorder, RecordStep
+from border_cli.core.types import Metrics
+
+FOLDER = "videos"
+
+
+class FilmFiles(Recorder):
+    """One file per film, named after its update: `videos/0000005000.gif`."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._folder = run_dir / FOLDER
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        """Rows of metrics are for others."""
+
+    def film(self, step: RecordStep, gif: bytes) -> None:
+        own_folder(self._folder)
+        path = self._folder / f"{step.opt_steps:010d}.gif"
+        with open(path, "wb", opener=not_through_links) as file:
+            file.write(gif)
+
+    def close(self) -> None:
+        """Nothing is open."""

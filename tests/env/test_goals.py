@@ -1,0 +1,103 @@
+"""Rewards for other goals, computed by the environment that has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import reaching
+
+from border_cli.core.errors import BadStep, ConfigError
+from border_cli.env.config import GymConfig
+from border_cli.env.gym import GymEnvFactory
+from border_cli.env.vector import GymVectorEnv
+
+
+def rewards_of(name: str, **settings: Any) -> Any:
+    return GymEnvFactory(GymConfig(id=f"border/{name}-v0", **settings)).goal_rewards()
+
+
+def goals(count: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).uniform(-1, 1, (2, count, 1)).astype(np.float32)
+
+
+def test_rewards_of_many_goals_are_those_of_compute_reward_to_the_bit() -> None:
+    achieved, desired = goals(200)
+    found = rewards_of("Reach").rewards(achieved, desired)
+    env = reaching.Reach()
+    expected = [
+        env.compute_reward(a.astype(np.float64), d.astype(np.float64), {})
+        for a, d in zip(achieved, desired, strict=True)
+    ]
+    assert (found.dtype, found.tolist()) == (np.float32, expected)
+    assert {*found.tolist()} == {0, -1}
+
+
+def test_a_goal_ends_an_episode_where_compute_terminated_says_so() -> None:
+    achieved, desired = goals(50)
+    assert rewards_of("Reach").terminated(achieved, desired) is None
+    found = rewards_of("Stop").terminated(achieved, desired)
+    np.testing.assert_array_equal(found, np.abs(achieved - desired)[:, 0] <= reaching.NEAR)
+    assert found.any()
+
+
+def test_an_environment_that_cannot_compute_rewards_of_many_goals_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"needs an environment with compute_reward\(achieved"):
+        rewards_of("Mute")
+    with pytest.raises(BadStep, match=r"an array of 3 rewards for 3 pairs .*along the last axis"):
+        rewards_of("OneGoal")
+
+
+def test_a_wrapper_between_does_not_hide_the_goals() -> None:
+    found = rewards_of("Reach", wrappers=["ClipAction"])
+    assert found.rewards(*goals(4)).shape == (4,)
+
+
+@pytest.mark.parametrize("wrappers", [[], ["ClipAction"]])
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_what_info_says_last_comes_with_each_episode(num_envs: int, wrappers: list[Any]) -> None:
+    config = GymConfig(
+        id="border/Reach-v0",
+        num_envs=num_envs,
+        wrappers=wrappers,
+        info_metrics=["distance", "text", "is_success"],
+    )
+    factory = GymEnvFactory(config)
+    assert factory.spec.info_metrics == ("is_success", "distance", "text")
+    env = factory.make(training=True)
+    env.reset(0)
+    steps = [env.step(np.full((num_envs, 1), 0.01, np.float32)) for _ in range(reaching.STEPS)]
+    last = steps[-1].next_obs
+    assert isinstance(last, dict)
+    distance = np.abs(last["achieved_goal"] - last["desired_goal"])[:, 0]
+    assert [len(each.episodes) for each in steps] == [0] * (reaching.STEPS - 1) + [num_envs]
+    for i, episode in enumerate(steps[-1].episodes):
+        near, far, text = episode.metrics
+        assert far == pytest.approx(distance[i], abs=1e-6)
+        assert near == (far <= reaching.NEAR)
+        assert np.isnan(text)  # no number
+    env.close()
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_a_vector_implementation_reports_the_last_info_of_the_episode_that_ended(mode: str) -> None:
+    config = GymConfig(
+        id="border/Many-v0", num_envs=3, info_metrics=["distance"], kwargs={"mode": mode}
+    )
+    env = GymEnvFactory(config).make(training=True)
+    assert isinstance(env, GymVectorEnv)
+    env.reset(0)
+    steps = [env.step(np.full((3, 1), 0.01, np.float32)) for _ in range(reaching.STEPS)]
+    last = steps[-1].next_obs
+    assert isinstance(last, dict)
+    distance = np.abs(last["achieved_goal"] - last["desired_goal"])[:, 0]
+    found = [each.metrics[1] for each in steps[-1].episodes]
+    np.testing.assert_allclose(found, distance, atol=1e-6)
+    env.close()
+
+
+@pytest.mark.parametrize("name", ["return", "a/b", ""])
+def test_names_that_are_no_names_of_metrics_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"env\.info_metrics must be names in info"):
+        GymConfig(info_metrics=[name])

@@ -1,0 +1,136 @@
+"""Films: every frame is there, with its line of text, in each format."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.evaluator import film
+
+Image = pytest.importorskip("PIL.Image", reason='pip install "border-cli[video]"')
+
+HEIGHT, WIDTH = 250, 300
+EPISODES, STEPS = 3, 4
+
+
+def frame(episode: int, step: int) -> NDArray[np.uint8]:
+    """Grey, and another for each: none is black."""
+    return np.full((HEIGHT, WIDTH, 3), 40 + (60 * episode + 4 * step) % 200, np.uint8)
+
+
+def filmed(writer: film.FilmWriter, steps: int = STEPS) -> None:
+    with writer:
+        for episode in range(EPISODES):
+            for step in range(steps):
+                writer.add(frame(episode, step), episode=episode, step=step, score=-1.5)
+
+
+def pictures(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """The frames of a film, decoded. [F, H, W, 3]"""
+    command = [film.ffmpeg("a test"), "-loglevel", "error", "-i", str(path)]
+    raw = subprocess.run(
+        [*command, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], check=True, capture_output=True
+    )
+    return np.frombuffer(raw.stdout, np.uint8).reshape(-1, size[1], size[0], 3)
+
+
+EXPECTED = [frame(episode, step)[0, 0, 0] for episode in range(EPISODES) for step in range(STEPS)]
+
+
+def assert_shown(found: NDArray[np.uint8]) -> None:
+    """The greys of all frames, and white text on black below each."""
+    np.testing.assert_allclose(found[:, 100, 150, 0].astype(int), EXPECTED, atol=6)
+    below = found[:, HEIGHT:]
+    assert (below.max(axis=(1, 2, 3)) > 200).all()
+    assert (np.median(below, axis=(1, 2, 3)) < 20).all()
+
+
+def test_an_mp4_has_every_frame_of_every_episode(tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    filmed(film.film_writer(tmp_path / "film.mp4"))
+    assert_shown(pictures(tmp_path / "film.mp4", (WIDTH, HEIGHT + 24)))
+    assert [each.name for each in tmp_path.iterdir()] == ["film.mp4"]
+
+
+def test_a_gif_has_every_frame_and_the_rate_of_the_environment(tmp_path: Path) -> None:
+    writer = film.film_writer(tmp_path / "film.gif")
+    writer.frames_per_s = 20
+    filmed(writer)
+    with Image.open(tmp_path / "film.gif") as gif:
+        assert gif.n_frames == EPISODES * STEPS
+        assert gif.info["duration"] == 50  # ms
+        gif.seek(5)
+        assert gif.size == (256, 213 + 1 + 20)
+        assert gif.convert("RGB").getpixel((100, 100))[0] == pytest.approx(EXPECTED[5], abs=6)
+
+
+def test_a_short_film_keeps_the_whole_span() -> None:
+    made = io.BytesIO()
+    filmed(film.GifWriter(made, most_frames=10), steps=12)
+    with Image.open(made) as gif:
+        assert 5 <= gif.n_frames <= 10
+    assert len(made.getvalue()) < film.CLIP_NBYTES
+
+
+def test_a_sheet_has_a_row_for_each_episode_with_its_first_and_last_frame(tmp_path: Path) -> None:
+    filmed(film.film_writer(tmp_path / "sheet.png"), steps=13)
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        width, height = (int(each) for each in sheet.size)
+        columns, rows = film.SHEET_COLUMNS, EPISODES
+        assert (width % columns, height % rows) == (0, 0)
+        for episode in range(rows):
+            y = int((episode + 0.3) * height / rows)
+            first, last = (
+                sheet.getpixel((int((column + 0.5) * width / columns), y))[0]
+                for column in (0, columns - 1)
+            )
+            assert (first, last) == (frame(episode, 0)[0, 0, 0], frame(episode, 12)[0, 0, 0])
+
+
+def test_an_encoder_that_fails_is_reported_and_leaves_no_file(tmp_path: Path) -> None:
+    writer = film.Mp4Writer(tmp_path / "film.mp4", program="/bin/false")
+    with pytest.raises(RunFailed, match=r"ffmpeg could not write .*film\.mp4: no reason given"):
+        filmed(writer, steps=200)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    writer = film.film_writer(tmp_path / "film.mp4")
+
+    def break_off() -> None:
+        with writer:
+            writer.add(frame(0, 0), episode=0, step=0, score=0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        break_off()
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("film.avi", r"video must end in \.mp4, \.gif, \.png, got"),
+        ("nowhere/film.gif", r"no such directory: .*nowhere"),
+        ("folder.gif", r"folder\.gif is a directory"),
+    ],
+)
+def test_a_film_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path, name: str, said: str
+) -> None:
+    (tmp_path / "folder.gif").mkdir()
+    with pytest.raises(ConfigError, match=said):
+        film.refuse_no_film(tmp_path / name)
+
+
+def test_small_frames_are_enlarged_by_a_whole_number() -> None:
+    small: Any = np.zeros((84, 100, 3), np.uint8)
+    assert film.Drawing()(small, "text").size == (300, 252 + 24)

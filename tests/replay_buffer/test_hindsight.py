@@ -1,0 +1,257 @@
+"""Hindsight replay: which goals replace which, what that is worth, and that a resume goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.interfaces import GoalRewards
+from border_cli.core.rows import concatenate
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
+from border_cli.core.types import Transitions
+from border_cli.replay_buffer.config import HindsightConfig, Strategy
+from border_cli.replay_buffer.hindsight import HindsightReplayBuffer, refuse_no_goals
+
+GAMMA = 0.9
+
+
+def box(*shape: int) -> BoxSpace:
+    bound = np.full(shape, np.inf, np.float32)
+    return BoxSpace(shape=shape, dtype="float32", low=-bound, high=bound)
+
+
+def spec_of(**parts: Any) -> EnvSpec:
+    space = DictSpace(parts)
+    return EnvSpec(id="Goals-v0", observation=space, action=DiscreteSpace(2), max_episode_steps=9)
+
+
+SPEC = spec_of(observation=box(2), achieved_goal=box(1), desired_goal=box(1))
+
+
+class Near(GoalRewards):
+    """Reward -|achieved - desired|; ends where they are equal."""
+
+    def __init__(self, ends: bool = False) -> None:
+        self.ends = ends
+
+    def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
+        return -np.abs(achieved - desired)[:, 0]
+
+    def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
+        return (achieved == desired)[:, 0] if self.ends else None
+
+
+def buffer_of(capacity: int = 100, seed: int = 0, ends: bool = False, **settings: Any) -> Any:
+    return HindsightReplayBuffer(
+        HindsightConfig(capacity=capacity, **settings),
+        spec=SPEC,
+        rng=np.random.default_rng(seed),
+        goal_rewards=Near(ends),
+        gamma=GAMMA,
+    )
+
+
+def row(episode: int, step: int, *, last: bool = False) -> Transitions:
+    """Step `step` of an episode with goal -1, in which 100 * episode + step + 1 is achieved."""
+
+    def observed(step: int) -> dict[str, NDArray[Any]]:
+        return {
+            "observation": np.array([[episode, step]], np.float32),
+            "achieved_goal": np.array([[100 * episode + step]], np.float32),
+            "desired_goal": np.array([[-1]], np.float32),
+        }
+
+    return Transitions(
+        obs=observed(step),
+        action=np.array([step]),
+        reward=np.array([-7], np.float32),
+        discount=np.array([0 if last else GAMMA], np.float32),
+        next_obs=observed(step + 1),
+    )
+
+
+def interleaved(streams: int, rows: int, seed: int = 0) -> list[tuple[int, int, bool]]:
+    """(episode, step, terminated) as they arrive from environments whose turns are random."""
+    rng = np.random.default_rng(seed)
+    at = [(i, 0) for i in range(streams)]
+    episodes, found = streams, []
+    for _ in range(rows):
+        i = int(rng.integers(streams))
+        episode, step = at[i]
+        ending = rng.random()  # 0 … 0.1 terminates, 0.1 … 0.2 is truncated
+        found.append((episode, step, ending < 0.1))
+        at[i] = (episode, step + 1)
+        if ending < 0.2:
+            at[i], episodes = (episodes, 0), episodes + 1
+    return found
+
+
+def push(buffer: Any, arriving: list[tuple[int, int, bool]], seed: int = 1) -> None:
+    """In messages of random sizes."""
+    rng = np.random.default_rng(seed)
+    rows = [row(episode, step, last=last) for episode, step, last in arriving]
+    while rows:
+        count = int(rng.integers(1, 40))
+        buffer.push(concatenate(rows[:count]))
+        del rows[:count]
+
+
+def goals_of(buffer: Any, batches: int = 25) -> dict[tuple[int, int], Counter[int]]:
+    """How often each goal replaced that of which row (episode and step)."""
+    found: dict[tuple[int, int], Counter[int]] = {}
+    for _ in range(batches):
+        batch = buffer.sample(500)
+        observed = batch.obs["observation"].astype(int).tolist()
+        for (episode, step), goal in zip(observed, batch.next_obs["desired_goal"], strict=True):
+            if goal[0] != -1:
+                found.setdefault((episode, step), Counter())[int(goal[0])] += 1
+    return found
+
+
+@pytest.mark.parametrize(("capacity", "rows"), [(100, 80), (50, 200)], ids=["", "wrapped"])
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_goals_are_those_of_the_strategy_in_the_same_episode_of_the_same_stream(
+    strategy: Strategy, capacity: int, rows: int
+) -> None:
+    arriving = interleaved(5, rows)
+    buffer = buffer_of(capacity, strategy=strategy)
+    push(buffer, arriving)
+    stored = arriving[-capacity:]
+    expected = {}
+    for episode, step, _ in stored:
+        steps = [other for which, other, _ in stored if which == episode]
+        chosen = {
+            Strategy.future: [each for each in steps if each >= step],
+            Strategy.final: [max(steps)],
+            Strategy.episode: steps,
+        }[strategy]
+        expected[episode, step] = {100 * episode + each + 1 for each in chosen}
+    assert {place: set(goals) for place, goals in goals_of(buffer, 50).items()} == expected
+
+
+def test_every_later_outcome_is_as_likely() -> None:
+    buffer = buffer_of()
+    push(buffer, [(3, step, False) for step in range(5)])
+    goals = goals_of(buffer)
+    for step in range(5):
+        counts = [goals[3, step][300 + each + 1] for each in range(step, 5)]
+        share = sum(counts) / len(counts)  # of about 2,000 draws; five standard deviations
+        np.testing.assert_allclose(counts, share, atol=5 * np.sqrt(share))
+
+
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_k_of_k_plus_one_have_another_goal_and_the_others_are_as_stored(k: int) -> None:
+    buffer = buffer_of(k=k)
+    push(buffer, [(0, step, False) for step in range(50)])
+    others = 0
+    for _ in range(20):
+        batch = buffer.sample(500)
+        own = batch.obs["desired_goal"][:, 0] == -1
+        np.testing.assert_array_equal(batch.reward[own], -7)
+        np.testing.assert_array_equal(batch.obs["desired_goal"], batch.next_obs["desired_goal"])
+        others += int((~own).sum())
+    deviation = np.sqrt(10_000 * k) / (k + 1)  # binomial
+    assert others == pytest.approx(10_000 * k / (k + 1), abs=5 * deviation)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_rewards_are_computed_for_the_new_goal_and_ends_follow_it(ends: bool) -> None:
+    """The last row terminated for its own goal; a row ends where it achieved its new one."""
+    buffer = buffer_of(ends=ends)
+    push(buffer, [(0, step, step == 9) for step in range(10)])
+    batch = buffer.sample(2000)
+    achieved, goal = (batch.next_obs[name][:, 0] for name in ("achieved_goal", "desired_goal"))
+    other = goal != -1
+    np.testing.assert_array_equal(batch.reward[other], -np.abs(achieved - goal)[other])
+    terminated = batch.obs["observation"][:, 1] == 9
+    if ends:
+        terminated = np.where(other, achieved == goal, terminated)
+    expected = np.where(terminated, 0, GAMMA).astype(np.float32)
+    np.testing.assert_array_equal(batch.discount, expected)
+    assert (terminated & other).sum() > 100
+    np.testing.assert_array_equal(
+        buffer.rows(np.arange(10)).reward, np.full(10, -7)
+    )  # what is stored stays
+
+
+def test_episodes_that_stand_at_the_same_observation_are_continued_in_turn() -> None:
+    """Two environments do the same for two steps: each has its own two rows."""
+    buffer = buffer_of(strategy=Strategy.episode)
+    buffer.push(concatenate([row(0, 0), row(0, 0), row(0, 1), row(0, 1)]))
+    links = buffer._links
+    assert [list(each.rows) for each in links.episodes.values()] == [[0, 2], [1, 3]]
+
+
+def test_what_begins_where_an_episode_terminated_is_another_one() -> None:
+    buffer = buffer_of()
+    buffer.push(concatenate([row(0, 0, last=True), row(0, 1)]))
+    assert [list(each.rows) for each in buffer._links.episodes.values()] == [[0], [1]]
+
+
+def test_an_episode_that_waited_until_its_rows_were_overwritten_begins_anew() -> None:
+    buffer = buffer_of(capacity=4)
+    push(buffer, [(0, 0, False), *((1, step, False) for step in range(4)), (0, 1, False)])
+    buffer.push(row(0, 2))
+    assert [list(each.rows) for each in buffer._links.episodes.values()] == [[1, 2, 3, 4], [5, 6]]
+
+
+def restored(buffer: Any, **settings: Any) -> Any:
+    """Another buffer with its state and rows, as a checkpoint brings them back."""
+    other = buffer_of(buffer.capacity, seed=99, **settings)
+    frozen = buffer.freeze(0)
+    other.load_state_dict(buffer.state_dict())
+    first = frozen.first
+    while (blocks := frozen.take(7)) is not None:
+        other.load_rows(first, blocks)
+        first += len(blocks[0])
+    return other
+
+
+@pytest.mark.parametrize("rows", [50, 150], ids=["", "wrapped"])
+def test_a_restored_buffer_draws_the_same_goals_and_goes_on_with_open_episodes(rows: int) -> None:
+    arriving = interleaved(4, rows + 100)
+    buffer = buffer_of(90)
+    push(buffer, arriving[:rows])
+    buffer.sample(16)
+    other = restored(buffer)
+    for start in range(rows, rows + 100, 10):
+        for each in (buffer, other):
+            push(each, arriving[start : start + 10])
+        mine, its = buffer.sample(32), other.sample(32)
+        for name in ("reward", "discount", "index", "action"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(its, name))
+        np.testing.assert_array_equal(mine.obs["desired_goal"], its.obs["desired_goal"])
+
+
+def test_a_state_that_is_no_hindsight_buffers_is_refused() -> None:
+    buffer = buffer_of()
+    push(buffer, [(0, 0, False)])
+    state = buffer.state_dict()
+    with pytest.raises(CheckpointError, match="no episodes: it is no hindsight one"):
+        buffer_of().load_state_dict({**state, "episode": state["episode"][:0]})
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            EnvSpec(
+                id="Plain-v0",
+                observation=box(3),
+                action=DiscreteSpace(2),
+                max_episode_steps=None,
+            ),
+            r"of env\.id=Plain-v0 have no achieved_goal and no desired_goal\. Use replay_buffer=un",
+        ),
+        (spec_of(achieved_goal=box(1)), r"of env\.id=Goals-v0 have no desired_goal\."),
+        (spec_of(achieved_goal=box(1), desired_goal=box(2)), r"needs goals of one form"),
+    ],
+)
+def test_observations_without_goals_are_refused(spec: EnvSpec, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        refuse_no_goals(spec)

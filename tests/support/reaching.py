@@ -1,0 +1,120 @@
+"""Environments with goals: a point on a line that is moved to a place on it.
+
+An observation has a number drawn for the episode and that of the step: no two are equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+NEAR = 0.1
+STEPS = 10  # of an episode
+
+
+class Reach(gym.Env[Any, Any]):
+    """Reward 0 near the goal, else -1; never terminates."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+    stops = False  # near the goal
+
+    def __init__(
+        self, render_mode: str | None = None, drawable: int = 1000, mode: str = ""
+    ) -> None:
+        """`drawable`: pictures until the display is gone. `mode` is for `many`."""
+        del mode
+        self.render_mode = render_mode
+        self.drawable = drawable
+        goal = spaces.Box(-1.0, 1.0, (1,), np.float64)
+        place = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+        parts = {"observation": place, "achieved_goal": goal, "desired_goal": goal}
+        self.observation_space = spaces.Dict(parts)
+        self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def observe(self) -> dict[str, Any]:
+        return {
+            "observation": np.array([self.episode, self.steps], np.float64),
+            "achieved_goal": self.at.copy(),
+            "desired_goal": self.goal.copy(),
+        }
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        del options
+        super().reset(seed=seed)
+        self.steps = 0
+        self.episode = self.np_random.uniform()
+        self.at, self.goal = self.np_random.uniform(-1, 1, (2, 1))
+        return self.observe(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        self.at = np.clip(self.at + 0.4 * np.asarray(action, np.float64), -1, 1)
+        reward = self.compute_reward(self.at, self.goal, {})
+        near = reward == 0
+        over = bool(near and self.stops)
+        info = {"is_success": float(near), "distance": abs(self.at - self.goal), "text": "x"}
+        return self.observe(), float(reward), over, self.steps >= STEPS, info
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        del info
+        return -(np.linalg.norm(achieved - desired, axis=-1) > NEAR).astype(np.float32)
+
+    def render(self) -> Any:
+        self.drawable -= 1
+        if self.drawable < 0:
+            raise RuntimeError("the display is gone")
+        picture = np.zeros((60, 80, 3), np.uint8)
+        x = int(39 + 38 * float(self.at[0]))
+        picture[20:40, max(0, x - 3) : x + 3] = 255
+        return picture
+
+
+class Stop(Reach):
+    """Terminates near the goal; takes one pair of goals at a time."""
+
+    stops = True
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> bool:
+        del info
+        return bool(np.linalg.norm(achieved - desired) <= NEAR)
+
+
+class Mute(Reach):
+    """Computes no rewards for other goals."""
+
+    compute_reward = None  # type: ignore[assignment]
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "compute_reward":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+    def step(self, action: Any) -> Any:
+        del action
+        self.steps += 1
+        return self.observe(), -1.0, False, self.steps >= STEPS, {}
+
+
+class OneGoal(Reach):
+    """Its `compute_reward` takes one pair of goals at a time."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        del info
+        return np.float32(-float(np.linalg.norm(achieved - desired) > NEAR))
+
+
+def many(num_envs: int, mode: str) -> Any:
+    """Several of `Reach` as their own vector implementation."""
+    return gym.vector.SyncVectorEnv(
+        [Reach] * num_envs, autoreset_mode=gym.vector.AutoresetMode(mode)
+    )
+
+
+gym.register("border/Many-v0", Reach, vector_entry_point=many)
+
+for _each in (Reach, Stop, Mute, OneGoal):
+    gym.register(f"border/{_each.__name__}-v0", _each)

@@ -1,0 +1,140 @@
+"""Runs in environments with goals: what they record, what is refused, and their films."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import commands
+import pytest
+import reaching
+from commands import QUICK, eval_status, facts_of, train_status
+from sampling import sampled
+
+from border_cli.recorder.read import read_metrics
+
+Capture = pytest.CaptureFixture[str]
+GOALS = ("agent=sac", "imports=[reaching]", "replay_buffer=hindsight")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """The current folder."""
+    with commands.isolated(tmp_path):
+        yield tmp_path
+
+
+def trained(*more: str, env: str = "Reach", updates: int = 60) -> list[dict[str, Any]]:
+    settings = (
+        *("agent.hidden=[8]", "agent.batch_size=16", f"trainer.max_opt_steps={updates}"),
+        *("trainer.warmup_period=40", "trainer.eval_interval=20", "trainer.record_interval=20"),
+        *("evaluator.num_episodes=2", "actor_manager.n_buffer=5", "quiet=true", "run_dir=run"),
+    )
+    status = train_status(*GOALS, f"env.id=border/{env}-v0", *settings, *more)
+    assert status == 0
+    return [dict(row) for row in read_metrics(Path("run/metrics.jsonl"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["serial", "thread", "process"])
+def test_a_run_records_what_info_says_of_training_and_of_evaluations(backend: str) -> None:
+    rows = trained(
+        f"actor_manager={backend}", "env.num_envs=2", "env.info_metrics=[distance,absent]"
+    )
+    last = {name: value for row in rows for name, value in row.items()}
+    assert {0 <= last[f"{group}/distance"] <= 2 for group in ("episode", "eval")} == {True}
+    assert {0 <= last[f"{group}/is_success"] <= 1 for group in ("episode", "eval")} == {True}
+    assert not [name for name in last if "absent" in name]
+    score = json.loads(Path("run/best/score.json").read_text())
+    assert len(score["info"]["is_success"]) == 2
+
+
+REFUSED = [
+    (
+        ("env=pendulum",),
+        "replay_buffer=hindsight needs Dict observations with achieved_goal and desired_goal, "
+        "but those of env.id=Pendulum-v1 have no achieved_goal and no desired_goal. Use "
+        "replay_buffer=uniform",
+    ),
+    (("env.id=border/Mute-v0",), "env.id=border/Mute-v0 has none. Add it, or use"),
+    (
+        ("env.id=border/Reach-v0", "step_processor=multi_step"),
+        "step_processor.n_steps must be 1 with replay_buffer=hindsight, got 3",
+    ),
+    (
+        ("env.id=border/Reach-v0", "trainer=offline"),
+        "replay_buffer=hindsight needs actors, and trainer=offline has none",
+    ),
+    (
+        ("env.id=border/Reach-v0", "evaluator.video_interval=1", "env.kwargs.drawable=0"),
+        "env.id=border/Reach-v0 cannot be filmed: render raised RuntimeError('the display is "
+        "gone')",
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "said"), sampled(REFUSED, every=len(REFUSED)))
+def test_what_cannot_be_trained_on_is_refused_before_a_folder_is_made(
+    folder: Path, capsys: Capture, settings: tuple[str, ...], said: str
+) -> None:
+    assert train_status(*GOALS, *QUICK, "~tuned", *settings, "run_dir=run") == 2
+    assert said in capsys.readouterr().err
+    assert not [*folder.iterdir()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("background", [False, True])
+def test_films_are_recorded_during_a_run_as_files_and_in_tensorboard(background: bool) -> None:
+    pil = pytest.importorskip("PIL.Image")
+    where = "thread" if background else "serial"
+    trained(
+        *("evaluator.video_interval=30", f"evaluator.background={str(background).lower()}"),
+        f"actor_manager={where}",
+    )
+    films = sorted(Path("run/videos").iterdir())
+    if not background:  # else one that is due is skipped while another is being evaluated
+        assert [each.name for each in films] == ["0000000040.gif", "0000000060.gif"]
+    assert films
+    with pil.open(films[-1]) as gif:
+        assert gif.n_frames == reaching.STEPS + 1
+    [events] = Path("run").glob("events*")
+    assert events.read_bytes().count(b"eval/film") == len(films)
+
+
+def test_a_run_records_success_and_films_and_its_model_is_filmed(capsys: Capture) -> None:
+    """In short what the slow tests below look at in detail."""
+    pytest.importorskip("PIL.Image")
+    rows = trained("evaluator.video_interval=20", "actor_manager=serial", updates=20)
+    assert {"episode/is_success", "eval/is_success"} <= {name for row in rows for name in row}
+    assert [each.name for each in Path("run/videos").iterdir()] == ["0000000020.gif"]
+    assert eval_status("run", "video=film.gif") == 0
+    assert Path("film.gif").stat().st_size > 500
+    assert "is_success" in capsys.readouterr().out
+
+
+def test_a_film_that_fails_does_not_end_a_run() -> None:
+    """The check before the run draws one picture, of an environment of its own."""
+    pytest.importorskip("PIL.Image")
+    failing = ("evaluator.video_interval=20", "env.kwargs.drawable=3", "actor_manager=serial")
+    trained(*failing, updates=20)
+    assert facts_of(Path("run"))["status"] == "done"
+    log = Path("run/border-train.log").read_text()
+    assert "no film of the evaluation at update 20: env.id=border/Reach-v0 cannot be film" in log
+    assert not Path("run/videos").exists()
+
+
+@pytest.mark.slow
+def test_a_saved_model_is_filmed_with_the_scores_of_its_evaluation(capsys: Capture) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    trained("actor_manager=serial")
+    capsys.readouterr()
+    for name in ("film.mp4", "film.gif", "film.png"):
+        assert eval_status("run", f"video={name}", "--json") == 0
+        said = json.loads(capsys.readouterr().out)
+        assert (said["video"], Path(name).stat().st_size > 500) == (name, True)
+        assert said["is_success"] == pytest.approx(sum(said["info"]["is_success"]) / 2)
+        assert len(said["returns"]) == 2
+    assert eval_status("run", "video=film.avi") == 2
+    assert eval_status("run", "video=film.gif", "render=human") == 2
