@@ -18,6 +18,7 @@ from gymnasium.envs import registration
 
 from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.core.words import nearest
+from border_cli.env import minatar
 
 PACKAGES = {  # module -> what pip calls it
     "Box2D": "gymnasium[box2d]",
@@ -32,6 +33,7 @@ PACKAGES = {  # module -> what pip calls it
 REGISTERED_BY = {
     r"ALE/|\w+NoFrameskip-v": "ale_py",
     r"MiniGrid-|BabyAI-": "minigrid",
+    rf"{minatar.NAMESPACE}/": "minatar",
     r"Fetch(Reach|Push|Slide|PickAndPlace)|HandReach|HandManipulate|FrankaKitchen": (
         "gymnasium_robotics"
     ),
@@ -47,6 +49,8 @@ def registered(env_id: str | None) -> registration.EnvSpec:
     module, _, name = env_id.rpartition(":")
     if module:
         import_named(module, f"env.id={env_id}")
+    if name.startswith(f"{minatar.NAMESPACE}/") and not _is_absent("minatar"):
+        minatar.register_games()
     if name in registration.registry:
         return registration.registry[name]
     newest = _newest_version(name)
@@ -174,7 +178,8 @@ def refuse_of_other_package(env_id: str) -> None:
             continue
         what, remedy = f"env.id={env_id}", f"add imports=[{module}]"
         if _is_absent(module):
-            raise MissingPackage(what, PACKAGES.get(module, module), f", then {remedy}")
+            then = "" if module == "minatar" else f", then {remedy}"
+            raise MissingPackage(what, PACKAGES.get(module, module), then)
         if module not in sys.modules:
             raise ConfigError(f"{what} is registered by {module}, which is installed: {remedy}")
 
