@@ -14,21 +14,23 @@ ALE's vector environment would begin a new game after each life, so that none bu
 
 from __future__ import annotations
 
+import warnings
 from math import ceil, floor
 from typing import Any
 
-import ale_py
 import gymnasium as gym
 import numpy as np
-from ale_py import roms
-from ale_py.vector_env import AtariVectorEnv
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from border_cli.core.errors import ConfigError
-from border_cli.core.types import State
 from border_cli.core.words import unknown
+
+with warnings.catch_warnings():  # it adds filters of its own
+    import ale_py
+    from ale_py import roms
+    from ale_py.vector_env import AtariVectorEnv
 
 FRAME_SKIP = 4  # frames that an action lasts
 STACK = 4  # frames of an observation
@@ -57,7 +59,7 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
         self,
         game: str,
         *,
-        max_episode_steps: int,
+        max_game_steps: int,
         episodic_life: bool = False,
         clip_rewards: bool = False,
         repeat_action_probability: float = 0.0,
@@ -66,7 +68,7 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
     ) -> None:
         self.render_mode = render_mode
         self._rom = rom_of(game)
-        self._limit = max_episode_steps  # of a whole game
+        self._limit = max_game_steps  # of a whole game
         self._episodic_life = episodic_life
         self._clip_rewards = clip_rewards
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -87,16 +89,16 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
         self._stack = np.zeros((STACK, SIDE, SIDE), np.uint8)
         self._noops = np.random.RandomState()
         self._lives = self._steps = 0
-        self._goes_on = False  # whether the game goes on after an end that was reported
+        self.goes_on = False  # whether `reset` goes on with the game, of which a life has ended
 
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
     ) -> tuple[NDArray[np.uint8], Info]:
         """Begins a new game, or after the loss of a life goes on with it, whatever the seed."""
         super().reset(seed=seed, options=options)
-        if not self._goes_on or not self._begin_life():
+        if not self.goes_on or not self._begin_life():
             self._begin_game(seed)
-        self._goes_on = False
+        self.goes_on = False
         return self._stack.copy(), self._facts()
 
     def _begin_life(self) -> bool:
@@ -127,8 +129,8 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
 
     def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, Info]:
         reward, terminated, truncated = self._act(int(action))
-        self._goes_on = terminated and not self._ale.game_over(with_truncation=False)
-        self._goes_on = self._goes_on and self._steps < self._limit
+        over = self._ale.game_over(with_truncation=False) or self._steps >= self._limit
+        self.goes_on = terminated and not over
         if self._clip_rewards:
             reward = max(-1, min(1, reward))
         return self._stack.copy(), float(reward), terminated, truncated, self._facts()
@@ -164,33 +166,6 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
         """The screen in colours.  [210, 160, 3]"""
         return None if self.render_mode == "human" else self._ale.getScreenRGB()
-
-    def state_dict(self) -> State:
-        """All of a running game, so that it need not be played again."""
-        emulator = self._ale.cloneState(include_rng=True).__getstate__()
-        _, key, place, *_ = self._noops.get_state(legacy=True)
-        return {
-            "emulator": np.frombuffer(emulator, np.uint8),
-            "screens": np.stack([self._screen, self._screen_before]),
-            "stack": self._stack.copy(),
-            "noops": np.asarray(key),
-            "noops_place": int(place),
-            "lives": self._lives,
-            "steps": self._steps,
-            "goes_on": int(self._goes_on),
-        }
-
-    def load_state_dict(self, state: State) -> NDArray[np.uint8]:
-        """Goes on with the game that `state_dict` returned; its observation."""
-        emulator = ale_py.ALEState.__new__(ale_py.ALEState)
-        emulator.__setstate__(np.asarray(state["emulator"], np.uint8).tobytes())
-        self._ale.restoreState(emulator)
-        self._screen[:], self._screen_before[:] = state["screens"]
-        self._stack[:] = state["stack"]
-        self._noops.set_state(("MT19937", state["noops"], state["noops_place"]))
-        self._lives, self._steps = state["lives"], state["steps"]
-        self._goes_on = bool(state["goes_on"])
-        return self._stack.copy()
 
 
 class AtariGames(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8]]):

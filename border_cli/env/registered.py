@@ -19,6 +19,7 @@ from gymnasium.envs import registration
 from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.core.words import nearest
 from border_cli.env import minatar
+from border_cli.env.config import GymConfig
 
 PACKAGES = {  # module -> what pip calls it
     "Box2D": "gymnasium[box2d]",
@@ -40,6 +41,17 @@ REGISTERED_BY = {
     r"dm_control/": "shimmy",
 }
 _NOT_OF_USERS = ("self", "args", "kwargs", "render_mode", "num_envs")  # parameters
+
+
+def entry_of(config: GymConfig) -> registration.EnvSpec:
+    """How the environment of these settings is constructed."""
+    if config.entry_point is None:
+        return registered(config.id)
+    if config.id is None:
+        raise ConfigError("env.game must be set: a game of ALE such as qbert")
+    return registration.EnvSpec(
+        config.id, config.entry_point, vector_entry_point=config.vector_entry_point
+    )
 
 
 def registered(env_id: str | None) -> registration.EnvSpec:

@@ -178,12 +178,14 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     if config.trainer.synchronous or not has_actors:
         actors = _serial(actors)
     _refuse_on_ray(config, actors)
-    env = config.env.one_by_one() if actors.in_learner_thread else config.env
+    num_actors = config.actor_manager.most_actors if has_actors else 0
+    env = config.env.with_threads(max(1, available_cores() // max(1, num_actors)))
+    env = env.one_by_one() if actors.in_learner_thread else env
     replay_buffer = config.replay_buffer
     return EffectiveSettings(
         config=config,
         has_actors=has_actors,
-        num_actors=config.actor_manager.most_actors if has_actors else 0,
+        num_actors=num_actors,
         actors=actors,
         backend=ACTOR_MANAGERS.entry_of(actors).name,
         in_learner_thread=actors.in_learner_thread,
