@@ -299,9 +299,10 @@ class EvaluatorConfig(Settings, path="evaluator"):
         low=1,
     )
     env: dict[str, Any] = setting({}, "settings of env to override for evaluation")
-    background: bool = setting(
-        False,
-        "evaluates in a separate process while training continues; bit-reproducible runs "
+    background: bool | None = setting(
+        None,
+        "evaluates in a separate process while training continues; null: where large images (at "
+        "least 36 x 36) are observed and there are two cores. Bit-reproducible runs "
         "(trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline",
     )
     ref_min_score: float | None = setting(

@@ -330,6 +330,7 @@ def build_checkpoints(
 def build_evaluation_runner(
     effective: EffectiveSettings,
     agent: Agent,
+    spec: EnvSpec,
     *,
     evaluator: Evaluator,
     stop: StopFlag,
@@ -339,7 +340,7 @@ def build_evaluation_runner(
     trainer = effective.config.trainer
     confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)
-    if not effective.background:
+    if not effective.evaluates_in_background(spec):
         return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
     if effective.evaluates_on_ray:
         return cluster_runner(
