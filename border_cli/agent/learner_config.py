@@ -71,9 +71,9 @@ class LearnerConfig(AgentConfig):
     network: str = setting(
         "auto",
         "encoder of images (uint8 or bool): minatar_cnn (at least 6 x 6), nature_cnn (at least "
-        "36 x 36), der_cnn (at least 25 x 25) or impala_resnet (at least 6 x 6); mlp: none, pixels are plain numbers; auto: "
-        "nature_cnn, or minatar_cnn for smaller images; or a torch.nn.Module of your own, "
-        "registered under a name, for all of the observation",
+        "36 x 36), der_cnn (at least 25 x 25) or impala_resnet (at least 6 x 6); mlp: none, "
+        "pixels are plain numbers; auto: nature_cnn, or minatar_cnn for smaller images; or a "
+        "torch.nn.Module of your own, registered under a name, for all of the observation",
         choices=NETWORKS.names,
     )
     hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)

@@ -76,8 +76,8 @@ def with_general_files(
         return defaults
     agents, envs = _files_of("agent", defaults), _files_of("env", defaults)
     files = [_general_file(agent, f"agent/{agent}", repo) for agent in agents]
-    for family in envs[:-1] if agents else []:
-        files.append(_general_file(f"{agents[-1]}_{family}", f"env/{family}", repo))
+    families = envs[:-1] if agents else []
+    files += [_general_file(f"{agents[-1]}_{each}", f"env/{each}", repo) for each in families]
     return [*defaults[: places[0]], *filter(None, files), *defaults[places[0] :]]
 
 

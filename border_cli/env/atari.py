@@ -53,6 +53,8 @@ def rom_of(game: str) -> str:
 class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
     """One game. Owns its emulator; one thread calls it."""
 
+    stacks_frames = True  # observations are successive images, the newest last
+
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 15}  # noqa: RUF012 - Gymnasium's
 
     def __init__(
@@ -268,7 +270,9 @@ class Shrink:
 
     def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """[height, width] -> [84, 84]"""
-        across = _weighted(image.astype(np.float32).T, self._columns, self._column_weights[..., None])
+        across = _weighted(
+            image.astype(np.float32).T, self._columns, self._column_weights[..., None]
+        )
         down = _weighted(across.T, self._rows, self._row_weights)
         return np.rint(down).astype(np.uint8)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from border_cli.core.config import EnvConfig
 from border_cli.core.settings import setting
+from border_cli.env.atari_scores import SCORES
 from border_cli.registry import ENVS
 
 ATARI = "atari/"  # ids of ALE's games begin with it
@@ -42,6 +43,11 @@ class GymConfig(EnvConfig):
     # Constructors that are registered under no id, as "module:Class"
     entry_point: ClassVar[str | None] = None
     vector_entry_point: ClassVar[str | None] = None
+
+    @property
+    def human_scores(self) -> tuple[float, float] | None:
+        """Published returns of random actions and of a human."""
+        return None
 
     def one_by_one(self) -> Self:
         return replace(self, vectorization=Vectorization.sync)
@@ -97,6 +103,10 @@ class AtariConfig(GymConfig):
         if self.game is not None:
             self.id = f"{ATARI}{self.game}"
 
+    @property
+    def human_scores(self) -> tuple[float, float] | None:
+        return SCORES.get(self.game or "")
+
     def for_evaluation(self) -> Self:
         return replace(self, episodic_life=False, clip_rewards=False)
 
@@ -110,9 +120,13 @@ class AtariConfig(GymConfig):
         return self._shared_arguments() | {"num_threads": self.num_threads or 1}
 
     def _shared_arguments(self) -> dict[str, Any]:
-        names = ("game", "episodic_life", "clip_rewards")
-        names += ("repeat_action_probability", "full_action_space")
-        return super().arguments() | {name: getattr(self, name) for name in names}
+        return super().arguments() | {
+            "game": self.game,
+            "episodic_life": self.episodic_life,
+            "clip_rewards": self.clip_rewards,
+            "repeat_action_probability": self.repeat_action_probability,
+            "full_action_space": self.full_action_space,
+        }
 
 
 ENVS.register("atari", AtariConfig, "border_cli.env.gym:GymEnvFactory")

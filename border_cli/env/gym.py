@@ -106,4 +106,5 @@ class GymEnvFactory(EnvFactory):
             observation=observation_space(env.observation_space, env_id),
             action=action_space(env.action_space, env_id),
             max_episode_steps=time_limit(self.config, env),
+            human_scores=self.config.human_scores,
         )

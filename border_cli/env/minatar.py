@@ -34,7 +34,7 @@ def register_games() -> None:
                 register(id=env_id, entry_point="border_cli.env.minatar:Minatar", kwargs=kwargs)
 
 
-class Minatar(gym.Env[NDArray[np.bool_], np.int64]):
+class Minatar(gym.Env[Any, np.int64]):
     """One game on a grid of 10 x 10 cells, with a plane for each kind of object."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 - Gymnasium's
@@ -57,7 +57,7 @@ class Minatar(gym.Env[NDArray[np.bool_], np.int64]):
         self._actions = [int(each) for each in actions]  # of the six, those that there are here
         self.action_space = spaces.Discrete(len(self._actions))
         shape = tuple(self._game.state_shape())
-        self.observation_space = spaces.Box(0, 1, shape, np.bool_)
+        self.observation_space = spaces.Box(0, 1, shape, dtype=np.dtype(np.bool_))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -69,20 +69,18 @@ class Minatar(gym.Env[NDArray[np.bool_], np.int64]):
         self._game.reset()
         return self._game.state(), {}
 
-    def step(
-        self, action: np.int64
-    ) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
         if self._game.random.rand() >= self._sticky_action_prob:
             self._last_action = self._actions[action]
         reward, terminated = self._game.act(self._last_action)
         return self._game.state(), float(reward), bool(terminated), False, {}
 
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8]:
         """Each cell in the colour of the last of its objects.  [H, W, 3]"""
         state = self._game.state()  # [10, 10, objects]
         objects = state.shape[2]
         shown = np.max(state * np.arange(1, objects + 1), axis=2)  # [10, 10]  0: empty
-        cells = _colours(objects)[shown]  # [10, 10, 3]
+        cells: NDArray[np.uint8] = _colours(objects)[shown]  # [10, 10, 3]
         return cells.repeat(PIXELS_PER_CELL, axis=0).repeat(PIXELS_PER_CELL, axis=1)
 
 

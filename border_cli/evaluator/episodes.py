@@ -47,7 +47,10 @@ def return_metrics(returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> 
 
 
 def evaluation_of(
-    config: EvaluatorConfig, returns: NDArray[np.float64], lengths: NDArray[np.int64]
+    config: EvaluatorConfig,
+    spec: EnvSpec,
+    returns: NDArray[np.float64],
+    lengths: NDArray[np.int64],
 ) -> Evaluation:
     """What an evaluation with these episodes found.  [E], [E]"""
     score = float(returns.mean())
@@ -55,6 +58,9 @@ def evaluation_of(
     normalized = config.normalized(score)
     if normalized is not None:
         metrics["eval/normalized_score"] = normalized
+    human_normalized = spec.human_normalized(score)
+    if human_normalized is not None:
+        metrics["eval/human_normalized"] = human_normalized
     return Evaluation(
         score=score,
         returns=tuple(returns.tolist()),
@@ -144,6 +150,11 @@ class EpisodesEvaluator(Evaluator):
         self._env: Env | None = None
 
     @property
+    def spec(self) -> EnvSpec:
+        """That of the environment."""
+        return self._factory.spec
+
+    @property
     def limit(self) -> tuple[int, str]:
         """The cut in env steps, and who says so: see `episode_limit`."""
         return episode_limit(self.config, self._factory.spec)
@@ -164,7 +175,7 @@ class EpisodesEvaluator(Evaluator):
         """The episodes of this seed, with the greedy actions of `policy`."""
         with self._watched():
             self._env = self._env or self._made()
-            return evaluation_of(self.config, *self._play(policy, self._env))
+            return evaluation_of(self.config, self.spec, *self._play(policy, self._env))
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         """The next episodes of this seed: together they are those that more environments at once
@@ -173,6 +184,7 @@ class EpisodesEvaluator(Evaluator):
             returns, lengths = self._play(policy, others)
         return evaluation_of(
             self.config,
+            self.spec,
             np.concatenate([evaluation.returns, returns]),
             np.concatenate([evaluation.lengths, lengths]),
         )

@@ -400,6 +400,7 @@ def episodes_recipe(
     return EpisodesRecipe(
         run_name=config.name,
         config=evaluator.config,
+        spec=evaluator.spec,
         make_factory=partial(_factory_of, ENVS.load(settings), settings),
         make_policy=make_policy,
         seed=derived_seed(config.seed, Branch.EVALUATION),

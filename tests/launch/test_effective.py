@@ -102,9 +102,7 @@ def test_a_bit_reproducible_run_evaluates_inline(
 
 def images_of(side: int) -> EnvSpec:
     pixels = BoxSpace((4, side, side), "uint8", np.uint8(0), np.uint8(255))
-    return EnvSpec(
-        id="A-v0", observation=pixels, action=DiscreteSpace(3), max_episode_steps=None
-    )
+    return EnvSpec(id="A-v0", observation=pixels, action=DiscreteSpace(3), max_episode_steps=None)
 
 
 @pytest.mark.skipif(available_cores() < 2, reason="needs two cores")
