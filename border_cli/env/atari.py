@@ -39,7 +39,6 @@ MOST_NOOPS = 30  # frames that begin a game, less than this
 SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # there is nobody to play against
 
 Info = dict[str, Any]
-Vectors = tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.bool_], NDArray[np.bool_], Info]
 
 
 def rom_of(game: str) -> str:
@@ -165,12 +164,12 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
     def _facts(self) -> Info:
         return {"lives": self._lives}
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> Any:
         """The screen in colours.  [210, 160, 3]"""
         return None if self.render_mode == "human" else self._ale.getScreenRGB()
 
 
-class AtariGames(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8]]):
+class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
     """N games in ALE's threads; an episode that is over is followed by another in its next step.
 
     Seeds count on from that of the first game. Those after the first of an environment differ in
@@ -214,11 +213,12 @@ class AtariGames(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: Info | None = None
-    ) -> tuple[NDArray[np.uint8], Info]:
+    ) -> tuple[Any, Info]:
         self._ended[:] = False
-        return self._games.reset(seed=seed, options=options)  # type: ignore[no-any-return]
+        begun: tuple[Any, Info] = self._games.reset(seed=seed, options=options)
+        return begun
 
-    def step(self, actions: NDArray[np.int64]) -> Vectors:
+    def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, Info]:
         """One action in each game; one that has ended is begun instead, or its next life is."""
         beginning = self._ended
         if beginning.any():
@@ -264,15 +264,12 @@ class Shrink:
 
     def __init__(self, shape: tuple[int, int]) -> None:
         height, width = shape
-        self._rows, weights = _areas(height)
+        self._rows, self._row_weights = _areas(height)
         self._columns, self._column_weights = _areas(width)
-        self._row_weights = weights[..., None]
 
     def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """[height, width] -> [84, 84]"""
-        across = _weighted(
-            image.astype(np.float32).T, self._columns, self._column_weights[..., None]
-        )
+        across = _weighted(image.astype(np.float32).T, self._columns, self._column_weights)
         down = _weighted(across.T, self._rows, self._row_weights)
         return np.rint(down).astype(np.uint8)
 
@@ -288,7 +285,10 @@ def _weighted(
 
 
 def _areas(pixels: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Which pixels each of the 84 is a mean of, and by which weights.  [most, 84] each"""
+    """Which pixels each of the 84 is a mean of, and by which weights.
+
+    [most, 84], [most, 84, 1]
+    """
     scale = pixels / SIDE
     places, weights = [], []
     for i in range(SIDE):
@@ -302,4 +302,4 @@ def _areas(pixels: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
     for place, weight in zip(places, weights, strict=True):
         place += [place[-1]] * (most - len(place))
         weight += [0.0] * (most - len(weight))
-    return np.array(places).T, np.array(weights, np.float32).T
+    return np.array(places).T, np.array(weights, np.float32).T[..., None]
