@@ -34,7 +34,6 @@ PACKAGES = {  # module -> what pip calls it
 REGISTERED_BY = {
     r"ALE/|\w+NoFrameskip-v": "ale_py",
     r"MiniGrid-|BabyAI-": "minigrid",
-    rf"{minatar.NAMESPACE}/": "minatar",
     r"Fetch(Reach|Push|Slide|PickAndPlace)|HandReach|HandManipulate|FrankaKitchen": (
         "gymnasium_robotics"
     ),
@@ -61,7 +60,9 @@ def registered(env_id: str | None) -> registration.EnvSpec:
     module, _, name = env_id.rpartition(":")
     if module:
         import_named(module, f"env.id={env_id}")
-    if name.startswith(f"{minatar.NAMESPACE}/") and not _is_absent("minatar"):
+    if name.startswith(f"{minatar.NAMESPACE}/"):
+        if _is_absent("minatar"):
+            raise _missing(f"env.id={env_id}", "minatar")
         minatar.register_games()
     if name in registration.registry:
         return registration.registry[name]
@@ -190,8 +191,7 @@ def refuse_of_other_package(env_id: str) -> None:
             continue
         what, remedy = f"env.id={env_id}", f"add imports=[{module}]"
         if _is_absent(module):
-            then = "" if module == "minatar" else f", then {remedy}"
-            raise MissingPackage(what, PACKAGES.get(module, module), then)
+            raise MissingPackage(what, PACKAGES.get(module, module), f", then {remedy}")
         if module not in sys.modules:
             raise ConfigError(f"{what} is registered by {module}, which is installed: {remedy}")
 
