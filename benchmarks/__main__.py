@@ -29,7 +29,7 @@ Not part of the table, for they need the extra `ray`, the first also `bench-ray`
 Nor are these, which need the extras `atari`, or `minatar`, and `bench`:
 
     python -m benchmarks.atari          Pong: steps/s and updates/s, against ALE, EnvPool and others
-    python -m benchmarks.minatar_peers  Stable-Baselines3's DQN on MinAtar, for our network and steps
+    python -m benchmarks.minatar_peers  Stable-Baselines3's DQN on MinAtar, with our network
 
 Scores of the agents are a separate table, which takes hours: `python -m benchmarks.results --help`.
 

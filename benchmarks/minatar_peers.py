@@ -18,6 +18,7 @@ import gymnasium
 import numpy as np
 import torch
 from stable_baselines3 import DQN
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
@@ -76,6 +77,21 @@ def score(model: DQN, env: Planes, seed: int) -> float:
     return total / EPISODES
 
 
+class Judging(BaseCallback):
+    """Evaluates every so many steps."""
+
+    def __init__(self, env: Planes, seed: int) -> None:
+        super().__init__()
+        self._env, self._seed = env, seed
+        self.curve: dict[int, float] = {}
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps % EVALUATION_STEPS == 0:
+            assert isinstance(self.model, DQN)
+            self.curve[self.num_timesteps] = score(self.model, self._env, self._seed)
+        return True
+
+
 def train(game: str, seed: int, steps: int) -> dict[str, Any]:
     """The curve of one run."""
     torch.set_num_threads(1)
@@ -102,11 +118,9 @@ def train(game: str, seed: int, steps: int) -> dict[str, Any]:
         seed=seed,
         device="cpu",
     )
-    began_s, curve = time.perf_counter(), {}
-    while model.num_timesteps < steps:
-        # Its schedule of epsilon follows the share of all steps that it is told here.
-        model.learn(EVALUATION_STEPS, reset_num_timesteps=False, callback=None, progress_bar=False)
-        curve[model.num_timesteps] = score(model, judge, seed)
+    began_s, judging = time.perf_counter(), Judging(judge, seed)
+    model.learn(steps, callback=judging)
+    curve = judging.curve
     return {"returns": curve, "best": max(curve.values()), "s": time.perf_counter() - began_s}
 
 
