@@ -79,6 +79,8 @@ def train(
             "evaluator.background must be false if an evaluator is passed to train(), since it "
             "runs in this process; got true"
         )
+    if evaluator is not None:
+        config = replace(config, evaluator=replace(config.evaluator, background=False))
     register_builtin()
     user_folders()  # calls the installed plug-ins, whose components the config may name
     import_modules(config.imports)

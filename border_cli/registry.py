@@ -162,7 +162,9 @@ def _target_of(network: type[Any], setting: str, name: str) -> str:
     return f"{network.__module__}:{network.__qualname__}"
 
 
-NETWORKS = Networks("agent.network", ("auto", "mlp", "minatar_cnn", "nature_cnn", "impala_resnet"))
+NETWORKS = Networks(
+    "agent.network", ("auto", "mlp", "minatar_cnn", "nature_cnn", "der_cnn", "impala_resnet")
+)
 
 
 def register_builtin() -> None:

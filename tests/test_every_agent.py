@@ -15,7 +15,7 @@ from sampling import sampled
 from border_cli import compose, load_policy, resume, train
 
 AGENTS = sorted(file.stem for file in (Path(__file__).parents[1] / "conf" / "agent").glob("*.yaml"))
-DISCRETE = {"dqn", "rainbow", "discrete_cql", "qrdqn", "iqn", "bc", "awac", "iql"}
+DISCRETE = {"dqn", "rainbow", "der", "discrete_cql", "qrdqn", "iqn", "bc", "awac", "iql"}
 CONTINUOUS = {
     *("sac", "redq", "droq", "tqc", "td3", "ddpg"),
     *("bc", "awac", "iql", "cql", "td3_bc"),

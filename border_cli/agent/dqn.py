@@ -10,13 +10,13 @@ All of them: Hessel et al. 2018, "Rainbow: combining improvements in deep reinfo
 learning".
 Deviations: Adam instead of RMSProp, with an epsilon of 1e-8 where C51 has 0.01 / 32, and Rainbow
 and conf/agent/rainbow.yaml 1.5e-4 (`adam_epsilon`). The gradient's norm is clipped at 10 in all
-forms (`max_grad_norm`), which of the papers Wang et al. do for dueling. Rewards are not clipped.
-The target network is a Polyak average (Lillicrap et al. 2016, "Continuous control with deep
-reinforcement learning") and the online network chooses the next action; Mnih et al. copy the
-target every 10,000 updates and let it choose (`tau=1 target_interval=10000 double=false`). There is
-no factor 2**-0.5 on the gradient that dueling streams send into the layers they share. CQL's
-authors add its term to QR-DQN, here it is added to DQN. Learning rate, batch and exploration are
-for small problems: docs/agents.md.
+forms (`max_grad_norm`), which of the papers Wang et al. do for dueling. Rewards are not clipped
+here, but by env=atari. The target network is a Polyak average (Lillicrap et al. 2016, "Continuous
+control with deep reinforcement learning") and the online network chooses the next action; Mnih et
+al. copy the target every 10,000 updates and let it choose (`tau=1 target_interval=10000
+double=false`). There is no factor 2**-0.5 on the gradient that dueling streams send into the layers
+they share. CQL's authors add its term to QR-DQN, here it is added to DQN. Learning rate, batch and
+exploration are for small problems: docs/agents.md.
 """
 
 from __future__ import annotations

@@ -26,6 +26,13 @@ class Loss(StrEnum):
     mse = "mse"
 
 
+class Augmentation(StrEnum):
+    """What is done to sampled images."""
+
+    none = "none"
+    shift = "shift"
+
+
 @dataclass(kw_only=True)
 class LearnerConfig(AgentConfig):
     """Settings that every agent that learns with torch has."""
@@ -65,9 +72,9 @@ class LearnerConfig(AgentConfig):
     network: str = setting(
         "auto",
         "encoder of images (uint8 or bool): minatar_cnn (at least 6 x 6), nature_cnn (at least "
-        "36 x 36) or impala_resnet (at least 6 x 6); mlp: none, pixels are plain numbers; auto: "
-        "nature_cnn, or minatar_cnn for smaller images; or a torch.nn.Module of your own, "
-        "registered under a name, for all of the observation",
+        "36 x 36), der_cnn (at least 25 x 25) or impala_resnet (at least 6 x 6); mlp: none, "
+        "pixels are plain numbers; auto: nature_cnn, or minatar_cnn for smaller images; or a "
+        "torch.nn.Module of your own, registered under a name, for all of the observation",
         choices=NETWORKS.names,
     )
     hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)
@@ -75,6 +82,10 @@ class LearnerConfig(AgentConfig):
     layer_norm: bool = setting(False, "applies layer normalisation before each activation")
     network_kwargs: dict[str, Any] = setting(
         {}, "arguments of a network of your own, after the observation space"
+    )
+    augment: Augmentation = setting(
+        Augmentation.none,
+        "shift: sampled images are shifted at random by up to 4 pixels, edges repeated (DrQ)",
     )
     optimizer: str = setting(
         "adam",

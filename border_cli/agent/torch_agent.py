@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.agent.action_space import action_bounds
+from border_cli.agent.augmentation import shifted_batch
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.normalization import Normalization
 from border_cli.agent.saved_state import ENCODING, MATMUL, Part, SavedState, encoding_of
@@ -70,6 +71,14 @@ class TorchAgent(Agent):
         self.init_generator = torch.Generator().manual_seed(seed)
         self.noise_generator = torch.Generator().manual_seed(derived_seed(seed, 1))
         self._bounds = self._tensor_bounds()
+        self._augmented = tuple(self.architecture.images) if config.augment != "none" else ()
+        if config.augment != "none" and not self._augmented:
+            config.refuse(
+                "augment",
+                str(config.augment),
+                "must be none: the observation has no image (uint8 or bool) that a network of ours "
+                "takes",
+            )
         self._opt_steps = 0
         self._parts: dict[str, Part] = {}
         self._register_statistics()
@@ -143,6 +152,8 @@ class TorchAgent(Agent):
     def _prepared(self, batch: TensorBatch) -> TensorBatch:
         if self._normalization.changes_batches:
             batch = self._normalization(batch)
+        if self._augmented:
+            batch = shifted_batch(batch, self._augmented, self.noise_generator)
         if self._bounds is not None:
             middle, half = self._bounds
             batch = batch._replace(action=(batch.action.flatten(1) - middle) / half)

@@ -137,7 +137,7 @@ def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
         *matmul_of_agent(effective, agent),
         ("threads", effective.threads_line(run.spec)),
         ("budget", _budget_line(effective)),
-        ("evaluation", _evaluation_line(effective)),
+        ("evaluation", _evaluation_line(effective, run.spec)),
         ("metrics", _metrics_line(effective)),
         ("checkpoints", _checkpoints_line(effective)),
         ("run directory", _directory_line(run)),
@@ -181,11 +181,11 @@ def _budget_line(effective: EffectiveSettings) -> str:
     return ", ".join(parts)
 
 
-def _evaluation_line(effective: EffectiveSettings) -> str:
+def _evaluation_line(effective: EffectiveSettings, spec: EnvSpec) -> str:
     evaluator = build_evaluator(effective, stop=StopFlag(), heartbeat=Heartbeat("evaluation"))
     line = evaluator.describe()
     evaluator.close()
-    where = ", in a separate process" if effective.background else ""
+    where = ", in a separate process" if effective.evaluates_in_background(spec) else ""
     return f"{_times(effective, effective.config.trainer.eval_interval)}: {line}{where}"
 
 

@@ -165,6 +165,9 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
     normalized = effective.evaluator.normalized(figures["mean"])
     if normalized is not None:
         figures["normalized_score"] = normalized
+    human = env_factory(effective).spec.human_normalized(figures["mean"])
+    if human is not None:
+        figures["human_normalized"] = human
     if request.as_json:
         identity = {
             "run_dir": str(request.run_dir.absolute()),
@@ -221,12 +224,13 @@ def _print_table(
     for i, (score, length, *said) in enumerate(played):
         table.add_row(str(i), f"{score:,.2f}", f"{length:,}", *(f"{each:g}" for each in said))
     console.print(table)
-    normalized = figures.get("normalized_score")
+    normalized, human = figures.get("normalized_score"), figures.get("human_normalized")
     terminal.say(
         console,
         f"mean {figures['mean']:.2f} std {figures['std']:.2f} min {figures['min']:g} "
         f"max {figures['max']:g} episodes {figures['episodes']}"
         + (f" normalized {normalized:.2f}" if normalized is not None else "")
+        + (f" human-normalized {human:.1f}" if human is not None else "")
         + "".join(f" {name} {figures[name]:.4g}" for name in info),
     )
     if request.video is not None:

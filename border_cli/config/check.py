@@ -353,6 +353,8 @@ def _check_resume(composer: Composer, job: Job) -> None:
 
 def _refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
     """Training needs an environment; `--cfg job` may show that there is none."""
+    if config.env.id is None and config.env.named_by != "id":
+        config.env.refuse(config.env.named_by, None, "must be set")
     if config.env.id is None:
         listed = ", ".join(presets)
         raise ConfigError(

@@ -58,7 +58,7 @@ from border_cli.config.sources import (
     register_components,
     shown,
 )
-from border_cli.config.tuned import Part, fitted, is_tuned, part_of, with_agent_files
+from border_cli.config.tuned import Part, fitted, is_tuned, part_of, with_general_files
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
@@ -166,7 +166,7 @@ class Source(NamedTuple):
     group: str
     choice: str
     file: str
-    of_agent: bool = False  # a tuned file that belongs to the agent, not to a pair
+    general: bool = False  # a tuned file of the agent or of a family of envs, not of a pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +417,7 @@ def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Sourc
         ours = part.file and not group.startswith("hydra/")
         chosen = choices.get(group, name) == name or group == TUNED
         if ours and chosen and (group or _primary(part, parts)):
-            found.append(Source(group or "config", name, str(part.file), part.of_agent))
+            found.append(Source(group or "config", name, str(part.file), part.general))
     return sorted(dict.fromkeys(found), key=lambda source: source.group != "config")
 
 
@@ -519,7 +519,7 @@ class Loader(ConfigLoaderImpl):
     ) -> DefaultsList:
         """What `--info defaults` shows, and `imports` reads."""
         found = super().compute_defaults_list(config_name, overrides, run_mode)
-        found.defaults = with_agent_files(found.defaults, self.read(config_name, overrides)[1])
+        found.defaults = with_general_files(found.defaults, self.read(config_name, overrides)[1])
         return found
 
     def _compose_config_from_defaults_list(
@@ -527,7 +527,7 @@ class Loader(ConfigLoaderImpl):
     ) -> DictConfig:
         """Keeps the files before they are merged, so that a refusal can name one."""
         assert self._read is not None  # the command line, as it was read for this composition
-        defaults = with_agent_files(defaults, repo)
+        defaults = with_general_files(defaults, repo)
         self.parts = [part_of(each, repo) for each in defaults]
         self.parts = fitted(self.parts, self._read[1][0])
         return super()._compose_config_from_defaults_list(defaults, repo)

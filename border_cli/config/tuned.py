@@ -2,10 +2,12 @@
 
 `conf/tuned/<agent>.yaml` has what an algorithm needs from other groups with any env (the replay
 ratio 20 of `redq`, the priority exponent of `rainbow`), `conf/tuned/<agent>_<env>.yaml` the best
-values for a pair of names; a bare `env.id=…` has no pair. The agent's file is inserted into Hydra's
-defaults list before the pair's; an empty file keeps the place of a missing pair. If an agent's file
-is based on another one, the tuned values of that agent apply too, below its own; pairs are not
-inherited. Saved settings have no `tuned`, so tuned values are never applied to them again.
+values for a pair of names; a bare `env.id=…` has no pair. Between them stands the pair with the
+env's family: the preset that its own file is based on, as `pong` is on `atari`. Files of agent and
+family are inserted into Hydra's defaults list before the pair's; an empty file keeps the place of a
+missing pair. If an agent's file is based on another one, the tuned values of that agent apply too,
+below its own; pairs of another agent do not. Saved settings have no `tuned`, so tuned values are
+never applied to them again.
 
 Only applicable values are used: settings that the chosen option of a group lacks but others have
 are dropped, and so are the limits of a run if a later file or the command line sets one. With
@@ -45,28 +47,26 @@ class Part:
     package: str  # where it was merged: agent; empty is the top
     file: str | None  # None: a schema, or a pair without a file of its own
     content: Any  # as written, less what does not apply of a tuned file; not merged or resolved
-    of_agent: bool = False  # a tuned file that goes with the agent's name
+    general: bool = False  # a tuned file of the agent, or of a family of envs, not of a pair
 
 
 def is_tuned(path: str) -> bool:
     return path.startswith(f"{TUNED}/")
 
 
-def _agent_of(path: str) -> str:
-    """`agent/redq` of `tuned/redq`."""
-    return f"agent/{path.partition('/')[2]}"
-
-
 def part_of(default: ResultDefault, repo: IConfigRepository) -> Part:
     path = default.config_path or ""
     loaded = repo.load_config(config_path=path)
     assert loaded is not None
-    of_agent = is_tuned(path) and default.parent == _agent_of(path)
-    return Part(path, default.package or "", file_of(loaded.path, path), loaded.config, of_agent)
+    general = is_tuned(path) and (default.parent or "").startswith(("agent/", "env/"))
+    return Part(path, default.package or "", file_of(loaded.path, path), loaded.config, general)
 
 
-def with_agent_files(defaults: list[ResultDefault], repo: IConfigRepository) -> list[ResultDefault]:
-    """The defaults list with `tuned/redq` for `agent/redq`, below the file of the pair.
+def with_general_files(
+    defaults: list[ResultDefault], repo: IConfigRepository
+) -> list[ResultDefault]:
+    """The defaults list with `tuned/dqn` for `agent/dqn`, and `tuned/dqn_atari` for an env that is
+    based on `env/atari`, below the file of the pair.
 
     An agent's file brings those of the files that it builds on, its own last. Where `tuned` is
     switched off, or was never asked for, as in saved settings, there is no place for any.
@@ -74,13 +74,21 @@ def with_agent_files(defaults: list[ResultDefault], repo: IConfigRepository) -> 
     places = [at for at, each in enumerate(defaults) if is_tuned(each.config_path or "")]
     if not places:
         return defaults
-    agents = [each.config_path for each in defaults if each.package == "agent"]
-    named = [path for path in agents if path and path.startswith("agent/")]
-    files = [_agent_file(path.partition("/")[2], repo) for path in dict.fromkeys(named)]
+    agents, envs = _files_of("agent", defaults), _files_of("env", defaults)
+    files = [_general_file(agent, f"agent/{agent}", repo) for agent in agents]
+    families = envs[:-1] if agents else []
+    files += [_general_file(f"{agents[-1]}_{each}", f"env/{each}", repo) for each in families]
     return [*defaults[: places[0]], *filter(None, files), *defaults[places[0] :]]
 
 
-def _agent_file(name: str, repo: IConfigRepository) -> ResultDefault | None:
+def _files_of(group: str, defaults: list[ResultDefault]) -> list[str]:
+    """The files that make up the option of a group, what it is based on first."""
+    paths = [each.config_path or "" for each in defaults if each.package == group]
+    named = [path.removeprefix(f"{group}/") for path in paths if path.startswith(f"{group}/")]
+    return list(dict.fromkeys(named))
+
+
+def _general_file(name: str, of: str, repo: IConfigRepository) -> ResultDefault | None:
     entry = GroupDefault(group=TUNED, value=name)
     entry.update_parent("", "")
     path = entry.get_config_path()
@@ -90,12 +98,13 @@ def _agent_file(name: str, repo: IConfigRepository) -> ResultDefault | None:
     assert loaded is not None
     if loaded.defaults_list:
         file = file_of(loaded.path, path)
+        owner = "an agent" if of.startswith("agent/") else "a family of envs"
         raise ConfigError(
-            f"{shown(file) if file else path}: it belongs to an agent and may only set values: "
+            f"{shown(file) if file else path}: it belongs to {owner} and may only set values: "
             "remove its defaults list"
         )
     update_package_header(repo, entry)
-    return ResultDefault(path, _agent_of(path), entry.get_final_package())
+    return ResultDefault(path, of, entry.get_final_package())
 
 
 def fitted(parts: list[Part], overrides: Sequence[Override]) -> list[Part]:
@@ -142,7 +151,7 @@ def _applicable(part: Part, kinds: Mapping[str, type[Any]], *, limited: bool) ->
     trainer = values.get("trainer")
     if isinstance(trainer, dict):
         if (
-            part.of_agent
+            part.general
             and SAMPLES_PER_OPT_STEP in trainer
             and kinds.get("trainer", TrainerConfig).offline
         ):
@@ -161,7 +170,7 @@ def _of_other_options(group: str, kind: type[Any]) -> set[str]:
 
 
 def tuned_files(found: Sequence[Source]) -> list[str]:
-    """The files of values for the agent and for the pair that took part; later ones win."""
+    """The files of values for agent, family and pair that took part; later ones win."""
     return [source.file for source in found if source.group == TUNED]
 
 
@@ -174,5 +183,5 @@ def values_of_another_pair(found: Sequence[Source]) -> list[str]:
     if chosen.get("env") in ENVS.names():
         return []
     pair = f"{chosen.get('agent')}_{chosen.get('env')}"
-    tuned = [each.choice for each in found if each.group == TUNED and not each.of_agent]
+    tuned = [each.choice for each in found if each.group == TUNED and not each.general]
     return [each for each in tuned if each != pair]

@@ -90,6 +90,8 @@ class AgentConfig(Settings, path="agent"):
 class EnvConfig(Settings, path="env"):
     """Settings that every environment has."""
 
+    named_by: ClassVar[str] = "id"  # the setting that says which environment it is
+
     id: str | None = setting(None, "id of the environment; a preset such as env=cartpole sets it")
     num_envs: int = setting(1, "environments per actor", low=1, takes_memory=True)
     max_episode_steps: int | None = setting(
@@ -106,6 +108,14 @@ class EnvConfig(Settings, path="env"):
 
         A vector implementation keeps random numbers of its own, which no resume brings back.
         """
+        return self
+
+    def for_evaluation(self) -> Self:
+        """The settings without what is changed for training only."""
+        return self
+
+    def with_threads(self, num_threads: int) -> Self:  # noqa: ARG002 - few have any
+        """The settings with the threads that the environments of one actor may use."""
         return self
 
 
@@ -290,9 +300,10 @@ class EvaluatorConfig(Settings, path="evaluator"):
         low=1,
     )
     env: dict[str, Any] = setting({}, "settings of env to override for evaluation")
-    background: bool = setting(
-        False,
-        "evaluates in a separate process while training continues; bit-reproducible runs "
+    background: bool | None = setting(
+        None,
+        "evaluates in a separate process while training continues; null: where large images (at "
+        "least 36 x 36) are observed and there are two cores. Bit-reproducible runs "
         "(trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline",
     )
     ref_min_score: float | None = setting(

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from border_cli.core.config import EnvConfig
 from border_cli.core.settings import setting
+from border_cli.env.atari_scores import SCORES
 from border_cli.registry import ENVS
 
+ATARI = "atari/"  # ids of ALE's games begin with it
 SUCCESS = "is_success"
 NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 # Metrics of their own under `episode/` and `eval/`.
-RESERVED = ("return", "return_std", "return_min", "return_max", "length", "normalized_score")
+RESERVED = (
+    *("return", "return_std", "return_min", "return_max", "length"),
+    *("normalized_score", "human_normalized"),
+)
 
 
 class Vectorization(StrEnum):
@@ -47,6 +53,10 @@ class GymConfig(EnvConfig):
         "sync",
     )
 
+    # Constructors that are registered under no id, as "module:Class"
+    entry_point: ClassVar[str | None] = None
+    vector_entry_point: ClassVar[str | None] = None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in self.info_metrics:
@@ -63,8 +73,90 @@ class GymConfig(EnvConfig):
         """All names in `info` that are recorded where they are present."""
         return tuple(dict.fromkeys([SUCCESS, *self.info_metrics]))
 
+    @property
+    def human_scores(self) -> tuple[float, float] | None:
+        """Published returns of random actions and of a human."""
+        return None
+
     def one_by_one(self) -> Self:
         return replace(self, vectorization=Vectorization.sync)
 
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the constructors."""
+        return copy.deepcopy(self.kwargs)
 
+    def vector_arguments(self) -> dict[str, Any]:
+        """Those of the vector implementation."""
+        return self.arguments()
+
+
+@dataclass(kw_only=True)
+class AtariConfig(GymConfig):
+    """A game of the Arcade Learning Environment, prepared as in the papers about DQN."""
+
+    entry_point = "border_cli.env.atari:AtariGame"
+    vector_entry_point = "border_cli.env.atari:AtariGames"
+    named_by = "game"
+
+    game: str | None = setting(None, "name of the game in ALE, such as qbert or ms_pacman")
+    max_episode_steps: int | None = setting(
+        27_000, "limit of a whole game in env steps, of four frames each", low=1
+    )
+    episodic_life: bool = setting(
+        True, "training only: an episode ends with each life, and the next one goes on from there"
+    )
+    clip_rewards: bool = setting(True, "training only: rewards are clipped to -1, 0 and 1")
+    repeat_action_probability: float = setting(
+        0.0,
+        "sticky actions: probability in each frame that the last action is repeated; 0.25 in "
+        "Machado et al. 2018 and ALE's v5",
+        low=0,
+        high=1,
+    )
+    full_action_space: bool = setting(
+        False, "all 18 actions, instead of those that do something in this game"
+    )
+    num_threads: int | None = setting(
+        None,
+        "threads in which the environments of one actor are stepped (env.num_envs above 1); null: "
+        "the actor's share of the cores",
+        low=1,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_episode_steps is None:
+            self.refuse("max_episode_steps", None, "must be a number: some games have no end")
+        if self.id is not None and not self.id.startswith(ATARI):
+            self.refuse("id", self.id, "must be null: env.game names the game")
+        if self.game is not None:
+            self.id = f"{ATARI}{self.game}"
+
+    @property
+    def human_scores(self) -> tuple[float, float] | None:
+        return SCORES.get(self.game or "")
+
+    def for_evaluation(self) -> Self:
+        return replace(self, episodic_life=False, clip_rewards=False)
+
+    def with_threads(self, num_threads: int) -> Self:
+        return self if self.num_threads is not None else replace(self, num_threads=num_threads)
+
+    def arguments(self) -> dict[str, Any]:
+        return self._shared_arguments() | {"max_game_steps": self.max_episode_steps}
+
+    def vector_arguments(self) -> dict[str, Any]:  # its limit is passed as that of any is
+        return self._shared_arguments() | {"num_threads": self.num_threads or 1}
+
+    def _shared_arguments(self) -> dict[str, Any]:
+        return super().arguments() | {
+            "game": self.game,
+            "episodic_life": self.episodic_life,
+            "clip_rewards": self.clip_rewards,
+            "repeat_action_probability": self.repeat_action_probability,
+            "full_action_space": self.full_action_space,
+        }
+
+
+ENVS.register("atari", AtariConfig, "border_cli.env.gym:GymEnvFactory")
 ENVS.register("gym", GymConfig, "border_cli.env.gym:GymEnvFactory")

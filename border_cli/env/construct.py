@@ -18,10 +18,10 @@ from border_cli.core.words import unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.registered import (
     creator,
+    entry_of,
     import_named,
     missing_packages,
     refused_kwargs,
-    registered,
 )
 
 # Wrappers for what agents do themselves, with one set of statistics that is saved with the model.
@@ -101,9 +101,9 @@ def stacks_images(env: gym.Env[Any, Any]) -> bool:
 
 
 def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, Any]:
-    spec = registered(config.id)
+    spec = entry_of(config)
     constructor = creator(spec.entry_point)
-    kwargs = copy.deepcopy(config.kwargs)
+    kwargs = config.arguments()
     if render is not None:
         kwargs["render_mode"] = render
     # Our own limit counts actions outside all wrappers, so the environment's own is left away.

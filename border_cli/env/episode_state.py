@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -29,8 +30,10 @@ class ActionLog:
     all the rest, and calls `tidy` after the `RECENT`th entry.
     """
 
-    def __init__(self, envs: Sequence[Any], *, length: list[int]) -> None:
-        self._length = length  # of the running episodes: the environment's own list, only read
+    def __init__(self, envs: Sequence[Any], *, length: list[int], before: list[int]) -> None:
+        # The environment's own lists, only read: the lengths of the running episodes, and of what
+        # they go on from.
+        self._length, self._before = length, before
         self._normalizers = [normalizers(env) for env in envs]
         self.recent: list[NDArray[Any]] = []  # each [N] or [N, A]: the actions of one step
         self.clear()
@@ -48,7 +51,7 @@ class ActionLog:
 
     def tidy(self) -> None:
         """Drops actions of episodes that are over, and packs the others where they are many."""
-        longest = max(self._length)
+        longest = max(self._counts())
         if 2 * longest <= RECENT:
             del self.recent[: len(self.recent) - longest]
             self._packed.clear()
@@ -59,6 +62,10 @@ class ActionLog:
         while steps - len(self._packed[0]) >= longest:
             steps -= len(self._packed.pop(0))
 
+    def _counts(self) -> list[int]:
+        """The actions of each environment that `replay` needs."""
+        return [sum(each) for each in zip(self._length, self._before, strict=True)]
+
     def state_dict(self) -> State:
         """The actions and statistics from which `replay` starts."""
         parts = [*self._packed, *([_stacked(self.recent)] if self.recent else [])]
@@ -68,7 +75,7 @@ class ActionLog:
         taken = np.concatenate(parts) if parts else np.empty((0, count), np.float32)
         return {
             # Each [length] or [length, A]
-            "actions": [taken[steps - n :, i].copy() for i, n in enumerate(self._length)],
+            "actions": [taken[steps - n :, i].copy() for i, n in enumerate(self._counts())],
             "learned": list(self._statistics),
         }
 
@@ -95,18 +102,32 @@ def _stacked(actions: list[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(actions).reshape(len(actions), *actions[0].shape)
 
 
-def replay(env: Any, actions: Sequence[Any], *, seed: int, score: float, beat: Beat) -> Any:
+def replay(
+    env: Any,
+    actions: Sequence[Any],
+    *,
+    seed: int,
+    score: float,
+    beat: Beat,
+    lives: Sequence[int] = (),
+) -> Any:
     """Plays an episode again, whose return was `score`; returns its last observation.
 
+    `lives`: the lengths of the episodes that it goes on from, which have the first of the actions.
     Raises `ReplayDiverged` where it ends or pays otherwise, and whatever the environment raises.
     """
-    total = 0.0
+    total, ends = 0.0, set(accumulate(lives))
     observation, _ = env.reset(seed=seed)
     for count, action in enumerate(actions, start=1):
         observation, reward, terminated, truncated, _ = env.step(action)
         total += as_reward(reward)
-        if as_flag("terminated", terminated) or as_flag("truncated", truncated):
-            raise ReplayDiverged(f"the episode ended after {count} of {len(actions)} steps")
+        ended = as_flag("terminated", terminated) or as_flag("truncated", truncated)
+        if ended != (count in ends):
+            how = "ended" if ended else "did not end"
+            raise ReplayDiverged(f"the episode {how} after {count} of {len(actions)} steps")
+        if ended:
+            observation, _ = env.reset(seed=seed)
+            total = 0.0
         beat()
     if np.float64(total).tobytes() != np.float64(score).tobytes():  # NaN equals NaN
         raise ReplayDiverged(f"its return is {total!r}, it was {score!r}")

@@ -114,4 +114,5 @@ class GymEnvFactory(EnvFactory):
             max_episode_steps=time_limit(self.config, env),
             stacked=stacks_images(env),
             info_metrics=self.config.recorded_info,
+            human_scores=self.config.human_scores,
         )

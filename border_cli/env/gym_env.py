@@ -7,7 +7,7 @@ episode that ends is followed by the next one within the same step.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -45,6 +45,13 @@ from border_cli.env.pictures import choose_renderer, drawn_frame
 log = logging.getLogger(__name__)
 
 
+def _goes_on(env: gym.Env[Any, Any]) -> Callable[[], bool]:
+    """Whether the next episode of `env` goes on where the last one ended, without a seed of its
+    own: an environment that has such episodes says so by an attribute `goes_on`."""
+    inner = env.unwrapped
+    return (lambda: bool(inner.goes_on)) if hasattr(inner, "goes_on") else bool
+
+
 class GymEnv(Env):
     """N environments of one id; owns them until `close`. One thread calls it."""
 
@@ -54,6 +61,7 @@ class GymEnv(Env):
         self.num_envs = config.num_envs
         self._id = str(config.id)
         self._training = training
+        config = config if training else config.for_evaluation()
         self._limit = config.max_episode_steps
         self._info_metrics = config.recorded_info
         self._envs: list[Any] = []
@@ -78,7 +86,12 @@ class GymEnv(Env):
         self._first = first  # number of the first environment, from which the seeds follow
         self._score = [0.0] * self.num_envs  # of the running episodes
         self._length = [0] * self.num_envs
-        self._log = ActionLog(self._envs, length=self._length)
+        # Of the episodes that the running one goes on from, as after a life of the same game: they
+        # are replayed together.
+        self._lives: list[list[int]] = [[] for _ in self._envs]  # their lengths
+        self._before = [0] * self.num_envs  # the sum of these
+        self._goes_on = [_goes_on(env) for env in self._envs]
+        self._log = ActionLog(self._envs, length=self._length, before=self._before)
         self._tallies = self._score, self._length, self._log.recent  # these lists stay the same
         self._clear(seed=0)
 
@@ -105,18 +118,22 @@ class GymEnv(Env):
         self._seed = seed
         self._number = [0] * self.num_envs  # how many episodes of this seed have begun, less one
         self._score[:] = [0.0] * self.num_envs
-        self._length[:] = [0] * self.num_envs
+        self._length[:] = self._before[:] = [0] * self.num_envs
+        for lives in self._lives:
+            lives.clear()
         self._log.clear()
 
     def _seed_of(self, i: int) -> int:
-        return derived_seed(self._seed, self._first + i, self._number[i])
+        """That of the running episode, or of the one that it goes on from."""
+        first = self._number[i] - len(self._lives[i])
+        return derived_seed(self._seed, self._first + i, first)
 
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
         self._clear(seed)
         with self._starting():
             for i in range(self.num_envs):
-                self._begin(i, self._obs)
+                self._begin(i, self._obs, anew=True)
         return self._obs
 
     def state_dict(self) -> State:
@@ -124,6 +141,7 @@ class GymEnv(Env):
         return {
             "episodes": list(self._number),
             "scores": list(self._score),
+            "lives": [list(each) for each in self._lives],
             **self._log.state_dict(),
             "obs": self._obs,
         }
@@ -143,16 +161,23 @@ class GymEnv(Env):
         self._clear(seed)
         self._number = list(state["episodes"])
         self._score[:] = state["scores"]
-        self._length[:] = [len(each) for each in state["actions"]]
+        for i, lives in enumerate(state.get("lives", ())):  # earlier versions have none
+            self._lives[i][:], self._before[i] = lives, sum(lives)
+        counts = zip(state["actions"], self._before, strict=True)
+        self._length[:] = [len(actions) - before for actions, before in counts]
         self._log.load_state_dict(state)
         anew = []
         with self._starting():
             for i in range(self.num_envs):
                 try:
                     self._log.restore_statistics(i)
-                    actions, score = self._read(state["actions"][i]), self._score[i]
                     last = replay(
-                        self._envs[i], actions, seed=self._seed_of(i), score=score, beat=beat
+                        self._envs[i],
+                        self._read(state["actions"][i]),
+                        lives=self._lives[i],
+                        seed=self._seed_of(i),
+                        score=self._score[i],
+                        beat=beat,
                     )
                     self._write(self._obs, i, last)
                     require_same_row(i, self._obs, state["obs"])
@@ -163,7 +188,7 @@ class GymEnv(Env):
                         reason,
                     )
                     self._number[i] += 1
-                    self._begin(i, self._obs)
+                    self._begin(i, self._obs, anew=True)
                     anew.append(i)
         return self._obs, anew
 
@@ -275,9 +300,15 @@ class GymEnv(Env):
             self._begin(i, act_obs)
         return act_obs
 
-    def _begin(self, i: int, obs: Array) -> None:
+    def _begin(self, i: int, obs: Array, *, anew: bool = False) -> None:
         """Starts the next episode of environment i and writes its first observation into `obs`."""
-        self._log.episode_begins(i)
+        if not anew and self._goes_on[i]():
+            self._lives[i].append(self._length[i])
+            self._before[i] += self._length[i]
+        else:
+            self._lives[i].clear()
+            self._before[i] = 0
+            self._log.episode_begins(i)
         self._score[i] = 0.0
         self._length[i] = 0
         try:

@@ -18,6 +18,8 @@ from gymnasium.envs import registration
 
 from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.core.words import nearest
+from border_cli.env import minatar
+from border_cli.env.config import GymConfig
 
 PACKAGES = {  # module -> what pip calls it
     "Box2D": "gymnasium[box2d]",
@@ -40,6 +42,17 @@ REGISTERED_BY = {
 _NOT_OF_USERS = ("self", "args", "kwargs", "render_mode", "num_envs")  # parameters
 
 
+def entry_of(config: GymConfig) -> registration.EnvSpec:
+    """How the environment of these settings is constructed."""
+    if config.entry_point is None:
+        return registered(config.id)
+    if config.id is None:
+        raise ConfigError("env.game must be set: a game of ALE such as qbert")
+    return registration.EnvSpec(
+        config.id, config.entry_point, vector_entry_point=config.vector_entry_point
+    )
+
+
 def registered(env_id: str | None) -> registration.EnvSpec:
     """What is registered under the id; unlike Gymnasium's look-up, without warnings."""
     if env_id is None:
@@ -47,6 +60,10 @@ def registered(env_id: str | None) -> registration.EnvSpec:
     module, _, name = env_id.rpartition(":")
     if module:
         import_named(module, f"env.id={env_id}")
+    if name.startswith(f"{minatar.NAMESPACE}/"):
+        if _is_absent("minatar"):
+            raise _missing(f"env.id={env_id}", "minatar")
+        minatar.register_games()
     if name in registration.registry:
         return registration.registry[name]
     newest = _newest_version(name)

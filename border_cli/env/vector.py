@@ -43,7 +43,7 @@ from border_cli.env.answers import (
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construction, starting
 from border_cli.env.gym_spaces import action_batch, action_space, observation_space
-from border_cli.env.registered import creator, parameters_of, refused_kwargs, registered
+from border_cli.env.registered import creator, entry_of, parameters_of, refused_kwargs
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class NoVectorEnv(Exception):
 def vector_entry(config: GymConfig) -> Registered:
     """What is registered of an environment with a vector implementation; raises `NoVectorEnv`."""
     with construction(config):
-        entry = registered(config.id)
+        entry = entry_of(config)
     if entry.vector_entry_point is None:
         raise NoVectorEnv("there is none")
     if config.wrappers or entry.additional_wrappers:
@@ -98,7 +98,7 @@ def _takes_limit(config: GymConfig, spec: EnvSpec, constructor: Any) -> bool:
     if parameters is None:
         raise NoVectorEnv("the arguments of its constructor are unknown")
     any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-    strange = [name for name in config.kwargs if name not in parameters]
+    strange = [name for name in config.vector_arguments() if name not in parameters]
     if strange and not any_name:
         raise NoVectorEnv(f"it does not accept {', '.join(strange)} of env.kwargs")
     limit = parameters.get("max_episode_steps")
@@ -113,7 +113,7 @@ def _construct(
     entry = copy.copy(entry)
     # Given here or not at all: Gymnasium would pass the registered one even if it is not accepted.
     entry.max_episode_steps = spec.max_episode_steps if limits else None
-    kwargs = copy.deepcopy(config.kwargs)
+    kwargs = config.vector_arguments()
     try:
         return gym.make_vec(entry, config.num_envs, "vector_entry_point", **kwargs)
     except TypeError as error:

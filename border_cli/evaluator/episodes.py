@@ -76,7 +76,7 @@ def outcome_of(evaluation: Evaluation, names: tuple[str, ...]) -> Outcome:
     return Outcome(np.array(evaluation.returns), np.array(evaluation.lengths), info, names)
 
 
-def evaluation_of(config: EvaluatorConfig, outcome: Outcome) -> Evaluation:
+def evaluation_of(config: EvaluatorConfig, spec: EnvSpec, outcome: Outcome) -> Evaluation:
     """What an evaluation with these episodes found."""
     returns, lengths = outcome.returns, outcome.lengths
     score = float(returns.mean())
@@ -90,6 +90,9 @@ def evaluation_of(config: EvaluatorConfig, outcome: Outcome) -> Evaluation:
     normalized = config.normalized(score)
     if normalized is not None:
         metrics["eval/normalized_score"] = normalized
+    human_normalized = spec.human_normalized(score)
+    if human_normalized is not None:
+        metrics["eval/human_normalized"] = human_normalized
     return Evaluation(
         score=score,
         returns=tuple(returns.tolist()),
@@ -197,6 +200,11 @@ class EpisodesEvaluator(Evaluator):
         self._filmed = 0  # of the films that were due, counted in intervals
 
     @property
+    def spec(self) -> EnvSpec:
+        """That of the environment."""
+        return self._factory.spec
+
+    @property
     def limit(self) -> tuple[int, str]:
         """The cut in env steps, and who says so: see `episode_limit`."""
         return episode_limit(self.config, self._factory.spec)
@@ -222,14 +230,15 @@ class EpisodesEvaluator(Evaluator):
         """The episodes of this seed, with the greedy actions of `policy`."""
         with self._watched():
             self._env = self._env or self._made()
-            return evaluation_of(self.config, self._play(policy, self._env))
+            return evaluation_of(self.config, self.spec, self._play(policy, self._env))
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         """The next episodes of this seed: together they are those that more environments at once
         would play."""
         with self._watched(), closing(self._made(first=len(evaluation.returns))) as others:
             more = self._play(policy, others)
-        return evaluation_of(self.config, joined([outcome_of(evaluation, more.names), more]))
+        outcome = joined([outcome_of(evaluation, more.names), more])
+        return evaluation_of(self.config, self.spec, outcome)
 
     def film(self, policy: Policy, opt_steps: int) -> Film | None:
         interval, factory = self.config.video_interval, self._film_factory

@@ -32,6 +32,7 @@ from border_cli.core.interfaces import (
     Evaluator,
     Policy,
 )
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import StopFlag
 from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Snapshot, State
@@ -53,6 +54,7 @@ class EpisodesRecipe:
 
     run_name: str
     config: EpisodesConfig
+    spec: EnvSpec
     make_factory: MakeFactory
     make_policy: Callable[[], Policy]
     seed: int
@@ -190,7 +192,7 @@ class SpreadEvaluator(Evaluator):
 
     def __init__(self, recipe: EpisodesRecipe, crew: Crew, size: int) -> None:
         """`size`: of the crew, which is how many pieces an evaluation has."""
-        self._config = recipe.config
+        self._config, self._spec = recipe.config, recipe.spec
         self._crew = crew
         count = recipe.config.num_episodes
         bounds = [count * i // size for i in range(size + 1)]
@@ -204,12 +206,13 @@ class SpreadEvaluator(Evaluator):
 
     def evaluate(self, policy: Policy) -> Evaluation:
         del policy
-        return evaluation_of(self._config, self._round(0))
+        return evaluation_of(self._config, self._spec, self._round(0))
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         del policy
         more = self._round(len(evaluation.returns))
-        return evaluation_of(self._config, joined([outcome_of(evaluation, more.names), more]))
+        outcome = joined([outcome_of(evaluation, more.names), more])
+        return evaluation_of(self._config, self._spec, outcome)
 
     def _round(self, first: int) -> Outcome:
         """As many episodes as an evaluation has, from number `first` on."""

@@ -343,6 +343,7 @@ def build_checkpoints(
 def build_evaluation_runner(
     effective: EffectiveSettings,
     agent: Agent,
+    spec: EnvSpec,
     *,
     evaluator: Evaluator,
     stop: StopFlag,
@@ -352,7 +353,7 @@ def build_evaluation_runner(
     trainer = effective.config.trainer
     confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)
-    if not effective.background:
+    if not effective.evaluates_in_background(spec):
         return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
     if effective.evaluates_on_ray:
         return cluster_runner(
@@ -412,6 +413,7 @@ def episodes_recipe(
     return EpisodesRecipe(
         run_name=config.name,
         config=evaluator.config,
+        spec=evaluator.spec,
         make_factory=partial(_factory_of, ENVS.load(settings), settings),
         make_policy=make_policy,
         seed=derived_seed(config.seed, Branch.EVALUATION),

@@ -36,7 +36,6 @@ class EffectiveSettings:
     backend: str  # name of `actors`: serial, thread, process, or a user's
     in_learner_thread: bool  # no other thread acts: the run is bit-reproducible on a CPU
     env: EnvConfig  # of the actors; stepped one by one in a bit-reproducible run
-    background: bool  # evaluations run in a separate process
     slack: int  # samples that actors may be ahead of the replay ratio
     dataset: str | None  # id of the data set that the run learns from
 
@@ -50,6 +49,18 @@ class EffectiveSettings:
         """Whether the episodes of evaluations are spread over a Ray cluster."""
         evaluator = self.config.evaluator
         return isinstance(evaluator, EpisodesConfig) and evaluator.where == Place.ray
+
+    def evaluates_in_background(self, spec: EnvSpec) -> bool:
+        """Whether evaluations run in a separate process, as set; where nothing is, if images take
+        them long and a core may be free. When a result arrives then depends on the machine, so
+        never in a bit-reproducible run."""
+        asked, agent = self.config.evaluator.background, self.config.agent
+        if self.in_learner_thread or asked is not None:
+            return bool(asked) and not self.in_learner_thread
+        if not isinstance(agent, LearnerConfig) or available_cores() < 2:
+            return False
+        images = agent.architecture(spec.observation).images.values()
+        return any(each.network != "minatar_cnn" for each in images)
 
     @property
     def video_interval(self) -> int:
@@ -184,18 +195,18 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     if config.trainer.synchronous or not has_actors:
         actors = _serial(actors)
     _refuse_on_ray(config, actors)
-    env = config.env.one_by_one() if actors.in_learner_thread else config.env
+    num_actors = config.actor_manager.most_actors if has_actors else 0
+    env = config.env.with_threads(max(1, available_cores() // max(1, num_actors)))
+    env = env.one_by_one() if actors.in_learner_thread else env
     replay_buffer = config.replay_buffer
     return EffectiveSettings(
         config=config,
         has_actors=has_actors,
-        num_actors=config.actor_manager.most_actors if has_actors else 0,
+        num_actors=num_actors,
         actors=actors,
         backend=ACTOR_MANAGERS.entry_of(actors).name,
         in_learner_thread=actors.in_learner_thread,
         env=env,
-        # When the result of a background evaluation arrives depends on the machine.
-        background=config.evaluator.background and not actors.in_learner_thread,
         slack=_slack(config.actor_manager),
         dataset=replay_buffer.dataset if isinstance(replay_buffer, DatasetConfig) else None,
     )

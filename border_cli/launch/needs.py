@@ -241,7 +241,7 @@ def memory_needs(
     passing = [
         *(acting if effective.has_actors else []),
         _agent(effective.config, spec, agent),
-        _evaluation(effective, spec, agent, background=effective.background),
+        _evaluation(effective, spec, agent, background=effective.evaluates_in_background(spec)),
         _saving(effective.config, agent, replay),
     ]
     kept = int(KEPT_FREE * sum(each.nbytes - each.elsewhere for each in passing))

@@ -92,8 +92,9 @@ def play(
                 assert render is not None
                 shown = Shown(inner, episode, render)
             found.append(_evaluate(one, policy, stop, seed, 1, shown))
-    names = inner.spec.info_metrics
-    return evaluation_of(one.evaluator, joined([outcome_of(each, names) for each in found]))
+    spec = inner.spec
+    outcome = joined([outcome_of(each, spec.info_metrics) for each in found])
+    return evaluation_of(one.evaluator, spec, outcome)
 
 
 def _evaluate(

@@ -213,7 +213,12 @@ class TrainingRun:
             spec = spec_for_state(effective, factory.spec, found.agent)
             agent = build_agent(effective, spec, resumed=found.agent)
         runner = build_evaluation_runner(
-            effective, agent, evaluator=evaluator, stop=options.stop, heartbeat=heartbeat
+            effective,
+            agent,
+            factory.spec,
+            evaluator=evaluator,
+            stop=options.stop,
+            heartbeat=heartbeat,
         )
         cleanup.callback(runner.close)
         self._prepared = _Prepared(
@@ -224,7 +229,7 @@ class TrainingRun:
         return Started(
             spec=factory.spec,
             device_name=agent.device_name,
-            evaluation=_evaluation_line(effective, evaluator),
+            evaluation=_evaluation_line(effective, factory.spec, evaluator),
             encoders=encoders_of(agent),
             matmul=matmul,
             resumed_opt_steps=found.newest.opt_steps if found else None,
@@ -414,9 +419,9 @@ def _report_end(
     recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))
 
 
-def _evaluation_line(effective: EffectiveSettings, evaluator: Evaluator) -> str:
+def _evaluation_line(effective: EffectiveSettings, spec: EnvSpec, evaluator: Evaluator) -> str:
     line = evaluator.describe()
-    if effective.background:
+    if effective.evaluates_in_background(spec):
         where = " on a Ray cluster" if effective.evaluates_on_ray else ""
         return f"{line}, in the background{where}"
     if effective.config.evaluator.background:

@@ -36,11 +36,13 @@ CUT_LOG_STD_MIN, CUT_LOG_STD_MAX = -5.0, 2.0
 
 SMALLEST = 6  # pixels to a side: of fewer, a window of 3 sees most at once
 NATURE_SMALLEST = 36  # pixels to a side: below it the Nature network has nothing left
+DER_SMALLEST = 25  # pixels to a side, likewise
 
 # Pixels to a side of the least image that each takes.
 CONVOLUTIONS = {
     "minatar_cnn": SMALLEST,
     "nature_cnn": NATURE_SMALLEST,
+    "der_cnn": DER_SMALLEST,
     "impala_resnet": SMALLEST,
 }
 
@@ -60,7 +62,14 @@ NATURE_WINDOWS = (Window(32, 8, 4), Window(64, 4, 2), Window(64, 3, 1))
 # reinforcement learning experiments": the network of its DQN
 MINATAR_WINDOWS = (Window(16, 3, 1),)
 
-WINDOWS = {"minatar_cnn": MINATAR_WINDOWS, "nature_cnn": NATURE_WINDOWS}
+# van Hasselt, Hessel and Aslanides 2019, "When to use parametric models in reinforcement learning?"
+DER_WINDOWS = (Window(32, 5, 5), Window(64, 5, 5))
+
+WINDOWS = {
+    "minatar_cnn": MINATAR_WINDOWS,
+    "nature_cnn": NATURE_WINDOWS,
+    "der_cnn": DER_WINDOWS,
+}
 
 # Espeholt et al. 2018, Figure 3, right
 IMPALA_SECTIONS = (16, 32, 32)  # channels

@@ -3,6 +3,8 @@
 MinatarCnn: Young and Tian 2019, "MinAtar: an Atari-inspired testbed for thorough and reproducible
 reinforcement learning experiments".
 NatureCnn: Mnih et al. 2015, "Human-level control through deep reinforcement learning".
+DerCnn: van Hasselt, Hessel and Aslanides 2019, "When to use parametric models in reinforcement
+learning?", data-efficient Rainbow.
 ImpalaResNet: Espeholt et al. 2018, "IMPALA: scalable distributed deep-RL with importance weighted
 actor-learner architectures", Figure 3, right, without the LSTM.
 
@@ -19,6 +21,7 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import (
+    DER_WINDOWS,
     IMPALA_BLOCKS,
     IMPALA_SECTIONS,
     MINATAR_WINDOWS,
@@ -109,6 +112,12 @@ class NatureCnn(PlainCnn):
     """Three convolutions."""
 
     windows = NATURE_WINDOWS
+
+
+class DerCnn(PlainCnn):
+    """Two convolutions of windows that do not overlap."""
+
+    windows = DER_WINDOWS
 
 
 class Residual(nn.Module):

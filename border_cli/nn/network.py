@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from border_cli.core.config import Activation
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.images import ImpalaResNet, MinatarCnn, NatureCnn
+from border_cli.nn.images import DerCnn, ImpalaResNet, MinatarCnn, NatureCnn, PlainCnn
 from border_cli.nn.matmul import (
     TORCH,
     Layer,
@@ -44,9 +44,10 @@ ACTIVATIONS = {
     Activation.silu: F.silu,
 }
 
-IMAGE_NETWORKS: dict[str, type[MinatarCnn | NatureCnn | ImpalaResNet]] = {
+IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {
     "minatar_cnn": MinatarCnn,
     "nature_cnn": NatureCnn,
+    "der_cnn": DerCnn,
     "impala_resnet": ImpalaResNet,
 }
 

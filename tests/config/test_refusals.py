@@ -175,7 +175,7 @@ def test_a_recorder_without_its_first_lines_is_blamed_and_not_ours(
 def test_an_unknown_agent_lists_what_there_is_by_action_space() -> None:
     with pytest.raises(ConfigError, match=r"unknown agent 'ppo'; agents learn off-policy") as said:
         compose("agent=ppo")
-    assert "\n  Discrete actions: discrete_cql, dqn, iqn, qrdqn, rainbow" in str(said.value)
+    assert "\n  Discrete actions: der, discrete_cql, dqn, iqn, qrdqn, rainbow" in str(said.value)
     assert "\n  Box actions: cql, ddpg, droq, redq, sac, " in str(said.value)
     assert "\n  Discrete or Box actions: awac, bc, iql, random\n" in str(said.value)
 

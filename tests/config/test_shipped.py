@@ -29,7 +29,8 @@ def pair_of(tuned: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=7))
 def test_every_file_composes(group: str, name: str, folder: Path) -> None:
-    job = Composer().job(["env.id=A-v0", f"{group}={name}"])
+    typed = [] if group in ("env", "experiment") else ["env.id=A-v0"]  # Atari's games have none
+    job = Composer().job([*typed, f"{group}={name}"])
     files = [source.file for source in job.sources if source.group == group]
     assert name == "none" or str(CONF / group / f"{name}.yaml") in files
     assert not list(folder.iterdir())
@@ -53,8 +54,11 @@ def test_every_file_that_is_no_component_is_a_preset() -> None:
     presets |= {"mountaincar_continuous", "taxi"}
     presets |= {"pendulum", "hopper", "halfcheetah", "walker2d", "ant"}
     presets |= {"fetch_reach", "fetch_push", "fetch_slide", "fetch_pick_and_place"}
+    presets |= {"pong", "breakout", "space_invaders", "seaquest", "qbert", "beam_rider", "enduro"}
+    presets |= {"ms_pacman", "freeway", "minatar", "minatar_asterix", "minatar_breakout"}
+    presets |= {"minatar_freeway", "minatar_seaquest", "minatar_space_invaders"}
     # Other values of another agent's settings.
-    variants = {"ddpg", "redq", "droq", "rainbow", "discrete_cql"}
+    variants = {"ddpg", "redq", "droq", "rainbow", "der", "discrete_cql"}
     presets_of_envs = {("env", name) for name in presets}
     of_agents = {("agent", name) for name in variants}
     assert others == presets_of_envs | of_agents | {

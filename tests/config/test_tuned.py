@@ -13,7 +13,7 @@ from border_cli.cli.report import choice_lines, doubts
 from border_cli.config.compose import Composer, Job, compose
 from border_cli.config.describe import settings_help
 from border_cli.config.saved import load_resolved, resolved_yaml, saved_composer, write_resolved
-from border_cli.config.tuned import tuned_files
+from border_cli.config.tuned import tuned_files, values_of_another_pair
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.launch.effective import effective_settings
@@ -87,6 +87,35 @@ def test_the_pair_wins_over_the_agent_and_the_experiment_and_the_line_over_both(
     assert eval_interval() == 7
     assert eval_interval("experiment=x") == 8
     assert eval_interval("experiment=x", "trainer.eval_interval=9") == 9
+
+
+def test_values_of_a_family_stand_between_those_of_the_agent_and_of_the_pair(
+    folder: Path, write: Write
+) -> None:
+    write("env/maze.yaml", "defaults: [gym, _self_]\nid: A-v0\n")
+    write("env/maze_large.yaml", "defaults: [maze, _self_]\nkwargs: {side: 9}\n")
+    for name, batch_size in (("redq", 1), ("redq_maze", 2), ("redq_maze_large", 3)):
+        text = f"agent: {{batch_size: {batch_size}, gamma: 0.{batch_size}}}\n"
+        write(f"tuned/{name}.yaml", f"# @package _global_\n{text}")
+        made = job("agent=redq", "env=maze_large", folder=folder)
+        assert made.config.agent.batch_size == batch_size
+    assert tuned_names(made) == ["redq", "redq_maze", "redq_maze_large"]
+    assert tuned_names(job("agent=redq", "env=maze", folder=folder)) == ["redq", "redq_maze"]
+    assert tuned_names(job("agent=droq", "env=maze_large", folder=folder)) == ["droq"]
+    assert values_of_another_pair(made.sources) == []
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "files"),
+    [
+        ("dqn", "pong", ["dqn_atari", "dqn_pong"]),
+        ("dqn", "breakout", ["dqn_atari"]),
+        ("der", "qbert", ["rainbow", "der", "der_atari"]),
+        ("dqn", "minatar_freeway", ["dqn_minatar"]),
+    ],
+)
+def test_games_have_the_values_of_their_family(agent: str, env: str, files: list[str]) -> None:
+    assert tuned_names(job(f"agent={agent}", f"env={env}")) == files
 
 
 def test_the_pair_of_rainbow_and_cartpole_stands_on_rainbow() -> None:

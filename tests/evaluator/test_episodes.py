@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -16,7 +17,7 @@ from border_cli.core.types import Array, Snapshot, Step
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.episodes import EpisodesEvaluator, episode_limit
+from border_cli.evaluator.episodes import EpisodesEvaluator, Outcome, episode_limit, evaluation_of
 
 
 class Scripted(Env):
@@ -291,3 +292,18 @@ def test_every_evaluation_begins_without_what_the_policy_kept_of_the_one_before(
     for _ in range(2):
         case.evaluator.evaluate(case.policy)
     assert case.policy.forgot == [[0, 1, 2]] * 2
+
+
+def test_a_score_is_held_against_the_published_ones_of_random_actions_and_a_human() -> None:
+    spec = EnvSpec(
+        id="atari/pong",
+        observation=DiscreteSpace(1),
+        action=DiscreteSpace(6),
+        max_episode_steps=None,
+        human_scores=(-20.7, 14.6),
+    )
+    outcome = Outcome(np.array([14.6, -20.7]), np.array([9, 9]), np.zeros((2, 0)))
+    found = evaluation_of(EpisodesConfig(), spec, outcome)
+    assert found.metrics["eval/human_normalized"] == pytest.approx(50)
+    unknown = evaluation_of(EpisodesConfig(), replace(spec, human_scores=None), outcome)
+    assert "eval/human_normalized" not in unknown.metrics

@@ -95,8 +95,25 @@ def test_actors_may_be_ahead_by_two_messages_each(overrides: tuple[str, ...], sl
 def test_a_bit_reproducible_run_evaluates_inline(
     overrides: tuple[str, ...], background: bool
 ) -> None:
-    assert settings("evaluator.background=true", *overrides).background == background
-    assert not settings(*overrides).background
+    found = settings("evaluator.background=true", *overrides)
+    assert found.evaluates_in_background(images_of(84)) == background
+    assert not settings("evaluator.background=false", *overrides).evaluates_in_background(
+        images_of(84)
+    )
+    assert not settings(*overrides).evaluates_in_background(images_of(10))
+
+
+def images_of(side: int) -> EnvSpec:
+    pixels = BoxSpace((4, side, side), "uint8", np.uint8(0), np.uint8(255))
+    return EnvSpec(id="A-v0", observation=pixels, action=DiscreteSpace(3), max_episode_steps=None)
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="needs two cores")
+def test_large_images_are_evaluated_in_the_background_unless_that_is_not_reproducible() -> None:
+    assert settings().evaluates_in_background(images_of(84))
+    assert not settings("evaluator.background=false").evaluates_in_background(images_of(84))
+    assert not settings("trainer=sync").evaluates_in_background(images_of(84))
+    assert not settings("agent=random").evaluates_in_background(images_of(84))
 
 
 def test_the_evaluation_has_an_environment_for_each_episode() -> None:

@@ -230,7 +230,7 @@ def test_convolutions_without_an_image_are_refused(kind: str, space: Space):
 def test_the_nature_network_of_a_small_image_is_refused_with_those_that_take_it():
     match = (
         r"agent\.network=nature_cnn needs an image in the observation \(uint8 or bool, at least "
-        r"36 x 36; allowed here: auto, mlp, minatar_cnn, impala_resnet\)"
+        r"36 x 36; allowed here: auto, mlp, minatar_cnn, der_cnn, impala_resnet\)"
     )
     with pytest.raises(ConfigError, match=match):
         Architecture(pixels(35, 40, 3), kind="nature_cnn")

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from border_cli.nn.architecture import WINDOWS
 from border_cli.nn.encoding import AS_IT_IS, BYTES, Scaling
-from border_cli.nn.images import MinatarCnn, NatureCnn
+from border_cli.nn.images import DerCnn, MinatarCnn, NatureCnn, PlainCnn
 from border_cli.nn.numpy_images import NumpyCnn
 from border_cli.nn.saving import copied_arrays
 
-KINDS: dict[str, type[MinatarCnn | NatureCnn]] = {
+KINDS: dict[str, type[PlainCnn]] = {
     "minatar_cnn": MinatarCnn,
     "nature_cnn": NatureCnn,
+    "der_cnn": DerCnn,
 }
 
 
@@ -31,9 +32,7 @@ def twin(
     return NumpyCnn(WINDOWS[kind], arrays, prefix, shape, scaling)
 
 
-def network(
-    kind: str, shape: tuple[int, int, int], scaling: Scaling = BYTES
-) -> MinatarCnn | NatureCnn:
+def network(kind: str, shape: tuple[int, int, int], scaling: Scaling = BYTES) -> PlainCnn:
     generator = torch.Generator().manual_seed(0)
     built = KINDS[kind](shape, generator, scaling)
     with torch.no_grad():

@@ -1,0 +1,305 @@
+"""Games of the Arcade Learning Environment, prepared as in the papers about DQN.
+
+Mnih et al. 2015, "Human-level control through deep reinforcement learning", Methods: each action
+lasts four frames, of whose last two every pixel is the brighter one; grey, 84 x 84, the last four
+stacked; a random number of no-ops begins a game, and while training an episode ends with each life
+and rewards are clipped. Sticky actions: Machado et al. 2018, "Revisiting the Arcade Learning
+Environment". A game that begins with FIRE is started so, as in most implementations.
+
+`AtariGame` and `AtariGames`, which is ALE's own vector environment in C++, give the same frames,
+rewards and ends for the same seeds and actions. After a life the game goes on: `reset` presses FIRE
+for one action (NOOP where there is none), and a new game begins only when the last one is over.
+ALE's vector environment would begin a new game after each life, so that none but the first is seen.
+"""
+
+from __future__ import annotations
+
+import warnings
+from math import ceil, floor
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+
+from border_cli.core.errors import ConfigError
+from border_cli.core.words import unknown
+
+with warnings.catch_warnings():  # it adds filters of its own
+    import ale_py
+    from ale_py import roms
+    from ale_py.vector_env import AtariVectorEnv
+
+FRAME_SKIP = 4  # frames that an action lasts
+STACK = 4  # frames of an observation
+SIDE = 84  # pixels
+MOST_NOOPS = 30  # frames that begin a game, less than this
+SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # there is nobody to play against
+
+Info = dict[str, Any]
+
+
+def rom_of(game: str) -> str:
+    """The file of a game; an unknown one is refused with the nearest name."""
+    known = sorted(set(roms.get_all_rom_ids()) - set(SEVERAL_PLAYERS))
+    if game not in known:
+        raise ConfigError(f"env.game: {unknown('game', game, known)}")
+    return str(roms.get_rom_path(game))
+
+
+class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
+    """One game. Owns its emulator; one thread calls it."""
+
+    stacks_frames = True  # observations are successive images, the newest last
+
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 15}  # noqa: RUF012 - Gymnasium's
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        max_game_steps: int,
+        episodic_life: bool = False,
+        clip_rewards: bool = False,
+        repeat_action_probability: float = 0.0,
+        full_action_space: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = render_mode
+        self._rom = rom_of(game)
+        self._limit = max_game_steps  # of a whole game
+        self._episodic_life = episodic_life
+        self._clip_rewards = clip_rewards
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+        self._ale = ale_py.ALEInterface()
+        self._ale.setFloat("repeat_action_probability", repeat_action_probability)
+        if render_mode == "human":
+            self._ale.setBool("display_screen", True)
+            self._ale.setBool("sound", True)
+        self._ale.loadROM(self._rom)
+        self._actions = _actions_of(self._ale, full=full_action_space)
+        self._start = _start_action(self._actions)
+        self.action_space = spaces.Discrete(len(self._actions))
+        self.observation_space = spaces.Box(0, 255, (STACK, SIDE, SIDE), np.uint8)
+        height, width = self._ale.getScreenDims()
+        self._shrink = Shrink((height, width))
+        self._screen = np.zeros((height, width), np.uint8)
+        self._screen_before = np.zeros((height, width), np.uint8)
+        self._stack = np.zeros((STACK, SIDE, SIDE), np.uint8)
+        self._noops = np.random.RandomState()
+        self._lives = self._steps = 0
+        self.goes_on = False  # whether `reset` goes on with the game, of which a life has ended
+
+    def reset(
+        self, *, seed: int | None = None, options: Info | None = None
+    ) -> tuple[NDArray[np.uint8], Info]:
+        """Begins a new game, or after the loss of a life goes on with it, whatever the seed."""
+        super().reset(seed=seed, options=options)
+        if not self.goes_on or not self._begin_life():
+            self._begin_game(seed)
+        self.goes_on = False
+        return self._stack.copy(), self._facts()
+
+    def _begin_life(self) -> bool:
+        """Whether the game could be gone on with."""
+        _, terminated, truncated = self._act(self._start)
+        return not (terminated or truncated)
+
+    def _begin_game(self, seed: int | None) -> None:
+        ale = self._ale
+        if seed is not None:
+            seed %= 2**31
+            ale.setInt("random_seed", seed)
+            self._noops = np.random.RandomState(seed)
+            ale.loadROM(self._rom)
+        ale.reset_game()
+        fires = self._actions[self._start] == ale_py.Action.FIRE
+        if fires:
+            ale.act(ale_py.Action.FIRE)
+        for _ in range(_below(self._noops, MOST_NOOPS) - fires):
+            ale.act(ale_py.Action.NOOP)
+            if ale.game_over():
+                ale.reset_game()
+        self._stack[:] = 0
+        ale.getScreenGrayscale(self._screen)
+        self._screen_before[:] = 0
+        self._see()
+        self._lives, self._steps = ale.lives(), 0
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, Info]:
+        reward, terminated, truncated = self._act(int(action))
+        over = self._ale.game_over(with_truncation=False) or self._steps >= self._limit
+        self.goes_on = terminated and not over
+        if self._clip_rewards:
+            reward = max(-1, min(1, reward))
+        return self._stack.copy(), float(reward), terminated, truncated, self._facts()
+
+    def _act(self, action: int) -> tuple[int, bool, bool]:
+        """Four frames: the sum of rewards, and whether that was the end, and the limit."""
+        ale, reward, lost, over = self._ale, 0, False, False
+        self._steps += 1
+        for frame in range(FRAME_SKIP):
+            reward += ale.act(self._actions[action])
+            over = ale.game_over(with_truncation=False)
+            lost = 0 < ale.lives() < self._lives
+            if over or (frame == FRAME_SKIP - 1 and self._steps >= self._limit):
+                break  # ALE shows what it saw before
+            if frame == FRAME_SKIP - 2:
+                ale.getScreenGrayscale(self._screen_before)
+            elif frame == FRAME_SKIP - 1:
+                ale.getScreenGrayscale(self._screen)
+        self._see()
+        self._lives = ale.lives()
+        terminated = over or (self._episodic_life and lost)
+        return reward, terminated, self._steps >= self._limit and not terminated
+
+    def _see(self) -> None:
+        """Moves the stack on by one frame."""
+        np.maximum(self._screen, self._screen_before, out=self._screen)
+        self._stack[:-1] = self._stack[1:]
+        self._stack[-1] = self._shrink(self._screen)
+
+    def _facts(self) -> Info:
+        return {"lives": self._lives}
+
+    def render(self) -> Any:
+        """The screen in colours.  [210, 160, 3]"""
+        return None if self.render_mode == "human" else self._ale.getScreenRGB()
+
+
+class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
+    """N games in ALE's threads; an episode that is over is followed by another in its next step.
+
+    Seeds count on from that of the first game. Those after the first of an environment differ in
+    their number of no-ops alone, which its own generator draws.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - Gymnasium's
+
+    def __init__(
+        self,
+        num_envs: int,
+        *,
+        game: str,
+        max_episode_steps: int,
+        num_threads: int = 1,
+        episodic_life: bool = False,
+        clip_rewards: bool = False,
+        repeat_action_probability: float = 0.0,
+        full_action_space: bool = False,
+    ) -> None:
+        rom_of(game)
+        self._games = AtariVectorEnv(
+            game,
+            num_envs,
+            num_threads=num_threads,
+            max_num_frames_per_episode=max_episode_steps * FRAME_SKIP,
+            repeat_action_probability=repeat_action_probability,
+            full_action_space=full_action_space,
+            life_loss_info=episodic_life,
+            reward_clipping=clip_rewards,
+            noop_max=MOST_NOOPS,
+            autoreset_mode=AutoresetMode.NEXT_STEP,
+        )
+        self.num_envs = num_envs
+        for name in ("observation_space", "single_observation_space"):
+            setattr(self, name, getattr(self._games, name))
+        for name in ("action_space", "single_action_space"):
+            setattr(self, name, getattr(self._games, name))
+        self._start = _start_action(self._games.ale.get_action_set())
+        self._ended = np.zeros(num_envs, np.bool_)  # [N] in the step before
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: Info | None = None
+    ) -> tuple[Any, Info]:
+        self._ended[:] = False
+        begun: tuple[Any, Info] = self._games.reset(seed=seed, options=options)
+        return begun
+
+    def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, Info]:
+        """One action in each game; one that has ended is begun instead, or its next life is."""
+        beginning = self._ended
+        if beginning.any():
+            actions = np.where(beginning, self._start, actions)
+        obs, reward, terminated, truncated, info = self._games.step(actions)
+        self._ended = terminated | truncated
+        again = beginning & self._ended
+        if again.any():  # a life that ended within its first action
+            begun, _ = self._games.reset(options={"reset_mask": again})
+            obs = np.where(again[:, None, None, None], begun, obs)
+            self._ended &= ~again
+        return obs, reward, terminated, truncated, info
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._games.close(**kwargs)
+
+
+def _actions_of(ale: Any, *, full: bool) -> list[Any]:
+    return list(ale.getLegalActionSet() if full else ale.getMinimalActionSet())
+
+
+def _start_action(actions: list[Any]) -> int:
+    """What starts a life: FIRE, or NOOP where there is none."""
+    return actions.index(ale_py.Action.FIRE if ale_py.Action.FIRE in actions else actions[0])
+
+
+def _below(generator: np.random.RandomState, bound: int) -> int:
+    """What `std::uniform_int_distribution` of GNU's library draws from `std::mt19937`.
+
+    Lemire 2019, "Fast random integer generation in an interval".
+    """
+    while True:
+        product = int(generator.randint(0, 2**32, dtype=np.uint32)) * bound
+        if product % 2**32 >= 2**32 % bound:
+            return product >> 32
+
+
+class Shrink:
+    """Means over areas of pixels, to the bit as OpenCV's `INTER_AREA`, which ALE calls.
+
+    Its order of sums matters: along a row first, from the left, then from the top.
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        height, width = shape
+        self._rows, self._row_weights = _areas(height)
+        self._columns, self._column_weights = _areas(width)
+
+    def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """[height, width] -> [84, 84]"""
+        across = _weighted(image.astype(np.float32).T, self._columns, self._column_weights)
+        down = _weighted(across.T, self._rows, self._row_weights)
+        return np.rint(down).astype(np.uint8)
+
+
+def _weighted(
+    lines: NDArray[np.float32], places: NDArray[np.intp], weights: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """[lines, K] -> [84, K]"""
+    total: NDArray[np.float32] = lines[places[0]] * weights[0]
+    for place, weight in zip(places[1:], weights[1:], strict=True):
+        total += lines[place] * weight
+    return total
+
+
+def _areas(pixels: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """Which pixels each of the 84 is a mean of, and by which weights.
+
+    [most, 84], [most, 84, 1]
+    """
+    scale = pixels / SIDE
+    places, weights = [], []
+    for i in range(SIDE):
+        low, high = i * scale, (i + 1) * scale
+        within = list(range(floor(low), min(pixels, ceil(high - 1e-9))))
+        parts = [(min(high, each + 1) - max(low, each)) / scale for each in within]
+        found = [(each, part) for each, part in zip(within, parts, strict=True) if part > 1e-9]
+        places.append([each for each, _ in found])
+        weights.append([part for _, part in found])
+    most = max(map(len, places))
+    for place, weight in zip(places, weights, strict=True):
+        place += [place[-1]] * (most - len(place))
+        weight += [0.0] * (most - len(weight))
+    return np.array(places).T, np.array(weights, np.float32).T[..., None]

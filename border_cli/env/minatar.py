@@ -1,0 +1,106 @@
+"""The games of MinAtar as Gymnasium environments, each episode of which follows from its seed.
+
+Young and Tian 2019, "MinAtar: an Atari-inspired testbed for thorough and reproducible reinforcement
+learning experiments". MinAtar's own environments keep the last action, which a sticky one repeats,
+from one episode to the next; and importing them takes seconds, for seaborn and scipy. Only its
+games are loaded here, which need numpy alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import register, registry
+from numpy.typing import NDArray
+
+NAMESPACE = "MinAtar"
+GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+PIXELS_PER_CELL = 16  # of a rendered picture
+
+
+def register_games() -> None:
+    """Registers MinAtar's ten ids: v0 has six actions, v1 those that do something in the game."""
+    for game in GAMES:
+        for version, minimal in (("v0", False), ("v1", True)):
+            env_id = f"{NAMESPACE}/{game.title().replace('_', '')}-{version}"
+            if env_id not in registry:
+                kwargs = {"game": game, "use_minimal_action_set": minimal}
+                register(id=env_id, entry_point="border_cli.env.minatar:Minatar", kwargs=kwargs)
+
+
+class Minatar(gym.Env[Any, np.int64]):
+    """One game on a grid of 10 x 10 cells, with a plane for each kind of object."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 - Gymnasium's
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        render_mode: str | None = None,
+        use_minimal_action_set: bool = False,
+        sticky_action_prob: float = 0.1,
+        difficulty_ramping: bool = True,
+    ) -> None:
+        self.render_mode = render_mode
+        self._sticky_action_prob = sticky_action_prob
+        self._game = _module_of(game).Env(ramping=difficulty_ramping)
+        self._game.random = np.random.RandomState()
+        self._last_action = 0
+        actions = self._game.minimal_action_set() if use_minimal_action_set else range(6)
+        self._actions = [int(each) for each in actions]  # of the six, those that there are here
+        self.action_space = spaces.Discrete(len(self._actions))
+        shape = tuple(self._game.state_shape())
+        self.observation_space = spaces.Box(0, 1, shape, dtype=np.dtype(np.bool_))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.bool_], dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        if seed is not None:
+            self._game.random = np.random.RandomState(seed % 2**32)
+        self._last_action = 0
+        self._game.reset()
+        return self._game.state(), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
+        if self._game.random.rand() >= self._sticky_action_prob:
+            self._last_action = self._actions[action]
+        reward, terminated = self._game.act(self._last_action)
+        return self._game.state(), float(reward), bool(terminated), False, {}
+
+    def render(self) -> NDArray[np.uint8]:
+        """Each cell in the colour of the last of its objects.  [H, W, 3]"""
+        state = self._game.state()  # [10, 10, objects]
+        objects = state.shape[2]
+        shown = np.max(state * np.arange(1, objects + 1), axis=2)  # [10, 10]  0: empty
+        cells: NDArray[np.uint8] = _colours(objects)[shown]  # [10, 10, 3]
+        return cells.repeat(PIXELS_PER_CELL, axis=0).repeat(PIXELS_PER_CELL, axis=1)
+
+
+def _module_of(game: str) -> ModuleType:
+    """A game's own module, without MinAtar's other ones."""
+    package = importlib.util.find_spec("minatar")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'minatar'", name="minatar")
+    file = Path(package.origin).parent / "environments" / f"{game}.py"
+    spec = importlib.util.spec_from_file_location(f"minatar.environments.{game}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _colours(objects: int) -> NDArray[np.uint8]:
+    """Black, then as many shades that differ in hue and get lighter.  [1 + objects, 3]"""
+    part = np.linspace(0, 1, objects)[:, None]  # [objects, 1]
+    hue = 0.5 + 0.5 * np.cos(2 * np.pi * (part + np.array([0.0, 1 / 3, 2 / 3])))
+    shades = 255 * (0.35 + 0.65 * part) * (0.4 + 0.6 * hue)
+    return np.concatenate([np.zeros((1, 3)), shades]).astype(np.uint8)

@@ -1,0 +1,93 @@
+"""Random shifts of images, by hand, and in an agent that resumes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from border_cli.agent.augmentation import shifted, shifted_batch
+from border_cli.agent.config import DqnConfig
+from border_cli.agent.dqn import Dqn
+from border_cli.agent.learner_config import Augmentation
+from border_cli.core.errors import ConfigError
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.types import Batch
+from border_cli.nn.tensor_batch import TensorBatch
+
+IMAGE = BoxSpace((1, 10, 10), "uint8", np.uint8(0), np.uint8(255))
+NUMBERS = BoxSpace((3,), "float32", np.float32(-1), np.float32(1))
+
+
+def spec(observation: BoxSpace) -> EnvSpec:
+    return EnvSpec(
+        id="A-v0", observation=observation, action=DiscreteSpace(2), max_episode_steps=None
+    )
+
+
+def agent(seed: int = 0, observation: BoxSpace = IMAGE) -> Dqn:
+    config = DqnConfig(hidden=[8], augment=Augmentation.shift)
+    return Dqn(config, spec=spec(observation), device="cpu", seed=seed)
+
+
+def batch(rows: int = 4) -> Batch:
+    rng = np.random.default_rng(1)
+    return Batch(
+        obs=rng.integers(256, size=(rows, 1, 10, 10), dtype=np.uint8),
+        action=rng.integers(2, size=rows),
+        reward=rng.random(rows, np.float32),
+        discount=np.full(rows, 0.9, np.float32),
+        next_obs=rng.integers(256, size=(rows, 1, 10, 10), dtype=np.uint8),
+        weight=np.ones(rows, np.float32),
+        index=np.arange(rows),
+    )
+
+
+def test_an_image_is_shifted_and_its_edge_repeated() -> None:
+    image = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=torch.uint8)[None, None]
+    images = image.expand(4, 1, 3, 3)
+    moved = shifted(images, torch.tensor([[1, 1], [0, 2], [2, 1], [0, 0]]), padding=1)
+    assert moved[:, 0].tolist() == [
+        [[1, 2, 3], [4, 5, 6], [7, 8, 9]],
+        [[2, 3, 3], [2, 3, 3], [5, 6, 6]],
+        [[4, 5, 6], [7, 8, 9], [7, 8, 9]],
+        [[1, 1, 2], [1, 1, 2], [4, 4, 5]],
+    ]
+
+
+def test_both_observations_are_shifted_by_up_to_four_pixels_each_on_its_own() -> None:
+    rows = 2_000
+    single = torch.zeros(rows, 1, 9, 9, dtype=torch.uint8)
+    single[:, 0, 4, 4] = 1
+    numbers = torch.zeros(rows, 1)
+    given = TensorBatch(single, numbers, numbers, numbers, single, numbers)
+    made = shifted_batch(given, [""], torch.Generator().manual_seed(0))
+    places = [each.flatten(1).argmax(1) for each in (made.obs, made.next_obs)]
+    assert all(set(each.tolist()) == set(range(81)) for each in places)  # 9 x 9 shifts
+    assert (places[0] == places[1]).float().mean() < 0.05
+    assert made.reward is given.reward
+
+
+def test_shifts_go_on_with_the_generator_of_a_checkpoint() -> None:
+    straight, stopped, resumed = agent(), agent(), agent(seed=9)
+    straight.update(batch())
+    stopped.update(batch())
+    resumed.load_state_dict(stopped.state_dict())
+    straight.update(batch())
+    resumed.update(batch())
+    for mine, its in zip(straight.online.parameters(), resumed.online.parameters(), strict=True):
+        assert torch.equal(mine, its)
+
+
+def test_a_shift_changes_what_is_learned() -> None:
+    plain = Dqn(DqnConfig(hidden=[8]), spec=spec(IMAGE), device="cpu", seed=0)
+    augmented = agent()
+    plain.update(batch())
+    augmented.update(batch())
+    pairs = zip(plain.online.parameters(), augmented.online.parameters(), strict=True)
+    assert not all(torch.equal(*pair) for pair in pairs)
+
+
+def test_without_an_image_there_is_nothing_to_shift() -> None:
+    with pytest.raises(ConfigError, match=r"^agent\.augment must be none: the observation has no"):
+        agent(observation=NUMBERS)

@@ -1,0 +1,188 @@
+"""Games of ALE: our single environment against ALE's vector environment, and what is refused.
+
+Tests that play need the extra `atari`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from border_cli.core.errors import ConfigError, MissingPackage
+from border_cli.core.interfaces import Env
+from border_cli.env.config import AtariConfig
+from border_cli.env.gym import GymEnvFactory
+from border_cli.env.gym_env import GymEnv
+from border_cli.env.vector import GymVectorEnv
+
+N = 3
+
+
+def atari() -> Any:
+    pytest.importorskip("ale_py")
+    from border_cli.env import atari
+
+    return atari
+
+
+def make(training: bool = True, **settings: Any) -> Env:
+    atari()
+    return GymEnvFactory(AtariConfig(**settings)).make(training=training)
+
+
+def same_rows(game: str, steps: int, limit: int = 27_000, **settings: Any) -> tuple[int, int]:
+    """Plays at random in both, from the same seeds; how many lives and games have ended."""
+    module = atari()
+    games = module.AtariGames(N, game=game, max_episode_steps=limit, num_threads=1, **settings)
+    alone = [module.AtariGame(game, max_game_steps=limit, **settings) for _ in range(N)]
+    obs, _ = games.reset(seed=11)
+    np.testing.assert_array_equal(obs, [each.reset(seed=11 + i)[0] for i, each in enumerate(alone)])
+    rng, ended, lives, over = np.random.default_rng(0), np.zeros(N, bool), 0, 0
+    for _ in range(steps):
+        actions = rng.integers(games.single_action_space.n, size=N)
+        obs, *told, _ = games.step(actions)
+        for i, each in enumerate(alone):
+            if ended[i]:  # the others ignore this action
+                lives, over = lives + each.goes_on, over + (not each.goes_on)
+                row, _ = each.reset()
+                ended[i] = False
+            else:
+                row, reward, terminated, truncated, _ = each.step(actions[i])
+                assert [values[i] for values in told] == [reward, terminated, truncated]
+                ended[i] = terminated or truncated
+            np.testing.assert_array_equal(obs[i], row)
+    games.close()
+    return lives, over
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sticky", [0.0, 0.25])
+def test_the_vector_environment_has_the_rows_of_single_ones(sticky: float) -> None:
+    lives, games = same_rows(
+        "breakout", 400, episodic_life=True, clip_rewards=True, repeat_action_probability=sticky
+    )
+    assert min(lives, games) > 2
+
+
+@pytest.mark.slow
+def test_both_end_a_whole_game_at_the_limit() -> None:
+    assert same_rows("pong", 130, limit=40) == (0, 3 * N)
+
+
+@pytest.mark.slow
+def test_a_game_goes_on_after_a_life_and_begins_anew_after_the_last() -> None:
+    game = atari().AtariGame("breakout", max_game_steps=27_000, episodic_life=True)
+    game.reset(seed=3)
+    left = []
+    while len(left) < 6:
+        _, _, terminated, _, facts = game.step(np.int64(0 if len(left) % 2 else 2))
+        if terminated:
+            left.append(facts["lives"])
+            game.reset(seed=3)
+    assert left == [4, 3, 2, 1, 0, 4]
+
+
+@pytest.mark.slow
+def test_an_actor_has_the_vector_environment_and_its_evaluation_single_ones() -> None:
+    training, played = make(game="pong", num_envs=2), make(False, game="pong", num_envs=2)
+    assert (type(training), type(played)) == (GymVectorEnv, GymEnv)
+    training.close()
+    played.close()
+
+
+@pytest.mark.slow
+def test_evaluations_are_whole_games_with_their_own_rewards() -> None:
+    training, played = make(game="breakout"), make(False, game="breakout")
+    lengths = []
+    for env in (training, played):
+        env.reset(0)
+        length = 1
+        while not env.step(np.array([1])).episodes:
+            length += 1
+        lengths.append(length)
+        env.close()
+    assert lengths[1] > 3 * lengths[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sticky", [0.0, 0.25])
+def test_a_life_that_goes_on_is_replayed_with_its_game(sticky: float) -> None:
+    settings = {"game": "breakout", "repeat_action_probability": sticky}
+    env, other = make(**settings), make(**settings)
+    env.reset(5)
+    rng = np.random.default_rng(1)
+    lives = 0
+    while lives < 2:  # so the running life is the third, or of a later game
+        lives += len(env.step(rng.integers(4, size=1)).episodes)
+    for _ in range(3):
+        env.step(rng.integers(4, size=1))
+    state = env.state_dict()
+    obs, anew = other.resume(5, state)
+    assert anew == []
+    np.testing.assert_array_equal(obs, state["obs"])
+    for _ in range(120):
+        action = rng.integers(4, size=1)
+        mine, its = env.step(action), other.step(action)
+        np.testing.assert_array_equal(mine.act_obs, its.act_obs)
+        assert (mine.reward, mine.terminated, mine.episodes) == (
+            its.reward,
+            its.terminated,
+            its.episodes,
+        )
+    env.close()
+    other.close()
+
+
+@pytest.mark.slow
+def test_areas_are_averaged_as_ale_averages_them() -> None:
+    shrink = atari().Shrink((210, 160))
+    image = np.zeros((210, 160), np.uint8)
+    image[:5, :2] = 200  # two rows of 2.5 lines, and a column of 40 / 21
+    small = shrink(image)
+    assert small.shape == (84, 84)
+    assert small[:3, :3].tolist() == [[200, 10, 0], [200, 10, 0], [0, 0, 0]]
+
+
+@pytest.mark.slow
+def test_an_unknown_game_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"^env\.game: unknown game 'pon', did you mean pong\?"):
+        make(game="pon")
+    with pytest.raises(ConfigError, match=r"^env\.game: unknown game 'warlords'"):
+        make(game="warlords")
+
+
+def test_without_the_extra_the_line_that_installs_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not there
+    monkeypatch.delitem(sys.modules, "border_cli.env.atari", raising=False)
+    with pytest.raises(MissingPackage, match=r"^env\.id=atari/pong needs .*: pip install ale-py$"):
+        GymEnvFactory(AtariConfig(game="pong")).make(training=True)
+
+
+def test_the_game_names_the_environment_and_nothing_else_does() -> None:
+    assert AtariConfig(game="pong").id == "atari/pong"
+    assert AtariConfig().id is None
+    with pytest.raises(ConfigError, match=r"^env\.id must be null: env\.game names the game, got"):
+        AtariConfig(game="pong", id="ALE/Pong-v5")
+
+
+def test_what_is_for_training_only_is_no_part_of_an_evaluation() -> None:
+    config = AtariConfig(game="qbert", repeat_action_probability=0.25)
+    played = config.for_evaluation()
+    assert (config.episodic_life, config.clip_rewards) == (True, True)
+    assert (played.episodic_life, played.clip_rewards) == (False, False)
+    assert played.repeat_action_probability == 0.25
+
+
+def test_scores_are_normalized_by_those_of_random_actions_and_a_human() -> None:
+    assert AtariConfig(game="pong").human_scores == (-20.7, 14.6)
+    assert AtariConfig(game="tetris").human_scores is None
+
+
+def test_threads_are_those_that_are_set_or_else_the_share_of_the_actor() -> None:
+    assert AtariConfig().with_threads(3).vector_arguments()["num_threads"] == 3
+    assert AtariConfig(num_threads=2).with_threads(3).vector_arguments()["num_threads"] == 2

@@ -1,0 +1,88 @@
+"""MinAtar's games; tests that play need the extra `minatar`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from border_cli.core.errors import ConfigError, MissingPackage
+from border_cli.env.config import GymConfig
+from border_cli.env.construct import construct
+from border_cli.env.gym import GymEnvFactory
+
+GAMES = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
+installed = pytest.mark.skipif(
+    importlib.util.find_spec("minatar") is None, reason="needs the extra minatar"
+)
+
+
+def played(env: Any, actions: list[int], seed: int) -> list[Any]:
+    """What there is to see until the end of an episode."""
+    seen = [env.reset(seed=seed)[0]]
+    for action in actions:
+        obs, reward, terminated, _, _ = env.step(action)
+        seen += [obs, reward, terminated]
+        if terminated:
+            break
+    return [np.asarray(each).tobytes() for each in seen]
+
+
+@installed
+@pytest.mark.slow
+@pytest.mark.parametrize("game", GAMES)
+def test_an_episode_follows_from_its_seed_whatever_came_before(game: str) -> None:
+    env = construct(GymConfig(id=f"MinAtar/{game}-v1"))
+    count = int(env.action_space.n)  # type: ignore[attr-defined]
+    actions = np.random.default_rng(0).integers(count, size=300).tolist()
+    first = played(env, actions, seed=7)
+    played(env, actions[::-1], seed=8)
+    assert played(env, actions, seed=7) == first
+    assert played(env, actions, seed=8) != first
+    assert env.observation_space.shape[:2] == (10, 10)  # type: ignore[index]
+
+
+@installed
+@pytest.mark.slow
+def test_v1_has_the_actions_that_do_something() -> None:
+    counts = {}
+    for version in ("v0", "v1"):
+        env: Any = construct(GymConfig(id=f"MinAtar/Breakout-{version}"))
+        counts[version] = env.action_space.n
+        assert env.unwrapped.render().shape == (160, 160, 3)
+    assert counts == {"v0": 6, "v1": 3}
+
+
+@installed
+@pytest.mark.slow
+def test_without_sticky_actions_each_one_counts() -> None:
+    kwargs = {"sticky_action_prob": 0.0}
+    env: Any = construct(GymConfig(id="MinAtar/Breakout-v1", kwargs=kwargs))
+    env.reset(seed=0)
+    places = [int(env.step(action)[0][9, :, 0].argmax()) for action in (1, 1, 2, 0, 2)]
+    assert places == [3, 2, 3, 3, 4]  # the paddle begins at 4
+
+
+@installed
+@pytest.mark.slow
+def test_seaborn_and_scipy_stay_away() -> None:
+    before = set(sys.modules)
+    GymEnvFactory(GymConfig(id="MinAtar/Freeway-v1")).make(training=True).close()
+    assert not {"seaborn", "scipy.stats"} & (set(sys.modules) - before)
+
+
+def test_without_the_extra_the_line_that_installs_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "minatar", None)  # as if it were not there
+    with pytest.raises(MissingPackage, match=r"Breakout-v7 needs .*: pip install minatar$"):
+        construct(GymConfig(id="MinAtar/Breakout-v7"))
+
+
+@installed
+def test_an_unknown_game_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean MinAtar/Breakout-v1\?"):
+        construct(GymConfig(id="MinAtar/Brakout-v1"))
