@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -12,11 +13,16 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import absl.logging
 import leftovers
 import pytest
 from xdist.scheduler import WorkStealingScheduling
 
 GRACE_S = 5.0
+
+# Its handler keeps the `sys.stderr` of its first import, which within a test is pytest's own file,
+# and closes it where logging is configured anew.
+absl.logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

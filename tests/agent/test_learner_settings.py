@@ -9,7 +9,7 @@ import pytest
 import torch
 from compilers import needs_compiler
 
-from border_cli.agent.config import DqnConfig, MatmulPrecision
+from border_cli.agent.config import DqnConfig, Matmul, MatmulPrecision
 from border_cli.agent.dqn import Dqn
 from border_cli.core.errors import ConfigError
 
@@ -68,7 +68,8 @@ def test_a_cuda_graph_learns_what_the_cpu_learns(spec, make_batch):
 
 def test_precision_and_threads_hold_while_the_learner_computes(spec):
     before = torch.get_float32_matmul_precision(), torch.get_num_threads()
-    agent = dqn(spec, matmul_precision=MatmulPrecision.medium, num_threads=2)
+    medium = MatmulPrecision.medium
+    agent = dqn(spec, matmul=Matmul.mkl, matmul_precision=medium, num_threads=2)
     assert (torch.get_float32_matmul_precision(), torch.get_num_threads()) == before
     with agent.learner_thread():
         assert torch.get_float32_matmul_precision() == "medium"

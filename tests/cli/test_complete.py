@@ -29,8 +29,11 @@ def test_schemas_are_not_offered() -> None:
 def test_files_of_the_user_are_offered(folder: Path) -> None:
     (folder / "env").mkdir()
     (folder / "env" / "mine.yaml").write_text("defaults: [cartpole, _self_]\n", encoding="utf-8")
-    assert matches(Composer([f"file://{folder}"]), [], "env=m") == [
-        "env=mine",
+    (folder / "env" / "mountain.yaml").write_text("defaults: [mountaincar, _self_]\n")
+    source = f"file://{folder}"
+    assert matches(Composer([source]), [], "env=mine") == ["env=mine"]
+    assert matches(Composer([source]), [], "env=mo") == [
+        "env=mountain",
         "env=mountaincar",
         "env=mountaincar_continuous",
     ]
