@@ -9,8 +9,9 @@ import pytest
 import torch
 from compilers import needs_compiler
 
-from border_cli.agent.config import DqnConfig, Matmul, MatmulPrecision
+from border_cli.agent.config import DqnConfig, MatmulPrecision
 from border_cli.agent.dqn import Dqn
+from border_cli.core.config import Matmul
 from border_cli.core.errors import ConfigError
 
 
