@@ -147,7 +147,7 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
         [
             (
                 [],
-                "one of acrobot, ant, atari, beam_rider, breakout, cartpole, enduro, fetch_pick",
+                "one of acrobot, ant, beam_rider, breakout, cartpole, enduro, fetch_pick",
             ),
             (["env=cartpol"], "did you mean cartpole?"),
             (["env=cartpole", "+agent.gama=1"], "unknown setting 'agent.gama', did you mean"),
