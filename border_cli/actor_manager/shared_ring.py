@@ -127,7 +127,7 @@ class SharedRing:
         self.learner_pipe.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("capacity", "messages", "pipe", "learner_pipe", "_spec", "_shared")
+        names = ("capacity", "episode", "messages", "pipe", "learner_pipe", "_spec", "_shared")
         return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

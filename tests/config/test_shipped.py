@@ -27,9 +27,14 @@ def pair_of(tuned: str) -> tuple[str, str]:
     return agent, tuned.removeprefix(f"{agent}_")
 
 
+ONE_STEP = "step_processor.n_steps=1"  # all that goes with replay_buffer=hindsight
+
+
 @pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=7))
 def test_every_file_composes(group: str, name: str, folder: Path) -> None:
     typed = [] if group in ("env", "experiment") else ["env.id=A-v0"]  # Atari's games have none
+    if name == "hindsight" or name.startswith("fetch"):
+        typed.append(ONE_STEP)
     job = Composer().job([*typed, f"{group}={name}"])
     files = [source.file for source in job.sources if source.group == group]
     assert name == "none" or str(CONF / group / f"{name}.yaml") in files
@@ -41,7 +46,8 @@ def test_every_registered_component_has_its_file_and_is_what_the_file_gives() ->
     register_builtin()
     for group, registry in GROUPS.items():
         for entry in registry:
-            config = compose(f"{group}={entry.name}")
+            one_step = [ONE_STEP] if entry.name == "hindsight" else []
+            config = compose(f"{group}={entry.name}", *one_step)
             settings = getattr(config, group)
             made = settings[entry.name] if isinstance(settings, dict) else settings
             assert type(made) is entry.config_type
@@ -77,8 +83,7 @@ ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(
 
 def choices_beside(tuned: str, options: list[str]) -> list[str]:
     agent, env = pair_of(tuned)
-    one_step = "step_processor.n_steps=1"  # all that goes with replay_buffer=hindsight
-    job = Composer().job([f"agent={agent}", f"env={env}", *options, one_step])
+    job = Composer().job([f"agent={agent}", f"env={env}", *options, ONE_STEP])
     return [source.choice for source in job.sources if source.group == "tuned"]
 
 
