@@ -159,7 +159,7 @@ def test_without_the_extra_the_line_that_installs_it_is_given(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not there
     monkeypatch.delitem(sys.modules, "border_cli.env.atari", raising=False)
-    with pytest.raises(MissingPackage, match=r"^env\.id=atari/pong needs .*: pip install ale-py$"):
+    with pytest.raises(MissingPackage, match=r'^env\.id=atari/pong needs .*"border-cli\[atari\]"$'):
         GymEnvFactory(AtariConfig(game="pong")).make(training=True)
 
 

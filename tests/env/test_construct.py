@@ -87,15 +87,15 @@ def test_a_module_that_lacks_a_package_names_the_package(tmp_path, monkeypatch):
 
 def test_a_known_package_is_named_as_pip_knows_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
-    error = refused(r"pip install ale-py$", id="ale_py:ALE/Pong-v5")
+    error = refused(r'pip install "border-cli\[atari\]"$', id="ale_py:ALE/Pong-v5")
     assert isinstance(error, MissingPackage)
 
 
 @pytest.mark.parametrize(
     ("env_id", "module", "package"),
     [
-        ("ALE/Pong-v5", "ale_py", "ale-py"),
-        ("PongNoFrameskip-v4", "ale_py", "ale-py"),
+        ("ALE/Pong-v5", "ale_py", r'"border-cli\[atari\]"'),
+        ("PongNoFrameskip-v4", "ale_py", r'"border-cli\[atari\]"'),
         ("MiniGrid-Empty-5x5-v0", "minigrid", "minigrid"),
     ],
 )

@@ -78,7 +78,9 @@ def test_without_the_extra_the_line_that_installs_it_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "minatar", None)  # as if it were not there
-    with pytest.raises(MissingPackage, match=r"Breakout-v7 needs .*: pip install minatar$"):
+    with pytest.raises(
+        MissingPackage, match=r'Breakout-v7 needs .*: pip install "border-cli\[minatar\]"$'
+    ):
         construct(GymConfig(id="MinAtar/Breakout-v7"))
 
 
