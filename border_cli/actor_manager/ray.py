@@ -456,8 +456,3 @@ class _Listener:
             self._pipe.wake()
             self._thread.join(timeout_s)
         self._pipe.close()
-
-
-def _failure(reason: str) -> RunFailed:
-    what = reason.strip().rpartition("\n")[2]  # the last line of a traceback
-    return RunFailed(f"the process that speaks with Ray failed: {what}", f"\n{reason}")
