@@ -2,11 +2,11 @@
 
     python -m benchmarks.minatar_peers --games breakout freeway --seeds 1 2 [--steps 300000]
 
-Needs the extras `minatar` and `bench`. Network, batch, buffer, warm-up, target interval and epsilon
-are those of conf/tuned/dqn_minatar.yaml, one update per step; all else is as Stable-Baselines3 has
-it. Its learning rate is that of MinAtar's paper, 2.5e-4. One JSON line per game and seed: the mean
-return of 20 greedy episodes every 25,000 steps, in the environments that ours are evaluated in. To
-compare: `border-train env=minatar_breakout seed=1`.
+Needs the extras `minatar` and `bench`. Network, batch, buffer, warm-up, learning rate, discount,
+target interval and epsilon are ours for that game, one update per step; all else is as
+Stable-Baselines3 has it. One JSON line per game and seed: the mean return of 20 greedy episodes
+every 25,000 steps, in the environments that ours are evaluated in. To compare:
+`border-train env=minatar_breakout seed=1`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
 from benchmarks.table import emit, parser
+from border_cli import compose
+from border_cli.agent.config import DqnConfig
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
 
@@ -95,21 +97,24 @@ class Judging(BaseCallback):
 def train(game: str, seed: int, steps: int) -> dict[str, Any]:
     """The curve of one run."""
     torch.set_num_threads(1)
+    ours = compose("agent=dqn", f"env=minatar_{game}", f"trainer.max_env_steps={steps}")
+    agent = ours.agent
+    assert isinstance(agent, DqnConfig)
     env, judge = make(game), make(game)
     env.reset(seed=TRAINED + seed)
     model = DQN(
         "CnnPolicy",
         env,
-        learning_rate=2.5e-4,
-        buffer_size=100_000,
-        learning_starts=5_000,
-        batch_size=32,
-        gamma=0.99,
+        learning_rate=agent.learning_rate,
+        buffer_size=ours.replay_buffer.capacity,
+        learning_starts=ours.trainer.warmup_period,
+        batch_size=agent.batch_size,
+        gamma=agent.gamma,
         train_freq=1,
         gradient_steps=1,
-        target_update_interval=1_000,
-        exploration_fraction=60_000 / steps,
-        exploration_final_eps=0.03,
+        target_update_interval=agent.target_interval,
+        exploration_fraction=agent.epsilon_steps / steps,
+        exploration_final_eps=agent.epsilon_final,
         policy_kwargs={
             "features_extractor_class": Convolution,
             "net_arch": [],

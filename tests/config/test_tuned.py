@@ -111,7 +111,8 @@ def test_values_of_a_family_stand_between_those_of_the_agent_and_of_the_pair(
         ("dqn", "pong", ["dqn_atari", "dqn_pong"]),
         ("dqn", "breakout", ["dqn_atari"]),
         ("der", "qbert", ["rainbow", "der", "der_atari"]),
-        ("dqn", "minatar_freeway", ["dqn_minatar"]),
+        ("dqn", "minatar_breakout", ["dqn_minatar"]),
+        ("dqn", "minatar_freeway", ["dqn_minatar", "dqn_minatar_freeway"]),
     ],
 )
 def test_games_have_the_values_of_their_family(agent: str, env: str, files: list[str]) -> None:
