@@ -194,12 +194,14 @@ class FrameRing(Ring):
         inner = super().gather(index)
         if inner is not self._inner:
             self._inner = inner
-            shape = (len(index), *self._shape)
-            self._batch = replace(
-                inner, obs=np.empty(shape, np.uint8), next_obs=np.empty(shape, np.uint8)
-            )
-        self._read(inner.obs, self._batch.obs)
-        self._read(inner.next_obs, self._batch.next_obs)
+            # Both stacks of all rows are one copy, and neither is made anew.
+            both = np.empty((2, len(index), *self._shape), np.uint8)
+            self._batch = replace(inner, obs=both[0], next_obs=both[1])
+            self._drawn = both.reshape(-1, self._frames.frame_nbytes)
+            self._drawn_slots = np.empty((2, len(index), self._shape[0]), np.intp)
+        for slots, stacks in zip(self._drawn_slots, (inner.obs, inner.next_obs), strict=True):
+            np.copyto(slots, stacks)  # type: ignore[arg-type]  # no dict: these are slots
+        self._frames.read(self._drawn_slots.reshape(-1), self._drawn)
         return self._batch
 
     def read(self, index: NDArray[np.integer[Any]]) -> Transitions:
