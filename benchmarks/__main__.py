@@ -26,10 +26,9 @@ Not part of the table, for they need the extra `ray`, the first also `bench-ray`
     python -m benchmarks.ray_scale       1,000 simulated actors: what the learner takes in
     python -m benchmarks.cluster_losses  a run whose actors are killed 50 times
 
-Nor are these, which need the extras `atari`, or `minatar`, and `bench`:
+Nor is this, which needs the extras `atari` and `bench`:
 
     python -m benchmarks.atari          Pong: steps/s and updates/s, against ALE, EnvPool and others
-    python -m benchmarks.minatar_peers  Stable-Baselines3's DQN on MinAtar, with our network
 
 Scores of the agents are a separate table, which takes hours: `python -m benchmarks.results --help`.
 

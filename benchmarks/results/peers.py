@@ -16,18 +16,70 @@ import torch
 from numpy.typing import NDArray
 from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import Tensor, nn
 
 from benchmarks.stable_baselines import Rounds
 from border_cli.core.seeding import derived_seed
+from border_cli.env import minatar
+from border_cli.env.config import GymConfig
+from border_cli.env.construct import construct
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"dqn": DQN, "sac": SAC}
+
+
+class Planes(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Planes first and as numbers, as Stable-Baselines3 takes images that are not bytes."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        height, width, planes = env.observation_space.shape or ()
+        self.observation_space = gymnasium.spaces.Box(0, 1, (planes, height, width), np.float32)
+
+    def observation(self, observation: Any) -> Any:
+        return observation.transpose(2, 0, 1).astype(np.float32)
+
+
+class MinatarCnn(BaseFeaturesExtractor):
+    """The network of Young and Tian 2019, up to its output."""
+
+    def __init__(self, space: gymnasium.spaces.Box) -> None:
+        super().__init__(space, 128)
+        self.layers = nn.Sequential(
+            *(nn.Conv2d(space.shape[0], 16, 3), nn.ReLU(), nn.Flatten()),
+            *(nn.Linear(16 * 8 * 8, 128), nn.ReLU()),
+        )
+
+    def forward(self, observations: Tensor) -> Tensor:
+        found: Tensor = self.layers(observations)
+        return found
+
+
+def is_minatar(env_id: str) -> bool:
+    return env_id.startswith(f"{minatar.NAMESPACE}/")
+
+
+def make_env(env_id: str, env_kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    env = construct(GymConfig(id=env_id, kwargs=env_kwargs))
+    return Planes(env) if is_minatar(env_id) else env
+
+
+def make_model(
+    algorithm: str, env_id: str, env: gymnasium.Env[Any, Any], seed: int, settings: dict[str, Any]
+) -> BaseAlgorithm:
+    policy = "MlpPolicy"
+    if is_minatar(env_id):
+        policy = "CnnPolicy"
+        network = {"features_extractor_class": MinatarCnn, "net_arch": []}
+        settings = {**settings, "policy_kwargs": {**network, "normalize_images": False}}
+    return ALGORITHMS[algorithm](policy, env, seed=seed, device="cpu", **settings)
 
 
 class Episodes:
     """Greedy episodes side by side, seeded as those of `border-eval` are."""
 
     def __init__(self, env_id: str, env_kwargs: dict[str, Any], count: int, seed: int) -> None:
-        self._envs = [gymnasium.make(env_id, **env_kwargs) for _ in range(count)]
+        self._envs = [make_env(env_id, env_kwargs) for _ in range(count)]
         self._seed = seed
 
     def play(self, model: BaseAlgorithm) -> NDArray[np.float64]:
@@ -90,9 +142,7 @@ def train(
 ) -> dict[str, Any]:
     """One seed: what the cell needs of it. `began_at_s` is when the process was started."""
     torch.set_num_threads(1)
-    env = gymnasium.make(env_id, **env_kwargs)
-    make = ALGORITHMS[algorithm]
-    model = make("MlpPolicy", env, seed=seed, device="cpu", **settings)
+    model = make_model(algorithm, env_id, make_env(env_id, env_kwargs), seed, settings)
     episodes = Episodes(env_id, env_kwargs, eval_episodes, evaluation_seed)
     judge = Judge(episodes, eval_every)
     model.learn(env_steps, callback=Rounds(judge))

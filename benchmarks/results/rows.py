@@ -105,6 +105,13 @@ def mujoco(
     return online("sac", env, 100_000, *more, **settings)
 
 
+def minatar(game: str, *, at_least: float) -> Run:
+    """300,000 steps of a game of MinAtar, beside Stable-Baselines3 with our settings."""
+    name = f"minatar_{game}"
+    bar = Bar(mean=at_least, above=f"dqn_{name}_sb3")
+    return online("dqn", name, 300_000, seeds=2, bar=bar)
+
+
 PAPERS_RATE = ("agent.learning_rate=3e-4",)  # Haarnoja et al. 2018, Appendix D; for 1M and more
 
 ZOO_DQN: dict[str, Any] = {  # of LunarLander-v2 and of Acrobot-v1 alike
@@ -119,6 +126,18 @@ ZOO_DQN: dict[str, Any] = {  # of LunarLander-v2 and of Acrobot-v1 alike
     "exploration_fraction": 0.12,
     "exploration_final_eps": 0.1,
     "policy_kwargs": {"net_arch": [256, 256]},
+}
+OUR_MINATAR: dict[str, Any] = {  # those of conf/tuned/dqn_minatar.yaml
+    "learning_rate": 3e-4,
+    "batch_size": 32,
+    "buffer_size": 100_000,
+    "learning_starts": 5_000,
+    "gamma": 0.99,
+    "target_update_interval": 1_000,
+    "train_freq": 1,
+    "gradient_steps": 1,
+    "exploration_fraction": 0.2,
+    "exploration_final_eps": 0.03,
 }
 SOLVED = Bar(mean=490, every_seed=475)
 
@@ -151,7 +170,15 @@ ONLINE: list[Row] = [
     mujoco("ant", bar=Bar(), published="747"),
 ]
 
+PIXELS: list[Row] = [
+    minatar("breakout", at_least=8),
+    minatar("freeway", at_least=30),
+    online("dqn", "pong", 500_000, seeds=2, bar=Bar(mean=18), published="20.6 at 2.5M"),
+]
+
 PEERS: list[Row] = [
+    peer("dqn_minatar_breakout", "dqn", seeds=2, **OUR_MINATAR),
+    peer("dqn_minatar_freeway", "dqn", seeds=2, **OUR_MINATAR | {"gamma": 0.97}),
     peer("dqn_acrobot", "dqn", **ZOO_DQN),
     peer("dqn_lunarlander", "dqn", **ZOO_DQN),
     peer("sac_pendulum", "sac", learning_rate=1e-3),
@@ -172,7 +199,7 @@ OFFLINE: list[Row] = [
     ),
 ]
 
-ROWS: dict[str, Row] = {row.name: row for row in [*ONLINE, *PEERS, *OFFLINE]}
+ROWS: dict[str, Row] = {row.name: row for row in [*ONLINE, *PIXELS, *PEERS, *OFFLINE]}
 
 
 def run_of(name: str) -> Run:
