@@ -139,6 +139,7 @@ OUR_MINATAR: dict[str, Any] = {  # those of conf/tuned/dqn_minatar.yaml
     "exploration_fraction": 0.2,
     "exploration_final_eps": 0.03,
 }
+OUR_FREEWAY = {"learning_rate": 5e-4, "gamma": 0.97, "target_update_interval": 500}
 SOLVED = Bar(mean=490, every_seed=475)
 
 ONLINE: list[Row] = [
@@ -178,7 +179,7 @@ PIXELS: list[Row] = [
 
 PEERS: list[Row] = [
     peer("dqn_minatar_breakout", "dqn", seeds=2, **OUR_MINATAR),
-    peer("dqn_minatar_freeway", "dqn", seeds=2, **OUR_MINATAR | {"gamma": 0.97}),
+    peer("dqn_minatar_freeway", "dqn", seeds=2, **OUR_MINATAR | OUR_FREEWAY),
     peer("dqn_acrobot", "dqn", **ZOO_DQN),
     peer("dqn_lunarlander", "dqn", **ZOO_DQN),
     peer("sac_pendulum", "sac", learning_rate=1e-3),
