@@ -118,8 +118,8 @@ def test_an_agent_trains_with_process_actors_and_goes_on():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("agent", "env", "backend"), beside())
-def test_every_agent_makes_200_updates_on_backends_of_all_kinds(agent: str, env: str, backend: str):
-    trains_and_goes_on(agent, env, backend, updates=200)
+def test_every_agent_makes_500_updates_on_backends_of_all_kinds(agent: str, env: str, backend: str):
+    trains_and_goes_on(agent, env, backend, updates=500)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -63,11 +63,12 @@ class Recording(Row):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Peer(Row):
-    """Stable-Baselines3 with the RL Zoo's settings on the budget and evaluations of our row."""
+    """Stable-Baselines3 on the budget and evaluations of our row, with the RL Zoo's settings, or
+    with ours where there are none."""
 
     of: str
     algorithm: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] | None = None
 
 
 class Cell(NamedTuple):

@@ -22,6 +22,7 @@ from benchmarks.results.rows import ROWS, recording_of
 from benchmarks.results.settings import (
     composed,
     judging_seed,
+    peer_settings,
     peer_task,
     settings_of,
     values,
@@ -131,7 +132,7 @@ class Workshop:
         words = command(
             "benchmarks.results.peers:train",
             algorithm=row.algorithm,
-            settings=dict(row.settings),
+            settings=peer_settings(row),
             **peer_task(row, seed),
             judging_episodes=EPISODES,
             began_at_s=time.time(),

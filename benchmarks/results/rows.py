@@ -127,19 +127,6 @@ ZOO_DQN: dict[str, Any] = {  # of LunarLander-v2 and of Acrobot-v1 alike
     "exploration_final_eps": 0.1,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
-OUR_MINATAR: dict[str, Any] = {  # those of conf/tuned/dqn_minatar.yaml
-    "learning_rate": 3e-4,
-    "batch_size": 32,
-    "buffer_size": 100_000,
-    "learning_starts": 5_000,
-    "gamma": 0.99,
-    "target_update_interval": 1_000,
-    "train_freq": 1,
-    "gradient_steps": 1,
-    "exploration_fraction": 0.2,
-    "exploration_final_eps": 0.03,
-}
-OUR_FREEWAY = {"learning_rate": 5e-4, "gamma": 0.97, "target_update_interval": 500}
 SOLVED = Bar(mean=490, every_seed=475)
 
 ONLINE: list[Row] = [
@@ -178,8 +165,8 @@ PIXELS: list[Row] = [
 ]
 
 PEERS: list[Row] = [
-    peer("dqn_minatar_breakout", "dqn", seeds=2, **OUR_MINATAR),
-    peer("dqn_minatar_freeway", "dqn", seeds=2, **OUR_MINATAR | OUR_FREEWAY),
+    Peer(name="dqn_minatar_breakout_sb3", seeds=2, of="dqn_minatar_breakout", algorithm="dqn"),
+    Peer(name="dqn_minatar_freeway_sb3", seeds=2, of="dqn_minatar_freeway", algorithm="dqn"),
     peer("dqn_acrobot", "dqn", **ZOO_DQN),
     peer("dqn_lunarlander", "dqn", **ZOO_DQN),
     peer("sac_pendulum", "sac", learning_rate=1e-3),

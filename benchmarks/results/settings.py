@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.results.kinds import Peer, Recording, Row, Run
 from benchmarks.results.rows import recording_of, run_of
+from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import Composer
 from border_cli.core.config import RunConfig
 from border_cli.core.seeding import Branch, derived_seed
@@ -64,7 +65,8 @@ def settings_of(row: Row) -> Settings:
             words = {"typed": Setting(list(row.typed), UNKNOWN)}
             return words | {f"run.{path}": each for path, each in run.items()}
         case Peer():
-            task: dict[str, Any] = {"algorithm": row.algorithm, **peer_task(row, 0), **row.settings}
+            task: dict[str, Any] = {"algorithm": row.algorithm, **peer_task(row, 0)}
+            task |= peer_settings(row)
             seeds = ("seed", "evaluation_seed", "judging_seed")
             return {
                 path: Setting(_as_json(each), UNKNOWN)
@@ -87,6 +89,28 @@ def peer_task(row: Peer, seed: int) -> dict[str, Any]:
         "seed": seed,
         "evaluation_seed": derived_seed(seed, Branch.EVALUATION),
         "judging_seed": derived_seed(judging_seed(seed), Branch.EVALUATION),
+    }
+
+
+def peer_settings(row: Peer) -> dict[str, Any]:
+    """As Stable-Baselines3 calls them: those of the row, or of our own DQN."""
+    if row.settings is not None:
+        return dict(row.settings)
+    ours = composed(run_of(row.of).typed).config
+    agent = ours.agent
+    assert isinstance(agent, DqnConfig)
+    assert ours.trainer.max_env_steps is not None
+    return {
+        "learning_rate": agent.learning_rate,
+        "batch_size": agent.batch_size,
+        "buffer_size": ours.replay_buffer.capacity,
+        "learning_starts": ours.trainer.warmup_period,
+        "gamma": agent.gamma,
+        "target_update_interval": agent.target_interval,
+        "train_freq": 1,
+        "gradient_steps": 1,
+        "exploration_fraction": agent.epsilon_steps / ours.trainer.max_env_steps,
+        "exploration_final_eps": agent.epsilon_final,
     }
 
 

@@ -195,29 +195,26 @@ class FrameRing(Ring):
         if inner is not self._inner:
             self._inner = inner
             # Both stacks of all rows are one copy, and neither is made anew.
-            both = np.empty((2, len(index), *self._shape), np.uint8)
-            self._batch = replace(inner, obs=both[0], next_obs=both[1])
-            self._drawn = both.reshape(-1, self._frames.frame_nbytes)
+            self._drawn = np.empty((2, len(index), *self._shape), np.uint8)
             self._drawn_slots = np.empty((2, len(index), self._shape[0]), np.intp)
-        for slots, stacks in zip(self._drawn_slots, (inner.obs, inner.next_obs), strict=True):
-            np.copyto(slots, stacks)  # type: ignore[arg-type]  # no dict: these are slots
-        self._frames.read(self._drawn_slots.reshape(-1), self._drawn)
+            self._batch = replace(inner, obs=self._drawn[0], next_obs=self._drawn[1])
+        self._read(inner, self._drawn_slots, self._drawn)
         return self._batch
 
     def read(self, index: NDArray[np.integer[Any]]) -> Transitions:
         rows = super().read(index)
-        shape = (len(index), *self._shape)
-        obs, next_obs = np.empty((2, *shape), np.uint8)
-        self._read(rows.obs, obs)
-        self._read(rows.next_obs, next_obs)
-        return replace(rows, obs=obs, next_obs=next_obs)
+        stacks = np.empty((2, len(index), *self._shape), np.uint8)
+        self._read(rows, np.empty((2, len(index), self._shape[0]), np.intp), stacks)
+        return replace(rows, obs=stacks[0], next_obs=stacks[1])
 
-    def _read(self, slots: Array, stacks: Array) -> None:
-        """[B, k] -> [B, k, H, W]"""
-        assert isinstance(slots, np.ndarray)
-        assert isinstance(stacks, np.ndarray)
-        frames = stacks.reshape(-1, self._frames.frame_nbytes)  # a view
-        self._frames.read(slots.ravel(), frames)
+    def _read(
+        self, rows: Batch | Transitions, slots: NDArray[np.intp], stacks: NDArray[np.uint8]
+    ) -> None:
+        """Copies `obs` and `next_obs` of rows with slots, which it writes to `slots` first.
+        [2, B, k], [2, B, k, H, W]"""
+        for of_one, column in zip(slots, (rows.obs, rows.next_obs), strict=True):
+            np.copyto(of_one, column)  # type: ignore[arg-type]  # no dict: these are slots
+        self._frames.read(slots.reshape(-1), stacks.reshape(-1, self._frames.frame_nbytes))
 
     def freeze(self, first: int) -> FrozenStacks:
         rows = super().freeze(first)
