@@ -22,6 +22,7 @@ BOUNDS = {  # the files that a walk may have
     "first update": 10,
     "thread": 9,
     "process": 12,
+    "ray": 14,
     "ctrl-c": 8,
     "checkpoint": 9,
     "resume": 14,
@@ -56,8 +57,8 @@ class Run:
     before: tuple[str, ...] = ()  # a command that goes before
     begin: str = ""
     end: str = ""
-    # The threads whose calls count, in the order of their parts of the walk: names of threads
-    # (`child`: the main thread of another process), and with how many files each part begins.
+    # The threads whose calls count, in the order of their parts of the walk, and with how many
+    # files each part begins: names of threads, and of another process the file where it begins.
     threads: Mapping[str, int] = field(default_factory=lambda: {"MainThread": 0})
 
 
@@ -87,11 +88,27 @@ RUNS = {
     "process": Run(
         argv=(
             *("agent=dqn", "env=taxi", "actor_manager=process", "actor_manager.num_actors=1"),
-            *("imports=[walking]", *SMALL),
+            *SMALL,
         ),
         begin="actor_manager/actor_process.py:_step trainer/trainer.py:ingest",
         end="actor_manager/shared_channel.py:send replay_buffer/uniform.py:sample",
-        threads={"child": 0, "MainThread": 8},
+        threads={"actor_manager/actor_process.py": 0, "MainThread": 8},
+    ),
+    "ray": Run(
+        argv=("agent=dqn", "env=taxi", "actor_manager=ray", "actor_manager.num_actors=1", *SMALL),
+        begin=(
+            "actor_manager/remote_actor.py:act actor_manager/broker.py:step "
+            "trainer/trainer.py:ingest"
+        ),
+        end=(
+            "actor_manager/remote_actor.py:answer_of actor_manager/shared_ring.py:put "
+            "replay_buffer/uniform.py:sample"
+        ),
+        threads={
+            "actor_manager/remote_actor.py": 0,
+            "actor_manager/broker.py": 6,
+            "MainThread": 10,
+        },
     ),
     # The learner waits for samples when the signal comes: a signal that comes within the function
     # that follows the calls would be handled there, unseen.
@@ -157,9 +174,11 @@ def walked(run: Run, folder: Path) -> Walked:
     """The functions that each thread entered, in order, as `file:function`; and in the main thread
     which file called which."""
     out = folder / "walk"
-    variables = os.environ | {"PYTHONPATH": f"{SUPPORT}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    (folder / "sitecustomize.py").write_text("import walking")  # in child processes, too
+    path = os.pathsep.join(map(str, (folder, SUPPORT, ROOT)))
+    variables = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     following = {"WALK": str(out), "WALK_BEGIN": run.begin, "WALK_END": run.end}
-    code = "import walking; from border_cli.cli.train import command; command()"
+    code = "from border_cli.cli.train import command; command()"
     main = 0
     for argv, more in [*([(run.before, {})] if run.before else []), (run.argv, following)]:
         with subprocess.Popen(
@@ -169,19 +188,22 @@ def walked(run: Run, folder: Path) -> Walked:
             said, _ = process.communicate(timeout=100)
         main = process.pid
         assert process.returncode in (0, 130), said.decode()
-    entered: dict[str, list[str]] = {}
+    threads: dict[tuple[int, str], list[str]] = {}
     calls = set()
     for line in out.read_text(encoding="utf-8").splitlines():
-        pid, thread, what = line.split("|")
-        name = thread if int(pid) == main else "child"
+        pid, name, what = line.split("|")
         if " -> " in what:
-            if name == "MainThread":
+            if (int(pid), name) == (main, "MainThread"):
                 above, _, below = what.partition(" -> ")
                 calls.add((above, below))
         elif what:
-            entered.setdefault(name, []).append(what)
+            threads.setdefault((int(pid), name), []).append(what)
         else:
-            entered[name] = []  # it begins anew
+            threads[int(pid), name] = []  # it begins anew
+    entered = {
+        name if pid == main else found[0].partition(":")[0]: found
+        for (pid, name), found in threads.items()
+    }
     return entered, calls
 
 
@@ -222,7 +244,13 @@ def walked_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Wal
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", chosen([*RUNS], ["first update"]))
+@pytest.mark.parametrize(
+    "name",
+    [
+        *chosen([name for name in RUNS if name != "ray"], ["first update"]),
+        pytest.param("ray", marks=pytest.mark.ray),
+    ],
+)
 def test_a_run_enters_what_its_walk_names_in_that_order(
     name: str, walked_once: Callable[[str], Walked]
 ) -> None:
