@@ -14,7 +14,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, UnsupportedValueType
 
-from border_cli.config.describe import expected
+from border_cli.config.describe import expected, meaning_of
 from border_cli.config.interpolation import literal
 from border_cli.config.overrides import OPTIONAL_GROUPS, TRUST, is_sweep
 from border_cli.config.sources import group_base, shown
@@ -353,8 +353,10 @@ def _check_resume(composer: Composer, job: Job) -> None:
 
 def _refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
     """Training needs an environment; `--cfg job` may show that there is none."""
-    if config.env.id is None and config.env.named_by != "id":
-        config.env.refuse(config.env.named_by, None, "must be set")
+    named_by = config.env.named_by
+    if config.env.id is None and named_by != "id":
+        meaning = meaning_of(type(config.env), named_by)
+        raise ConfigError(f"env.{named_by} must be set: {meaning}")
     if config.env.id is None:
         listed = ", ".join(presets)
         raise ConfigError(

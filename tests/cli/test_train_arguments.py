@@ -45,6 +45,19 @@ def test_a_flag_that_does_not_exist_is_refused(argv: list[str], said: str) -> No
         read_arguments(argv)
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["agent=dqn"], "env.id is null: choose an environment, env=NAME with one of acrobot, "),
+        (["env=atari"], "env.game must be set: name of the game in ALE, such as qbert or "),
+    ],
+)
+def test_a_command_without_an_environment_is_told_what_names_one(
+    argv: list[str], said: str, refusal: Callable[..., str]
+) -> None:
+    assert said in refusal(*argv)
+
+
 def test_a_job_gets_typed_settings_and_its_context(folder: Path, ran: Callable[..., Any]) -> None:
     jobs = ran("env=cartpole", "seed=3")
     config, context = jobs.configs[0], jobs.contexts[0]
