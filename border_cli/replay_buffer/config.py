@@ -98,6 +98,19 @@ class HindsightConfig(ReplayBufferConfig):
         "none",
         low=0,
     )
+    draws: int = setting(
+        1,
+        "transitions drawn at most for each replaced goal, until one comes whose new goal was not "
+        "achieved before it (Manela and Biess 2021); 1: the first one, whatever its goal",
+        low=1,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.draws > 1 and self.k == 0:
+            self.refuse(
+                "draws", self.draws, "must be 1 with replay_buffer.k=0: no goal is replaced"
+            )
 
 
 REPLAY_BUFFERS.register(

@@ -4,6 +4,10 @@ Andrychowicz et al. 2017, "Hindsight experience replay", Algorithm 1. Goals are 
 transitions are sampled and not as they are stored, so k costs no memory; rewards are those of the
 environment's `compute_reward`. Beyond the paper: a goal that ends episodes (`compute_terminated`)
 ends the relabelled transition too.
+`draws`: Manela and Biess 2021, "Bias-reduced hindsight experience replay with virtual goal
+prioritization", Filtered-HER. While nothing moves the object of a task, all later goals are where
+it lies, achieved whatever the agent does: such transitions, most of all, do not say how a goal is
+reached. Here others are drawn in their place, so that batches keep their size.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from border_cli.replay_buffer.uniform import UniformReplayBuffer
 
 GOALS: Final = ("achieved_goal", "desired_goal")
 DESIRED: Final = "desired_goal"
+ACHIEVED: Final = "obs.achieved_goal"
 ACHIEVED_NEXT: Final = "next_obs.achieved_goal"
 MISSING: Final = -1  # in place of the number of a row of an episode that was overwritten
 
@@ -185,6 +190,7 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         self._goal_rewards = goal_rewards
         self._gamma = np.float32(gamma)
         self._links = EpisodeLinks(config.capacity)
+        self._achieved_before = self.ring.column(ACHIEVED)  # [slots, …]
         self._achieved = self.ring.column(ACHIEVED_NEXT)  # [slots, …]
         self._loaded: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
@@ -205,17 +211,44 @@ class HindsightReplayBuffer(UniformReplayBuffer):
 
     def sample(self, batch_size: int) -> Batch:
         """Draws with replacement; raises `RunFailed` while empty. Weights are 1."""
-        batch = super().sample(batch_size)
+        index = self._draw(batch_size)  # [B]
         chance, place = self._rng.random((2, batch_size))
         # The paper stores each transition once with its own goal, and k times with others.
         (chosen,) = np.nonzero(chance * (self.config.k + 1) < self.config.k)  # [R]
-        if len(chosen):
-            self._relabel(batch, chosen, place[chosen])
+        goals = self._goals(index, chosen, place[chosen]) if len(chosen) else None
+        batch = self.ring.gather(index)
+        if goals is not None:
+            self._relabel(batch, chosen, goals)
         return batch
 
-    def _relabel(self, batch: Batch, chosen: NDArray[np.intp], place: NDArray[np.float64]) -> None:
-        """Replaces goal, reward and discount in these rows of the batch. [R], [R]"""
-        goals = self._achieved[self._drawn(batch.index[chosen], place)]  # [R, …]
+    def _goals(
+        self, index: NDArray[np.int64], chosen: NDArray[np.intp], place: NDArray[np.float64]
+    ) -> NDArray[Any]:
+        """New goals for these rows of a batch; other transitions are drawn in place of those whose
+        goal was achieved before. [B], [R], [R] -> [R, …]"""
+        goals: NDArray[Any] = self._achieved[self._drawn(index[chosen], place)]
+        left = np.arange(len(chosen))  # of `chosen`: not yet known to be of use
+        for _ in range(self.config.draws - 1):
+            left = left[self._were_achieved(index[chosen[left]], goals[left])]
+            if not len(left):
+                break
+            index[chosen[left]] = self._rng.integers(self.ring.stored, size=len(left))
+            place = self._rng.random(len(left))
+            goals[left] = self._achieved[self._drawn(index[chosen[left]], place)]
+        return goals
+
+    def _were_achieved(self, slots: NDArray[np.int64], goals: NDArray[Any]) -> NDArray[np.bool_]:
+        """Whether what was achieved before these transitions is worth as much as the goal itself.
+        [R], [R, …] -> [R]"""
+        before = np.concatenate([self._achieved_before[slots], goals])
+        reward, most = self._goal_rewards.rewards(before, np.concatenate([goals, goals])).reshape(
+            2, -1
+        )
+        achieved: NDArray[np.bool_] = reward == most
+        return achieved
+
+    def _relabel(self, batch: Batch, chosen: NDArray[np.intp], goals: NDArray[Any]) -> None:
+        """Replaces goal, reward and discount in these rows of the batch. [R], [R, …]"""
         obs, next_obs = batch.obs, batch.next_obs
         assert isinstance(obs, dict)
         assert isinstance(next_obs, dict)

@@ -113,6 +113,10 @@ class UniformReplayBuffer(RingReplayBuffer):
 
     def sample(self, batch_size: int) -> Batch:
         """Draws with replacement; raises `RunFailed` while empty. Weights are 1."""
+        return self.ring.gather(self._draw(batch_size))
+
+    def _draw(self, batch_size: int) -> NDArray[np.int64]:
+        """The slots of the next batch, in an array that the next draw overwrites. [B]"""
         self.ring.require_rows(batch_size)
         if len(self._index) != batch_size:
             self._chances, self._index = iter(()), np.empty(batch_size, np.int64)
@@ -123,7 +127,7 @@ class UniformReplayBuffer(RingReplayBuffer):
         # The size is the one of now, so what was pushed since the draw is as likely as all else. A
         # product never rounds up to the size, and no slot is off its share by more than 2**-53.
         np.multiply(chance, self.ring.stored, out=self._index, casting="unsafe")
-        return self.ring.gather(self._index)
+        return self._index
 
     def state_dict(self) -> State:
         drawn = list(self._chances)

@@ -33,7 +33,7 @@ ONE_STEP = "step_processor.n_steps=1"  # all that goes with replay_buffer=hindsi
 @pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=7))
 def test_every_file_composes(group: str, name: str, folder: Path) -> None:
     typed = [] if group in ("env", "experiment") else ["env.id=A-v0"]  # Atari's games have none
-    if name == "hindsight" or name.startswith("fetch"):
+    if name in ("hindsight", "robotics") or name.startswith("fetch"):
         typed.append(ONE_STEP)
     job = Composer().job([*typed, f"{group}={name}"])
     files = [source.file for source in job.sources if source.group == group]
@@ -59,7 +59,7 @@ def test_every_file_that_is_no_component_is_a_preset() -> None:
     presets = {"cartpole", "acrobot", "mountaincar", "lunarlander", "lunarlander_continuous"}
     presets |= {"mountaincar_continuous", "taxi"}
     presets |= {"pendulum", "hopper", "halfcheetah", "walker2d", "ant"}
-    presets |= {"fetch_reach", "fetch_push", "fetch_slide", "fetch_pick_and_place"}
+    presets |= {"robotics", "fetch_reach", "fetch_push", "fetch_slide", "fetch_pick_and_place"}
     presets |= {"pong", "breakout", "space_invaders", "seaquest", "qbert", "beam_rider", "enduro"}
     presets |= {"ms_pacman", "freeway", "minatar", "minatar_asterix", "minatar_breakout"}
     presets |= {"minatar_freeway", "minatar_seaquest", "minatar_space_invaders"}

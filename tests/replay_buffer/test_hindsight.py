@@ -56,13 +56,14 @@ def buffer_of(capacity: int = 100, seed: int = 0, ends: bool = False, **settings
     )
 
 
-def row(episode: int, step: int, *, last: bool = False) -> Transitions:
-    """Step `step` of an episode with goal -1, in which 100 * episode + step + 1 is achieved."""
+def row(episode: int, step: int, *, last: bool = False, moves: bool = True) -> Transitions:
+    """Step `step` of an episode with goal -1, in which 100 * episode + step + 1 is achieved, or
+    100 * episode where nothing moves."""
 
     def observed(step: int) -> dict[str, NDArray[Any]]:
         return {
             "observation": np.array([[episode, step]], np.float32),
-            "achieved_goal": np.array([[100 * episode + step]], np.float32),
+            "achieved_goal": np.array([[100 * episode + step * moves]], np.float32),
             "desired_goal": np.array([[-1]], np.float32),
         }
 
@@ -159,6 +160,30 @@ def test_k_of_k_plus_one_have_another_goal_and_the_others_are_as_stored(k: int) 
     assert others == pytest.approx(10_000 * k / (k + 1), abs=5 * deviation)
 
 
+@pytest.mark.parametrize("draws", [1, 8, 40])
+def test_rows_whose_goal_was_achieved_before_are_drawn_again(draws: int) -> None:
+    """5 rows of 100 move something, so all `draws` of a goal miss them with 0.95**draws."""
+    buffer = buffer_of(draws=draws)
+    buffer.push(concatenate([row(0, step) for step in range(5)]))
+    buffer.push(concatenate([row(1, step, moves=False) for step in range(95)]))
+    moving = others = 0
+    for _ in range(20):
+        batch = buffer.sample(500)
+        own = batch.obs["desired_goal"][:, 0] == -1
+        episode = batch.obs["observation"][:, 0]
+        others += int((~own).sum())
+        moving += int((episode[~own] == 0).sum())
+        goals, steps = (each[~own] for each in (batch.obs["desired_goal"][:, 0], batch.action))
+        still = episode[~own] == 1
+        assert set(goals[still]) <= {100}
+        assert ((steps < goals) & (goals <= 5))[~still].all()
+        # Rows that keep their goal are as likely as ever.
+        assert (episode[own] == 0).mean() == pytest.approx(0.05, abs=0.12)
+    expected = 1 - 0.95**draws
+    deviation = np.sqrt(expected * (1 - expected) / others)
+    assert moving / others == pytest.approx(expected, abs=5 * deviation)
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_rewards_are_computed_for_the_new_goal_and_ends_follow_it(ends: bool) -> None:
     """The last row terminated for its own goal; a row ends where it achieved its new one."""
@@ -212,13 +237,18 @@ def restored(buffer: Any, **settings: Any) -> Any:
     return other
 
 
-@pytest.mark.parametrize("rows", [50, 150], ids=["", "wrapped"])
-def test_a_restored_buffer_draws_the_same_goals_and_goes_on_with_open_episodes(rows: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "draws"), [(50, 1), (150, 1), (150, 3)], ids=["", "wrapped", "draws"]
+)
+def test_a_restored_buffer_draws_the_same_goals_and_goes_on_with_open_episodes(
+    rows: int, draws: int
+) -> None:
     arriving = interleaved(4, rows + 100)
-    buffer = buffer_of(90)
+    settings = {"strategy": Strategy.episode, "draws": draws}
+    buffer = buffer_of(90, **settings)
     push(buffer, arriving[:rows])
     buffer.sample(16)
-    other = restored(buffer)
+    other = restored(buffer, **settings)
     for start in range(rows, rows + 100, 10):
         for each in (buffer, other):
             push(each, arriving[start : start + 10])
