@@ -184,6 +184,11 @@ def test_rows_whose_goal_was_achieved_before_are_drawn_again(draws: int) -> None
     assert moving / others == pytest.approx(expected, abs=5 * deviation)
 
 
+def test_several_draws_without_new_goals_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"draws must be 1 with replay_buffer\.k=0"):
+        HindsightConfig(k=0, draws=2)
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_rewards_are_computed_for_the_new_goal_and_ends_follow_it(ends: bool) -> None:
     """The last row terminated for its own goal; a row ends where it achieved its new one."""
