@@ -121,6 +121,14 @@ def test_a_bar_is_reached_or_not(bar: Bar, met: bool | None) -> None:
     assert verdict("row", bar, 3, done).met is met
 
 
+@pytest.mark.parametrize(("asked", "met"), [(0.9, True), (0.95, False)])
+def test_a_bar_of_success_is_held_against_the_mean_share_of_goals(asked: float, met: bool) -> None:
+    shares = (0.85, 0.97)  # 0.91
+    done = {"row": {i: {"best": {"mean": -9.0, "success": each}} for i, each in enumerate(shares)}}
+    assert verdict("row", Bar(success=asked), 2, done).met is met
+    assert verdict("row", Bar(success=asked), 2, {"row": cells(-9.0, -9.0)}).met is None
+
+
 def test_the_last_models_are_compared_where_they_count() -> None:
     done = {"row": cells(480.0), "other": {0: {"best": {"mean": 490.0}, "last": {"mean": -20.0}}}}
     assert verdict("row", Bar(above="other"), 1, done).met is False

@@ -47,6 +47,12 @@ def over_seeds(cells: Mapping[int, Content], model: str = "best") -> Spread | No
     return spread(means) if means else None
 
 
+def success_over_seeds(cells: Mapping[int, Content], model: str = "best") -> Spread | None:
+    """Of the shares of fresh episodes with `is_success`; None where nothing tells."""
+    shares = [cell[model]["success"] for cell in cells.values() if "success" in cell[model]]
+    return spread(shares) if shares else None
+
+
 def verdict(name: str, bar: Bar, seeds: int, finished: Finished, *, model: str = "best") -> Verdict:
     """Holds a row against its bar. `seeds` is how many it must have, `model` which counts."""
     parts = _parts(name, bar, finished, model)
@@ -66,6 +72,9 @@ def _parts(name: str, bar: Bar, finished: Finished, model: str) -> list[Verdict]
         parts.append(_part(f"≥ {bar.mean:g}", own and own.mean, bar.mean))
     if bar.every_seed is not None:
         parts.append(_part(f"every seed ≥ {bar.every_seed:g}", own and own.worst, bar.every_seed))
+    if bar.success is not None:
+        found = success_over_seeds(finished.get(name, {}), model)
+        parts.append(_part(f"success ≥ {bar.success:g}", found and found.mean, bar.success))
     if bar.above:
         other = over_seeds(finished.get(bar.above, {}), model)
         limit = other and math.nextafter(other.mean, math.inf)

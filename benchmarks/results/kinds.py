@@ -16,6 +16,7 @@ class Bar:
 
     mean: float | None = None  # over the seeds
     every_seed: float | None = None
+    success: float | None = None  # share of episodes with `is_success`, mean over the seeds
     above: str | None = None  # a row whose mean must be surpassed
     near: str | None = None  # a recording whose policy must be reached, less 5 %
     not_below: str | None = None  # a peer, less twice the standard error of the difference

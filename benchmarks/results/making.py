@@ -111,7 +111,8 @@ class Workshop:
         run_dir = str(self.product_of(row, seed))
         words = (run_dir, *arguments, f"episodes={EPISODES}", "--json")
         answer = json.loads(self._call(row, seed, "border-eval", *words).splitlines()[-1])
-        return _spread(answer["returns"])
+        success = {"success": answer["is_success"]} if "is_success" in answer else {}
+        return _spread(answer["returns"]) | success
 
     def _recording(self, row: Recording) -> Content:
         words = (str(self.product_of(ROWS[row.run])), f"dataset={row.dataset}", *row.typed)

@@ -7,7 +7,14 @@ from pathlib import Path
 from string import Template
 
 from benchmarks.results.cells import ROOT, Content, changes, finished
-from benchmarks.results.judging import Finished, Spread, over_seeds, spread, verdict
+from benchmarks.results.judging import (
+    Finished,
+    Spread,
+    over_seeds,
+    spread,
+    success_over_seeds,
+    verdict,
+)
 from benchmarks.results.kinds import Cell, Peer, Recording, Row, Run
 from benchmarks.results.rows import EPISODES, ROWS
 from border_cli.core.errors import BorderError
@@ -96,7 +103,7 @@ def _measured(row: Row, cells: Mapping[int, Content]) -> list[str]:
     return [
         row.name + (" †" if _stale(row, cells) else ""),
         f"{len(cells)} of {row.seeds}" if len(cells) < row.seeds else str(len(cells)),
-        *(_pm(best), f"{best.worst:.1f}" if best else NOTHING, _pm(over_seeds(cells, "last"))),
+        *(_score(cells, "best"), f"{best.worst:.1f}" if best else NOTHING, _score(cells, "last")),
         *(_mean(cells, name) for name in ("env_steps", "opt_steps")),
         _duration([cell["wall_s"] for cell in cells.values()]),
     ]
@@ -154,6 +161,13 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     rows = [head, ["---"] * len(head), *lines]
     padded = ([*row, *[""] * (len(head) - len(row))] for row in rows)
     return "".join(f"| {' | '.join(row)} |\n" for row in padded)
+
+
+def _score(cells: Mapping[int, Content], model: str) -> str:
+    """Returns, and how often the goal was reached where the environment says so."""
+    success = success_over_seeds(cells, model)
+    text = _pm(over_seeds(cells, model))
+    return f"{text} (success {success.mean:.2f})" if success else text
 
 
 def _pm(found: Spread | None) -> str:

@@ -164,6 +164,11 @@ PIXELS: list[Row] = [
     online("dqn", "pong", 500_000, seeds=2, bar=Bar(mean=18), published="20.6 at 2.5M"),
 ]
 
+GOALS: list[Row] = [  # pip install ".[robotics]"
+    online("sac", "fetch_reach", 20_000, seeds=2, bar=Bar(success=0.98)),
+    online("sac", "fetch_push", 100_000, seeds=2, bar=Bar(success=0.9)),
+]
+
 PEERS: list[Row] = [
     Peer(name="dqn_minatar_breakout_sb3", seeds=2, of="dqn_minatar_breakout", algorithm="dqn"),
     Peer(name="dqn_minatar_freeway_sb3", seeds=2, of="dqn_minatar_freeway", algorithm="dqn"),
@@ -187,7 +192,7 @@ OFFLINE: list[Row] = [
     ),
 ]
 
-ROWS: dict[str, Row] = {row.name: row for row in [*ONLINE, *PIXELS, *PEERS, *OFFLINE]}
+ROWS: dict[str, Row] = {row.name: row for row in [*ONLINE, *PIXELS, *GOALS, *PEERS, *OFFLINE]}
 
 
 def run_of(name: str) -> Run:
