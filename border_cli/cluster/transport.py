@@ -22,6 +22,7 @@ from ray.exceptions import RayError, RayTaskError
 from border_cli.cluster.calls import Kind, Report, WeightTransport
 from border_cli.cluster.host import Host
 from border_cli.cluster.nodes import Nodes, Place
+from border_cli.cluster.remote import why
 
 INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
 
@@ -126,10 +127,7 @@ class RayTransport(WeightTransport):
 
 def _why(error: Exception) -> str:
     """Why a call failed: a traceback of what its code raised, or how its process ended."""
-    text = _COLOURS.sub("", str(error)).strip()
     if isinstance(error, RayTaskError):
+        text = _COLOURS.sub("", str(error)).strip()
         return f"Traceback (most recent call last):\n{text.partition(chr(10))[2]}"
-    if isinstance(error, RayError):
-        said = " ".join(line for line in text.splitlines() if not line.startswith("\t"))
-        return f"its process is gone: {said.partition(' Some common causes include')[0]}"
-    return f"{type(error).__name__}: {text}"
+    return why(error) if isinstance(error, RayError) else f"{type(error).__name__}: {error}"
