@@ -55,6 +55,7 @@ def test_what_is_permitted_is_made_counted_and_delivered_also_when_a_process_is_
     assert len(built.scripted.noted("closed")) == 2  # all but the one that was killed
     assert "the fuel is at 3 %" in caplog.text
     assert "failed on" in caplog.text
+    assert "its worker process has died" in caplog.text
     assert sum(stats[0].seconds.values()) > 0
 
 
