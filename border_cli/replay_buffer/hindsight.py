@@ -240,11 +240,9 @@ class HindsightReplayBuffer(UniformReplayBuffer):
     def _were_achieved(self, slots: NDArray[np.int64], goals: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether what was achieved before these transitions is worth as much as the goal itself.
         [R], [R, …] -> [R]"""
-        before = np.concatenate([self._achieved_before[slots], goals])
-        reward, most = self._goal_rewards.rewards(before, np.concatenate([goals, goals])).reshape(
-            2, -1
-        )
-        achieved: NDArray[np.bool_] = reward == most
+        outcomes = np.concatenate([self._achieved_before[slots], goals])
+        rewards = self._goal_rewards.rewards(outcomes, np.concatenate([goals, goals]))
+        achieved: NDArray[np.bool_] = rewards[: len(goals)] == rewards[len(goals) :]
         return achieved
 
     def _relabel(self, batch: Batch, chosen: NDArray[np.intp], goals: NDArray[Any]) -> None:
