@@ -140,7 +140,8 @@ def _machines(done: Finished) -> str:
             packages = ("python", "torch", "numpy", "gymnasium", "stable-baselines3")
             versions = ", ".join(f"{each} {machine[each]}" for each in packages)
             jobs = counted(machine["jobs"], "parallel job")
-            line = f"{machine['cpu']}, {machine['cores']} cores, {jobs}; {versions}"
+            cores = counted(machine["cores"], "core")
+            line = f"{machine['cpu']}, {cores}, {jobs}; {versions}"
             lines[line] = lines.get(line, 0) + 1
     listed = [f"- {count} cells: {line}" for line, count in sorted(lines.items())]
     return "\n".join(listed)

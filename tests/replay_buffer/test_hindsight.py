@@ -243,13 +243,14 @@ def restored(buffer: Any, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("rows", "draws"), [(50, 1), (150, 1), (150, 3)], ids=["", "wrapped", "draws"]
+    ("rows", "settings"),
+    [(50, {}), (150, {}), (150, {"strategy": Strategy.episode, "draws": 3})],
+    ids=["", "wrapped", "draws"],
 )
 def test_a_restored_buffer_draws_the_same_goals_and_goes_on_with_open_episodes(
-    rows: int, draws: int
+    rows: int, settings: dict[str, Any]
 ) -> None:
     arriving = interleaved(4, rows + 100)
-    settings = {"strategy": Strategy.episode, "draws": draws}
     buffer = buffer_of(90, **settings)
     push(buffer, arriving[:rows])
     buffer.sample(16)
