@@ -27,6 +27,10 @@ RUN = "run"
 KEYWORDS = ("optional", "override")
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
 SAVED_SCHEME = "border-saved"  # of the settings of a run that is resumed
+SHIPPED = ("hydra", "main")  # Hydra's name for each place that holds files of installed packages
+
+# Like modules, shipped files are read once per process; that was a fifth of a composition's time.
+_shipped: dict[tuple[str, str], ConfigResult] = {}
 
 
 def group_base(group: str) -> type[Any]:
@@ -158,7 +162,13 @@ class Repository(ConfigRepository):
     def load_config(self, config_path: str) -> ConfigResult | None:
         """A pair without a tuned file has an empty one, so that its place among the defaults is
         known: files of the agent stand there, too."""
+        source = self._find_object_source(config_path, ObjectType.CONFIG)
+        place = (source.full_path() if source else "", config_path)
+        if place in _shipped:
+            return deepcopy(_shipped[place])
         found = super().load_config(config_path)
+        if found is not None and found.provider in SHIPPED:
+            _shipped[place] = deepcopy(found)
         if found is None and config_path.startswith(f"{TUNED}/"):
             header: dict[str, str | None] = {"package": "_global_"}
             return ConfigResult("border_cli", config_path, OmegaConf.create(), header)

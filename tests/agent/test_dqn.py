@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compilers import needs_compiler
 from sampling import sampled
 
 from border_cli.agent.config import DqnConfig, Exploration, Loss
@@ -343,17 +342,6 @@ def test_settings_of_what_is_off_may_stay_where_files_and_ablations_have_them():
     settings = {"v_min": 20.0, "noisy_std": 0.3, "epsilon_final": 0.2}
     config = DqnConfig(**settings, exploration=Exploration.softmax, temperature=2.0)
     assert (config.v_min, config.v_max) == (20, 10)
-
-
-@pytest.mark.slow
-@needs_compiler
-def test_a_compiled_dueling_agent_learns_what_an_eager_one_learns(spec, make_batch):
-    """Other forms are in test_saved_state.py."""
-    eager = of_form(spec, dueling=True)
-    compiled = of_form(spec, compile=True, batch_size=8, dueling=True)
-    with compiled.learner_thread():
-        found = after(compiled, make_batch)
-    np.testing.assert_allclose(found, after(eager, make_batch), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.gpu

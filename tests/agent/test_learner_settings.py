@@ -37,16 +37,6 @@ def test_compile_is_refused_where_nothing_can_compile(spec, monkeypatch: pytest.
 
 @pytest.mark.slow
 @needs_compiler
-def test_a_compiled_agent_learns_what_an_eager_one_learns(spec, make_batch):
-    settings = {"target_interval": 2, "tau": 1.0}
-    eager, compiled = dqn(spec, **settings), dqn(spec, compile=True, **settings)
-    expected, losses = (train(each, make_batch, 6) for each in (eager, compiled))
-    np.testing.assert_allclose(losses, expected, rtol=1e-5)
-    np.testing.assert_allclose(weights(compiled), weights(eager), rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-@needs_compiler
 def test_compiling_changes_neither_weights_nor_counters(spec):
     agent, other = dqn(spec, compile=True), dqn(spec)
     with agent.learner_thread():

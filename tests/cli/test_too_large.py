@@ -109,7 +109,7 @@ def test_an_agent_that_does_not_fit_is_refused_with_numbers_and_settings(
     "typed",
     [
         "agent.batch_size=1000000000",
-        "env.num_envs=10000000",
+        "env.num_envs=1000000",
         "actor_manager.num_actors=1000000",
         "evaluator.num_episodes=100000000",
         "actor_manager.n_buffer=10000000000",

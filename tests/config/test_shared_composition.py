@@ -51,8 +51,8 @@ def test_shared_compositions_equal_those_made_one_by_one(typed: tuple[str, ...])
 @pytest.mark.slow
 def test_the_jobs_of_every_shipped_agent_are_equal_both_ways() -> None:
     agents = ",".join(Composer().options("agent"))
-    shared, alone = both_ways(f"agent={agents}", "env.id=A-v0", "seed=1,2")
-    assert len(shared) > 20
+    shared, alone = both_ways(f"agent={agents}", "env.id=A-v0")
+    assert len(shared) == len(agents.split(","))
     assert shared == alone
 
 
