@@ -105,13 +105,6 @@ class HindsightConfig(ReplayBufferConfig):
         low=1,
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.draws > 1 and self.k == 0:
-            self.refuse(
-                "draws", self.draws, "must be 1 with replay_buffer.k=0: no goal is replaced"
-            )
-
 
 REPLAY_BUFFERS.register(
     "hindsight", HindsightConfig, "border_cli.replay_buffer.hindsight:HindsightReplayBuffer"

@@ -184,9 +184,11 @@ def test_rows_whose_goal_was_achieved_before_are_drawn_again(draws: int) -> None
     assert moving / others == pytest.approx(expected, abs=5 * deviation)
 
 
-def test_several_draws_without_new_goals_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"draws must be 1 with replay_buffer\.k=0"):
-        HindsightConfig(k=0, draws=2)
+@pytest.mark.parametrize("draws", [1, 8])
+def test_no_goal_is_replaced_where_k_is_0(draws: int) -> None:
+    buffer = buffer_of(k=0, draws=draws)
+    push(buffer, interleaved(5, 80))
+    assert goals_of(buffer) == {}
 
 
 @pytest.mark.parametrize("ends", [False, True])
