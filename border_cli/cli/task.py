@@ -223,7 +223,13 @@ class Task:
             continuation=planned.continuation,
             record=_record(composed, hydra) if (run_dir / SETTINGS).exists() else {},
         )
-        outcome = (self._run_job or _in_worker)(planned.effective, context)
+        if self._run_job is not None:
+            outcome = self._run_job(planned.effective, context)
+        else:
+            sweep = self._sweep.root if self._sweep is not None else None
+            control = JobControl(in_worker=True, sweep=sweep)
+            with saving_before_a_requeue(control.stop):
+                outcome = run_in_worker(planned.effective, context, control)
         return self._ended(outcome, planned.effective) if isinstance(outcome, Outcome) else outcome
 
     def _ended(self, outcome: Outcome, effective: EffectiveSettings) -> float:
@@ -251,12 +257,6 @@ def _record(composed: DictConfig, hydra: Any) -> dict[str, str]:
         "hydra.yaml": OmegaConf.to_yaml(OmegaConf.create({"hydra": hydra})),
         "overrides.yaml": OmegaConf.to_yaml(hydra.overrides.task),
     }
-
-
-def _in_worker(effective: EffectiveSettings, context: JobContext) -> Outcome:
-    control = JobControl(in_worker=True)
-    with saving_before_a_requeue(control.stop):
-        return run_in_worker(effective, context, control)
 
 
 def run_in_worker(

@@ -107,6 +107,7 @@ class RunOptions:
     settings: str = ""  # the text of `.hydra/resolved.yaml`, for checkpoints
     choices: Mapping[str, str] = field(default_factory=dict)  # the options typed, for `run.json`
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
+    on_begun: Callable[[], None] = lambda: None  # others see from now on that the run is running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +187,7 @@ class TrainingRun:
         """Writes the `run.json` of a new run; that of a resumed one stays until `train`."""
         if not self._options.resume:
             self._record.begin()
+            self._options.on_begun()
 
     def prepare(self) -> Started:
         """Builds recorders, evaluator, environment and agent."""
@@ -273,6 +275,7 @@ class TrainingRun:
         parts, trainer = self._built
         if self._resumed_from is not None:
             self._record.begin(self._resumed_from)
+            self._options.on_begun()
         actor_stats = self._train(parts, trainer)
         stats, exit_reason = trainer.stats(), f"{trainer.ended_by} reached"
         self._end("done", exit_reason)
