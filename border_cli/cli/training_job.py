@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -170,7 +169,6 @@ def _run(
     from border_cli.launch.training import RunOptions, training_run
     from border_cli.run.finding import resumable
     from border_cli.run.layout import refuse_foreign, set_aside
-    from border_cli.run.sweep_folder import read_stop
 
     run_dir = context.run_dir
     refuse_foreign(run_dir)  # again: a sweeper may have chosen it only now
@@ -179,12 +177,6 @@ def _run(
     if not resumes:
         set_aside(run_dir)
         begin_attempt(run_dir, context.record, context.resolved)
-
-    def stop_with_its_sweep() -> None:
-        """Whoever stopped the sweep before this run was seen to be running sent it no signal."""
-        if control.sweep is not None and read_stop(control.sweep) is not None:
-            control.stop.request(Interrupted(signal.SIGTERM))
-
     options = RunOptions(
         console=console,
         resume=resumes,
@@ -195,7 +187,7 @@ def _run(
         settings=context.resolved,
         choices=context.choices,
         on_hung_learner=on_hung_learner,
-        on_begun=stop_with_its_sweep,
+        sweep=control.sweep,
     )
 
     def on_second_signal(signum: int) -> None:

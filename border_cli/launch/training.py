@@ -68,6 +68,7 @@ from border_cli.run.checkpoint_files import Saved
 from border_cli.run.finding import Resumable, best_score
 from border_cli.run.saved_settings import chosen_options
 from border_cli.run.status import RunLock, RunRecord
+from border_cli.run.sweep_folder import read_stop
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.trainer import Trainer
@@ -107,7 +108,7 @@ class RunOptions:
     settings: str = ""  # the text of `.hydra/resolved.yaml`, for checkpoints
     choices: Mapping[str, str] = field(default_factory=dict)  # the options typed, for `run.json`
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
-    on_begun: Callable[[], None] = lambda: None  # others see from now on that the run is running
+    sweep: Path | None = None  # whose stop a run in a worker must not miss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +187,13 @@ class TrainingRun:
     def begin(self) -> None:
         """Writes the `run.json` of a new run; that of a resumed one stays until `train`."""
         if not self._options.resume:
-            self._record.begin()
-            self._options.on_begun()
+            self._begin()
+
+    def _begin(self, resumed_from: int | None = None) -> None:
+        """Who stopped the sweep before `run.json` says that this run is running sent no signal."""
+        self._record.begin(resumed_from)
+        if self._options.sweep is not None and read_stop(self._options.sweep) is not None:
+            self._options.stop.request(Interrupted(signal.SIGTERM))
 
     def prepare(self) -> Started:
         """Builds recorders, evaluator, environment and agent."""
@@ -274,8 +280,7 @@ class TrainingRun:
         assert self._built is not None, "build() comes first"
         parts, trainer = self._built
         if self._resumed_from is not None:
-            self._record.begin(self._resumed_from)
-            self._options.on_begun()
+            self._begin(self._resumed_from)
         actor_stats = self._train(parts, trainer)
         stats, exit_reason = trainer.stats(), f"{trainer.ended_by} reached"
         self._end("done", exit_reason)
