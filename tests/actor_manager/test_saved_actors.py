@@ -381,10 +381,10 @@ def test_what_was_in_flight_is_counted_as_lost_and_made_again(backend: str) -> N
     with Built(backend, num_actors=2, n_buffer=4).manager as manager:
         start(manager)
         arrived = receive(manager, 20)
-        until(lambda: sum(each.env_steps for each in manager.stats()) > count(arrived) + 4)
+        until(lambda: sum(each.env_steps for each in manager.stats()) > count(arrived) + 5)
         state = manager.state_dict()
     lost = [each["lost"] for each in state["actors"]]
-    assert sum(lost) >= 4
+    assert sum(lost) >= 4  # two of those above may be steps under way
     assert state["samples"] == count(arrived)
     for each in state["actors"]:
         made = each["samples"] + each["lost"]
