@@ -95,11 +95,12 @@ def measure(rows: int, stored: int, batch: int, repeats: int) -> dict[str, Any]:
 
     buffers = [("frames", frames), ("stacks", stacks)]
     for _ in range(repeats):
-        buffers.reverse()  # the second finds warmer caches
-        for name, each in buffers:
-            timed(f"push_{name}", each.push, message := next(stream))
-        for name, each in buffers:
-            timed(f"sample_{name}", each.sample, batch)
+        for name, sampled in buffers:  # both find caches that the same pushes have filled
+            message = next(stream)  # for both, so that neither misses steps
+            for pushed_name, pushed in buffers:
+                timed(f"push_{pushed_name}", pushed.push, message)
+            timed(f"sample_{name}", sampled.sample, batch)
+        buffers.reverse()
     medians = {name: median(each) for name, each in times.items()}
     return {
         "rows": rows,
