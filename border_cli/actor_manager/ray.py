@@ -331,8 +331,10 @@ class RayActorManager(ActorManager):
     def _saved_actor(self, earlier: SavedActor) -> SavedActor:
         """One actor for a checkpoint: what arrived and was not received is lost."""
         at, words = ACTOR_WORDS * earlier.actor_id, self._ring.actors
-        arrived = words[at + ROWS]  # before the env steps, which may grow meanwhile
-        stats = self._stats(earlier)
+        while True:
+            arrived, stats = words[at + ROWS], self._stats(earlier)
+            if arrived == words[at + ROWS]:  # else the env steps are of a later moment
+                break
         waiting = max(0, arrived - self._reader.rows[earlier.actor_id])
         started = words[at + INCARNATIONS]
         incarnation = earlier.next_incarnation + started - 1 if started else earlier.incarnation

@@ -127,11 +127,17 @@ class SharedChannel:
     def counts(self) -> tuple[int, int]:
         """Samples that were made and not lost, and env steps, of all processes so far.
 
-        A process counts its last step after it has sent its messages, env steps first.
+        A process counts its last step after it has sent its messages, env steps first. Both are of
+        one moment: they are read again where samples were counted in between.
         """
-        written, sent_steps, _, _ = self.header(self.actor[WRITTEN])
-        made = max(self.actor[MADE], written)
-        return made, max(self.actor[ENV_STEPS], sent_steps + self.actor[LOST_STEPS])
+        while True:
+            written, sent_steps, _, _ = self.header(self.actor[WRITTEN])
+            made = self.actor[MADE]
+            fence()
+            env_steps = max(self.actor[ENV_STEPS], sent_steps + self.actor[LOST_STEPS])
+            fence()
+            if made == self.actor[MADE]:
+                return max(made, written), env_steps
 
     def reap(self) -> int:
         """Completes the counters of a process that has ended; returns the samples that it lost."""

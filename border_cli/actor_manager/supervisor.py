@@ -12,7 +12,6 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from multiprocessing.connection import wait
 
 from border_cli.actor_manager.restarts import Restarts
@@ -78,9 +77,27 @@ class ActorHandle(Pulse):
 
     def stats(self, received: int, now_s: float) -> ActorStats:
         """Its counters over the whole run, with the samples received in this attempt."""
+        _, env_steps, lost = self._counts()
+        return self._stats(env_steps, received, lost, now_s)
+
+    def saved(self, received: int, now_s: float) -> SavedActor:
+        """The same for a checkpoint: what the learner has not received is lost."""
+        made, env_steps, lost = self._counts()
+        began = self.channel.actor[BEATS] > 0  # else no seed was used
+        earlier = self.earlier
+        return SavedActor.of(
+            self._stats(env_steps, received, lost + made - received, now_s),
+            incarnation=(
+                earlier.next_incarnation + self.restarts.made if began else earlier.incarnation
+            ),
+        )
+
+    def _counts(self) -> tuple[int, int, int]:
+        """Samples that were made and not lost, env steps and lost samples, at one moment."""
         with self._counting:
-            _, env_steps = self.channel.counts()
-            lost = self.channel.actor[LOST]
+            return *self.channel.counts(), self.channel.actor[LOST]
+
+    def _stats(self, env_steps: int, received: int, lost: int, now_s: float) -> ActorStats:
         earlier = self.earlier
         until_s = self.stopped_s if self.stopped_s is not None else now_s
         lasted_s = until_s - self.started_s if self.started_s is not None else 0.0
@@ -98,21 +115,6 @@ class ActorHandle(Pulse):
                     ACTOR_SECTIONS, earlier.seconds, self.channel.seconds, strict=True
                 )
             },
-        )
-
-    def saved(self, received: int, now_s: float) -> SavedActor:
-        """The same for a checkpoint: what the learner has not received is lost."""
-        with self._counting:
-            made, _ = self.channel.counts()  # before the env steps, which may grow meanwhile
-            lost = self.channel.actor[LOST] + made - received
-        stats = self.stats(received, now_s)
-        began = self.channel.actor[BEATS] > 0  # else no seed was used
-        earlier = self.earlier
-        return SavedActor.of(
-            replace(stats, lost_samples=earlier.lost + lost),
-            incarnation=(
-                earlier.next_incarnation + self.restarts.made if began else earlier.incarnation
-            ),
         )
 
     @property

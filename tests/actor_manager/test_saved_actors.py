@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from channels import channel_of
 from fakes import CountingEnv
 from managers import (
     Built,
@@ -32,6 +33,8 @@ from managers import (
 from remote_fakes import Delayed, Life, fail, hang
 from sampling import sampled
 
+from border_cli.actor_manager.shared_channel import ENV_STEPS, MADE
+from border_cli.actor_manager.supervisor import ActorHandle
 from border_cli.core.errors import ActorCrashed, CheckpointError
 from border_cli.core.interfaces import ActorManager
 from border_cli.core.types import Array, Beat, Experience, State, leaves
@@ -576,6 +579,33 @@ def test_a_state_taken_at_any_moment_fits_what_was_received(tmp_path: Path, kill
         check(manager.stop())
     assert sum(each.restarts for each in manager.stats()) == kills
     assert sum(each["life"] for each in manager.state_dict()["actors"]) == kills
+
+
+class Interrupted:
+    """The words of an actor whose process makes ten samples right after the `at`th look at them."""
+
+    def __init__(self, words: Any, at: int) -> None:
+        self._words = words
+        self.looks_left = at
+
+    def __getitem__(self, word: int) -> int:
+        value = int(self._words[word])
+        self.looks_left -= 1
+        if self.looks_left == 0:
+            self._words[ENV_STEPS] += 10
+            self._words[MADE] += 10
+        return value
+
+
+@pytest.mark.parametrize("at", range(1, 8))
+def test_what_a_process_makes_meanwhile_is_no_step_without_a_sample(at: int) -> None:
+    channel = channel_of("vector", capacity=4)
+    channel.actor = words = Interrupted(channel.actor, at)
+    saved = ActorHandle(0, channel, most_restarts=0).saved(received=0, now_s=0.0)
+    assert words.looks_left <= 0
+    assert saved.env_steps == saved.lost
+    channel.learner_pipe.close()
+    channel.close()
 
 
 def test_a_state_of_threads_taken_at_any_moment_fits_what_was_received() -> None:
