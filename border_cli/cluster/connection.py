@@ -7,6 +7,7 @@ is gone. What cannot work raises `ClusterRefused`, which the child hands to its 
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import logging
 import os
@@ -34,6 +35,10 @@ JOIN_S = 25.0  # for joining what answers like Ray, which a loaded head node may
 WORKER_NICE = "0"  # added to this process's; by default Ray adds 15, and actors wake up late
 SHUTDOWN_S = 10.0  # for the end of a Ray of our own
 START_S = 60.0  # for the start of a Ray of our own, on a slow disk
+
+# Of Linux's <sys/personality.h>.
+_ADDR_NO_RANDOMIZE: Final = 0x0040000
+_ASK: Final = 0xFFFFFFFF
 
 _FOR_ALL = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -261,6 +266,7 @@ def _init(settings: ClusterSettings) -> None:
 
     options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
     if settings.address is None:
+        _disable_address_randomization()
         options |= {
             "include_dashboard": settings.include_dashboard,
             "num_cpus": settings.num_cpus,
@@ -271,3 +277,21 @@ def _init(settings: ClusterSettings) -> None:
     with TemporaryDirectory(prefix="border_modules_") as folder:  # packed before it is connected
         options["runtime_env"] = runtime_env(settings.modules, Path(folder))
         ray.init(address=settings.address, **options)
+
+
+def _disable_address_randomization() -> None:
+    """What this thread starts from now on has its code at the same addresses as all others.
+
+    Processors remember by address what they have predicted and decoded. Ray starts each process
+    anew, so each had addresses of its own, and knew nothing of the code whenever its turn came: a
+    tenth of an actor's CPU time and more. What is forked from one process, as with
+    `actor_manager=process`, shares its addresses anyway. Where a container does not permit it, or
+    the system is not Linux, nothing changes.
+    """
+    personality = getattr(ctypes.CDLL(None), "personality", None)
+    if personality is None:
+        return
+    personality.argtypes = [ctypes.c_ulong]
+    flags = personality(_ASK)
+    if flags >= 0:
+        personality(flags | _ADDR_NO_RANDOMIZE)

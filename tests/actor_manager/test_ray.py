@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from managers import Built, accounted, count, receive, snapshot, until
-from remote_fakes import BUILDING, Life, TellingPolicyFactory, complain, describe, die, fail
+from remote_fakes import BUILDING, Life, TellingPolicyFactory, complain, die, fail, rank
 
 from border_cli import compose, resume, train
 from border_cli.actor_manager.ray import NICE
@@ -29,7 +30,7 @@ def ray_is_installed() -> None:
 def test_what_is_permitted_is_made_counted_and_delivered_also_when_a_process_is_killed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lives = [Life(deed=die, at=30), Life(deed=complain, at=3), Life(deed=describe)]
+    lives = [Life(deed=die, at=30), Life(deed=complain, at=3), Life(deed=rank)]
     built = Built(
         "ray", lives=lives, folder=tmp_path, policies=TellingPolicyFactory(),
         num_actors=2, n_buffer=10, exploration=[0.0, 0.5],
@@ -60,8 +61,14 @@ def test_what_is_permitted_is_made_counted_and_delivered_also_when_a_process_is_
     assert "its worker process has died" in caplog.text
     assert sum(stats[0].seconds.values()) > 0
     # Behind the learner, and not behind the broker: they would wake up late.
-    (described,) = set(built.scripted.noted("answer")) - {"None"}
-    assert int(described.split()[0]) == min(os.nice(0) + NICE, 19)
+    (ranked,) = set(built.scripted.noted("answer")) - {"None"}
+    nice, personality = ranked.split()
+    assert int(nice) == min(os.nice(0) + NICE, 19)
+    # At the addresses of all others, where the system permits it.
+    shown = subprocess.run(
+        ["setarch", "-R", "cat", "/proc/self/personality"], capture_output=True, text=True
+    ).stdout
+    assert personality == (shown or Path("/proc/self/personality").read_text()).strip()
 
 
 def test_an_environment_that_always_fails_ends_the_run_with_its_traceback(tmp_path: Path) -> None:

@@ -73,6 +73,11 @@ def describe(_: int) -> str:
     return f"{os.nice(0)} {blas_threads()} {' '.join(os.environ[name] for name in BLAS_VARIABLES)}"
 
 
+def rank(_: int) -> str:
+    """The nice value of the process, and its flags of Linux's personality."""
+    return f"{os.nice(0)} {Path('/proc/self/personality').read_text().strip()}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
     """What one environment does: `deed` at its step `at`; both picklable."""
