@@ -3,14 +3,15 @@
     python -m benchmarks.atari [--repetitions 3] [--seconds 4] [--envs 8] [--threads 2]
 
 Needs the extras `atari` and `bench`; rows of EnvPool need `envpool`, which may have to be installed
-into a directory of its own on `PYTHONPATH`. Every measurement runs in its own process, and all take
-turns.
+into a directory of its own on `PYTHONPATH`.
 
 `steps`: eight environments with random actions, through `Actor.step` with all that it does
 (checks, episodes, step processor, messages), against ALE's vector environment alone and EnvPool's,
-which step with the same settings and drop what they get. `updates`: DQN with the Nature network and
-batches of 32, sampled from 4,000 stored transitions, at full precision (`ours`) and at medium,
-against a bare PyTorch loop with autograd and Stable-Baselines3.
+which step with the same settings and drop what they get. They take turns of a quarter of a second
+in one process, because a shared machine changes its speed from one second to the next; each
+repetition has a new process. `updates`: DQN with the Nature network and batches of 32, sampled from
+4,000 stored transitions, at full precision (`ours`) and at medium, against a bare PyTorch loop with
+autograd and Stable-Baselines3, each in its own process.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,7 @@ from benchmarks.table import (
     emit,
     parser,
     ratios,
+    spread,
     summary,
     take_turns,
 )
@@ -43,16 +46,20 @@ SHAPE = (4, 84, 84)
 LEARNING_RATE = 1e-4
 GAMMA = 0.99
 SETTLED_S = 1.0
-MODULES = {"envpool": "envpool", "sb3": "stable_baselines3"}  # rows that need more
+TURN_S = 0.25
+MODULES = {"envpool": "envpool", "sb3": "stable_baselines3"}  # what needs more
 STEPS = ("ours", "ale", "envpool")
 UPDATES = ("ours", "ours_medium", "bare", "sb3")
 
 
+def _settled_rate(once: Callable[[], object], seconds: float) -> float:
+    """How many per second, after a while to settle."""
+    _rate(once, 1, SETTLED_S)
+    return _rate(once, 1, seconds)
+
+
 def _rate(once: Callable[[], object], each: int, seconds: float) -> float:
-    """How many per second, after a while to settle; `once` makes so many."""
-    until_s = time.perf_counter() + SETTLED_S
-    while time.perf_counter() < until_s:
-        once()
+    """How many per second; `once` makes so many."""
     made, began_s = 0, time.perf_counter()
     while (taken_s := time.perf_counter() - began_s) < seconds:
         once()
@@ -60,10 +67,22 @@ def _rate(once: Callable[[], object], each: int, seconds: float) -> float:
     return made / taken_s
 
 
-def steps(kind: str, seed: int, seconds: float, envs: int, threads: int) -> Reading:
-    """Environment steps per second."""
-    make = {"ours": _our_actor, "ale": _ale, "envpool": _envpool}[kind]
-    return {"steps_per_s": _rate(make(seed, envs, threads), envs, seconds)}
+def steps(kinds: list[str], seed: int, seconds: float, envs: int, threads: int) -> Reading:
+    """Environment steps per second of each kind, and how many times the others we are."""
+    makers = {"ours": _our_actor, "ale": _ale, "envpool": _envpool}
+    stepping = {kind: makers[kind](seed, envs, threads) for kind in kinds}
+    for once in stepping.values():
+        _rate(once, envs, SETTLED_S)
+    rates: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for turn in range(round(seconds / TURN_S)):
+        for kind in kinds if turn % 2 == 0 else reversed(kinds):
+            rates[kind].append(_rate(stepping[kind], envs, TURN_S))
+    reading = {
+        f"to_{kind}": ratios(rates["ours"], rates[kind])["median"]
+        for kind in kinds
+        if kind != "ours"
+    }
+    return reading | {kind: median(each) for kind, each in rates.items()}
 
 
 def _our_actor(seed: int, envs: int, threads: int) -> Callable[[], object]:
@@ -156,7 +175,7 @@ def _ours(kind: str, seed: int, seconds: float, threads: int) -> float:
     buffer = build_replay_buffer(effective, spec)
     buffer.push(Transitions(**_stored(seed)))
     with agent.learner_thread():
-        return _rate(lambda: agent.update(buffer.sample(BATCH_SIZE)), 1, seconds)
+        return _settled_rate(lambda: agent.update(buffer.sample(BATCH_SIZE)), seconds)
 
 
 def _nature() -> Any:
@@ -192,7 +211,7 @@ def _bare(seed: int, seconds: float, threads: int) -> float:
         torch.nn.utils.clip_grad_norm_(online.parameters(), 10.0)
         optimizer.step()
 
-    return _rate(update, 1, seconds)
+    return _settled_rate(update, seconds)
 
 
 def _sb3(seed: int, seconds: float, threads: int) -> float:
@@ -222,7 +241,7 @@ def _sb3(seed: int, seconds: float, threads: int) -> float:
     buffer.observations[:, 0], buffer.next_observations[:, 0] = stored["obs"], stored["next_obs"]
     buffer.actions[:, 0, 0], buffer.rewards[:, 0] = stored["action"], stored["reward"]
     buffer.full = True
-    return _rate(lambda: model.train(1, BATCH_SIZE), 1, seconds)
+    return _settled_rate(lambda: model.train(1, BATCH_SIZE), seconds)
 
 
 def _why_not(kind: str) -> str | None:
@@ -239,22 +258,23 @@ def main() -> None:
     arguments = made.parse_args()
     shared = {"seconds": arguments.seconds, "threads": arguments.threads}
 
-    def measure(what: str, more: dict[str, Any], kind: str, seed: int) -> Reading:
-        reading: Reading = call(f"benchmarks.atari:{what}", kind=kind, seed=seed, **shared, **more)
+    def measure(kind: str, seed: int) -> Reading:
+        reading: Reading = call("benchmarks.atari:updates", kind=kind, seed=seed, **shared)
         return reading
 
-    for what, kinds, unit, more in (
-        ("steps", STEPS, "steps_per_s", {"envs": arguments.envs}),
-        ("updates", UPDATES, "updates_per_s", {}),
-    ):
-        contenders = contenders_of(kinds, partial(measure, what, more), _why_not)
-        readings = take_turns(contenders, arguments.repetitions)
-        rates = {kind: column(each, unit) for kind, each in readings.items()}
-        line: dict[str, Any] = {
-            f"to_{kind}": ratios(rates["ours"], rates[kind]) for kind in rates if kind != "ours"
-        }
-        line |= {kind: summary(each)[unit] for kind, each in readings.items()}
-        emit("atari", what, line)
+    def step(seed: int) -> Reading:
+        kinds = [kind for kind in STEPS if not _why_not(kind)]
+        more = {"kinds": kinds, "seed": seed, "envs": arguments.envs}
+        reading: Reading = call("benchmarks.atari:steps", **shared, **more)
+        return reading
+
+    made_steps = take_turns({"steps": step}, arguments.repetitions)["steps"]
+    emit("atari", "steps", summary(made_steps))
+
+    made_updates = take_turns(contenders_of(UPDATES, measure, _why_not), arguments.repetitions)
+    rates = {kind: column(each, "updates_per_s") for kind, each in made_updates.items()}
+    line = {f"to_{kind}": ratios(rates["ours"], rates[kind]) for kind in rates if kind != "ours"}
+    emit("atari", "updates", line | {kind: spread(each) for kind, each in rates.items()})
 
 
 if __name__ == "__main__":

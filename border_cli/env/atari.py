@@ -176,6 +176,8 @@ class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
     their number of no-ops alone, which its own generator draws.
     """
 
+    returns_new_arrays = True  # observations are never written again, so that nobody copies them
+
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - Gymnasium's
 
     def __init__(

@@ -204,6 +204,8 @@ class GymVectorEnv(Env):
         self._write = observation_writer(observation)
         self._plain_dtype, shape = plain_layout(observation)
         self._plain_shape = (self.num_envs, *shape)
+        returns_new = getattr(env.unwrapped, "returns_new_arrays", False) is True
+        self._own = np.asarray if returns_new else np.array  # the latter copies in any case
         self._actions = action_batch(env.single_action_space)
 
     def reset(self, seed: int) -> Array:
@@ -233,7 +235,7 @@ class GymVectorEnv(Env):
                 and observation.dtype is self._plain_dtype
                 and observation.shape == self._plain_shape
             ):
-                next_obs: Array = np.array(observation, obs.dtype, order="C")  # type: ignore[union-attr]
+                next_obs: Array = self._own(observation, obs.dtype, order="C")  # type: ignore[union-attr]
             else:
                 next_obs = self._read(observation, count)
             pay = as_rewards(pay, count)  # [N]

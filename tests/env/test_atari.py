@@ -6,6 +6,7 @@ Tests that play need the extra `atari`.
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,20 @@ def test_the_vector_environment_has_the_rows_of_single_ones(sticky: float) -> No
         "breakout", 400, episodic_life=True, clip_rewards=True, repeat_action_probability=sticky
     )
     assert min(lives, games) > 2
+
+
+@pytest.mark.slow
+def test_no_image_of_a_step_is_written_again() -> None:
+    env = make(game="breakout", num_envs=N, num_threads=1)
+    env.reset(0)
+    images, copies = [], []
+    for turn in range(300):  # some lives, which begin by themselves
+        step = env.step(np.full(N, turn % 4))
+        images.append(step.next_obs)
+        copies.append(np.array(step.next_obs))
+    env.close()
+    np.testing.assert_array_equal(images, copies)
+    assert not any(np.shares_memory(a, b) for a, b in pairwise(images))
 
 
 @pytest.mark.slow
