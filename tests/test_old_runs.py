@@ -22,6 +22,7 @@ from border_cli.api import resume, train
 from border_cli.config.compose import compose
 from border_cli.recorder.read import read_metrics
 from border_cli.run.finding import best_score, steps_saved
+from border_cli.run.removal import remove_run
 
 SAVED = Path(__file__).parent / "support" / "run_before_redesign.tar.xz"
 
@@ -49,6 +50,10 @@ def test_a_new_run_begins_with_its_weights(run_dir: Path) -> None:
         *("evaluator.num_episodes=1", "quiet=true", f"run_dir={run_dir.parent / 'new'}"),
     )
     assert train(config).trainer_stats.opt_steps == 2
+
+
+def test_it_is_removed_whole(run_dir: Path) -> None:
+    assert remove_run(run_dir)
 
 
 @pytest.mark.parametrize("actors", sampled(["thread", "serial"], every=2))

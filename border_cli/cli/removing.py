@@ -10,7 +10,6 @@ from pathlib import Path
 
 from border_cli.analysis.load import Run, find_runs
 from border_cli.core.errors import BorderError, CheckpointError, ConfigError
-from border_cli.core.files import SWEEP_MARK
 from border_cli.core.foreign import complain
 from border_cli.core.words import counted, size, visible
 from border_cli.run.removal import (
@@ -21,7 +20,6 @@ from border_cli.run.removal import (
     run_nbytes,
     surplus_of,
 )
-from border_cli.run.sweep_folder import SWEEP_JSON
 
 MOST_LISTED = 10
 
@@ -46,8 +44,7 @@ def remove_runs(runs: Sequence[Run], paths: Sequence[Path], *, agreed: bool) -> 
 
     _carry_out(runs, planned, agreed=agreed)
     for root in paths:
-        is_sweep = any((root / name).is_file() for name in (SWEEP_JSON, SWEEP_MARK))
-        if is_sweep and not find_runs([root]):
+        if any(root in run.folder.parents for run in runs) and not find_runs([root]):
             remove_sweep(root)
 
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -55,7 +55,7 @@ CHECKPOINTS = Layout(
 )
 # `candidate.pt`, `superseded-…` and the folder `tensorboard` are of earlier versions.
 EVENT_FILE = r"(events\.out\.tfevents\.|superseded-)\d+\..*\.border(\.\d+)?"
-EVENTS = Layout(files=r"(events\.out\.tfevents|superseded-).*")
+EVENTS = Layout(files=EVENT_FILE)
 RECORD = r"(config|overrides|hydra|resolved)\.yaml"
 HYDRA = Layout(
     files=RECORD,
@@ -64,10 +64,12 @@ HYDRA = Layout(
 FILMS = Layout(files=r"\d{10,}\.gif")
 RUN = Layout(
     files=r"run\.(json|lock)|(metrics|superseded)\.jsonl|border-train\.log|not_finite\.npz"
-    rf"|sweep\.(json|csv|stop)|multirun\.yaml|output\.log|{EVENT_FILE}",
+    rf"|output\.log|{EVENT_FILE}",
     links="best",
     folders={"checkpoints": CHECKPOINTS, "tensorboard": EVENTS, "videos": FILMS, r"\.hydra": HYDRA},
 )
+SWEEP = Layout(files=r"sweep\.(json|csv|stop)|multirun\.yaml")
+RUN_OR_SWEEP = replace(RUN, files=f"{RUN.files}|{SWEEP.files}")
 
 
 # What an attempt left that cannot be resumed.
@@ -115,7 +117,7 @@ def refuse_foreign(run_dir: Path) -> None:
     if not run_dir.is_dir():
         return
     try:
-        for entry, kind in entries_of_ours(run_dir):
+        for entry, kind in entries_of_ours(run_dir, RUN_OR_SWEEP):
             _refuse_other(entry, kind, run_dir)
     except OSError as error:
         raise ConfigError(f"{run_dir} cannot be read: {error}") from error

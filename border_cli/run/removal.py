@@ -1,8 +1,9 @@
 """Removing runs, and checkpoints that are no longer needed.
 
-Only files with names of ours are removed, and directories that are empty then; never behind a
-link, and never of a run that is, or may be, running. The lock of a run is held meanwhile, so that
-no process begins there.
+A directory is touched only if a file in it has what only `border_cli` writes there. Of it, files
+with names of ours are removed, and directories that are empty then; never behind a link, and never
+of a run that is, or may be, running. The lock of a run is held meanwhile, so that no process begins
+there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.files import SWEEP_MARK, is_own_folder
+from border_cli.core.files import SETTINGS, is_own_folder
 from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import Kept, by_age, is_complete
 from border_cli.run.folders import (
@@ -27,10 +28,11 @@ from border_cli.run.folders import (
     rotate,
     surplus,
 )
-from border_cli.run.layout import CHECKPOINT, RUN, Layout, entries_of_ours, refuse_foreign
+from border_cli.run.layout import CHECKPOINT, RUN, SWEEP, Layout, entries_of_ours, refuse_foreign
 from border_cli.run.replay_files import FOLDER
+from border_cli.run.saved_settings import saved_text
 from border_cli.run.status import RUN_JSON, RUN_LOCK, RunLock, read_run, running
-from border_cli.run.sweep_folder import SWEEP_CSV, SWEEP_JSON, SWEEP_STOP
+from border_cli.run.sweep_folder import read_sweep
 
 _TORN = r"|\.[\w.-]+\.[0-9a-f]{8}\.tmp"  # left by a process that was killed as it wrote a file
 
@@ -43,14 +45,11 @@ def _with_torn(layout: Layout) -> Layout:
 
 _WHOLE = _with_torn(RUN)
 REMOVABLE = replace(_WHOLE, folders={**_WHOLE.folders, r"attempt-\d+": _WHOLE})
-SWEEP = Layout(
-    files="|".join(map(re.escape, (SWEEP_JSON, SWEEP_CSV, SWEEP_STOP, SWEEP_MARK))) + _TORN
-)
 LAST = (".hydra", RUN_JSON, RUN_LOCK)  # what a run is known by goes when all else has gone
 
 
 class NotRemovable(ConfigError):
-    """A run is, or may be, running, or its directory is not its own."""
+    """A run is, or may be, running, or a directory is not that of a run."""
 
 
 @contextmanager
@@ -72,11 +71,16 @@ def idle(run_dir: Path) -> Iterator[None]:
 
 
 def refuse_removal(run_dir: Path) -> None:
-    """Raises `NotRemovable` where a run is running or its directory is a link, or where that it
-    has ended cannot be told from here."""
+    """Raises `NotRemovable` where a run is running, where its directory is a link or another
+    program's, or where that it has ended cannot be told from here."""
     if run_dir.is_symlink():
         raise NotRemovable(f"{run_dir} is a link to {run_dir.resolve()}: name that directory")
     facts = read_run(run_dir)
+    recorded = any("from_opt_steps" in each for each in facts.get("attempts", []))
+    if not recorded and "/schema/run@_here_" not in (saved_text(run_dir / SETTINGS) or ""):
+        raise NotRemovable(
+            f"{run_dir} is left as it is: neither {RUN_JSON} nor {SETTINGS} is from border_cli"
+        )
     host, open_end = facts.get("host"), facts.get("status") in ("running", "killed")
     with running(run_dir) as runs:
         if runs:
@@ -115,11 +119,12 @@ def remove_run(run_dir: Path) -> bool:
 
 
 def remove_sweep(root: Path) -> bool:
-    """Removes what a sweep wrote beside its jobs; False where the directory is not empty then."""
-    if root.is_symlink():
+    """Removes what a sweep wrote beside its jobs; False where the directory is not empty then, or
+    where `sweep.json` is not from border_cli."""
+    if root.is_symlink() or read_sweep(root) is None:
         return False
     with _opened(root) as folder:
-        _remove_files(folder, SWEEP)
+        _remove_files(folder, _with_torn(SWEEP))
     return _rmdir(root)
 
 

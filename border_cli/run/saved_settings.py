@@ -43,7 +43,7 @@ def read_labels(run_dir: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     known = facts.get("settings")
     if isinstance(known, dict):
         return known
-    text = _text_of(run_dir / SETTINGS) or ""
+    text = saved_text(run_dir / SETTINGS) or ""
     env_id, seed = _ENV_ID.search(text), _SEED.search(text)
     found: dict[str, Any] = _options(run_dir, text[: text.find("_self_")])
     if env_id:
@@ -63,7 +63,7 @@ def _from_yaml(run_dir: Path) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]
 
     path = run_dir / SETTINGS
-    text = _text_of(path)
+    text = saved_text(path)
     if text is None:
         raise CheckpointError(f"{path} cannot be read")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -88,13 +88,14 @@ def _options(run_dir: Path, defaults: str) -> dict[str, Any]:
             components.setdefault(group, []).append(member[1:])
         else:
             components[group] = name
-    chosen = _CHOICES.search(_text_of(run_dir / SETTINGS.with_name("hydra.yaml")) or "")
+    chosen = _CHOICES.search(saved_text(run_dir / SETTINGS.with_name("hydra.yaml")) or "")
     typed = dict(_CHOICE.findall(chosen[1])) if chosen else {}
     known = {group: typed[group] for group in components if typed.get(group, "null") != "null"}
     return {**components, **known}
 
 
-def _text_of(path: Path) -> str | None:
+def saved_text(path: Path) -> str | None:
+    """The text of a file in `.hydra`; None where it is too large or cannot be read."""
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)

@@ -258,6 +258,23 @@ def test_a_sweep_goes_with_its_last_run(sweep: Path, capsys: Capture) -> None:
     assert not (sweep / "sweep.json").exists()
 
 
+def test_a_sweep_that_has_begun_no_run_stays(folder: Path, capsys: Capture) -> None:
+    write_sweep(folder / "s", SweepPlan(command=[], launcher="basic", swept=[]))
+    assert runs_status("rm", "s") == 0
+    assert capsys.readouterr().out == "nothing to remove\n"
+    assert (folder / "s" / "sweep.json").is_file()
+
+
+def test_rm_leaves_the_run_of_another_program_and_says_so(folder: Path, capsys: Capture) -> None:
+    (folder / "h" / ".hydra").mkdir(parents=True)
+    (folder / "h" / "run.json").write_text('{"id": 7}', encoding="utf-8")
+    assert runs_status("rm", "h", "--yes") == 1
+    said = capsys.readouterr()
+    assert "h is left as it is" in said.err
+    assert said.out == "nothing to remove\n"
+    assert (folder / "h" / "run.json").is_file()
+
+
 def test_a_killed_run_is_listed_as_killed(folder: Path, capsys: Capture) -> None:
     write_run(folder / "outputs" / "a", **without_end(host="elsewhere"))
     assert [each["status"] for each in listed(capsys)] == ["killed"]

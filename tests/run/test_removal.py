@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from border_cli.run.removal import (
     surplus_of,
 )
 from border_cli.run.status import RunLock
+from border_cli.run.sweep_folder import SweepPlan, write_sweep
 
 MakeRun = Callable[..., SmallRun]
 
@@ -132,13 +134,58 @@ def test_an_ended_run_of_another_host_is_removed(tmp_path: Path) -> None:
 
 
 def test_the_files_of_a_sweep_go_and_what_is_beside_them_stays(tmp_path: Path) -> None:
-    for name in ("sweep.json", "sweep.csv", "multirun.yaml"):
-        (tmp_path / name).touch()
+    def written() -> None:
+        write_sweep(tmp_path, SweepPlan(command=[], launcher="basic", swept=[]))
+        for name in ("sweep.csv", "multirun.yaml"):
+            (tmp_path / name).touch()
+
+    written()
     (tmp_path / "plot.png").touch()
     assert not remove_sweep(tmp_path)
     assert everything(tmp_path) == ["plot.png"]
     (tmp_path / "plot.png").unlink()
+    written()
     assert remove_sweep(tmp_path)
+
+
+@pytest.mark.parametrize("listed", [None, "{}", '{"version": 1, "jobs": []}'])
+def test_the_sweep_of_another_program_stays(listed: str | None, tmp_path: Path) -> None:
+    names = ["multirun.yaml", "sweep.csv"]  # Hydra writes the first one for any program
+    for name in names:
+        (tmp_path / name).touch()
+    if listed is not None:
+        (tmp_path / "sweep.json").write_text(listed, encoding="utf-8")
+        names.append("sweep.json")
+    assert not remove_sweep(tmp_path)
+    assert everything(tmp_path) == names
+
+
+@pytest.mark.parametrize("record", ["{}", '{"status": "done", "attempts": [{"pid": 1}]}', "["])
+def test_a_directory_that_only_has_our_names_is_left_as_it_is(record: str, run: SmallRun) -> None:
+    folder = run.run_dir
+    (folder / "run.json").write_text(record, encoding="utf-8")
+    before = everything(folder)
+    for remove in (remove_run, partial(prune, keep=1, milestone_interval=0)):
+        with pytest.raises(NotRemovable, match=r"neither run\.json nor \.hydra/resolved\.yaml"):
+            remove(folder)
+    assert everything(folder) == before
+
+
+def test_saved_settings_show_that_a_run_without_a_record_is_ours(run: SmallRun) -> None:
+    (run.run_dir / "run.json").unlink()
+    text = "defaults:\n- /schema/run@_here_\nseed: 0\n"
+    (run.run_dir / ".hydra" / "resolved.yaml").write_text(text, encoding="utf-8")
+    assert remove_run(run.run_dir)
+
+
+def test_files_of_other_programs_in_a_run_stay(run: SmallRun) -> None:
+    folder = run.run_dir
+    (folder / "tensorboard").mkdir()
+    names = ["sweep.csv", "multirun.yaml", "tensorboard/events.out.tfevents.1.host"]
+    for name in names:
+        (folder / name).touch()
+    assert not remove_run(folder)
+    assert everything(folder) == sorted([*names, "tensorboard"])
 
 
 def test_pruning_keeps_the_newest_checkpoint_and_the_best_model(run: SmallRun) -> None:

@@ -20,6 +20,7 @@ FACTS = {
     "opt_steps": 400,
     "env_steps": 800,
     "duration_s": 60.0,
+    "attempts": [{"from_opt_steps": 0}],
 }
 SETTINGS = {
     "agent": "dqn",
