@@ -58,7 +58,14 @@ from border_cli.config.sources import (
     register_components,
     shown,
 )
-from border_cli.config.tuned import Part, fitted, is_tuned, part_of, with_general_files
+from border_cli.config.tuned import (
+    Part,
+    drop_weaker_limits,
+    fitted,
+    is_tuned,
+    part_of,
+    with_general_files,
+)
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
@@ -528,9 +535,10 @@ class Loader(ConfigLoaderImpl):
         """Keeps the files before they are merged, so that a refusal can name one."""
         assert self._read is not None  # the command line, as it was read for this composition
         defaults = with_general_files(defaults, repo)
-        self.parts = [part_of(each, repo) for each in defaults]
-        self.parts = fitted(self.parts, self._read[1][0])
-        return super()._compose_config_from_defaults_list(defaults, repo)
+        self.parts = fitted([part_of(each, repo) for each in defaults])
+        config = super()._compose_config_from_defaults_list(defaults, repo)
+        drop_weaker_limits(config, self.parts, self._read[1][0])
+        return config
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         """A file as it is; of a tuned file, what applies."""

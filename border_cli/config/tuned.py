@@ -10,8 +10,10 @@ below its own; pairs of another agent do not. Saved settings have no `tuned`, so
 never applied to them again.
 
 Only applicable values are used: settings that the chosen option of a group lacks but others have
-are dropped, and so are the limits of a run if a later file or the command line sets one. With
-`trainer=offline`, all trainer values of an agent that sets a replay ratio are dropped.
+are dropped. With `trainer=offline`, all trainer values of an agent that sets a replay ratio are
+dropped.
+
+The limits of a run are those of one place, of whatever kind: see `drop_weaker_limits`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from omegaconf import DictConfig, OmegaConf
 from border_cli.config.sources import TUNED, file_of, shown
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import ConfigError
+from border_cli.core.settings import flat
 from border_cli.registry import ENVS, GROUPS
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 # Each of them is sure to end a run; `trainer.stop_at_score` is not.
 LIMITS = ("trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s")
+ALL_LIMITS = (*LIMITS, "trainer.stop_at_score")
 SAMPLES_PER_OPT_STEP = "samples_per_opt_step"
 
 
@@ -107,23 +111,37 @@ def _general_file(name: str, of: str, repo: IConfigRepository) -> ResultDefault 
     return ResultDefault(path, of, entry.get_final_package())
 
 
-def fitted(parts: list[Part], overrides: Sequence[Override]) -> list[Part]:
-    """The parts, reduced to what applies of tuned files: settings that the chosen options have, and
-    no limit of the run where a later file or the command line sets one."""
-    if not any(is_tuned(part.path) for part in parts):
-        return parts
+def fitted(parts: list[Part]) -> list[Part]:
+    """The parts, reduced to what applies of tuned files: settings that the chosen options have."""
     kinds = _chosen(parts)
+    return [
+        replace(part, content=_applicable(part, kinds))
+        if is_tuned(part.path) and not part.package and isinstance(part.content, DictConfig)
+        else part
+        for part in parts
+    ]
+
+
+def drop_weaker_limits(
+    config: DictConfig, parts: Sequence[Part], overrides: Sequence[Override]
+) -> None:
+    """Sets limits in `config` to null, so that none cuts off a run before one that was asked for.
+
+    Limits on the command line, which are applied to `config` later, replace all others; else those
+    of the last file that sets one replace those before it. A score alone replaces no limit.
+    """
     typed = [each for each in overrides if not (each.is_sweep_override() or each.is_delete())]
-    limited = any(_sets_limit(each.key_or_group, each.value()) for each in typed)
-    found = []
-    for part in reversed(parts):
-        if is_tuned(part.path) and not part.package and isinstance(part.content, DictConfig):
-            part = replace(part, content=_applicable(part, kinds, limited=limited))
-        if part.file and isinstance(part.content, DictConfig):
-            values = OmegaConf.to_container(part.content, resolve=False)
-            limited = limited or _sets_limit(part.package, values)
-        found.append(part)
-    return found[::-1]
+    kept: set[str] = set()
+    if not any(_limits_in(each.value(), each.key_or_group) & {*LIMITS} for each in typed):
+        for part in (each for each in reversed(parts) if each.file):
+            kept |= _limits_in(part.content, part.package)
+            if kept & {*LIMITS}:
+                break
+        else:
+            return
+    for limit in ALL_LIMITS:
+        if limit not in kept and OmegaConf.select(config, limit) is not None:
+            OmegaConf.update(config, limit, None)
 
 
 def _chosen(parts: Sequence[Part]) -> dict[str, type[Any]]:
@@ -136,29 +154,29 @@ def _chosen(parts: Sequence[Part]) -> dict[str, type[Any]]:
     return kinds
 
 
-def _sets_limit(path: str, value: object) -> bool:
-    if isinstance(value, dict):
-        return any(_sets_limit(f"{path}.{key}".lstrip("."), each) for key, each in value.items())
-    return path in LIMITS and value is not None
+def _limits_in(value: object, path: str) -> set[str]:
+    """The limits that a file, or what is typed for a path, sets."""
+    if isinstance(value, DictConfig):
+        value = OmegaConf.to_container(value, resolve=False)
+    return {
+        key for key, each in flat(value, path).items() if key in ALL_LIMITS and each is not None
+    }
 
 
-def _applicable(part: Part, kinds: Mapping[str, type[Any]], *, limited: bool) -> DictConfig:
+def _applicable(part: Part, kinds: Mapping[str, type[Any]]) -> DictConfig:
     values: Any = OmegaConf.to_container(part.content, resolve=False)
     for group, kind in kinds.items():
         if isinstance(values.get(group), dict):
             absent = _of_other_options(group, kind)
             values[group] = {key: each for key, each in values[group].items() if key not in absent}
     trainer = values.get("trainer")
-    if isinstance(trainer, dict):
-        if (
-            part.general
-            and SAMPLES_PER_OPT_STEP in trainer
-            and kinds.get("trainer", TrainerConfig).offline
-        ):
-            del values["trainer"]  # limits and intervals were for that replay ratio
-        elif limited:
-            off = {key: None for key in trainer if f"trainer.{key}" in LIMITS}
-            values["trainer"] = trainer | off
+    if (
+        part.general
+        and isinstance(trainer, dict)
+        and SAMPLES_PER_OPT_STEP in trainer
+        and kinds.get("trainer", TrainerConfig).offline
+    ):
+        del values["trainer"]  # limits and intervals were for that replay ratio
     applicable: DictConfig = OmegaConf.create(values)
     return applicable
 

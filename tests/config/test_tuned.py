@@ -156,42 +156,83 @@ def test_other_values_of_the_trainer_go_with_a_data_set(folder: Path, write: Wri
     ("typed", "found"),
     sampled(
         [
-            ([], (None, 20_000, None)),
-            (["trainer.max_opt_steps=400"], (400, None, None)),
-            (["trainer.max_opt_steps=1_000_000"], (1_000_000, None, None)),
-            (["trainer.max_env_steps=3000"], (None, 3_000, None)),
-            (["trainer.max_time_s=60"], (None, None, 60.0)),
-            (["trainer={max_opt_steps: 400}"], (400, None, None)),
-            (["trainer.max_env_steps=null", "trainer.max_opt_steps=7"], (7, None, None)),
-            (["trainer.max_opt_steps=null"], (None, 20_000, None)),
-            # which may never end a run
-            (["trainer.stop_at_score=-150"], (None, 20_000, None)),
-            (["experiment=x"], (5, None, None)),
-            (["experiment=x", "trainer.max_env_steps=9"], (5, 9, None)),
-            (["trainer=mine"], (None, 20_000, None)),  # as every tuned value
+            # without tuned values: the default of 100,000 updates
+            ("agent=tqc env=hopper trainer.max_env_steps=1000000", (None, 1_000_000, None, None)),
+            ("agent=tqc env=hopper", (100_000, None, None, None)),
+            ("agent=tqc env=hopper trainer.max_time_s=60", (None, None, 60.0, None)),
+            ("agent=tqc env=hopper trainer.stop_at_score=9", (100_000, None, None, 9.0)),
+            ("agent=tqc env=hopper experiment=steps", (None, 6, None, None)),
+            ("agent=tqc env=hopper experiment=score", (100_000, None, None, 7.0)),
+            ("agent=tqc env=hopper trainer=mine", (None, 8, None, None)),
+            # a score with the limit of its file
+            ("agent=dqn env=cartpole", (20_000, None, None, 500.0)),
+            ("agent=dqn env=cartpole ~tuned", (100_000, None, None, None)),
+            ("agent=dqn env=cartpole trainer.max_env_steps=50000", (None, 50_000, None, None)),
+            ("agent=dqn env=cartpole trainer.max_opt_steps=50000", (50_000, None, None, None)),
+            ("agent=dqn env=cartpole trainer.max_time_s=60", (None, None, 60.0, None)),
+            ("agent=dqn env=cartpole trainer.stop_at_score=450", (20_000, None, None, 450.0)),
+            ("agent=dqn env=cartpole trainer.max_opt_steps=null", (None, None, None, 500.0)),
+            ("agent=dqn env=cartpole experiment=steps", (None, 6, None, None)),
+            ("agent=dqn env=cartpole experiment=score", (20_000, None, None, 7.0)),
+            ("experiment=cartpole_one_step", (20_000, None, None, 495.0)),
+            ("experiment=cartpole_one_step trainer.max_env_steps=9", (None, 9, None, None)),
+            # two limits of one place hold both
+            ("agent=sac env=pendulum", (20_000, 20_000, None, None)),
+            ("agent=sac env=pendulum trainer.max_opt_steps=50_000", (50_000, None, None, None)),
+            ("trainer.max_opt_steps=7 trainer.max_time_s=9", (7, None, 9.0, None)),
+            ("trainer.max_env_steps=7 trainer.stop_at_score=9", (None, 7, None, 9.0)),
+            # 20 updates per sample, hence an agent's own limit
+            ("agent=redq env=pendulum", (None, 20_000, None, None)),
+            ("agent=redq env=pendulum trainer.max_opt_steps=400", (400, None, None, None)),
+            ("agent=redq env=pendulum trainer={max_opt_steps:400}", (400, None, None, None)),
+            ("agent=redq env=pendulum trainer.max_env_steps=3000", (None, 3_000, None, None)),
+            ("agent=redq env=pendulum trainer.max_opt_steps=null", (None, 20_000, None, None)),
+            ("agent=redq env=pendulum trainer=mine", (None, 20_000, None, None)),  # any tuned value
+            ("agent=redq env=acrobot_slow", (90, None, None, None)),  # the pair replaces the agent
+            # an experiment, a primary config, the command line: each replaces those before it
+            ("agent=redq env=pendulum experiment=updates", (5, None, None, None)),
+            ("experiment=updates trainer.max_env_steps=9", (None, 9, None, None)),
+            ("experiment=updates trainer.stop_at_score=9", (5, None, None, 9.0)),
+            ("-cn own agent=redq env=pendulum", (None, None, 4.0, None)),
+            ("-cn own experiment=updates", (None, None, 4.0, None)),
+            ("-cn own trainer.max_opt_steps=7", (7, None, None, None)),
+            # without actors
+            ("agent=iql env=pendulum trainer=offline", (10_000, None, None, None)),
+            ("agent=iql trainer=offline trainer.max_time_s=60", (None, None, 60.0, None)),
+            ("agent=redq trainer=offline trainer.max_opt_steps=7", (7, None, None, None)),
         ],
         every=4,
     ),
 )
-def test_a_limit_that_is_set_replaces_those_of_the_agent(
-    typed: list[str], found: tuple[int | None, ...], folder: Path, write: Write
+def test_the_limits_of_a_run_are_those_of_the_last_place_that_sets_one(
+    typed: str, found: tuple[float | None, ...], folder: Path, write: Write
 ) -> None:
-    write("experiment/x.yaml", "# @package _global_\ntrainer: {max_opt_steps: 5}\n")
-    write("trainer/mine.yaml", "defaults: [async, _self_]\nmax_opt_steps: 6\n")
-    config = compose("agent=redq", "env=pendulum", *typed, config_dir=str(folder))
-    assert limits(config) == found
-    assert pace(config) == 0.05
+    write("experiment/updates.yaml", "# @package _global_\ntrainer: {max_opt_steps: 5}\n")
+    write("experiment/steps.yaml", "# @package _global_\ntrainer: {max_env_steps: 6}\n")
+    write("experiment/score.yaml", "# @package _global_\ntrainer: {stop_at_score: 7}\n")
+    write("trainer/mine.yaml", "defaults: [async, _self_]\nmax_env_steps: 8\n")
+    write("env/acrobot_slow.yaml", "defaults: [acrobot, _self_]\n")
+    write("tuned/redq_acrobot_slow.yaml", "# @package _global_\ntrainer: {max_opt_steps: 90}\n")
+    write("own.yaml", "defaults: [config, _self_]\ntrainer: {max_time_s: 4}\n")
+    words = typed.removeprefix("-cn own ").split()
+    name = "config" if words == typed.split() else "own"
+    if "trainer=offline" in words:
+        words.append("replay_buffer.dataset=my/a-v0")
+    config = compose(*words, config_dir=str(folder), config_name=name)
+    assert (*limits(config), config.trainer.stop_at_score) == found
 
 
-def test_a_limit_replaces_those_of_the_pair_too(folder: Path, write: Write) -> None:
-    assert limits(compose("agent=sac", "env=pendulum")) == (20_000, 20_000, None)
-    typed = ("agent=sac", "env=pendulum", "trainer.max_opt_steps=50_000")
-    assert limits(compose(*typed)) == (50_000, None, None)
-    write("tuned/redq_pendulum.yaml", "# @package _global_\ntrainer: {max_opt_steps: 90}\n")
-    write("own.yaml", "defaults: [config, _self_]\ntrainer: {max_env_steps: 8}\n")
-    words, mine = ("agent=redq", "env=pendulum"), str(folder)
-    assert limits(compose(*words, config_dir=mine)) == (90, None, None)
-    assert limits(compose(*words, config_dir=mine, config_name="own")) == (None, 8, None)
+def test_a_limit_replaces_all_that_a_run_has_saved(folder: Path) -> None:
+    saved = compose("agent=dqn", "env=cartpole", "trainer.max_time_s=3")
+    write_resolved(folder / "run", resolved_yaml(saved))
+
+    def resumed(*typed: str) -> RunConfig:
+        return saved_composer(folder / "run", list(typed), []).job(list(typed)).config
+
+    assert limits(resumed()) == (None, None, 3.0)
+    assert limits(resumed("trainer.max_env_steps=9")) == (None, 9, None)
+    assert limits(resumed("trainer.max_env_steps=9", "trainer.max_time_s=3")) == (None, 9, 3.0)
+    assert limits(resumed("trainer.stop_at_score=450")) == (None, None, 3.0)
 
 
 @pytest.mark.parametrize(
