@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from border_cli.cluster.placement import Placement
 from border_cli.core.config import AUTO, ActorManagerConfig, StartMethod
-from border_cli.core.settings import setting
+from border_cli.core.settings import LONGEST_WAIT_S, setting
 from border_cli.registry import ACTOR_MANAGERS
 
 
@@ -23,7 +23,9 @@ class SerialConfig(ActorManagerConfig):
 class ThreadConfig(ActorManagerConfig):
     """One thread per actor."""
 
-    join_timeout_s: float = setting(5.0, "seconds that an actor may take to stop", above=0)
+    join_timeout_s: float = setting(
+        5.0, "seconds that an actor may take to stop", above=0, high=LONGEST_WAIT_S
+    )
 
 
 @dataclass(kw_only=True)
@@ -40,7 +42,10 @@ class ProcessConfig(ActorManagerConfig):
         high=19,
     )
     join_timeout_s: float = setting(
-        5.0, "seconds that an actor may take to stop before it is killed", above=0
+        5.0,
+        "seconds that an actor may take to stop before it is killed",
+        above=0,
+        high=LONGEST_WAIT_S,
     )
 
 
@@ -51,7 +56,10 @@ class RayConfig(ActorManagerConfig):
     follows_cluster: ClassVar[bool] = True
 
     max_actors: int = setting(
-        64, "most actors of num_actors=auto; the replay ratio's slack counts as many", low=1
+        64,
+        "most actors of num_actors=auto; the replay ratio's slack counts as many",
+        low=1,
+        high=10_000,
     )
     address: str | None = setting(
         None,
@@ -72,7 +80,10 @@ class RayConfig(ActorManagerConfig):
         False, "starts Ray's dashboard with a Ray that is started on this machine"
     )
     join_timeout_s: float = setting(
-        3.0, "seconds that calls may take to return at the end before actors are killed", above=0
+        3.0,
+        "seconds that calls may take to return at the end before actors are killed",
+        above=0,
+        high=LONGEST_WAIT_S,
     )
 
     def __post_init__(self) -> None:

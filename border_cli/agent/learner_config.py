@@ -42,6 +42,7 @@ class LearnerConfig(AgentConfig):
         "torch threads for updates; null: one, or all spare cores if updates are compute-bound "
         "(large networks and batches)",
         low=1,
+        high=1_024,
     )
     matmul_precision: MatmulPrecision = setting(
         MatmulPrecision.highest,

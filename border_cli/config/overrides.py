@@ -61,6 +61,9 @@ def parsed(texts: Sequence[str]) -> list[Override]:
                 "holds spaces or any of , : = [ ] { } for the shell and again inside, "
                 "as in 'name=\"a b\"'"
             ) from error
+        except ValueError as error:  # a number of thousands of digits
+            reason = str(error).partition(";")[0]
+            raise ConfigError(f"'{text[:50]}…' cannot be read: {reason}") from error
     return found
 
 

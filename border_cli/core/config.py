@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any, ClassVar, Self
 
 from border_cli.core.errors import ConfigError
-from border_cli.core.settings import Settings, setting
+from border_cli.core.settings import LONGEST_WAIT_S, Settings, setting
 from border_cli.core.words import unknown
 
 AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
@@ -93,7 +93,7 @@ class EnvConfig(Settings, path="env"):
     named_by: ClassVar[str] = "id"  # the setting that says which environment it is
 
     id: str | None = setting(None, "id of the environment; a preset such as env=cartpole sets it")
-    num_envs: int = setting(1, "environments per actor", low=1, takes_memory=True)
+    num_envs: int = setting(1, "environments per actor", low=1, high=100_000, takes_memory=True)
     max_episode_steps: int | None = setting(
         None, "episode limit in env steps; null: the environment's own limit", low=1
     )
@@ -162,6 +162,7 @@ class ActorManagerConfig(Settings, path="actor_manager"):
         2,
         "number of actors; with actor_manager=ray also auto: as many as fit on the cluster",
         low=1,
+        high=10_000,
         takes_memory=True,
     )
     n_buffer: int = setting(
@@ -271,7 +272,10 @@ class TrainerConfig(Settings, path="trainer"):
         20, "updates between copies of the weights to the actors; 0: none after the warm-up", low=0
     )
     stall_timeout_s: float = setting(
-        60.0, "seconds without a step after which a component counts as hung", above=0
+        60.0,
+        "seconds without a step after which a component counts as hung",
+        above=0,
+        high=LONGEST_WAIT_S,
     )
 
     def __post_init__(self) -> None:

@@ -42,12 +42,14 @@ class Range:
 
 
 ANY_NUMBER = Range()
+LARGEST = 2**63 - 1  # whole number: counters and arrays hold no larger one
+LONGEST_WAIT_S = 1e6  # operating systems wait for at most 24 days
 OF_ONE_COMMAND = ("run_dir", "resume", "dry_run")  # settings that do not define a run
 
 
 def is_finite(value: float) -> bool:
-    """Neither NaN nor an infinity; unlike `math.isfinite` for a whole number of any size."""
-    return value == value and abs(value) != math.inf
+    """Neither NaN nor an infinity, nor a whole number of more than 64 bits."""
+    return abs(value) <= LARGEST if isinstance(value, int) else math.isfinite(value)
 
 
 def setting(
@@ -137,7 +139,8 @@ class Settings(metaclass=_SettingsType):
         for entry in entries:
             if not isinstance(entry, int | float) or entry in bounds:
                 continue
-            kind = "" if is_finite(entry) else "a finite number "
+            kind = "64-bit" if isinstance(entry, int) else "finite"
+            kind = "" if is_finite(entry) else f"a {kind} number "
             where = " in each entry" if isinstance(value, list) else ""
             self.refuse(name, value, f"must be {kind}{bounds}".rstrip() + where)
 
@@ -169,6 +172,7 @@ class Settings(metaclass=_SettingsType):
         """Raises the error of a setting that cannot be meant."""
         where = f"{self.path}.{name}" if self.path else name
         got = "null" if value is None else repr(value)
+        got = got if len(got) <= 200 else f"{got[:50]}…"
         raise ConfigError(f"{where} {allowed}, got {got}")
 
 

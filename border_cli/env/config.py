@@ -121,6 +121,7 @@ class AtariConfig(GymConfig):
         "threads in which the environments of one actor are stepped (env.num_envs above 1); null: "
         "the actor's share of the cores",
         low=1,
+        high=1_024,
     )
 
     def __post_init__(self) -> None:

@@ -14,7 +14,10 @@ class NStepConfig(StepProcessorConfig):
     """n-step transitions."""
 
     n_steps: int = setting(
-        1, "env steps per transition; 1: one-step transitions; step_processor=multi_step: 3", low=1
+        1,
+        "env steps per transition; 1: one-step transitions; step_processor=multi_step: 3",
+        low=1,
+        high=1_000,
     )
 
 

@@ -72,6 +72,7 @@ TYPED = [
     ("=3", "'=3' has no key: settings are written key=value"),
     ("dqn", "'dqn' has no value: settings are written key=value"),
     ("a b=1", "'a b=1' cannot be read: write key=value"),
+    (f"seed={'9' * 5_000}", "…' cannot be read: Exceeds the limit (4300 digits)"),
     ("schema=3", "schema=3: schema is not a setting"),
     ("seed=1,2", "seed=1,2 has several values: add -m to run a job for each; write a list as "),
     ("seed=range(1,3)", "seed=range(1,3) has several values: add -m"),
@@ -92,6 +93,28 @@ def test_what_is_typed_wrongly_is_refused(override: str, said: str, folder: Path
         compose(override)
     assert "To append" not in str(caught.value)
     assert "full_key" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "most"),
+    [
+        ("env.num_envs=2147483648", "100000"),
+        ("actor_manager.num_actors=2147483648", "10000"),
+        ("step_processor.n_steps=100000", "1000"),
+        ("agent.num_threads=100000", "1024"),
+        ("trainer.stall_timeout_s=1e300", "1e+06"),
+        ("actor_manager.join_timeout_s=1e300", "1e+06"),
+        (f"trainer.max_opt_steps={'9' * 4_000}", "a 64-bit number"),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused_before_anything_is_built(
+    override: str, most: str, folder: Path
+) -> None:
+    assert folder
+    path = override.partition("=")[0]
+    with pytest.raises(ConfigError, match=rf"^{path} must be .*{re.escape(most)}") as caught:
+        compose("env=cartpole", override)
+    assert len(str(caught.value)) < 200
 
 
 GLOBAL = "# @package _global_\n"

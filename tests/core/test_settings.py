@@ -81,8 +81,13 @@ def test_nan_and_the_infinities_are_refused_with_and_without_a_range(bad: float)
         Sample(sizes=[1, bad])  # type: ignore[list-item]
 
 
-def test_a_whole_number_too_large_for_a_float_is_a_number_like_any_other() -> None:
-    assert Top(seed=10**400).seed == 10**400
+def test_a_whole_number_of_more_than_64_bits_is_refused_by_its_first_digits() -> None:
+    assert Top(seed=2**63 - 1).seed == 2**63 - 1
+    said = r"^seed must be a 64-bit number at least 0, got 9223372036854775808$"
+    with pytest.raises(ConfigError, match=said):
+        Top(seed=2**63)
+    with pytest.raises(ConfigError, match=r"^group\.sizes must be .* entry, got \[10{48}…$"):
+        Sample(sizes=[10**400])
 
 
 def test_the_path_is_inherited_and_may_be_empty() -> None:
