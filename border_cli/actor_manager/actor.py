@@ -347,7 +347,8 @@ class ActorFactory:
         """A new actor. Its seeds depend on (seed, actor_id, incarnation) only.
 
         With `saved`, the `Actor.state_dict` of this very incarnation, it continues that one's
-        episodes; `beat` is called at every step that is replayed for it.
+        episodes; `beat` is called at every step that is replayed for it, and for every
+        environment that is constructed.
         """
         path = (Branch.ACTOR, actor_id, incarnation)
         policy = self.policy_factory(
@@ -355,7 +356,7 @@ class ActorFactory:
             config.exploration_of(actor_id),
         )
         step_processor = self.make_step_processor()
-        env = self.env_factory.make(training=True)
+        env = self.env_factory.make(training=True, beat=beat)
         gamma = self.returns_gamma
         returns = None if gamma is None else DiscountedReturns(gamma, env.num_envs)
         try:

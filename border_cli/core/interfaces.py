@@ -221,8 +221,13 @@ class EnvFactory(ABC):
         """Spaces and time limit; the first call constructs one environment to read them."""
 
     @abstractmethod
-    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
-        """A fresh environment of `num_envs`; its seeds are those of environments `first`, …"""
+    def make(
+        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
+    ) -> Env:
+        """A fresh environment of `num_envs`; its seeds are those of environments `first`, ….
+
+        `beat` is called after each one that was constructed.
+        """
 
     def trials(self) -> Iterator[Env]:
         """Fresh environments for the checks before a run, one of each kind that training makes;

@@ -11,6 +11,7 @@ import gymnasium as gym
 
 from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Beat
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import construct, stacks_images, time_limit
 from border_cli.env.goals import GymGoalRewards
@@ -52,14 +53,16 @@ class GymEnvFactory(EnvFactory):
                 env.close()
         return self._spec
 
-    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+    def make(
+        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
+    ) -> Env:
         """A fresh environment of `num_envs`. `render="human"` opens the window of the first.
 
         Several that train are an environment's own vector implementation where there is one that
         does what the settings ask (`env.vectorization`).
         """
         own = self._make_vector(first) if training and render is None else None
-        return own or GymEnv(self.config, training=training, render=render, first=first)
+        return own or GymEnv(self.config, training=training, render=render, first=first, beat=beat)
 
     def trials(self) -> Iterator[Env]:
         one = GymEnv(replace(self.config, num_envs=1), training=True)

@@ -56,7 +56,13 @@ class GymEnv(Env):
     """N environments of one id; owns them until `close`. One thread calls it."""
 
     def __init__(
-        self, config: GymConfig, *, training: bool, render: str | None = None, first: int = 0
+        self,
+        config: GymConfig,
+        *,
+        training: bool,
+        render: str | None = None,
+        first: int = 0,
+        beat: Beat | None = None,
     ) -> None:
         self.num_envs = config.num_envs
         self._id = str(config.id)
@@ -71,6 +77,8 @@ class GymEnv(Env):
             for i in range(config.num_envs):
                 # A process has one window at most: pygame draws all environments into the same.
                 self._envs.append(construct(config, render if i == 0 else None))
+                if beat:
+                    beat()
             observation, action = self._envs[0].observation_space, self._envs[0].action_space
             self._space = observation_space(observation, self._id)
             action_space(action, self._id)

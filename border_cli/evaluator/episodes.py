@@ -284,7 +284,6 @@ class EpisodesEvaluator(Evaluator):
             env.close()
 
     def _made(self, first: int = 0) -> Env:
-        env = self._factory.make(training=False, first=first)
+        env = self._factory.make(training=False, first=first, beat=self._heartbeat.beat)
         assert env.num_envs == self.config.num_episodes, "one episode per environment"
-        self._heartbeat.beat()  # constructing many environments may take its time
         return env

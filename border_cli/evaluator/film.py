@@ -362,8 +362,10 @@ class FilmedFactory(EnvFactory):
     def spec(self) -> EnvSpec:
         return self._inner.spec
 
-    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
-        del render, first
+    def make(
+        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
+    ) -> Env:
+        del render, first, beat
         env = self._inner.make(training=training, render="rgb_array", first=self._episode)
         self._writer.frames_per_s = env.frames_per_s
 

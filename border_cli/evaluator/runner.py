@@ -127,6 +127,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         self._child: ChildProcess | None = None
         self._snapshot: Snapshot | None = None  # being evaluated
         self._incarnations = 0  # of the process, over this snapshot
+        self._sent = 0  # snapshots, one that is evaluated again included
 
     @property
     def pulse(self) -> Pulse:
@@ -134,7 +135,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
 
     @property
     def beats(self) -> int:
-        return self._beats[0] + self._incarnations
+        return self._beats[0] + self._sent
 
     @property
     def waiting_for(self) -> str | None:
@@ -168,13 +169,15 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
 
     def submit(self, snapshot: Snapshot) -> None:
         assert not self.busy, "one snapshot at a time"
-        self._snapshot, self._incarnations = snapshot, 0
-        self._send()
+        self._incarnations = 0
+        self._send(snapshot)
 
-    def _send(self) -> None:
+    def _send(self, snapshot: Snapshot) -> None:
+        self._sent += 1  # first: a part that is seen working must be seen to have moved
+        self._snapshot = snapshot
         self._child = self._child or self._start()
         try:
-            self._child.connection.send(self._snapshot)
+            self._child.connection.send(snapshot)
         except OSError:
             return  # it is dead: `collect` finds out
 
@@ -201,12 +204,15 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             child.reap()
             raise child.refusal
         why, raised = child.reap() or "its process exited unexpectedly", child.traceback is not None
+        if child.killed and not raised:
+            why = "killed after making no step for trainer.stall_timeout_s"
         self._incarnations += 1
         if raised or self._incarnations >= MAX_INCARNATIONS:
             what = why.strip().rpartition("\n")[2]  # the last line of a traceback
             raise RunFailed(f"the evaluation failed: {what}", f"\n{why}" if raised else "")
         log.warning("restarting the evaluation: %s", why)
-        self._send()
+        assert self._snapshot is not None, "nothing was submitted"
+        self._send(self._snapshot)
 
     def wait(self) -> Evaluation:
         while True:
@@ -256,8 +262,10 @@ def packed_parts(
 def run(packed: bytes, shared: SharedArrays, pipe: Pipe) -> None:
     """The process: evaluates snapshot after snapshot until the learner closes the pipe."""
     make_evaluator, make_policy, confirmation = unpack(packed)
+    heartbeat = SharedHeartbeat(shared)
+    heartbeat.beat()
     pipe.send(READY)
-    evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=SharedHeartbeat(shared))
+    evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=heartbeat)
     try:
         while True:
             snapshot = pipe.receive()

@@ -291,13 +291,15 @@ def run(
         size = min(config.num_episodes, config.num_workers or total_cpus())
         options = options_of(config.resources)
         name = f"border/{recipe.run_name}/evaluation"
+        heartbeat = SharedHeartbeat(shared)
         crew = Crew(
             CrewOnRay(EpisodePlayer, (players, home()), name=name, options=options),
             size,
             stall_s=recipe.stall_s,
             clock=MonotonicClock(),
-            beat=SharedHeartbeat(shared).beat,
+            beat=heartbeat.beat,
         )
+        heartbeat.beat()
         pipe.send(READY)
         with closing(SpreadEvaluator(recipe, crew, size)) as evaluator:
             policy = recipe.make_policy()

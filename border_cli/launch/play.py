@@ -25,7 +25,7 @@ from border_cli.core.interfaces import Agent, Env, EnvFactory, Evaluation, Polic
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec, row_nbytes
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import Array, Snapshot, Step
+from border_cli.core.types import Array, Beat, Snapshot, Step
 from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
@@ -57,8 +57,10 @@ class Shown(EnvFactory):
     def spec(self) -> EnvSpec:
         return self._inner.spec
 
-    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
-        del render, first
+    def make(
+        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
+    ) -> Env:
+        del render, first, beat
         return self._inner.make(training=training, render=self._render, first=self._episode)
 
     def translator(self) -> Translator:

@@ -55,6 +55,7 @@ class ChildProcess:
         self._stack = StackFile()
         self.traceback: str | None = None  # of its failure
         self.refusal: BadStep | ClusterRefused | None = None  # for which it ended
+        self.killed = False  # by `kill`
         self.inbox: deque[tuple[Any, ...]] = deque()  # its main's own messages
         self.connection, theirs = context.Pipe(duplex=True)
         options = ChildOptions(nice=nice, log_level=logging.getLogger().getEffectiveLevel())
@@ -131,6 +132,7 @@ class ChildProcess:
 
     def kill(self) -> None:
         """Ends it whatever it does."""
+        self.killed = True
         kill(self.pid)
 
     def reap(self, status_s: float = GONE_S) -> str | None:

@@ -27,6 +27,13 @@ def test_an_error_of_a_step_comes_through_as_it_is():
         env.step(np.array([0]))
 
 
+def test_each_environment_that_is_constructed_is_a_sign_of_life(counting):
+    made_at_beat: list[int] = []
+    factory = GymEnvFactory(GymConfig(id=COUNTING, num_envs=3))
+    factory.make(training=False, beat=lambda: made_at_beat.append(len(counting.made)))
+    assert made_at_beat == [1, 2, 3]
+
+
 def test_environments_already_made_are_closed_when_a_later_one_fails(counting):
     with pytest.raises(OSError, match=r"^no licence left$"):
         make(num_envs=3, kwargs={"fail_from": 2})

@@ -13,7 +13,7 @@ import pytest
 from border_cli.core.interfaces import Env, EnvFactory, Policy, Translator
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import Array, Snapshot, Step
+from border_cli.core.types import Array, Beat, Snapshot, Step
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.evaluator.config import EpisodesConfig
@@ -64,10 +64,15 @@ class ScriptedFactory(EnvFactory):
         box = BoxSpace((1,), "float32", np.zeros(1), np.ones(1))
         return EnvSpec("Scripted", box, DiscreteSpace(2), self.limit)
 
-    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
+    def make(
+        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
+    ) -> Env:
         del render
         self.made.append(training)
         self.firsts.append(first)
+        for _ in range(self.env.num_envs):
+            if beat:
+                beat()
         return self.env
 
     def translator(self) -> Translator:
@@ -213,10 +218,12 @@ def test_close_may_come_twice_and_without_an_evaluation():
     assert case.env.closed == 1
 
 
-def test_every_step_is_a_sign_of_life():
-    case = Case(rewards=[1.0], lengths=[7])
+def test_every_step_and_every_environment_constructed_is_a_sign_of_life():
+    case = Case(rewards=[1.0] * 3, lengths=[7] * 3)
     case.evaluator.evaluate(case.policy)
-    assert case.heartbeat.beats == 9  # 7 steps, the environment that was made, and the end
+    assert case.heartbeat.beats == 11  # its start, 3 environments and 7 steps
+    case.evaluator.evaluate(case.policy)
+    assert case.heartbeat.beats == 19  # the environments are kept
 
 
 def test_a_request_to_stop_is_raised_before_the_next_step():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from evaluations import Weighed, background_runner, weighing
+from fakes import FakeClock
 
 from border_cli.core.errors import Interrupted, RunFailed
 from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
@@ -19,6 +21,7 @@ from border_cli.evaluator.runner import (
     InlineEvaluationRunner,
     packed_parts,
 )
+from border_cli.trainer.watchdog import Watchdog
 
 
 @pytest.fixture
@@ -93,7 +96,7 @@ def test_one_that_hangs_is_shown_killed_and_replaced(
     for runner in closing(background_runner(script, "hang\n")):
         assert runner.waiting_for == "its turn"
         runner.submit(weighing(2.0))
-        while runner.waiting_for is not None or not runner.beats:  # until it has begun
+        while runner.beats < 3:  # submitted, its process ready, and it has begun
             assert runner.collect() is None
         before = runner.beats
         assert runner.restart()
@@ -101,6 +104,46 @@ def test_one_that_hangs_is_shown_killed_and_replaced(
         assert runner.beats > before  # the watchdog sees that something moved
     assert "evaluations.py" in caplog.text  # its stack
     assert "_obey" in caplog.text
+    assert "killed after making no step for trainer.stall_timeout_s" in caplog.text
+    assert "out of memory" not in caplog.text
+
+
+def test_an_evaluation_has_its_whole_time_from_its_own_start(
+    script: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, learner = FakeClock(), Heartbeat("learner")
+
+    def look_after(seconds: float) -> None:
+        clock.time_s += seconds
+        learner.beat()
+        assert watchdog.check() is None
+
+    for runner in closing(background_runner(script, "wait\nwait\n")):
+        watchdog = Watchdog(
+            [learner, runner], timeout_s=60, stop=StopFlag(), clock=clock, describe=str,
+            on_hung_learner=lambda _: None,
+        )  # fmt: skip
+        look_after(0)
+        runner.submit(weighing(1.0))
+        look_after(90)  # its process starts
+        while runner.waiting_for is not None:
+            assert runner.collect() is None
+        look_after(0)
+        script.with_name("go").touch()
+        runner.wait()
+        script.with_name("go").unlink()
+        assert runner.beats == 3  # submitted, its process ready, and a step
+        look_after(0)
+        assert runner._child is not None
+        os.kill(runner._child.pid, signal.SIGSTOP)  # so that it makes no step yet
+        look_after(90)  # between two evaluations
+        runner.submit(weighing(2.0))
+        look_after(0)
+        look_after(59)
+        os.kill(runner._child.pid, signal.SIGCONT)
+        script.with_name("go").touch()
+        assert runner.wait().score == 2.0
+    assert "killing the evaluation" not in caplog.text
 
 
 def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> None:

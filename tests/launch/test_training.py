@@ -36,7 +36,7 @@ from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, P
 from border_cli.core.output import Progress, Recorder, RecordStep, RunEnd
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.stop import StopFlag
-from border_cli.core.types import Array, Metrics, Step
+from border_cli.core.types import Array, Beat, Metrics, Step
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.effective import effective_settings
@@ -222,8 +222,10 @@ class ScriptedFactory(EnvFactory):
         box = BoxSpace((1,), "float32", low, high)
         return EnvSpec("Scripted", box, DiscreteSpace(2), self.config.max_episode_steps)
 
-    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
-        del render, first
+    def make(
+        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
+    ) -> Env:
+        del render, first, beat
         if training and self.config.on_make:
             self.config.on_make(len(self.config.made))
         self.config.made.append(1)

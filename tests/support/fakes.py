@@ -126,8 +126,10 @@ class CountingEnvFactory(EnvFactory):
     def spec(self) -> EnvSpec:
         return SPEC
 
-    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
-        del training, render, first
+    def make(
+        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
+    ) -> Env:
+        del training, render, first, beat
         with self.lock:
             env = self.make_env(len(self.made))
             self.made.append(env)

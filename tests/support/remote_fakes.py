@@ -22,7 +22,7 @@ from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor, T
 from border_cli.core.rows import columns_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import BLAS_VARIABLES, blas_threads
-from border_cli.core.types import Array, State, Step, Transitions
+from border_cli.core.types import Array, Beat, State, Step, Transitions
 
 NEVER = 1_000_000_000
 DELAY = 2  # steps
@@ -160,8 +160,10 @@ class ScriptedEnvFactory(EnvFactory):
     def spec(self) -> EnvSpec:
         return SPEC
 
-    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
-        del training, render, first
+    def make(
+        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
+    ) -> Env:
+        del training, render, first, beat
         number = next(number for number in count() if self._claimed(number))
         life = self.lives[number] if number < len(self.lives) else Life()
         return ScriptedEnv(life, number=number, folder=self.folder, num_envs=self.num_envs)
@@ -201,8 +203,10 @@ class CalmEnvFactory(EnvFactory):
     def spec(self) -> EnvSpec:
         return SPEC
 
-    def make(self, *, training: bool, render: str | None = None, first: int = 0) -> Env:
-        del training, render, first
+    def make(
+        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
+    ) -> Env:
+        del training, render, first, beat
         return CountingEnv(num_envs=self.num_envs, episode=self.episode)
 
     def translator(self) -> Translator:
