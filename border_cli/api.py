@@ -94,7 +94,7 @@ def train(
         refuse_foreign(run_dir)
     if built is not None:
         refuse_unmet([run_needs(effective, run_dir or _place(config), built)])
-        log.info("threads: %s", effective.threads_line(built[0]))
+        log.info("threads: %s", effective.threads_line())
     text = resolved_yaml(config)
     resumes = run_dir is not None
     if run_dir is None:

@@ -73,7 +73,7 @@ def test_the_caller_is_told_how_many_threads_compute(
         train(by_hand(folder / "run"))
     told = [record.getMessage() for record in caplog.records if record.name == "border_cli.api"]
     assert len(told) == 1
-    assert told[0].startswith("threads: learner: torch 1, BLAS ")
+    assert told[0].startswith("threads: learner: torch 1 (agent.num_threads), BLAS ")
     assert " %). Try " in facts_of(folder / "run")["bottleneck"]
 
 

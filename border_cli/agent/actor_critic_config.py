@@ -153,11 +153,6 @@ class CqlConfig(SoftConfig):
     )
     backup_entropy: bool = setting(False, "includes the entropy in s' in the targets, as sac does")
 
-    @property
-    def rows_per_update(self) -> int:
-        # The critics value all sampled actions of every row.
-        return self.batch_size * 3 * self.sampled_actions
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.conservative_gap is not None and self.conservative_weight == 0:

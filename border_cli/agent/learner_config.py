@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from border_cli.core.config import Activation, AgentConfig, Matmul, MatmulPrecision
@@ -15,8 +14,6 @@ from border_cli.registry import NETWORKS
 if TYPE_CHECKING:
     from border_cli.core.spaces import Space
     from border_cli.nn.architecture import Architecture
-
-COMPUTE_BOUND_PRODUCTS = 10_000_000  # multiplications between hidden layers, of one pass
 
 
 class Loss(StrEnum):
@@ -37,10 +34,10 @@ class Augmentation(StrEnum):
 class LearnerConfig(AgentConfig):
     """Settings that every agent that learns with torch has."""
 
-    num_threads: int | None = setting(
-        None,
-        "torch threads for updates; null: one, or all spare cores if updates are compute-bound "
-        "(large networks and batches)",
+    num_threads: int = setting(
+        1,
+        "torch threads for updates, whatever OMP_NUM_THREADS says; more pay only if updates take "
+        "milliseconds and nothing else needs the cores",
         low=1,
         high=1_024,
     )
@@ -120,31 +117,6 @@ class LearnerConfig(AgentConfig):
             value = getattr(self, name)
             if value != defaults[name]:
                 self.refuse(name, value, allowed)
-
-    @property
-    def rows_per_update(self) -> int:
-        """Rows that go through the hidden layers at once."""
-        return self.batch_size
-
-    def compute_bound(self, observation: Space) -> bool:
-        """Whether products of large matrices take most of an update, which threads can share.
-
-        Convolutions are always so, but for the single one of the MinAtar network, where it is the
-        dense layer after it that counts. Measured on two cores: two threads gain 7 % at [256, 256]
-        and 64 rows, 40 % at 256 rows. A user's network counts as `auto` would.
-        """
-        from border_cli.nn.architecture import MINATAR_WINDOWS, size_after
-
-        form = self.architecture(observation)
-        if form.target is not None:
-            form = replace(form, kind="auto", target=None)
-        images = form.images.values()
-        if any(each.network != "minatar_cnn" for each in images):
-            return True
-        convolved = [size_after(MINATAR_WINDOWS, each.shape) for each in images]
-        sizes = [sum(convolved), *self.hidden] if convolved else self.hidden
-        products = sum(inputs * outputs for inputs, outputs in pairwise(sizes))
-        return self.rows_per_update * products >= COMPUTE_BOUND_PRODUCTS
 
     @property
     def semantic_settings(self) -> dict[str, str | float]:

@@ -196,7 +196,7 @@ class TorchAgent(Agent):
 
     @property
     def num_threads(self) -> int:
-        return self.config.num_threads or 1
+        return self.config.num_threads
 
     @contextmanager
     def learner_thread(self) -> Iterator[None]:

@@ -217,11 +217,6 @@ class IqnConfig(QuantileConfig):
         """Whose mean is acted on. [num_quantiles_acting]"""
         return midpoints(self.num_quantiles_acting, self.risk_low, self.risk_high)
 
-    @property
-    def rows_per_update(self) -> int:
-        # What follows the embedding is computed for every fraction of every row.
-        return self.batch_size * self.num_quantiles_online
-
 
 def midpoints(count: int, low: float = 0.0, high: float = 1.0) -> list[float]:
     """The middles of so many equal parts of a range."""

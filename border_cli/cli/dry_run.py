@@ -135,7 +135,7 @@ def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
         *dataset_lines(effective),
         ("device", agent.device_name),
         *matmul_of_agent(effective, agent),
-        ("threads", effective.threads_line(run.spec)),
+        ("threads", effective.threads_line()),
         ("budget", _budget_line(effective)),
         ("evaluation", _evaluation_line(effective, run.spec)),
         ("metrics", _metrics_line(effective)),

@@ -48,7 +48,7 @@ def print_header(
         ("actors", actors_line(effective)),
         ("device", started.device_name),
         *started.matmul,
-        ("threads", effective.threads_line(started.spec)),
+        ("threads", effective.threads_line()),
         *dataset_lines(effective),
         ("memory", _memory_line(effective, started.spec)),
         ("evaluation", started.evaluation),

@@ -114,11 +114,7 @@ def build_agent(
     the `resumed` state keeps the products of matrices that this was made with."""
     config, settings = effective.config, effective.config.agent
     if isinstance(settings, LearnerConfig):
-        settings = replace(
-            settings,
-            num_threads=effective.torch_threads(spec),
-            matmul=chosen_matmul(settings.matmul, _saved_matmul(resumed)),
-        )
+        settings = replace(settings, matmul=chosen_matmul(settings.matmul, _saved_matmul(resumed)))
         if not learns:
             settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(

@@ -118,26 +118,18 @@ class EffectiveSettings:
             name: value for part in parts for name, value in part.taking_memory().items()
         }
 
-    def torch_threads(self, spec: EnvSpec) -> int:
-        """How many threads an update has: as set, else one, or where its arithmetic can be shared
-        every core that no actor keeps busy."""
+    @property
+    def torch_threads(self) -> int:
+        """How many threads an update has."""
         agent = self.config.agent
-        if not isinstance(agent, LearnerConfig):
-            return 1
-        if agent.num_threads is not None:
-            return agent.num_threads
-        if not agent.compute_bound(spec.observation):
-            return 1
-        # Actors that keep to a replay ratio mostly wait for such a learner.
-        free = self.config.trainer.samples_per_opt_step is None
-        return max(1, available_cores() - (self.actors_here if free else 0))
+        return agent.num_threads if isinstance(agent, LearnerConfig) else 1
 
-    def threads_line(self, spec: EnvSpec) -> str:
+    def threads_line(self) -> str:
         """The compute threads of learner and actors, as text.
 
         An actor in a process of its own always has one.
         """
-        torch, blas, cores = self.torch_threads(spec), blas_threads(), available_cores()
+        torch, blas, cores = self.torch_threads, blas_threads(), available_cores()
         ours = f"BLAS {blas}" if blas is not None else "BLAS default"
         each, computing = "1 each", torch + self.actors_here
         if self.in_learner_thread:
@@ -146,7 +138,8 @@ class EffectiveSettings:
             each = f"{ours} each"
         acting = f"{counted(self.num_actors, 'actor')}: {each}; " if self.has_actors else ""
         crowded = f", fewer than the {computing} compute threads" if computing > cores else ""
-        return f"learner: torch {torch}, {ours}; {acting}{counted(cores, 'core')}{crowded}"
+        learning = f"learner: torch {torch} (agent.num_threads), {ours}"
+        return f"{learning}; {acting}{counted(cores, 'core')}{crowded}"
 
     @property
     def most_updates(self) -> int | None:

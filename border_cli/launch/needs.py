@@ -250,7 +250,7 @@ def memory_needs(
         *([_replay_buffer(replay)] if replay.capacity else []),
     ]
     overhead = Need(what="allocator overhead", nbytes=kept)
-    return [*stored, *passing, overhead, _program(effective, spec)]
+    return [*stored, *passing, overhead, _program(effective)]
 
 
 def loading_needs(effective: EffectiveSettings, agent: AgentSizes) -> list[Need]:
@@ -395,13 +395,13 @@ def _saving(config: RunConfig, agent: AgentSizes, replay: ReplaySizes) -> Need:
     )
 
 
-def _program(effective: EffectiveSettings, spec: EnvSpec) -> Need:
+def _program(effective: EffectiveSettings) -> Need:
     acting = effective.num_actors  # users' own managers are taken to be like `thread`
     if effective.in_learner_thread:
         acting = 0
     elif isinstance(effective.actors, ProcessConfig | RayConfig):
         acting = 1  # one supervisor for all processes
-    threads = OWN_THREADS + acting + effective.torch_threads(spec) - 1
+    threads = OWN_THREADS + acting + effective.torch_threads - 1
     return Need(
         what=f"the program and {threads} threads",
         nbytes=PROGRAM_NBYTES,

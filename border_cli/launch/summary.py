@@ -89,6 +89,7 @@ def run_summary(
             device=parts.agent.device_name,
             cores=available_cores(),
             threads=parts.agent.num_threads,
+            opt_steps=stats.opt_steps,
             in_learner_thread=effective.in_learner_thread,
             actor_threads=effective.actor_threads,
             prioritized=effective.prioritized,

@@ -10,6 +10,7 @@ from border_cli.core.timing import shares
 
 MANY_ENVS = 8  # in one actor make about four times as many steps per second as one
 IDLE = 0.5  # share of the actors' time; from there on they could do more
+LONG_S = 2e-3  # of an update, whose products are then large enough to be shared by threads
 STARVING = 0.25  # actor threads at a time that slow updates down, where they have no rate limit
 
 PLACES = {
@@ -42,6 +43,7 @@ class TimeUse:
     device: str  # of the updates
     cores: int
     threads: int  # of an update
+    update_s: float  # of one
     in_learner_thread: bool
     actor_threads: bool
     prioritized: bool
@@ -140,8 +142,10 @@ def _faster_updates(use: TimeUse, *, idle_cores: bool) -> list[str]:
     if use.device != "cpu":
         compiles = getattr(agent, "compile", None)
         return [*remedies, "agent.compile=true"] if compiles is False else remedies
-    if idle_cores and use.cores > 1 and use.threads == 1 and hasattr(agent, "num_threads"):
-        remedies.append(f"agent.num_threads={use.cores}")
+    if use.threads > 1:  # each waits for all others, so for one that has no core
+        remedies.append("agent.num_threads=1 if other programs need the cores")
+    elif idle_cores and use.cores > 1 and use.update_s >= LONG_S and hasattr(agent, "num_threads"):
+        remedies.append(f"agent.num_threads={use.cores} if nothing else needs the cores")
     if use.config.device == "cpu":  # auto would have found a GPU
         remedies.append("device=cuda")
     return remedies
@@ -248,15 +252,16 @@ def bottleneck_advice(
     device: str,
     cores: int,
     threads: int,
+    opt_steps: int,
     in_learner_thread: bool,
     actor_threads: bool,
     prioritized: bool,
 ) -> str | None:
     """Names what took most of the learner's time, and settings that would reduce it.
 
-    `learner` and `actors` are seconds per section; `device` is where updates were computed, on
-    `threads` threads. `in_learner_thread`: the actors run in the learner's thread, or there are
-    none. `actor_threads`: they run in threads of their own. None where no time passed.
+    `learner` and `actors` are seconds per section; `device` is where the `opt_steps` updates were
+    computed, on `threads` threads. `in_learner_thread`: the actors run in the learner's thread, or
+    there are none. `actor_threads`: they run in threads of their own. None where no time passed.
     """
     use = TimeUse(
         config=config,
@@ -265,6 +270,7 @@ def bottleneck_advice(
         device=device,
         cores=cores,
         threads=threads,
+        update_s=learner.get("update", 0.0) / max(1, opt_steps),
         in_learner_thread=in_learner_thread,
         actor_threads=actor_threads,
         prioritized=prioritized,

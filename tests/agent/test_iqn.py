@@ -175,9 +175,3 @@ def test_counts_of_fractions_are_those_of_the_settings(spec, make_batch, monkeyp
     assert IqnConfig(num_quantiles_acting=4).fractions == [0.125, 0.375, 0.625, 0.875]
     assert IqnConfig(num_quantiles_acting=1, risk_low=0.5).fractions == [0.75]
     assert agent.state_dict()["online"]["phi.weight"].shape == (9, 64)
-
-
-def test_many_fractions_are_a_matter_for_several_threads(spec):
-    small: dict[str, Any] = {"hidden": [64, 64], "batch_size": 64}
-    assert not IqnConfig(**small, num_quantiles_online=8).compute_bound(spec.observation)
-    assert IqnConfig(**small, num_quantiles_online=64).compute_bound(spec.observation)

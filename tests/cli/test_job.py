@@ -144,7 +144,7 @@ def test_the_header_says_what_is_about_to_run(ran: Ran) -> None:
 
 def test_the_header_says_how_many_threads_compute(ran: Ran) -> None:
     (line,) = (line for line in ran.said.splitlines() if line.startswith("threads "))
-    assert "learner: torch 1, BLAS " in line
+    assert "learner: torch 1 (agent.num_threads), BLAS " in line
     assert "; 2 actors: in the learner's thread; " in line
     assert re.search(r"; \d+ cores?$", line)
 
@@ -162,7 +162,7 @@ def test_the_end_says_where_the_time_went_and_what_would_move_it(ran: Ran) -> No
     assert sum(seconds.values()) == pytest.approx(whole_s, abs=0.06)
     log = (ran.run_dir / "border-train.log").read_text()
     assert f"bottleneck: {sentence}\n" in log
-    assert "threads: learner: torch 1, BLAS " in log
+    assert "threads: learner: torch 1 (agent.num_threads), BLAS " in log
 
 
 def test_every_window_tells_where_its_time_went(ran: Ran) -> None:

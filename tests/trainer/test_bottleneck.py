@@ -32,6 +32,7 @@ def sentence(
     *,
     cores: int = 4,
     threads: int = 1,
+    update_s: float = 0.002,
     on: str = "cpu",
     num_envs: int = 1,
     trainer: TrainerConfig | None = None,
@@ -55,6 +56,7 @@ def sentence(
         device=on,
         cores=cores,
         threads=threads,
+        opt_steps=round(learner.get("update", 0.0) / update_s),
         in_learner_thread=config.trainer.synchronous or isinstance(manager, SerialConfig),
         actor_threads=isinstance(manager, ThreadConfig),
         prioritized=isinstance(config.replay_buffer, PrioritizedConfig),
@@ -175,14 +177,14 @@ def test_updates_are_made_faster_by_settings_that_the_agent_has(
 def test_actors_that_are_blocked_could_give_more_samples_per_update() -> None:
     assert sentence(UPDATES, BLOCKED) == (
         f"{BUSY}; the actors were blocked 80 % of their time. Try a smaller agent.batch_size "
-        "(now 64), or agent.num_threads=4, or a higher trainer.samples_per_opt_step (now 1.0); "
-        "cheap, since the actors are idle."
+        "(now 64), or agent.num_threads=4 if nothing else needs the cores, or a higher "
+        "trainer.samples_per_opt_step (now 1.0); cheap, since the actors are idle."
     )
     free = AsyncConfig(samples_per_opt_step=None)  # the channel blocks them
     one = ThreadConfig(num_actors=1)
     assert sentence(UPDATES, BLOCKED, trainer=free, actor_manager=one) == (
         f"{BUSY}; the actors were blocked 80 % of their time. Try a smaller agent.batch_size "
-        "(now 64), or agent.num_threads=4."
+        "(now 64), or agent.num_threads=4 if nothing else needs the cores."
     )
 
 
@@ -208,16 +210,28 @@ def test_threads_that_run_freely_starve_the_learner() -> None:
 
 def test_beside_actors_in_turn_all_other_cores_are_idle() -> None:
     assert sentence(UPDATES, ENV_STEPS, trainer=SyncConfig()) == (
-        f"{BUSY}. Try a smaller agent.batch_size (now 64), or agent.num_threads=4."
+        f"{BUSY}. Try a smaller agent.batch_size (now 64), or agent.num_threads=4 if nothing else "
+        "needs the cores."
     )
     for settings in (
         {"cores": 1},
-        {"threads": 2},  # as where an update is bound by arithmetic
+        {"update_s": 0.001},  # its products are small
         {"agent": AgentConfig()},
     ):
         assert sentence(UPDATES, ENV_STEPS, trainer=SyncConfig(), **settings) == (
             f"{BUSY}. Try a smaller agent.batch_size (now 64)."
         )
+
+
+def test_an_update_on_several_threads_says_when_one_is_faster() -> None:
+    for parts in ({"trainer": SyncConfig()}, {}):
+        assert sentence(UPDATES, ENV_STEPS, threads=2, **parts) == (
+            f"{BUSY}. Try a smaller agent.batch_size (now 64), or agent.num_threads=1 if other "
+            "programs need the cores."
+        )
+    assert sentence(UPDATES, ENV_STEPS, threads=2, on="cuda") == (
+        f"{BUSY}. Try a smaller agent.batch_size (now 64), or agent.compile=true."
+    )
 
 
 # The learner does something else ----------------------------------------------------------------
