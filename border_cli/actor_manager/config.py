@@ -36,8 +36,9 @@ class ProcessConfig(ActorManagerConfig):
         StartMethod.auto, "how processes start; auto: forkserver if available, else spawn"
     )
     nice: int = setting(
-        10,
-        "niceness added to actor processes, so that the learner gets the CPU first",
+        5,
+        "niceness added to actor processes, so that the learner gets the CPU first; 0 where they "
+        "share the cores with other programs and samples matter more than updates",
         low=0,
         high=19,
     )

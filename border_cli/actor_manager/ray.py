@@ -64,7 +64,7 @@ from border_cli.process.start import pack, start_context, wait_for
 log = logging.getLogger(__name__)
 
 SETTING: Final = "actor_manager=ray"
-NICE: Final = 10  # of the broker: behind the learner, as actor processes are
+NICE: Final = 5  # of the broker: behind the learner, as actor processes are
 STARTS_S: Final = 150.0  # within which the broker is connected, or says why not
 ENDS_S: Final = 4.0  # within which it disconnects
 MESSAGES_PER_RING: Final = 4  # of `n_buffer` transitions, per actor

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 MakeEvaluator = Callable[..., Evaluator]  # takes `stop` and `heartbeat`
 
-NICE = 5  # before the actors, behind the learner
+NICE = 5  # behind the learner, as actor processes are
 MAX_INCARNATIONS = 3  # of the process over one snapshot
 ENDS_S = 2.0  # within which an idle process ends by itself
 LOOK_UP_S = 0.2

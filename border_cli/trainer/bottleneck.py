@@ -68,6 +68,12 @@ class TimeUse:
         return f"a larger actor_manager.n_buffer (now {self.config.actor_manager.n_buffer:,})"
 
     @property
+    def higher_priority(self) -> list[str]:
+        """Only actors in processes of their own have a lower one than the learner."""
+        lowered = getattr(self.config.actor_manager, "nice", 0)
+        return ["actor_manager.nice=0 if other programs need the cores"] if lowered else []
+
+    @property
     def more_envs(self) -> str:
         num_envs = self.config.env.num_envs
         return f"env.num_envs={MANY_ENVS if num_envs < MANY_ENVS else 2 * num_envs}"
@@ -87,7 +93,7 @@ def _advise_waiting(use: TimeUse, share: str) -> Advice:
     if main == "send":
         return Advice(what, [use.larger_messages, more_actors])
     if main in ("act", "process"):
-        return Advice(what, [use.more_envs, more_actors])
+        return Advice(what, [use.more_envs, more_actors, *use.higher_priority])
     if main == "env_step":
         computing = None
         if use.actor_threads:  # which share one interpreter lock
@@ -95,8 +101,9 @@ def _advise_waiting(use: TimeUse, share: str) -> Advice:
         elif use.config.actor_manager.most_actors >= use.cores:
             computing = f"{use.more_envs} if they compute"
         if computing:
-            return Advice(what, [f"{more_actors} if env steps wait", computing])
-    return Advice(what, [more_actors, use.more_envs])
+            remedies = [f"{more_actors} if env steps wait", computing]
+            return Advice(what, [*remedies, *use.higher_priority])
+    return Advice(what, [more_actors, use.more_envs, *use.higher_priority])
 
 
 def _advise_acting(use: TimeUse, share: str) -> Advice:
@@ -123,6 +130,8 @@ def _advise_updating(use: TimeUse, share: str) -> Advice:
         setting = f"a higher trainer.samples_per_opt_step (now {ratio})"
         cheap = f"{setting}; cheap, since the actors are idle"
         remedies += [cheap] if ratio is not None else []
+    elif ratio is None:  # it never waits for actors, however few samples they make
+        remedies += use.higher_priority
     return Advice(what, remedies)
 
 

@@ -9,6 +9,7 @@ import pytest
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.core.config import (
+    ActorManagerConfig,
     AgentConfig,
     Device,
     EnvConfig,
@@ -43,7 +44,7 @@ def sentence(
         "env": EnvConfig(num_envs=num_envs),
         "step_processor": StepProcessorConfig(),
         "replay_buffer": UniformConfig(),
-        "actor_manager": ProcessConfig(num_actors=2, n_buffer=100),
+        "actor_manager": ProcessConfig(num_actors=2, n_buffer=100, nice=0),
         "trainer": trainer or AsyncConfig(),
         "evaluator": EvaluatorConfig(num_episodes=20),
     }
@@ -128,6 +129,29 @@ def test_a_learner_that_waits_says_what_its_actors_do(
     actors: dict[str, float], parts: dict[str, Any], said: str
 ) -> None:
     assert sentence(WAITS, actors, **parts) == f"learner waiting for samples (71 %){said}"
+
+
+@pytest.mark.parametrize("main", ["act", "env_step", "send", "blocked"])
+@pytest.mark.parametrize("manager", [ProcessConfig(), ThreadConfig()])
+def test_actors_of_a_lower_priority_may_be_without_cores(
+    main: str, manager: ActorManagerConfig
+) -> None:
+    said = sentence(WAITS, {main: 1.0}, actor_manager=manager)
+    assert said is not None
+    wants_cores = main in ("act", "env_step") and isinstance(manager, ProcessConfig)
+    raised = ", or actor_manager.nice=0 if other programs need the cores."
+    assert said.endswith(raised) == wants_cores
+
+
+def test_a_learner_that_waits_for_no_actor_says_how_they_make_more() -> None:
+    free = AsyncConfig(samples_per_opt_step=None)
+    assert sentence(UPDATES, ENV_STEPS, trainer=free, actor_manager=ProcessConfig()) == (
+        f"{BUSY}. Try a smaller agent.batch_size (now 64), or actor_manager.nice=0 if other "
+        "programs need the cores."
+    )
+    assert sentence(UPDATES, ENV_STEPS, actor_manager=ProcessConfig()) == (
+        f"{BUSY}. Try a smaller agent.batch_size (now 64)."
+    )
 
 
 def test_actors_in_the_learners_thread_act_while_it_seems_to_wait() -> None:
