@@ -34,10 +34,10 @@ class Augmentation(StrEnum):
 class LearnerConfig(AgentConfig):
     """Settings that every agent that learns with torch has."""
 
-    num_threads: int = setting(
-        1,
-        "torch threads for updates, whatever OMP_NUM_THREADS says; more pay only if updates take "
-        "milliseconds and nothing else needs the cores",
+    num_threads: int | None = setting(
+        None,
+        "torch threads for updates, whatever OMP_NUM_THREADS says; null: one. More pay only if "
+        "updates take milliseconds and nothing else needs the cores",
         low=1,
         high=1_024,
     )

@@ -196,7 +196,7 @@ class TorchAgent(Agent):
 
     @property
     def num_threads(self) -> int:
-        return self.config.num_threads
+        return self.config.num_threads or 1
 
     @contextmanager
     def learner_thread(self) -> Iterator[None]:

@@ -122,7 +122,7 @@ class EffectiveSettings:
     def torch_threads(self) -> int:
         """How many threads an update has."""
         agent = self.config.agent
-        return agent.num_threads if isinstance(agent, LearnerConfig) else 1
+        return (agent.num_threads or 1) if isinstance(agent, LearnerConfig) else 1
 
     def threads_line(self) -> str:
         """The compute threads of learner and actors, as text.

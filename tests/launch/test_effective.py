@@ -180,6 +180,7 @@ def test_what_an_interval_leaves_over_is_made_up_at_the_end() -> None:
     ("overrides", "threads"),
     [
         (("agent=sac", "env=pendulum", "~tuned"), 1),  # large products, but cores may be wanted
+        (("agent=sac", "env=pendulum", "agent.num_threads=null"), 1),
         (("agent=sac", "env=pendulum", "agent.num_threads=3"), 3),
         (("agent=random", "env=cartpole"), 1),
     ],
