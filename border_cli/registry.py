@@ -19,6 +19,7 @@ class Entry:
     name: str
     config_type: type[Any]
     target: str  # "package.module:Class"
+    presets: tuple[str, ...] = ()  # further options of the group, with other values of the settings
 
 
 class Registry:
@@ -28,7 +29,9 @@ class Registry:
         self.group = group
         self._entries: dict[str, Entry] = {}
 
-    def register(self, name: str, config_type: type[Any], target: str) -> None:
+    def register(
+        self, name: str, config_type: type[Any], target: str, *, presets: tuple[str, ...] = ()
+    ) -> None:
         """Adds a component. Its settings are a dataclass; `target` is imported when it is built.
 
         A second registration of the same three is ignored, so a module may be imported twice;
@@ -45,7 +48,7 @@ class Registry:
                 f"{self.group}={name} is registered twice: {known.target}, {target} (rename one, "
                 "or uninstall the package that has it)"
             )
-        self._entries[name] = Entry(name, config_type, target)
+        self._entries[name] = Entry(name, config_type, target, presets)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())

@@ -126,4 +126,5 @@ def _remedy(space: LeafSpace) -> str:
 
 
 def _agents_for(actions: str) -> str:
-    return ", ".join(sorted(each.name for each in AGENTS if actions in each.config_type.actions))
+    found = [each for each in AGENTS if actions in each.config_type.actions]
+    return ", ".join(sorted(name for each in found for name in (each.name, *each.presets)))

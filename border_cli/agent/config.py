@@ -87,13 +87,15 @@ class BcConfig(LearnerConfig):
 
 AGENTS.register("awac", AwacConfig, "border_cli.agent.awac:Awac")
 AGENTS.register("cql", CqlConfig, "border_cli.agent.cql:Cql")
-AGENTS.register("dqn", DqnConfig, "border_cli.agent.dqn:Dqn")
+AGENTS.register(
+    "dqn", DqnConfig, "border_cli.agent.dqn:Dqn", presets=("der", "discrete_cql", "rainbow")
+)
 AGENTS.register("iql", IqlConfig, "border_cli.agent.iql:Iql")
 AGENTS.register("iqn", IqnConfig, "border_cli.agent.iqn:Iqn")
 AGENTS.register("qrdqn", QrdqnConfig, "border_cli.agent.qrdqn:Qrdqn")
 AGENTS.register("random", RandomConfig, "border_cli.agent.random:RandomAgent")
-AGENTS.register("sac", SacConfig, "border_cli.agent.sac:Sac")
-AGENTS.register("td3", Td3Config, "border_cli.agent.td3:Td3")
+AGENTS.register("sac", SacConfig, "border_cli.agent.sac:Sac", presets=("droq", "redq"))
+AGENTS.register("td3", Td3Config, "border_cli.agent.td3:Td3", presets=("ddpg",))
 AGENTS.register("td3_bc", Td3BcConfig, "border_cli.agent.td3_bc:Td3Bc")
 AGENTS.register("bc", BcConfig, "border_cli.agent.bc:Bc")
 AGENTS.register("tqc", TqcConfig, "border_cli.agent.tqc:Tqc")

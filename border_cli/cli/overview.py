@@ -30,7 +30,10 @@ EXAMPLES = (
         "border-train env=cartpole 'recorder=[jsonl,console]'",
         "quote lists: zsh expands unquoted brackets and reports `no matches found`",
     ),
-    ("border-train -m env=cartpole,acrobot seed=0,1,2", "six runs, one after another"),
+    (
+        "border-train -m env=cartpole,acrobot seed=0,1,2",
+        "six runs; on two cores or more in parallel",
+    ),
     ("border-train recorder.tensorboard.step=env_steps …", "env steps on TensorBoard's x axis"),
     (
         "border-train -cd my_conf experiment=mine",

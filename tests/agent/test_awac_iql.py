@@ -96,7 +96,8 @@ def test_other_actions_are_refused(make, space, has):
 
 def test_cql_refuses_counted_actions():
     env = EnvSpec(id="X-v0", observation=BOUNDLESS, action=DiscreteSpace(2), max_episode_steps=None)
-    with pytest.raises(ConfigError, match=r"agent=cql needs a Box action space.*Discrete\(2\)"):
+    said = r"agent=cql needs a Box action space.*Discrete\(2\).* der, discrete_cql, dqn, .*rainbow"
+    with pytest.raises(ConfigError, match=said):
         cql(env=env)
 
 

@@ -47,10 +47,10 @@ def test_every_registered_component_has_its_file_and_is_what_the_file_gives() ->
     for group, registry in GROUPS.items():
         for entry in registry:
             one_step = [ONE_STEP] if entry.name == "hindsight" else []
-            config = compose(f"{group}={entry.name}", *one_step)
-            settings = getattr(config, group)
-            made = settings[entry.name] if isinstance(settings, dict) else settings
-            assert type(made) is entry.config_type
+            for name in (entry.name, *entry.presets):
+                settings = getattr(compose(f"{group}={name}", *one_step), group)
+                made = settings[name] if isinstance(settings, dict) else settings
+                assert type(made) is entry.config_type
 
 
 def test_every_file_that_is_no_component_is_a_preset() -> None:
@@ -63,8 +63,7 @@ def test_every_file_that_is_no_component_is_a_preset() -> None:
     presets |= {"pong", "breakout", "space_invaders", "seaquest", "qbert", "beam_rider", "enduro"}
     presets |= {"ms_pacman", "freeway", "minatar", "minatar_asterix", "minatar_breakout"}
     presets |= {"minatar_freeway", "minatar_seaquest", "minatar_space_invaders"}
-    # Other values of another agent's settings.
-    variants = {"ddpg", "redq", "droq", "rainbow", "der", "discrete_cql"}
+    variants = {name for entry in GROUPS["agent"] for name in entry.presets}
     presets_of_envs = {("env", name) for name in presets}
     of_agents = {("agent", name) for name in variants}
     assert others == presets_of_envs | of_agents | {
