@@ -85,8 +85,12 @@ def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
     rest = [_choice(group, names) for group, names in choices.items() if group not in first]
     shown = "\n".join(" ".join(line) for line in (named, rest[:3], rest[3:]) if line)
     lines = [("choices", shown)] if shown else []
-    if any(each.group == "agent" for each in sources):  # saved settings choose none
-        tuned = tuned_files(sources) or ["none for this agent and env"]
+    agent = next((each.choice for each in sources if each.group == "agent"), None)
+    if agent is not None:  # saved settings choose none
+        found = [each for each in sources if each.group == "tuned"]
+        of_env = any(not each.general or each.choice.startswith(f"{agent}_") for each in found)
+        none = [] if of_env else [f"none for this {'env' if found else 'agent and env'}"]
+        tuned = [*tuned_files(sources), *none]
         lines.append(("tuned values", "\n".join(tuned)))
     return [*lines, *theirs]
 

@@ -395,8 +395,20 @@ def test_the_first_lines_name_every_file_that_values_came_from() -> None:
         "rainbow.yaml",
         "rainbow_cartpole.yaml",
     ]
-    alone = dict(choice_lines(job("agent=redq", "env=pendulum").sources))["tuned values"]
-    assert alone.endswith("conf/tuned/redq.yaml")
+
+
+@pytest.mark.parametrize(
+    ("typed", "all_of_it"),
+    [
+        ("agent=rainbow env=mountaincar", False),  # its exponents, but no atoms for this env
+        ("agent=tqc env=pendulum", False),
+        ("agent=dqn env=breakout", True),  # those of ALE's games
+        ("agent=dqn env=cartpole", True),
+    ],
+)
+def test_the_first_lines_say_where_no_values_are_for_the_env(typed: str, all_of_it: bool) -> None:
+    shown = dict(choice_lines(job(*typed.split()).sources))["tuned values"]
+    assert ("none for this" not in shown) == all_of_it
 
 
 def test_help_shows_the_values_that_the_agent_brings() -> None:
