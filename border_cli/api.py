@@ -45,8 +45,8 @@ from border_cli.launch.training import RunOptions, interrupt, training_run
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
-from border_cli.run.checkpoint_files import verify
-from border_cli.run.finding import find_checkpoint, find_run, resumable
+from border_cli.run.checkpoint_files import read_json
+from border_cli.run.finding import find_checkpoint, find_run, read_model, resumable
 from border_cli.run.layout import refuse_denied, refuse_foreign, set_aside
 from border_cli.run.status import import_paths
 
@@ -260,7 +260,7 @@ def load_policy(
     named = None if checkpoint is None else str(checkpoint)
     place, which = find_run(Path(run_dir).expanduser(), named)
     with opened(place, trust=trust):
-        effective, agent = load_agent(place, which or "best", trust=trust)
+        effective, agent, _ = load_agent(place, which or "best", trust=trust)
         policy = evaluation_policy(effective, agent)
         policy.load_snapshot(agent.snapshot())
         return LoadedPolicy(policy, env_factory(effective).translator())
@@ -274,19 +274,21 @@ def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
 @reachable(CheckpointError)
 def load_agent(
     run_dir: Path, checkpoint: str, *, trust: bool = False
-) -> tuple[EffectiveSettings, Agent]:
-    """The settings and the agent of a run as they were saved."""
+) -> tuple[EffectiveSettings, Agent, dict[str, Any]]:
+    """The settings, the agent and the counters of a run as they were saved."""
     register_builtin()
     effective = effective_settings(read_config(run_dir, trust=trust))
-    folder = find_checkpoint(run_dir, checkpoint)
-    verify(folder)
+    find_checkpoint(run_dir, checkpoint)  # refused before anything is built
     spec = env_factory(effective).spec
     sizes = sizes_of(effective, build_dry_agent(effective, spec, learns=False))
-    refuse_no_room(f"{folder}", loading_needs(effective, sizes))
-    state = load_state(folder / "agent.pt")
+    refuse_no_room(f"checkpoint {checkpoint} of {run_dir}", loading_needs(effective, sizes))
+    _, (state, counters) = read_model(
+        lambda: find_checkpoint(run_dir, checkpoint),
+        lambda folder: (load_state(folder / "agent.pt"), read_json(folder / "state.json")),
+    )
     agent = build_agent(effective, spec_for_state(effective, spec, state), learns=False)
     agent.load_state_dict(state)
-    return effective, agent
+    return effective, agent, counters
 
 
 @reachable(CheckpointError)

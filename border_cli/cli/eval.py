@@ -136,7 +136,7 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.run.finding import episodes_of_best
 
     checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
-    effective, agent = load_agent(request.run_dir, checkpoint, trust=request.trust)
+    effective, agent, _ = load_agent(request.run_dir, checkpoint, trust=request.trust)
     expect(effective.config.trainer.stall_timeout_s)
     rounds = 1
     if request.episodes is not None:

@@ -182,16 +182,13 @@ def _load(request: Request, effective: EffectiveSettings, name: str) -> tuple[Ag
     from border_cli.api import load_agent
     from border_cli.core.types import PAST_SCHEDULES
     from border_cli.launch.play import RANDOM, random_agent
-    from border_cli.run.checkpoint_files import read_json
-    from border_cli.run.finding import find_checkpoint
 
     if name == RANDOM:
         agent = random_agent(effective)
         return agent, agent.snapshot()
-    agent = load_agent(request.run_dir, name, trust=request.trust)[1]
+    _, agent, counters = load_agent(request.run_dir, name, trust=request.trust)
     if effective.config.init_from is not None or not effective.has_actors:
         return agent, agent.snapshot(env_steps=PAST_SCHEDULES)
-    counters = read_json(find_checkpoint(request.run_dir, name) / "state.json")
     return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
 
 

@@ -79,7 +79,7 @@ from border_cli.registry import (
 from border_cli.replay_buffer.config import DatasetConfig, HindsightConfig
 from border_cli.replay_buffer.hindsight import refuse_no_goals
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.finding import find_weights
+from border_cli.run.finding import find_weights, read_model
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
 
@@ -199,8 +199,10 @@ def build_first_agent(
     if init_from is None:
         return build(effective, spec)
     try:
-        folder = find_weights(Path(init_from).expanduser())
-        state = load_state(folder / "agent.pt")
+        place = Path(init_from).expanduser()
+        folder, state = read_model(
+            partial(find_weights, place), lambda found: load_state(found / "agent.pt")
+        )
         agent = build(effective, spec_for_state(effective, spec, state))
         agent.load_weights(state)
     except CheckpointError as error:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS, SWEEP_MARK
@@ -25,6 +25,7 @@ from border_cli.run.layout import backup_of
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 MOST_LISTED = 5  # runs that a message names
 
 
@@ -177,6 +178,8 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
     folder = place.resolve()
     if not is_complete(folder) and is_complete(backup_of(folder)):
         return backup_of(folder)  # the process was killed while it replaced this one
+    if not is_complete(folder) and steps_saved(run_dir) != saved:
+        return find_checkpoint(run_dir, which)  # the run is training, and has removed it meanwhile
     if not is_complete(folder):
         known = [*(["best"] if is_complete(run_dir / "best") else []), *saved]
         listed = ", ".join(map(str, known))
@@ -187,16 +190,31 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
 
 @reachable(CheckpointError)
 def find_weights(place: Path) -> Path:
-    """The folder, whole, of the weights that a new run begins with: of a run directory its best
-    model, else its latest checkpoint; or a checkpoint itself. Neither needs saved settings."""
-    folder = place
-    if not is_complete(place):
-        has_models = is_complete(place / "best") or steps_saved(place)
-        run_dir, which = (place, None) if has_models else find_run(place)
-        best = "best" if is_complete(run_dir / "best") else "latest"
-        folder = find_checkpoint(run_dir, which or best)
-    verify(folder)
-    return folder
+    """The folder of the weights that a new run begins with: of a run directory its best model, else
+    its latest checkpoint; or a checkpoint itself. Neither needs saved settings."""
+    folder = place.resolve()
+    if is_complete(folder):
+        return folder
+    has_models = is_complete(place / "best") or steps_saved(place)
+    run_dir, which = (place, None) if has_models else find_run(place)
+    best = "best" if is_complete(run_dir / "best") else "latest"
+    return find_checkpoint(run_dir, which or best)
+
+
+def read_model(find: Callable[[], Path], read: Callable[[Path], T]) -> tuple[Path, T]:
+    """The folder that `find` finds, verified, and what `read` reads in it.
+
+    A run that is training removes its checkpoints: where that happens meanwhile, `find` is called
+    again. Raises `CheckpointError` where it finds none, or where one is damaged.
+    """
+    while True:
+        folder = find()
+        try:
+            verify(folder)
+            return folder, read(folder)
+        except CheckpointError:
+            if is_complete(folder):
+                raise
 
 
 def best_score(run_dir: Path) -> tuple[float, int] | None:

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from border_cli.core.errors import CheckpointError
-from border_cli.run.finding import best_score, find_checkpoint, find_weights, resumable, steps_saved
+from border_cli.run.finding import (
+    best_score,
+    find_checkpoint,
+    find_weights,
+    read_model,
+    resumable,
+    steps_saved,
+)
+from border_cli.run.folders import point_link
 from border_cli.run.layout import partial_of
 
 NAME = "0000000020"
@@ -80,9 +88,60 @@ def test_weights_to_begin_with_are_those_of_the_best_model_or_of_a_checkpoint(
     assert find_weights(run_dir / "checkpoints" / "latest").resolve().name == NAME
     with pytest.raises(CheckpointError, match=r"no such directory: .*nowhere$"):
         find_weights(run_dir / "nowhere")
+
+
+class Training:
+    """A run that rotates a checkpoint away just as it is first read."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.read: list[str] = []
+
+    def __call__(self, folder: Path) -> bytes:
+        self.read.append(folder.name)
+        if len(self.read) == 1:
+            folder.rename(folder.with_name("0000000030"))
+            point_link(self.run_dir / "checkpoints" / "latest", "0000000030")
+        try:
+            return (folder / "agent.pt").read_bytes()
+        except OSError as error:
+            raise CheckpointError("cannot be read") from error
+
+
+def test_a_model_that_is_rotated_away_is_looked_up_again(run_dir: Path) -> None:
+    saved = (run_dir / "checkpoints" / NAME / "agent.pt").read_bytes()
+    training = Training(run_dir)
+    folder, content = read_model(lambda: find_checkpoint(run_dir, "latest"), training)
+    assert training.read == [NAME, "0000000030"]
+    assert (folder.name, content) == ("0000000030", saved)
+
+
+def test_a_number_that_is_rotated_away_is_refused_with_what_there_is(run_dir: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no checkpoint 20 \(choose from best, 10, 30\)$"):
+        read_model(lambda: find_checkpoint(run_dir, "20"), Training(run_dir))
+
+
+def test_a_damaged_model_is_refused_and_not_read(run_dir: Path) -> None:
     (run_dir / "best" / "agent.pt").write_text("x")
+    read: list[Path] = []
     with pytest.raises(CheckpointError, match=r"agent\.pt is damaged"):
-        find_weights(run_dir)
+        read_model(lambda: find_weights(run_dir), read.append)
+    assert read == []
+
+
+class Leading(type(Path())):  # type: ignore[misc]
+    """The path of a run that moves on while a link of it is resolved."""
+
+    def resolve(self, strict: bool = False) -> Path:
+        found = Path(super().resolve(strict))
+        if found.name == NAME:
+            found.rename(found.with_name("0000000030"))
+            point_link(Path(self), "0000000030")
+        return found
+
+
+def test_what_is_rotated_away_while_it_is_looked_up_is_looked_up_again(run_dir: Path) -> None:
+    assert find_checkpoint(Leading(run_dir), "latest").name == "0000000030"
 
 
 def test_weights_are_found_by_the_number_of_a_checkpoint(run_dir: Path) -> None:
