@@ -53,11 +53,16 @@ def _refuse_link(path: str | os.PathLike[str]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Replaces the file atomically."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Replaces the file atomically: temporary name, sync, rename."""
     temporary = path.with_name(f".{path.name}.{token_hex(4)}.tmp")  # two threads may write it
     try:
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(text)
+        with temporary.open("xb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import ConfigError, MissingPackage, RunFailed
+from border_cli.core.files import write_bytes
 from border_cli.core.interfaces import Env, EnvFactory, Translator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Beat, State, Step
@@ -154,7 +155,7 @@ class Mp4Writer(FilmWriter):
         made = "-an -c:v libx264 -threads 1 -pix_fmt yuv420p -movflags +faststart"
         command = [self._program, "-loglevel", "error", "-y", *given.split(), *made.split()]
         return subprocess.Popen(
-            [*command, str(self._partial)],
+            [*command, f"file:{self._partial}"],  # else `12:30.mp4` means a protocol called 12
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._said,
@@ -232,9 +233,8 @@ class GifWriter(FilmWriter):
         shown_ms = max(20, 10 * round(100 * self._every * self._slower / self.frames_per_s))
         if self._most is not None:
             shown_ms = min(shown_ms, 200)
-        first.save(
-            self._target, "GIF", save_all=True, append_images=others, duration=shown_ms, loop=0
-        )
+        animated = {"save_all": True, "append_images": others, "duration": shown_ms, "loop": 0}
+        _save(first, "GIF", self._target, **animated)
 
 
 class SheetWriter(FilmWriter):
@@ -287,7 +287,18 @@ class SheetWriter(FilmWriter):
         for y, row in enumerate(self._rows):
             for x, picture in enumerate(row):
                 sheet.paste(picture, (x * (width + 4) + 2, y * (height + 4) + 2))
-        sheet.save(self._path, "PNG")
+        _save(sheet, "PNG", self._path)
+
+
+def _save(picture: Image, form: str, target: Path | io.BytesIO, **options: Any) -> None:
+    """Writes a picture; a file that was there before stays where that fails."""
+    made = io.BytesIO() if isinstance(target, Path) else target
+    picture.save(made, form, **options)
+    if isinstance(target, Path):
+        try:
+            write_bytes(target, made.getvalue())
+        except OSError as error:
+            raise RunFailed(f"{target} could not be written: {error.strerror}") from error
 
 
 def refuse_no_film(path: Path) -> None:
@@ -296,8 +307,8 @@ def refuse_no_film(path: Path) -> None:
         raise ConfigError(f"video must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"video={path}: no such directory: {path.absolute().parent}")
-    if path.is_dir():
-        raise ConfigError(f"video={path} is a directory")
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"video={path} is not a regular file")
     require_pillow(f"video={path}")
     if path.suffix.lower() == ".mp4":
         ffmpeg(f"video={path}")

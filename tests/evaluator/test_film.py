@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from full_disk import file_limit
 from numpy.typing import NDArray
 
 from border_cli.core.errors import ConfigError, RunFailed
@@ -120,15 +122,38 @@ def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path)
     [
         ("film.avi", r"video must end in \.mp4, \.gif, \.png, got"),
         ("nowhere/film.gif", r"no such directory: .*nowhere"),
-        ("folder.gif", r"folder\.gif is a directory"),
+        ("folder.gif", r"folder\.gif is not a regular file"),
+        ("pipe.png", r"pipe\.png is not a regular file"),
     ],
 )
 def test_a_film_that_cannot_be_written_is_refused_at_once(
     tmp_path: Path, name: str, said: str
 ) -> None:
     (tmp_path / "folder.gif").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")
     with pytest.raises(ConfigError, match=said):
         film.refuse_no_film(tmp_path / name)
+
+
+def test_the_name_of_a_film_may_have_a_colon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.chdir(tmp_path)
+    filmed(film.film_writer(Path("12:30.mp4")))
+    assert [each.name for each in tmp_path.iterdir()] == ["12:30.mp4"]
+
+
+@pytest.mark.parametrize("suffix", film.SUFFIXES)
+def test_on_a_full_disk_the_film_before_stays(tmp_path: Path, suffix: str) -> None:
+    if suffix == ".mp4":
+        pytest.importorskip("imageio_ffmpeg")
+    path = tmp_path / f"film{suffix}"
+    path.write_text("before")
+    with file_limit(500), pytest.raises(RunFailed, match=rf"film\{suffix}"):
+        filmed(film.film_writer(path))
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert path.read_text() == "before"
 
 
 def test_small_frames_are_enlarged_by_a_whole_number() -> None:

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from full_disk import file_limit
 from saves import SmallRun
 
 from border_cli.run.finding import resumable
 
 SUPPORT = Path(__file__).parents[1] / "support"
-
-
-@contextmanager
-def file_limit(nbytes: int) -> Iterator[None]:
-    """No file of this process grows beyond so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def everything(folder: Path) -> dict[str, bytes]:
