@@ -21,7 +21,7 @@ from typing import Any
 
 from border_cli.config.sources import shown
 from border_cli.core.errors import ConfigError, place_of
-from border_cli.core.foreign import is_closed, nothing_imported_from
+from border_cli.core.foreign import is_closed, nothing_imported_from, refuse_standard
 
 
 def names_in(value: object) -> list[str]:
@@ -36,6 +36,7 @@ def names_in(value: object) -> list[str]:
 def import_modules(names: Sequence[str]) -> None:
     """Imports each; a module that is missing or fails refuses the settings that name it."""
     for name in names:
+        refuse_standard(name, "imports")
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -87,6 +88,7 @@ def refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[st
     the run found its modules.
     """
     for module, setting in named.items():
+        refuse_standard(module, f"{shown(str(file))}: {setting}")
         if not _is_found(module):
             raise ConfigError(
                 f"{shown(str(file))}: {setting} names the module {module!r}. Modules of a run "

@@ -1,4 +1,5 @@
-"""What other people's run directories must not do: be imported from, or control a terminal.
+"""What other people's run directories must not do: be imported from, start programs of Python, or
+control a terminal.
 
 A closed folder, with links resolved, serves no import: not as the current directory, as an entry of
 `sys.path`, as a part of an enclosing package, as a Hydra plug-in or as an installed package; nor in
@@ -16,6 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+from border_cli.core.errors import ConfigError
 from border_cli.core.words import visible
 
 _changing = RLock()
@@ -114,6 +116,14 @@ def nothing_imported_from(folder: Path) -> Iterator[None]:
                 sys.meta_path[:] = [
                     each.finder if isinstance(each, _Guarded) else each for each in sys.meta_path
                 ]
+
+
+def refuse_standard(module: str, setting: str) -> None:
+    """Refuses Python's own modules: to import `idlelib.idle`, say, is to run a program."""
+    if module.partition(".")[0] in {*sys.stdlib_module_names, "test"}:
+        raise ConfigError(
+            f"{setting}: {module!r} is part of Python's standard library, which has no components"
+        )
 
 
 def complain(command: str, message: object) -> None:

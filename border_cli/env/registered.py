@@ -17,6 +17,7 @@ import gymnasium as gym
 from gymnasium.envs import registration
 
 from border_cli.core.errors import ConfigError, MissingPackage
+from border_cli.core.foreign import refuse_standard
 from border_cli.core.words import nearest
 from border_cli.env import minatar
 from border_cli.env.config import GymConfig
@@ -141,6 +142,7 @@ def refused_kwargs(
 
 def import_named(module: str, setting: str) -> ModuleType:
     """The module that stands before the colon in this setting."""
+    refuse_standard(module, setting)
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

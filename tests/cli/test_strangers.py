@@ -374,7 +374,7 @@ def test_a_run_notes_where_it_found_its_modules(folder: Path) -> None:
     (folder / "mine" / "module_of_mine.py").write_text("")
     sys.path.append(str(folder / "mine"))
     try:
-        result = train(compose(*SETTINGS, "imports=[module_of_mine, json]", "run_dir=run"))
+        result = train(compose(*SETTINGS, "imports=[module_of_mine, pip]", "run_dir=run"))
     finally:
         sys.path.remove(str(folder / "mine"))
         sys.modules.pop("module_of_mine", None)

@@ -75,7 +75,7 @@ def test_free_dicts_take_keys_without_a_plus() -> None:
 
 
 def test_one_name_is_a_list_of_imports() -> None:
-    assert compose("imports=json").imports == ["json"]
+    assert compose("imports=yaml").imports == ["yaml"]
 
 
 def test_interpolations_reach_hydra_and_other_settings() -> None:

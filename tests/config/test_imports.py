@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,6 +109,15 @@ def test_a_module_that_fails_is_named_with_its_line(write: Write) -> None:
     write("own_broken.py", "x = 1\ny = x / 0\n")
     with pytest.raises(ConfigError, match=r"'own_broken' failed: .*own_broken.py:2: ZeroDivisionE"):
         compose("imports=[own_broken]")
+
+
+@pytest.mark.usefixtures("own_modules")
+@pytest.mark.parametrize("module", ["idlelib.idle", "test.__main__"])
+def test_a_program_of_the_standard_library_is_not_run(module: str, write: Write) -> None:
+    write("experiment/x.yaml", f"# @package _global_\nimports: [{module}]\n")
+    with pytest.raises(ConfigError, match=f"^imports: '{module}' is part of Python's standard lib"):
+        compose("experiment=x", config_dir=".")
+    assert module not in sys.modules
 
 
 @pytest.mark.usefixtures("own_modules")

@@ -224,7 +224,7 @@ def test_a_run_does_not_go_on_with_another(override: str, cartpole: RunConfig) -
 
 
 def test_modules_may_join_and_must_not_leave() -> None:
-    before, after = compose("imports=[json]"), compose("imports=[ast,json]")
+    before, after = compose("imports=[yaml]"), compose("imports=[rich,yaml]")
     assert [each.allowed for each in changes(before, after)] == [True]
     assert [each.allowed for each in changes(after, before)] == [False]
 

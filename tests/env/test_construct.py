@@ -75,6 +75,10 @@ def test_a_module_that_is_not_there_is_refused(module):
     assert not isinstance(error, MissingPackage)
 
 
+def test_a_program_of_the_standard_library_is_not_run():
+    refused(r"^env\.id=.*: 'idlelib.idle' is part of Python's stand", id="idlelib.idle:X-v0")
+
+
 def test_a_module_that_lacks_a_package_names_the_package(tmp_path, monkeypatch):
     (tmp_path / "envs_that_lack.py").write_text("import no_such_package_of_ours.part")
     monkeypatch.syspath_prepend(tmp_path)
