@@ -20,8 +20,9 @@ from border_cli.core.errors import RunFailed
 from border_cli.core.foreign import close, closed, is_closed
 from border_cli.core.threads import BLAS_VARIABLES
 
-# Meant for the process that trains; SIGINT is ignored by the fork server itself.
-PARENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+# Meant for the process that trains. The fork server ignores SIGINT itself, but only once it has
+# imported what it preloads.
+PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 # A child that is started with `-c` would look for modules in the current directory before all
 # others, whatever the parent's sys.path says, which it is sent later. `child` takes it away again.

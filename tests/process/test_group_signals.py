@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -44,6 +44,8 @@ def look() -> None:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     context = start_context(StartMethod.forkserver, [])
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    assert set(GROUP) <= settled(server, "SigBlk")  # also while it imports
     others = leftovers.python_s_own() - {tracker}  # one that others started is as they want it
     child = ChildProcess(context, "the child", tell_whether_it_lives, nice=0)
     try:
