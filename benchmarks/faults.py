@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from benchmarks.table import say
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "benchmarks" / "faults.txt"
 PLACES = ("border_cli", "conf")  # where faults are planted
-FAILED = ("FAILED ", "ERROR ")  # how pytest begins the lines of its summary
+FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class Fault(NamedTuple):
@@ -95,23 +96,23 @@ def run(tests: Sequence[str], timeout_s: float) -> tuple[str, str]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    lines = output.splitlines()
-    failures = [each.split(" ", 1)[1] for each in lines if each.startswith(FAILED)]
+    failures = FAILED.findall(output)
     if process.returncode == 0:
         return "missed", ""
     if process.returncode == 1:  # without a failure, its own watchdog has ended it
         return ("caught", failures[0]) if failures else ("timeout", "")
-    return "not run", failures[0] if failures else "\n".join(lines[-1:])
+    return "not run", "".join(failures[:1] or output.splitlines()[-1:])
 
 
 def outcome(fault: Fault, timeout_s: float) -> dict[str, str]:
     """One line of the report."""
-    path = find(fault)
-    found, first = "not planted", ""
+    path, found, first = find(fault), "not planted", ""
+    hangs = fault.name.startswith("hang:")
+    options = ["-o", "faulthandler_timeout=30"] if hangs else []  # s; a hang is waited for
     if path is not None:
         with planted(path, fault):
-            found, first = run(fault.tests, timeout_s)
-    if found == "timeout" and fault.name.startswith("hang:"):
+            found, first = run([*options, *fault.tests], timeout_s)
+    if found == "timeout" and hangs:
         found = "caught"
     file = fault.file if path is None else str(path.relative_to(ROOT))
     return {"name": fault.name, "file": file, "outcome": found, "first": first}

@@ -1,4 +1,4 @@
-"""What an actor tells its policy of the episodes."""
+"""What an actor tells its policy and the learner of the episodes."""
 
 from __future__ import annotations
 
@@ -92,3 +92,14 @@ def test_a_policy_hears_nothing_between_two_ends():
     for _ in range(7):
         actor.step()
     assert policy.forgot == [[0, 1]]
+
+
+def test_every_episode_is_reported_in_one_message():
+    policy = FakePolicy()
+    policy.loaded.append(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays={}))
+    actor, sent = actor_of(CountingEnv(num_envs=2, episode=4), policy, OneStep())
+    for step in range(1, 13):
+        actor.step()
+        if step in (5, 8, 12):
+            actor.flush()
+    assert [len(each.episodes) for each in sent] == [2, 2, 2]

@@ -10,6 +10,7 @@ import reaching
 
 from border_cli.core.errors import BadStep, ConfigError
 from border_cli.env.config import GymConfig
+from border_cli.env.goals import GymGoalRewards
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.vector import GymVectorEnv
 
@@ -32,6 +33,16 @@ def test_rewards_of_many_goals_are_those_of_compute_reward_to_the_bit() -> None:
     ]
     assert (found.dtype, found.tolist()) == (np.float32, expected)
     assert {*found.tolist()} == {0, -1}
+
+
+def test_the_achieved_goal_comes_before_the_desired_one() -> None:
+    class Above(reaching.Reach):
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            del info
+            return (achieved > desired).all(-1)
+
+    found = GymGoalRewards(Above(), "Above").rewards(*goals(50))
+    np.testing.assert_array_equal(found, np.subtract(*goals(50))[:, 0] > 0)
 
 
 def test_a_goal_ends_an_episode_where_compute_terminated_says_so() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -45,6 +46,14 @@ def test_the_newest_are_kept_and_latest_points_at_the_last_right_after_each_save
         assert case.weights("latest") == f"weights {opt_steps}"
     assert case.there == ["0000000015", "0000000020", "0000100000", "latest"]
     assert steps_saved(case.run_dir) == [15, 20, 100_000]
+
+
+def test_each_checkpoint_that_is_kept_keeps_the_rows_that_only_it_has(make_run: MakeRun) -> None:
+    run = make_run(keep=2, capacity=10)
+    for opt_steps in (1, 2, 3):
+        run.save(opt_steps, push=10)
+    run.resume(run.folder / "0000000002")
+    assert run.numbers == list(range(10, 20))
 
 
 def test_the_best_is_replaced_and_linked_right_after_each_save(case: SmallRun) -> None:
@@ -169,8 +178,15 @@ def test_the_first_save_puts_in_order_what_a_killed_process_left(
 
 
 def test_records_are_synced_before_the_manifest_and_missing_ones_are_no_matter(
-    case: SmallRun,
+    case: SmallRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    synced, sync = [], os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
     (case.run_dir / "metrics.jsonl").write_text("{}")
     positions = {
         "Jsonl": {"file": "metrics.jsonl", "size": 2},
@@ -178,6 +194,9 @@ def test_records_are_synced_before_the_manifest_and_missing_ones_are_no_matter(
         "Panel": None,
     }
     assert case.save(10, recorders=positions)
+    files = case.run_dir / "metrics.jsonl", case.folder / "0000000010" / "manifest.json"
+    records, manifest = (each.stat().st_ino for each in files)
+    assert synced.index(records) < synced.index(manifest)
 
 
 def test_the_manifest_names_the_versions_and_every_other_file(make_run: MakeRun) -> None:

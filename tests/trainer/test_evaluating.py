@@ -13,6 +13,7 @@ from border_cli.core.interfaces import Evaluation, EvaluationRunner
 from border_cli.core.output import Resumption
 from border_cli.core.stop import Heartbeat, Pulse
 from border_cli.core.types import Snapshot
+from border_cli.trainer.evaluating import Scores
 
 
 class SlowRunner(EvaluationRunner):
@@ -98,6 +99,13 @@ def test_the_best_model_saved_is_exactly_the_one_that_was_evaluated() -> None:
     assert isinstance(made.checkpoints, RememberedStates)
     # the first result is the best of one, whatever it is
     assert made.checkpoints.best_states == [(20, 20), (40, 40), (80, 80)]
+
+
+def test_of_equal_scores_the_first_stays_the_best() -> None:
+    scores = Scores()
+    added = [scores.add(score, step, None) for step, score in enumerate((1.0, 2.0, 2.0, 1.0))]
+    assert added == [True, True, False, False]
+    assert (scores.best, scores.best_opt_steps) == (2.0, 1)
 
 
 def test_an_evaluation_that_falls_due_while_another_is_under_way_is_left_out_and_said(
