@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
@@ -108,18 +108,19 @@ GROUPS: dict[str, Registry] = {
 }
 
 
-def flat_settings(config: Settings, choices: Mapping[str, str]) -> dict[str, Any]:
+def flat_settings(config: Settings) -> dict[str, Any]:
     """All settings of a run by their dotted names, and of each group the option: `agent`.
 
-    `choices`: what was typed; `agent=droq` is a file, and its component `sac`. Where a group has no
-    choice, as for callers from Python, the component stands for it.
+    `agent=droq` is a file, and its component `sac`, which stands for settings made without a file.
     """
+    settings = {name: value for name, value in flat(config).items() if name not in OF_ONE_COMMAND}
     options: dict[str, Any] = {}
     for group, registry in GROUPS.items():
         chosen = getattr(config, group)
-        component = None if isinstance(chosen, dict) else registry.entry_of(chosen).name
-        options[group] = choices.get(group, component) if component else list(chosen)
-    settings = {name: value for name, value in flat(config).items() if name not in OF_ONE_COMMAND}
+        if isinstance(chosen, dict):
+            options[group] = list(chosen)
+        else:
+            options[group] = settings.pop(f"{group}.option") or registry.entry_of(chosen).name
     return {**options, **settings, **options}  # a group without members is flat, too
 
 

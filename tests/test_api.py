@@ -95,6 +95,7 @@ def test_the_example_trains_and_acts(folder: Path) -> None:
     facts = facts_of(result.run_dir)
     assert (facts["status"], facts["command"]) == ("done", ["border_cli.train"])
     assert facts["best_score"] == result.best_score
+    assert (facts["settings"]["agent"], facts["settings"]["env"]) == ("dqn", "cartpole")
 
 
 def test_an_empty_list_of_recorders_records_nothing() -> None:

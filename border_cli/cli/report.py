@@ -13,8 +13,9 @@ from rich.console import Console
 
 from border_cli import __version__
 from border_cli.config.compose import Source
+from border_cli.config.interpolation import ANY_ENV
 from border_cli.config.tuned import tuned_files, values_of_another_pair
-from border_cli.core.config import TrainerConfig
+from border_cli.core.config import EnvConfig, TrainerConfig
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import FILE_ONLY, MAX_FAILURES, TrainerStats
 from border_cli.core.spaces import EnvSpec, transition_nbytes
@@ -215,7 +216,18 @@ def doubts(effective: EffectiveSettings, sources: Sequence[Source]) -> list[str]
     ]
     imitates = AGENTS.entry_of(effective.config.agent).name == "bc" and effective.has_actors
     cloned = ["agent=bc imitates its own actions without trainer=offline"] if imitates else []
-    return [*pairs, *wrappers, *cloned]
+    return [*pairs, *_bare_id(effective.config.env), *wrappers, *cloned]
+
+
+def _bare_id(env: EnvConfig) -> list[str]:
+    """What an id that is typed misses where a shipped preset has the same."""
+    presets = [
+        f"env={file.stem}"
+        for file in sorted(Path(CONF, "env").glob("*.yaml"))
+        if env.option == ANY_ENV and f"id: {env.id}" in file.read_text(encoding="utf-8").split("\n")
+    ]
+    told = f"env.id={env.id} takes no tuned values and is listed apart from its preset, "
+    return [told + " or ".join(presets)] if presets else []
 
 
 def print_tables(

@@ -212,10 +212,6 @@ class Task:
             run_dir=run_dir,
             overrides=overrides,
             sources=job.sources,
-            choices={
-                **self._composer.inherited,
-                **{each.group: each.choice for each in job.sources},
-            },
             resolved=resolved_yaml(job.config),
             command=self._command,
             job_number=number,

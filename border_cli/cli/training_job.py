@@ -49,7 +49,6 @@ class JobContext:
     run_dir: Path  # absolute; exists
     overrides: list[str]  # of this job, as typed
     sources: list[Source]  # for the header of the run
-    choices: Mapping[str, str]  # the option of each group, as far as one was chosen by its name
     resolved: str  # the text of `.hydra/resolved.yaml`, see `saved.write_resolved`
     command: list[str]  # as typed
     job_number: int | None  # None outside sweeps
@@ -185,7 +184,6 @@ def _run(
         recorders_besides=control.recorders,
         run_json={"command": context.command, "import_paths": context.import_paths},
         settings=context.resolved,
-        choices=context.choices,
         on_hung_learner=on_hung_learner,
         sweep=control.sweep,
     )

@@ -66,11 +66,12 @@ from border_cli.config.tuned import (
     part_of,
     with_general_files,
 )
-from border_cli.core.config import RunConfig
+from border_cli.core.config import GroupConfig, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
 from border_cli.core.foreign import is_closed
 from border_cli.hydra_plugin import register as register_launcher
+from border_cli.registry import GROUPS
 
 VERSION_BASE = "1.3"
 HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
@@ -217,7 +218,6 @@ class Composer:
         imports: Sequence[str] = (),
         run_dir: Path | None = None,
         origin: Path | None = None,
-        inherited: Mapping[str, str] | None = None,
         trust: bool = False,
     ) -> None:
         self.folders = list(folders)
@@ -225,7 +225,6 @@ class Composer:
         self.config_name = config_name
         self.run_dir = run_dir  # whose saved settings these are: the run that is resumed
         self.origin = origin  # whose saved settings a new run begins with
-        self.inherited = dict(inherited or {})  # the choices of that run
         self.trust = trust  # whether `trust=true` was typed
         self._last = Composed()
         self.register()
@@ -434,6 +433,15 @@ def _primary(part: Part, parts: Sequence[Part]) -> bool:
     return part is outside[-1]
 
 
+def _name_options(config: DictConfig) -> None:
+    """The settings of a group keep the name of the option that was chosen, wherever they go; saved
+    ones have it already."""
+    for group, chosen in config.hydra.runtime.choices.items():
+        typed = group in GROUPS and issubclass(OmegaConf.get_type(config, group), GroupConfig)
+        if typed and config[group].option is None:
+            config[group].option = chosen
+
+
 @contextmanager
 def hydra_turn() -> Iterator[None]:
     """Composes with our version base, alone, and puts back what was set before."""
@@ -504,9 +512,11 @@ class Loader(ConfigLoaderImpl):
         asked, config = self._composed
         if config is not None and run_mode == RunMode.RUN and asked == (config_name, *overrides):
             return deepcopy(config)
-        return super().load_configuration(
+        found = super().load_configuration(
             config_name, overrides, run_mode, from_shell, validate_sweep_overrides
         )
+        _name_options(found)
+        return found
 
     def read(
         self, config_name: str | None, overrides: list[str]

@@ -103,14 +103,14 @@ def settings_help(job: Job, overrides: Sequence[str]) -> str:
 
 
 def _chosen(job: Job, groups: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-    choices = {source.group: source.choice for source in job.sources}
     for group in groups:
         settings = getattr(job.config, group)
         if isinstance(settings, dict):
             for name, member in settings.items():
                 yield f"{group}=[{name}]", f"{group}.{name}", member
         else:
-            yield f"{group}={choices[group]}" if group in choices else group, group, settings
+            option = getattr(settings, "option", None)  # sections have none
+            yield f"{group}={option}" if option else group, group, settings
 
 
 def _block(title: str, path: str, settings: Any) -> str:

@@ -20,7 +20,6 @@ from border_cli.config.imports import modules_of_a_run
 from border_cli.config.interpolation import ANY_ENV, env_part
 from border_cli.config.overrides import component_of, parsed, run_to_resume
 from border_cli.config.saved import (
-    NAMED,
     read_saved,
     refuse_strange_modules,
     saved_components,
@@ -98,20 +97,14 @@ def _composer(
         for group, options in _chosen_by_files(typed, loader).items():
             if group not in typed:
                 asked.append(_instead(group, saved[group], options, loader))
-    labels = chosen_options(run_dir)
     other_env = any(each.key_or_group == "env.id" for each in parsed(overrides))
-    name = _name(run_dir, labels, typed, other_env=other_env)
-    anew = {each.partition(":")[0] for each in asked} | ({"env"} if other_env else set())
-    source = saved_source(
-        run_dir / SETTINGS.parent, [*asked, *([f"{NAMED}{name}"] if name else [])]
-    )
-    return Composer(
-        [source, *folders],
-        SETTINGS.stem,
-        origin=run_dir,
-        inherited={group: label for group, label in labels.items() if group not in anew},
-        trust=trust,
-    )
+    name = _name(run_dir, chosen_options(run_dir), typed, other_env=other_env)
+    if name:
+        asked.append(f"name={name}")
+    if other_env and "env" not in typed:
+        asked.append(f"env.option={ANY_ENV}")
+    source = saved_source(run_dir / SETTINGS.parent, asked)
+    return Composer([source, *folders], SETTINGS.stem, origin=run_dir, trust=trust)
 
 
 def _typed_options(overrides: Sequence[Override], loader: Loader) -> dict[str, list[str]]:

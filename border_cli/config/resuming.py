@@ -161,7 +161,8 @@ def _differing(key: str, before: Any, after: Any) -> Iterator[tuple[str, object,
     if is_dataclass(before) and is_dataclass(after):
         if type(before) is not type(after):
             yield key, _Component(before), _Component(after)
-        known = {each.name for each in fields(before)} & {each.name for each in fields(after)}
+        known = {each.name for each in fields(before) if each.compare}
+        known &= {each.name for each in fields(after)}
         for each in fields(after):
             if each.name in known:
                 path = f"{key}.{each.name}".lstrip(".")

@@ -37,7 +37,6 @@ HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs thi
 BEFORE = "resolved-before.yaml"
 MOST_BYTES = 2**20  # that are read as saved settings, and hence written
 RESUMED = "run_dir"  # of a query: the composition resumes in the folder of the settings
-NAMED = "name:"  # of a query: what the run is called instead
 MOST_LEVELS = 50  # of nesting
 _ORDER = ("evaluator", "recorder", "env", "agent", "trainer")  # the other groups come before
 # What our own files hold beside plain values, where a setting was given from Python.
@@ -214,11 +213,12 @@ def modules_of(config: RunConfig) -> list[str]:
 
 
 class SavedSettings(ConfigSource):
-    """The folder `.hydra` of a run: `border-saved://FOLDER?run_dir,group,group:option,name:NAME`.
+    """The folder `.hydra` of a run: `border-saved://FOLDER?run_dir,group,group:option,name=NAME`.
 
     In it `resolved` chooses the groups named behind the question mark anew, without their saved
     values: as the command line says, or else the named option; with `run_dir` it resumes where it
-    was saved. Everything else is as it was saved. No other file is served.
+    was saved, and a setting may have another value. Everything else is as it was saved. No other
+    file is served.
     """
 
     def __init__(self, provider: str, path: str) -> None:
@@ -236,8 +236,8 @@ class SavedSettings(ConfigSource):
         for group in sorted(self._asked, key=_place):
             if group == RESUMED:
                 content["run_dir"] = str(file.parent.parent)
-            elif group.startswith(NAMED):
-                content["name"] = group.removeprefix(NAMED)
+            elif "=" in group:
+                OmegaConf.update(content, *group.split("=", 1))
             else:
                 _choose_anew(content, *group.split(":"))
         return ConfigResult(self.provider, self.full_path(), content, header={"package": None})
@@ -270,6 +270,8 @@ def _choose_anew(content: DictConfig, group: str, option: str = "???", kept: str
     content["defaults"] = rest
     if not kept:
         content.pop(group, None)
+    elif group in content:
+        content[group].option = None  # that of a file that chooses another one
 
 
 def saved_source(folder: Path, asked: Sequence[str] = ()) -> str:

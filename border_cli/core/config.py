@@ -71,7 +71,20 @@ OnError = StrEnum("OnError", {"continue": "continue", "stop": "stop"})
 
 
 @dataclass(kw_only=True)
-class AgentConfig(Settings, path="agent"):
+class GroupConfig(Settings):
+    """Settings of the option chosen in a group; equal if their values are, whatever their name."""
+
+    option: str | None = field(
+        default=None,
+        compare=False,
+        metadata={
+            "meaning": "name of these settings in lists of runs; null: that of the chosen option"
+        },
+    )
+
+
+@dataclass(kw_only=True)
+class AgentConfig(GroupConfig, path="agent"):
     """Settings that every agent has."""
 
     gives_priorities: ClassVar[bool] = True  # whether its TD errors can be priorities
@@ -87,7 +100,7 @@ class AgentConfig(Settings, path="agent"):
 
 
 @dataclass(kw_only=True)
-class EnvConfig(Settings, path="env"):
+class EnvConfig(GroupConfig, path="env"):
     """Settings that every environment has."""
 
     named_by: ClassVar[str] = "id"  # the setting that says which environment it is
@@ -132,12 +145,12 @@ def modules_of_env(env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(kw_only=True)
-class StepProcessorConfig(Settings, path="step_processor"):
+class StepProcessorConfig(GroupConfig, path="step_processor"):
     """Base of the step processors' settings."""
 
 
 @dataclass(kw_only=True)
-class ReplayBufferConfig(Settings, path="replay_buffer"):
+class ReplayBufferConfig(GroupConfig, path="replay_buffer"):
     """Settings that every replay buffer has."""
 
     prioritizes: ClassVar[bool] = False  # whether it needs the TD errors of the agent
@@ -152,7 +165,7 @@ class ReplayBufferConfig(Settings, path="replay_buffer"):
 
 
 @dataclass(kw_only=True)
-class ActorManagerConfig(Settings, path="actor_manager"):
+class ActorManagerConfig(GroupConfig, path="actor_manager"):
     """Settings that every actor manager has."""
 
     in_learner_thread: ClassVar[bool] = False  # whether actors step in the learner's own thread
@@ -217,7 +230,7 @@ class ActorManagerConfig(Settings, path="actor_manager"):
 
 
 @dataclass(kw_only=True)
-class TrainerConfig(Settings, path="trainer"):
+class TrainerConfig(GroupConfig, path="trainer"):
     """Limits, replay ratio and intervals. Intervals are in updates."""
 
     offline: ClassVar[bool] = False  # learns from a data set only, without actors
@@ -292,7 +305,7 @@ class TrainerConfig(Settings, path="trainer"):
 
 
 @dataclass(kw_only=True)
-class EvaluatorConfig(Settings, path="evaluator"):
+class EvaluatorConfig(GroupConfig, path="evaluator"):
     """Settings that every evaluator has."""
 
     num_episodes: int = setting(
@@ -385,7 +398,7 @@ class RunConfig(Settings):
     """Settings of the whole run."""
 
     seed: int = setting(0, "seed of the run; all other seeds are derived from it", low=0)
-    name: str = setting("run", "name in the default run_dir; <agent>_<env> from the command line")
+    name: str = setting("run", "name in the default run_dir; <agent>_<env> if composed")
     device: Device = setting(Device.auto, "device of the learner; auto: CUDA if available")
     imports: list[str] = setting(
         [], "Python modules to import first, to register your own components"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from enum import Enum
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +74,7 @@ from border_cli.registry import (
     REPLAY_BUFFERS,
     STEP_PROCESSORS,
     TRAINERS,
+    flat_settings,
 )
 from border_cli.replay_buffer.config import DatasetConfig, HindsightConfig
 from border_cli.replay_buffer.hindsight import refuse_no_goals
@@ -288,29 +288,12 @@ def hyperparameters(config: RunConfig) -> dict[str, bool | float | str]:
 
     Where a run is written, and what it leaves there, is not one of them.
     """
-    found: dict[str, bool | float | str] = {}
-    for each in fields(config):
-        value = getattr(config, each.name)
-        if each.name in GROUPS and each.name != "recorder":
-            found[each.name] = GROUPS[each.name].entry_of(value).name
-            named = {every.name: getattr(value, every.name) for every in fields(value)}
-            found |= _flat(each.name, named)
-        elif each.name in ("seed", "device", "init_from"):
-            found |= _flat("", {each.name: value})
-    return found
-
-
-def _flat(path: str, settings: Mapping[str, Any]) -> dict[str, bool | float | str]:
-    found: dict[str, bool | float | str] = {}
-    for name, value in settings.items():
-        key = f"{path}.{name}".lstrip(".")
-        if isinstance(value, dict):
-            found |= _flat(key, value)
-        elif isinstance(value, Enum):
-            found[key] = value.name
-        else:
-            found[key] = value if isinstance(value, bool | int | float) else _in_words(value)
-    return found
+    kept = {*GROUPS, "seed", "device", "init_from"} - {RECORDERS.group}
+    return {
+        name: value if isinstance(value, bool | int | float) else _in_words(value)
+        for name, value in flat_settings(config).items()
+        if name.partition(".")[0] in kept
+    }
 
 
 def _in_words(value: object) -> str:

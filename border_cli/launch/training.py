@@ -66,7 +66,6 @@ from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Saved
 from border_cli.run.finding import Resumable, best_score
-from border_cli.run.saved_settings import chosen_options
 from border_cli.run.status import RunLock, RunRecord
 from border_cli.run.sweep_folder import read_stop
 from border_cli.trainer.post_step import LearnerParts
@@ -106,7 +105,6 @@ class RunOptions:
     clock: Clock = field(default_factory=MonotonicClock)
     run_json: Mapping[str, Any] = field(default_factory=dict)  # what `run.json` says in addition
     settings: str = ""  # the text of `.hydra/resolved.yaml`, for checkpoints
-    choices: Mapping[str, str] = field(default_factory=dict)  # the options typed, for `run.json`
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
     sweep: Path | None = None  # whose stop a run in a worker must not miss
 
@@ -176,8 +174,7 @@ class TrainingRun:
         self._prepared: _Prepared | None = None
         self._built: tuple[LearnerParts, Trainer] | None = None
         self._resumed_from: int | None = None  # updates of the checkpoint
-        choices = {**(chosen_options(run_dir) if options.resume else {}), **options.choices}
-        run_json = {**options.run_json, "settings": flat_settings(effective.config, choices)}
+        run_json = {**options.run_json, "settings": flat_settings(effective.config)}
         if not options.resume:
             seeds = derived_seeds(effective.config.seed, effective.num_actors)
             run_json = {"seeds": seeds, **run_json}

@@ -22,6 +22,7 @@ _CHOICES = re.compile(r"^    choices:\n((?:      .*\n)+)", re.MULTILINE)
 _CHOICE = re.compile(r"^      (\w+): (\S+)$", re.MULTILINE)
 _COMPONENT = re.compile(r"/schema/(\w+)/([^/@\s]+)@\1(\.\S+)?")
 _SEED = re.compile(r"^seed: (\d+)$", re.MULTILINE)
+_OPTION = re.compile(r"^(\w+):\n(?:  .*\n)*?  option: (\S+)$", re.MULTILINE)
 _ENV_ID = re.compile(r"^env:\n(?:  .*\n)*?  id: (\S+)$", re.MULTILINE)
 
 
@@ -45,7 +46,7 @@ def read_labels(run_dir: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         return known
     text = saved_text(run_dir / SETTINGS) or ""
     env_id, seed = _ENV_ID.search(text), _SEED.search(text)
-    found: dict[str, Any] = _options(run_dir, text[: text.find("_self_")])
+    found = _options(run_dir, text)
     if env_id:
         found["env.id"] = env_id[1].strip("'\"")
     return {**found, "seed": int(seed[1])} if seed else found
@@ -74,22 +75,23 @@ def _from_yaml(run_dir: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict) or not isinstance(found.get("defaults"), list):
         raise CheckpointError(f"{path} is not a saved configuration: it has no defaults list")
-    entries = [each for each in found.pop("defaults") if isinstance(each, str)]
-    kept = {name: value for name, value in found.items() if name not in OF_ONE_COMMAND}
-    options = _options(run_dir, "\n".join(entries))
-    return {**options, **flat(kept), **options}
+    options = _options(run_dir, text)
+    apart = {"defaults", *OF_ONE_COMMAND, *(f"{group}.option" for group in options)}
+    kept = {name: value for name, value in flat(found).items() if name not in apart}
+    return {**options, **kept, **options}
 
 
-def _options(run_dir: Path, defaults: str) -> dict[str, Any]:
-    """The component of each group, or the file that was chosen by its name, as of `agent=droq`."""
+def _options(run_dir: Path, text: str) -> dict[str, Any]:
+    """The component of each group, or the option that was chosen by its name: `agent=droq`. Earlier
+    versions left that to Hydra's own record."""
     components: dict[str, Any] = {}
-    for group, name, member in _COMPONENT.findall(defaults):
+    for group, name, member in _COMPONENT.findall(text[: text.find("_self_")]):
         if member:
             components.setdefault(group, []).append(member[1:])
         else:
             components[group] = name
     chosen = _CHOICES.search(saved_text(run_dir / SETTINGS.with_name("hydra.yaml")) or "")
-    typed = dict(_CHOICE.findall(chosen[1])) if chosen else {}
+    typed = dict([*(_CHOICE.findall(chosen[1]) if chosen else []), *_OPTION.findall(text)])
     known = {group: typed[group] for group in components if typed.get(group, "null") != "null"}
     return {**components, **known}
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +14,13 @@ import pytest
 from written_runs import write_run
 
 import border_cli
+from border_cli.agent.config import SacConfig
 from border_cli.analysis.load import Run, find_runs, load_runs
+from border_cli.config.check import checked
 from border_cli.config.compose import compose
 from border_cli.config.saved import resolved_yaml, write_resolved
 from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage
+from border_cli.env.config import GymConfig
 from border_cli.registry import flat_settings
 from border_cli.run.status import RunLock
 
@@ -82,7 +87,7 @@ def test_settings_of_run_json_are_those_of_the_saved_file(tmp_path: Path) -> Non
     config = compose("agent=droq", "env=pendulum", "env.kwargs={g: 9.5}", "seed=3")
     write_resolved(tmp_path, resolved_yaml(config))
     from_yaml = Run(tmp_path).settings
-    written = json.loads(json.dumps(flat_settings(config, {})))
+    written = json.loads(json.dumps(flat_settings(config)))
     assert from_yaml == written
     assert list(from_yaml)[:2] == ["agent", "env"]
     assert from_yaml["env.kwargs.g"] == 9.5
@@ -90,10 +95,26 @@ def test_settings_of_run_json_are_those_of_the_saved_file(tmp_path: Path) -> Non
     assert not {"run_dir", "resume", "dry_run"} & from_yaml.keys()
 
 
-def test_the_option_that_was_typed_stands_for_its_group() -> None:
+def test_the_option_that_was_chosen_stands_for_its_group_wherever_the_settings_go(
+    tmp_path: Path,
+) -> None:
+    config = compose("agent=rainbow", "env=cartpole")
+    config.seed = 3
+    config.agent = replace(config.agent, gamma=0.9)
+    found = pickle.loads(pickle.dumps(checked(replace(config, quiet=True))))
+    assert config.agent == replace(config.agent, option=None)
+    (tmp_path / "frozen.yaml").write_text(resolved_yaml(found), encoding="utf-8")
+    for each in (found, compose("seed=4", config_dir=str(tmp_path), config_name="frozen")):
+        settings = flat_settings(each)
+        assert (settings["agent"], settings["env"]) == ("rainbow", "cartpole")
+        assert settings["step_processor"] == "multi_step"  # as the file of rainbow chooses
+        assert not any(name.endswith(".option") for name in settings)
+
+
+def test_settings_of_another_component_have_its_name() -> None:
     config = compose("agent=droq", "env=pendulum")
-    assert flat_settings(config, {})["agent"] == "sac"
-    assert flat_settings(config, {"agent": "droq"})["agent"] == "droq"
+    config.agent, config.env = SacConfig(), GymConfig(id="Pendulum-v1")
+    assert {flat_settings(config)[group] for group in ("agent", "env")} == {"sac", "gym"}
 
 
 def test_a_run_of_an_earlier_version_is_read_from_its_files(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_settings_are_shown_as_composed_without_resolve(capsys: Capture, folder:
     )
     assert "  id: null\n" in shown
     main(["--cfg", "job", "--package", "agent", "env=cartpole"])
-    assert capsys.readouterr().out.startswith("# @package agent\ngamma: ")
+    assert capsys.readouterr().out.startswith("# @package agent\noption: dqn\n")
     main(["--cfg", "hydra"])
     assert "  output_subdir: ${border.record_folder:" in capsys.readouterr().out
     assert not list(folder.iterdir())

@@ -17,6 +17,7 @@ from border_cli.config.saved import resolved_yaml, write_resolved
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import BorderError
 from border_cli.core.files import SETTINGS
+from border_cli.registry import flat_settings
 from border_cli.replay_buffer.config import PrioritizedConfig
 
 FIRST = (
@@ -104,12 +105,12 @@ def test_the_labels_of_groups_that_stay_are_those_of_the_run(
     first("agent=droq", "env=pendulum")
     for typed, labels in [
         (["seed=1"], {"agent": "droq", "env": "pendulum"}),
-        (["agent=td3"], {"env": "pendulum"}),
-        (["env.id=Hopper-v5"], {"agent": "droq"}),
+        (["agent=td3"], {"agent": "td3", "env": "pendulum"}),
+        (["env.id=Hopper-v5"], {"agent": "droq", "env": "gym"}),
+        (["agent=rainbow", "env=cartpole"], {"agent": "rainbow", "step_processor": "multi_step"}),
     ]:
-        with composing(typed, origin="first") as (composer, _):
-            found = {key: composer.inherited.get(key) for key in ("agent", "env")}
-        assert found == {"agent": None, "env": None, **labels}
+        found = flat_settings(begun(*typed))
+        assert {key: found[key] for key in labels} == labels
 
 
 @pytest.mark.slow

@@ -426,6 +426,17 @@ def test_values_of_another_pair_are_doubted() -> None:
         assert doubts(effective_settings(made.config), made.sources) == []
 
 
+def test_an_id_that_a_preset_has_is_told_the_preset() -> None:
+    for env_id, presets in [
+        ("CartPole-v1", ["its preset, env=cartpole"]),
+        ("LunarLander-v3", ["its preset, env=lunarlander or env=lunarlander_continuous"]),
+        ("CartPole-v0", []),
+    ]:
+        made = job(f"env.id={env_id}")
+        said = doubts(effective_settings(made.config), made.sources)
+        assert [each.rpartition(" from ")[2] for each in said] == presets
+
+
 def test_cloning_ones_own_actions_is_doubted() -> None:
     made = job("agent=bc", "env=cartpole")
     [said] = doubts(effective_settings(made.config), made.sources)

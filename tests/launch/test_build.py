@@ -24,6 +24,7 @@ def test_settings_that_compare_runs_are_flat_and_named_as_they_are_typed() -> No
     assert (found["agent"], found["agent.hidden"], found["seed"]) == ("dqn", "[8, 4]", 7)
     assert (found["env.id"], found["env.max_episode_steps"]) == ("CartPole-v1", "null")
     assert found["device"] == "auto"
+    assert hyperparameters(compose("agent=rainbow", *SMALL[1:]))["agent"] == "rainbow"
     assert {name for name in found if name.startswith("step_processor")} == {
         "step_processor",
         "step_processor.n_steps",
