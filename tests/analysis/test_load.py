@@ -138,7 +138,11 @@ def test_a_run_of_an_earlier_version_is_read_from_its_files(tmp_path: Path) -> N
         ("defaults: []\nname: !!python/object/apply:os.getcwd []\n", "could not determine"),
         ("name: x\n", "no defaults list"),
         ("name: [\n", "resolved.yaml: "),
-        (f"defaults: {'[' * 400_000}\n", "line 1 has more than 50 levels"),
+        (f"defaults: {'[' * 60}\n", "line 1 has more than 50 levels"),
+        (
+            f"defaults: {'[' * 400_000}\n",
+            "levels|nesting depth",
+        ),  # PyYAML 6.0.4 has a limit of its own
     ],
 )
 def test_settings_of_others_are_plain_data(text: str, reason: str, tmp_path: Path) -> None:
