@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from os import PathLike
@@ -15,13 +15,11 @@ from typing import Any
 from border_cli.config.check import checked, refuse_unwritable
 from border_cli.config.imports import homes, import_modules, modules_of_a_run
 from border_cli.config.overrides import refuse_no_text
-from border_cli.config.resuming import changes, refuse_fixed, refuse_no_run
+from border_cli.config.resuming import attempt, found_in, refuse_no_run
 from border_cli.config.saved import (
-    begin_attempt,
     load_resolved,
     modules_of,
     refuse_strange_modules,
-    resolved_yaml,
     saved_composer,
 )
 from border_cli.config.search_path import user_folders
@@ -46,9 +44,9 @@ from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.checkpoint_files import read_json
-from border_cli.run.finding import find_checkpoint, find_run, read_model, resumable
-from border_cli.run.layout import refuse_denied, refuse_foreign, set_aside
-from border_cli.run.status import import_paths
+from border_cli.run.finding import find_checkpoint, find_run, read_model
+from border_cli.run.layout import refuse_foreign
+from border_cli.run.status import import_paths, refuse_running
 
 log = logging.getLogger(__name__)
 
@@ -86,35 +84,30 @@ def train(
     import_modules(config.imports)
     if config.dry_run:
         raise ConfigError("dry_run=true is for the command line; train() does not support it")
-    refuse_unwritable(_place(config))
+    run_dir = _run_dir(config)
+    refuse_unwritable(run_dir)
+    refuse_running(run_dir)
+    with reachable(ConfigError):
+        refuse_foreign(run_dir)
+        found_in(run_dir, config)
     effective = effective_settings(config)
     built = dry_build(effective, Probes(_interrupt_here()))
-    run_dir = _run_to_resume(config)
-    if run_dir is not None:
-        refuse_foreign(run_dir)
     if built is not None:
-        refuse_unmet([run_needs(effective, run_dir or _place(config), built)])
+        refuse_unmet([run_needs(effective, run_dir, built)])
         log.info("threads: %s", effective.threads_line())
-    text = resolved_yaml(config)
-    resumes = run_dir is not None
-    if run_dir is None:
-        run_dir = _new_run_dir(config)
-        refuse_foreign(run_dir)
-        set_aside(run_dir)
-        begin_attempt(run_dir, {}, text)
-    options = RunOptions(
-        recorders=recorders,
-        evaluator=evaluator,
-        resume=resumes,
-        run_json={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
-        settings=text,
-    )
-    with training_run(effective, run_dir, options) as run:
-        run.prepare()
-        run.build()
-        if resumes:  # nothing refuses it any more
-            begin_attempt(run_dir, {"command.txt": "border_cli.train\n"}, text)
-        return run.train()
+    with attempt(run_dir, config, {}) as begun:
+        options = RunOptions(
+            recorders=recorders,
+            evaluator=evaluator,
+            resume=begun.found.resumes,
+            run_json={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
+            settings=begun.settings,
+        )
+        with training_run(effective, run_dir, options, begun.lock) as run:
+            run.prepare()
+            run.build()
+            begun.confirm()
+            return run.train()
 
 
 def resume(
@@ -178,46 +171,16 @@ def _interrupt_here() -> Callable[[ProbeFailed], None]:
     return on_hung
 
 
-@reachable(ConfigError)
-def _run_to_resume(config: RunConfig) -> Path | None:
-    """The run directory that `config.resume` names; None where a run starts.
-
-    Raises ConfigError where its settings differ in what may not change.
-    """
-    if config.resume is None:
-        return None
+def _run_dir(config: RunConfig) -> Path:
+    """The directory of the run; a new one below `outputs` where the config names none."""
     if config.resume == AUTO and config.run_dir is None:
         raise ConfigError("resume=auto needs run_dir=DIR, the run to resume")
-    place = config.run_dir if config.resume == AUTO else config.resume
-    run_dir = Path(str(place)).expanduser().absolute()
-    if config.resume == AUTO and not resumable(run_dir):
-        return None
-    refuse_denied(run_dir)
-    found = changes(read_config(run_dir, known=modules_of(config)), config)
-    new_run = f"init_from={run_dir}"
-    refuse_fixed(found, run_dir / SETTINGS, job="", new_run=new_run)
-    return run_dir
-
-
-def _place(config: RunConfig) -> Path:
-    """The folder of the run, or below which one is made for it."""
-    resumes = config.resume not in (None, AUTO)
-    place = config.resume if resumes else config.run_dir
-    return Path(place or "outputs").expanduser().absolute()
-
-
-def _new_run_dir(config: RunConfig) -> Path:
-    if config.run_dir is not None:
-        run_dir = Path(config.run_dir).expanduser().absolute()
-        if (run_dir / "run.json").exists() and config.resume is None:
-            raise ConfigError(f"run_dir={run_dir} already contains a run: choose another")
-    else:
+    place = config.run_dir if config.resume in (None, AUTO) else config.resume
+    if place is None:
         now = time.time()
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
-        run_dir = Path.cwd() / "outputs" / config.name / f"{stamp}-{int(now % 1 * 1e6):06d}"
-    with reachable(ConfigError):
-        run_dir.mkdir(parents=True, exist_ok=config.run_dir is not None)
-    return run_dir
+        place = f"outputs/{config.name}/{stamp}-{int(now % 1 * 1e6):06d}"
+    return Path(place).expanduser().absolute()
 
 
 class LoadedPolicy:
@@ -292,9 +255,8 @@ def load_agent(
 
 
 @reachable(CheckpointError)
-def read_config(run_dir: Path, *, trust: bool = False, known: Collection[str] = ()) -> RunConfig:
-    """The saved settings of a run; its own modules are imported again, see `load_policy`. Those
-    that are `known` the user has named, too."""
+def read_config(run_dir: Path, *, trust: bool = False) -> RunConfig:
+    """The saved settings of a run; its own modules are imported again, see `load_policy`."""
     if not run_dir.is_dir():
         raise CheckpointError(f"no such directory: {run_dir}")
-    return load_resolved(run_dir, import_paths(run_dir), trust=trust, known=known)
+    return load_resolved(run_dir, import_paths(run_dir), trust=trust)

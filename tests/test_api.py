@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from border_cli import RunConfig, compose, load_policy, resume, train
 from border_cli.actor_manager.config import SerialConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.config.check import checked
+from border_cli.config.saved import write_resolved
 from border_cli.core.config import CheckpointConfig
 from border_cli.core.errors import ActorCrashed, BadStep, CheckpointError, ConfigError
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
@@ -37,6 +39,7 @@ from border_cli.evaluator.config import EpisodesConfig
 from border_cli.recorder.config import JsonlConfig
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import UniformConfig
+from border_cli.run.status import RunInUse, RunLock, RunRecord
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig
 
@@ -186,6 +189,51 @@ def test_a_used_run_directory_is_refused(folder: Path) -> None:
     (folder / "file").touch()
     with pytest.raises(ConfigError, match=r"cannot be made: .* is a file"):
         train(by_hand(folder / "file"))
+
+
+@pytest.mark.parametrize("typed", [(), ("resume=auto",)])
+def test_a_directory_in_which_another_process_runs_is_left_alone(
+    folder: Path, typed: tuple[str, ...]
+) -> None:
+    config = compose(*SERIAL, *typed, "run_dir=run")
+    write_resolved(folder / "run", "seed: 1")
+    with commands.other_process(folder / "run") as process:
+        before = commands.stamps(folder / "run")
+        with pytest.raises(RunInUse, match=f"run is in use by process {process.pid} on "):
+            train(config)
+        assert commands.stamps(folder / "run") == before
+
+
+def test_a_directory_that_another_process_has_taken_since_the_checks_is_left_alone(
+    folder: Path,
+) -> None:
+    taken: list[RunLock] = []
+    stamps = []
+
+    class Takes(gym.Env[Any, Any]):
+        """Stands for a process that begins while this one tries its environment."""
+
+        observation_space = action_space = gym.spaces.Discrete(2)
+
+        def __init__(self) -> None:
+            if not taken:
+                taken.append(RunLock(folder / "run").__enter__())
+                write_resolved(folder / "run", "seed: 1")
+                RunRecord(folder / "run").begin()
+                stamps.append(commands.stamps(folder / "run"))
+
+        def reset(self, **_: Any) -> Any:
+            return 0, {}
+
+        def step(self, _: Any) -> Any:
+            return 0, 0.0, False, False, {}
+
+    gym.register("Takes-v0", Takes)
+    more = ("env.id=Takes-v0", "run_dir=run", "resume=auto")
+    with pytest.raises(RunInUse, match=f"run is in use by process {os.getpid()} on "):
+        train(compose(*SERIAL, *more))
+    assert commands.stamps(folder / "run") == stamps[0]
+    taken[0].__exit__()
 
 
 @pytest.mark.parametrize(

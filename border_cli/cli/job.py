@@ -121,19 +121,15 @@ def _planned(
 
 def _is_finished(planned: Planned) -> bool:
     """Reports where the run of a single job has reached its limit: nothing is touched then."""
-    if planned.continuation is None:
+    finished = planned.found.finished
+    if finished is None:
         return False
-    from border_cli.config.resuming import finished
-
-    job, folder = planned.job, Path(planned.job.folder)
-    found = finished(folder, job.config, planned.continuation.trainer)
-    if found is None:
-        return False
-    message = found.message
-    if job.config.quiet:
+    message = finished.message
+    if planned.job.config.quiet:
         from border_cli.cli.report import result_line
         from border_cli.run.status import read_run
 
+        folder = Path(planned.job.folder)
         message = result_line(folder, read_run(folder))
     sys.stdout.write(visible(f"{message}\n"))
     return True
@@ -205,12 +201,11 @@ def job_names(jobs: Sequence[Job]) -> list[str]:
 
 def _runner(probes: Probes) -> RunJob:
     """Runs a job alone; the command leaves with its status where it was not done."""
-    from border_cli.cli.training_job import leave_now, refusal, train_job
+    from border_cli.cli.training_job import leave_now, train_job
 
     def run(effective: EffectiveSettings, context: JobContext) -> float:
-        refused = refusal(probes, effective)
         outcome = train_job(
-            effective, context, on_hung=lambda each: leave_now(each.exit_status), refused=refused
+            effective, context, on_hung=lambda each: leave_now(each.exit_status), probes=probes
         )
         if outcome.threads_left:
             leave_now(outcome.exit_status)

@@ -17,7 +17,7 @@ from border_cli.cli.startup import set_up_threads
 from border_cli.cli.task import OUTPUT, Planned, Task, run_in_worker
 from border_cli.cli.training_job import JobContext, JobControl, Outcome
 from border_cli.config.compose import VERSION_BASE, Job
-from border_cli.config.resuming import Continuation
+from border_cli.config.resuming import Found
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.core.errors import Interrupted
 from border_cli.core.files import not_through_links
@@ -50,7 +50,6 @@ class JobParts:
     overrides: list[str]
     number: int
     job: Job | None  # as it was checked; None: its sweeper invented it
-    continuation: Continuation | None
     at_once: int  # jobs that share the cores
     cores: int | None  # that it has of them; None: all
 
@@ -130,7 +129,7 @@ def _run_job(parts: JobParts, control: JobControl, pipe: Pipe) -> None:
     known = []
     if parts.job is not None:
         effective = effective_settings(parts.job.config)
-        known = [Planned(parts.job, parts.continuation, effective)]
+        known = [Planned(parts.job, Found(), effective)]
     parts.task.adopt(known, run_here)
     config = parts.loader.load_sweep_config(parts.config, parts.overrides)
     with open_dict(config.hydra.job):

@@ -23,9 +23,8 @@ from omegaconf import DictConfig
 from border_cli.cli.job_process import ENDED, PROGRESS, SAVE, STOP, JobParts, run
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.cli.sweep_panel import JobView, SweepPanel
-from border_cli.cli.task import Planned, Task
+from border_cli.cli.task import Task
 from border_cli.config.check import OUR_LAUNCHER
-from border_cli.config.resuming import finished
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.config.sweep_plan import sweep_job
 from border_cli.core.config import StartMethod
@@ -33,7 +32,14 @@ from border_cli.core.errors import BorderError, Interrupted, RunFailed
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.process.child_process import GONE_S, ChildProcess
 from border_cli.process.start import pack, start_context, wait_for
-from border_cli.run.status import KILLED, LOST, end_from_outside, read_run, record_failure
+from border_cli.run.status import (
+    KILLED,
+    LOST,
+    RunLock,
+    end_from_outside,
+    read_run,
+    record_failure,
+)
 from border_cli.run.sweep_folder import add_job, read_stop
 
 log = logging.getLogger(__name__)
@@ -201,10 +207,10 @@ class JobProcesses:
         """Starts the process of a job, unless the run in its folder is finished."""
         planned, folder = self._task.planned(overrides, number), self._folder(number, overrides)
         view = JobView(number, self._sweep.label(overrides), overrides=overrides, folder=folder)
-        done = _finished(planned, folder)
-        if done is not None:
-            self._panel.ended(view, "done", done[0], done[1])
-            self._returned(number, overrides, done[0], None)
+        finished = planned.found.finished if planned else None
+        if finished is not None:
+            self._panel.ended(view, "done", finished.score, finished.message)
+            self._returned(number, overrides, finished.score, None)
             return
         parts = JobParts(
             loader=self._loader,
@@ -213,7 +219,6 @@ class JobProcesses:
             overrides=overrides,
             number=number,
             job=planned.job if planned else None,
-            continuation=planned.continuation if planned else None,
             at_once=self._starter.cores_shared,
             cores=self._starter.cores,
         )
@@ -274,10 +279,11 @@ class JobProcesses:
     def _record(self, folder: Path, pid: int, host: str | None, reason: str) -> None:
         """Writes the end of a process that could not write it itself."""
         with suppress(OSError, BorderError):
-            if end_from_outside(folder, pid, "killed", reason, host=host) or read_run(folder):
+            if end_from_outside(folder, pid, "killed", reason, host=host):
                 return
-            folder.mkdir(parents=True, exist_ok=True)  # it may not have got that far
-            record_failure(folder, command=self._task.command, reason=reason)
+            with RunLock(folder):  # which makes it: the process may not have got that far
+                if not read_run(folder):
+                    record_failure(folder, command=self._task.command, reason=reason)
 
     def _returned(
         self, number: int, overrides: list[str], score: float, failure: str | None
@@ -301,14 +307,6 @@ class JobProcesses:
             with suppress(OSError, BorderError):
                 host = self._starter.host_of(each.child)
                 end_from_outside(each.folder, each.child.pid, "interrupted", reason, host=host)
-
-
-def _finished(planned: Planned | None, folder: Path) -> tuple[float, str] | None:
-    """Score and message of a job that has nothing left to do."""
-    if planned is None or planned.continuation is None:
-        return None
-    found = finished(folder, planned.job.config, planned.continuation.trainer)
-    return None if found is None else (found.score, found.message)
 
 
 def _last_line(cause: str | None) -> str:

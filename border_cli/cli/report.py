@@ -37,9 +37,14 @@ UNFINISHED = ("interrupted", "failed", "killed")
 
 
 def print_header(
-    console: Console, effective: EffectiveSettings, context: JobContext, started: Started
+    console: Console,
+    effective: EffectiveSettings,
+    context: JobContext,
+    started: Started,
+    changed: Sequence[str],
 ) -> None:
-    """Prints what is about to run and where each choice came from; in the log also if quiet."""
+    """Prints what is about to run and where each choice came from, and which settings `changed` in
+    a run that is resumed; in the log also if quiet."""
     config = effective.config
     lines = [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
@@ -54,7 +59,7 @@ def print_header(
         ("memory", _memory_line(effective, started.spec)),
         ("evaluation", started.evaluation),
         ("run directory", str(context.run_dir)),
-        *_resume_lines(context, started),
+        *_resume_lines(started, changed),
     ]
     if not config.quiet:
         terminal.header(console, lines)
@@ -62,13 +67,12 @@ def print_header(
         log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
 
 
-def _resume_lines(context: JobContext, started: Started) -> list[tuple[str, str]]:
+def _resume_lines(started: Started, changed: Sequence[str]) -> list[tuple[str, str]]:
     """The checkpoint that a run is resumed from, and the settings that changed."""
     if started.resumed_opt_steps is None:
         return []
     place = f"the checkpoint at {counted(started.resumed_opt_steps, 'update')}"
     lines = [("resumed from", f"{place}; {started.restored}")]
-    changed = context.continuation.changed if context.continuation else ()
     return [*lines, ("changed", "\n".join(changed))] if changed else lines
 
 

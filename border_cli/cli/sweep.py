@@ -124,7 +124,7 @@ def wait_for_locks(folders: Sequence[Path], pause: Callable[[float], object] = _
         if not waiting:
             return
         if left_s <= 0:
-            raise RunInUse(waiting[0], {})
+            raise RunInUse(waiting[0])
         pause(LOOK_S)
         left_s -= LOOK_S
 

@@ -25,7 +25,7 @@ DRAW_EVERY_S = 0.5
 SAY_EVERY_S = 30.0  # where there is no terminal
 MIN_WIDTH = 60
 HINT = "Ctrl-C saves all running jobs"
-STYLES = {"done": "green", "interrupted": "yellow"}
+STYLES = {"done": "green", "interrupted": "yellow", "in use": "yellow"}
 
 
 @dataclass(slots=True)

@@ -21,7 +21,6 @@ from border_cli.cli.training_job import (
     Outcome,
     RunJob,
     leave_now,
-    refusal,
     train_job,
 )
 from border_cli.config.check import OUR_LAUNCHER, RAY_LAUNCHER
@@ -231,8 +230,7 @@ def _runner(probes: Probes, sweep: Sweep) -> RunJob:
         leave_now(outcome.exit_status)
 
     def run(effective: EffectiveSettings, context: JobContext) -> Outcome:
-        refused = refusal(probes, effective)
-        outcome = train_job(effective, context, on_hung=leave, refused=refused)
+        outcome = train_job(effective, context, on_hung=leave, probes=probes)
         if outcome.threads_left:
             leave(outcome)
         if outcome.status == "interrupted":

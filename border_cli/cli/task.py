@@ -22,7 +22,6 @@ from border_cli.cli.training_job import (
     Outcome,
     RunJob,
     leave_now,
-    refusal,
     train_job,
 )
 from border_cli.config.compose import Composer, Job, as_typed
@@ -33,14 +32,14 @@ from border_cli.core.errors import BorderError, ConfigError, ProbeFailed, RunFai
 from border_cli.core.files import SETTINGS, not_through_links
 from border_cli.core.process_state import keeping_everything
 from border_cli.core.threads import share_cores
-from border_cli.run.status import read_run, record_failure
+from border_cli.run.status import RunInUse, RunLock, read_run, record_failure, refuse_running
 from border_cli.run.sweep_folder import add_job, read_stop, write_stop
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
 
     from border_cli.cli.processes import JobStarter
-    from border_cli.config.resuming import Continuation
+    from border_cli.config.resuming import Found
     from border_cli.config.sweep_loader import SweepLoader
     from border_cli.launch.effective import EffectiveSettings
 
@@ -51,20 +50,21 @@ class Planned(NamedTuple):
     """A checked job."""
 
     job: Job
-    continuation: Continuation | None
+    found: Found  # in the folder of the job
     effective: EffectiveSettings
 
 
 def plan(composer: Composer, job: Job) -> Planned:
-    """Raises ConfigError where the run that the job would resume has other settings."""
+    """Raises ConfigError where a process runs in the folder of the job, or where the run there has
+    other settings. That is decided once more when the job begins, see `attempt`."""
+    from border_cli.config.resuming import found_in
     from border_cli.launch.effective import effective_settings
 
-    continuation = None
-    if job.config.resume is not None:
-        from border_cli.config.resuming import continuation_of
-
-        continuation = continuation_of(composer, job)
-    return Planned(job, continuation, effective_settings(job.config))
+    run_dir = Path(job.folder).absolute()
+    refuse_running(run_dir)
+    name = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
+    found = found_in(run_dir, job.config, trust=composer.trust, job=name)
+    return Planned(job, found, effective_settings(job.config))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +185,9 @@ class Task:
         try:
             return self._run(composed, hydra, overrides, number, run_dir)
         except ConfigError as error:
-            if not read_run(run_dir):
-                record_failure(run_dir, command=self._command, reason=reason_of(error))
+            with suppress(RunInUse), RunLock(run_dir):
+                if not read_run(run_dir):
+                    record_failure(run_dir, command=self._command, reason=reason_of(error))
             return self._failed(reason_of(error), error)
 
     def _run(
@@ -197,7 +198,7 @@ class Task:
         number: int | None,
         run_dir: Path,
     ) -> float:
-        from border_cli.config.saved import modules_of, resolved_yaml
+        from border_cli.config.saved import modules_of
 
         planned = self._planned.get((tuple(overrides), number))
         if planned is None:
@@ -212,12 +213,11 @@ class Task:
             run_dir=run_dir,
             overrides=overrides,
             sources=job.sources,
-            resolved=resolved_yaml(job.config),
             command=self._command,
             job_number=number,
             import_paths=homes(modules_of(job.config)),
-            continuation=planned.continuation,
-            record=_record(composed, hydra) if (run_dir / SETTINGS).exists() else {},
+            trust=self._composer.trust,
+            record=_record(composed, hydra),
         )
         if self._run_job is not None:
             outcome = self._run_job(planned.effective, context)
@@ -247,7 +247,7 @@ class Task:
 
 
 def _record(composed: DictConfig, hydra: Any) -> dict[str, str]:
-    """What Hydra itself writes into `.hydra` of a new folder."""
+    """What Hydra itself would write into `.hydra`."""
     return {
         "config.yaml": OmegaConf.to_yaml(composed),
         "hydra.yaml": OmegaConf.to_yaml(OmegaConf.create({"hydra": hydra})),
@@ -267,8 +267,8 @@ def run_in_worker(
             record_failure(context.run_dir, command=context.command, reason=reason_of(error))
         leave_now(error.exit_status)
 
-    refused = refusal(Probes(on_hung_env), effective)
-    return train_job(effective, context, on_hung=lambda _: None, refused=refused, control=control)
+    probes = Probes(on_hung_env)
+    return train_job(effective, context, on_hung=lambda _: None, probes=probes, control=control)
 
 
 @contextmanager

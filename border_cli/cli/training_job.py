@@ -28,12 +28,13 @@ from border_cli.core.errors import (
     reason_of,
 )
 from border_cli.core.files import write_json
+from border_cli.core.foreign import complain
 from border_cli.core.stop import SaveFlag, StopFlag
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from border_cli.config.resuming import Continuation, Finished
+    from border_cli.config.resuming import Attempt
     from border_cli.core.output import Recorders
     from border_cli.launch.dry_build import Probes
     from border_cli.launch.effective import EffectiveSettings
@@ -49,13 +50,11 @@ class JobContext:
     run_dir: Path  # absolute; exists
     overrides: list[str]  # of this job, as typed
     sources: list[Source]  # for the header of the run
-    resolved: str  # the text of `.hydra/resolved.yaml`, see `saved.write_resolved`
     command: list[str]  # as typed
     job_number: int | None  # None outside sweeps
     import_paths: list[str]  # where the modules of the run were found, see `imports.homes`
-    continuation: Continuation | None = None  # None: the command began without a run to resume
-    # What Hydra writes of this attempt, as file and text, where the folder was used before.
-    record: Mapping[str, str] = field(default_factory=dict)
+    trust: bool  # see `load_policy`
+    record: Mapping[str, str]  # how this attempt was asked for, as files of `.hydra` and texts
 
 
 # Trains; returns how the job ended, or as a stand-in of tests its score.
@@ -80,7 +79,7 @@ class Outcome:
     folder: Path
     number: int | None
     overrides: list[str]
-    status: str  # done, failed, interrupted
+    status: str  # done, failed, interrupted, in use
     score: float = math.nan  # the objective
     reason: str = ""
     exit_status: int = 0
@@ -93,19 +92,20 @@ def train_job(
     context: JobContext,
     *,
     on_hung: Callable[[Outcome], None],
-    refused: ConfigError | None,
+    probes: Probes,
     control: JobControl | None = None,
 ) -> Outcome:
     """Runs one job to its end, whatever that is; never raises what a run can raise.
 
-    One that is `refused` ends before it begins, in a folder that says why. A learner that hangs
-    never comes back: `on_hung` is called by the watchdog's thread, then the process ends.
+    One whose environments fail ends before it begins, in a folder that says why; one in whose
+    folder another process runs touches nothing. A learner that hangs never comes back: `on_hung` is
+    called by the watchdog's thread, then the process ends.
     """
     from border_cli.cli.logs import job_log
-    from border_cli.cli.report import print_closing, print_tables, result_line
+    from border_cli.cli.report import result_line
     from border_cli.config.resuming import FINISHED
     from border_cli.recorder import terminal
-    from border_cli.run.status import read_run
+    from border_cli.run.status import RunInUse, read_run
 
     outcome = Outcome(
         folder=context.run_dir,
@@ -114,6 +114,7 @@ def train_job(
         status=FINISHED,
     )
     config, console = effective.config, terminal.make_console()
+    control = control or JobControl()
 
     def on_hung_learner(stalled: Stalled) -> None:
         try:
@@ -126,17 +127,13 @@ def train_job(
     log_console = terminal.make_console(stderr=True) if config.quiet else console
     with job_log(log_console, quiet=config.quiet):
         try:
-            found = _finished(effective, context)
-            if found is not None:
-                outcome.score = found.score
-                log.info("%s", found.message)
-            else:
-                control = control or JobControl()
-                result = _run(effective, context, console, on_hung_learner, refused, control)
-                outcome.score = _objective(config.objective, result)
-                if not config.quiet:
-                    print_tables(console, effective, result.actor_stats, result.trainer_stats)
-                    print_closing(console, context.run_dir, read_run(context.run_dir))
+            outcome.score = _score(effective, context, console, on_hung_learner, probes, control)
+        except RunInUse as error:  # the log file is that process's own
+            outcome.status, outcome.exit_status = "in use", error.exit_status
+            outcome.reason = str(error)
+            if not control.in_worker:
+                complain("border-train", error)
+            return outcome
         except Exception as error:
             _fail(outcome, error, console, quiet=config.quiet)
         outcome.facts = read_run(context.run_dir)
@@ -145,13 +142,30 @@ def train_job(
     return outcome
 
 
-def _finished(effective: EffectiveSettings, context: JobContext) -> Finished | None:
-    """What a job that is asked to resume finds finished, perhaps since the command began."""
-    if context.continuation is None:
-        return None
-    from border_cli.config.resuming import finished
+def _score(
+    effective: EffectiveSettings,
+    context: JobContext,
+    console: Console,
+    on_hung_learner: Callable[[Stalled], None],
+    probes: Probes,
+    control: JobControl,
+) -> float:
+    """Trains, unless the run is finished, perhaps since the command began; the objective."""
+    from border_cli.cli.report import print_closing, print_tables
+    from border_cli.config.resuming import attempt
+    from border_cli.run.status import read_run
 
-    return finished(context.run_dir, effective.config, context.continuation.trainer)
+    config, run_dir = effective.config, context.run_dir
+    with attempt(run_dir, config, context.record, trust=context.trust) as begun:
+        finished = begun.found.finished
+        if finished is not None:
+            log.info("%s", finished.message)
+            return finished.score
+        result = _run(effective, context, console, on_hung_learner, probes, control, begun)
+    if not config.quiet:
+        print_tables(console, effective, result.actor_stats, result.trainer_stats)
+        print_closing(console, run_dir, read_run(run_dir))
+    return _objective(config.objective, result)
 
 
 def _run(
@@ -159,31 +173,23 @@ def _run(
     context: JobContext,
     console: Console,
     on_hung_learner: Callable[[Stalled], None],
-    refused: ConfigError | None,
+    probes: Probes,
     control: JobControl,
+    begun: Attempt,
 ) -> Result:
     from border_cli.cli.report import doubts, print_header
-    from border_cli.config.resuming import refuse_running
-    from border_cli.config.saved import begin_attempt
     from border_cli.launch.training import RunOptions, training_run
-    from border_cli.run.finding import resumable
-    from border_cli.run.layout import refuse_foreign, set_aside
 
     run_dir = context.run_dir
-    refuse_foreign(run_dir)  # again: a sweeper may have chosen it only now
-    refuse_running(run_dir)
-    resumes = context.continuation is not None and bool(resumable(run_dir))
-    if not resumes:
-        set_aside(run_dir)
-        begin_attempt(run_dir, context.record, context.resolved)
+    refused = _refusal(probes, effective)
     options = RunOptions(
         console=console,
-        resume=resumes,
+        resume=begun.found.resumes,
         stop=control.stop,
         save=control.save,
         recorders_besides=control.recorders,
         run_json={"command": context.command, "import_paths": context.import_paths},
-        settings=context.resolved,
+        settings=begun.settings,
         on_hung_learner=on_hung_learner,
         sweep=control.sweep,
     )
@@ -197,17 +203,16 @@ def _run(
             control.stop, None if control.in_worker else on_second_signal, control.save
         ),
         watched,
-        training_run(effective, run_dir, options) as run,
+        training_run(effective, run_dir, options, begun.lock) as run,
     ):
         if refused is not None:
             raise refused
         started = run.prepare()
-        print_header(console, effective, context, started)
+        print_header(console, effective, context, started, begun.found.changed)
         for doubt in doubts(effective, context.sources):
             log.warning("%s", doubt)
         run.build()
-        if resumes:  # nothing refuses it any more
-            begin_attempt(run_dir, context.record, context.resolved)
+        begun.confirm()
         return run.train()
 
 
@@ -253,7 +258,7 @@ def _fail(outcome: Outcome, error: Exception, console: Console, *, quiet: bool) 
         print_closing(console, outcome.folder, outcome.facts, intact=intact)
 
 
-def refusal(probes: Probes, effective: EffectiveSettings) -> ConfigError | None:
+def _refusal(probes: Probes, effective: EffectiveSettings) -> ConfigError | None:
     """Why the environments of a job cannot be used; they were tried before, unless its sweeper
     invented it, or this is another process."""
     try:

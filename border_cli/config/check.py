@@ -372,10 +372,6 @@ def _refuse_used(job: Job) -> None:
         raise ConfigError(
             f"run_dir={folder} contains a sweep: choose another, or repeat its command with -m"
         )
-    if job.config.resume is None and _holds_run(folder):
-        raise ConfigError(
-            f"run_dir={folder} already contains a run: choose another, or add resume=auto"
-        )
 
 
 def _refuse_used_by_sweep(jobs: Sequence[Job]) -> None:
@@ -384,8 +380,6 @@ def _refuse_used_by_sweep(jobs: Sequence[Job]) -> None:
         refuse_unwritable(folder)
         if job.config.run_dir is not None:
             _refuse_root(Path(job.config.run_dir).expanduser(), job)
-        if job.config.resume is None and _holds_run(folder):
-            raise ConfigError(f"{folder} already contains a run: choose another run_dir")
     twice = {folder for folder in folders if folders.count(folder) > 1}
     if twice:
         raise ConfigError(
@@ -394,7 +388,7 @@ def _refuse_used_by_sweep(jobs: Sequence[Job]) -> None:
 
 
 def _refuse_root(root: Path, job: Job) -> None:
-    if _holds_run(root):
+    if holds_run(root):
         raise ConfigError(f"run_dir={root} contains a single run: choose another for a sweep")
     if job.config.resume is None and (root / SWEEP_MARK).exists():
         raise ConfigError(
@@ -402,7 +396,8 @@ def _refuse_root(root: Path, job: Job) -> None:
         )
 
 
-def _holds_run(folder: Path) -> bool:
+def holds_run(folder: Path) -> bool:
+    """Whether an attempt has begun in the directory."""
     return any((folder / mark).exists() for mark in RUN_MARKS)
 
 

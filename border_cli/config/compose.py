@@ -437,8 +437,8 @@ def _name_options(config: DictConfig) -> None:
     """The settings of a group keep the name of the option that was chosen, wherever they go; saved
     ones have it already."""
     for group, chosen in config.hydra.runtime.choices.items():
-        typed = group in GROUPS and issubclass(OmegaConf.get_type(config, group), GroupConfig)
-        if typed and config[group].option is None:
+        kind = OmegaConf.get_type(config, group) if group in GROUPS else None
+        if kind and issubclass(kind, GroupConfig) and config[group].option is None:
             config[group].option = chosen
 
 

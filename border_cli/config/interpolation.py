@@ -14,8 +14,6 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from border_cli.core.files import SETTINGS
-
 ANY_ENV = "gym"  # the choice that takes any env.id
 OWN_NAME = "${border.job_folder:"  # how the sub-folder of a job is written unless a user chose it
 MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
@@ -57,18 +55,11 @@ def env_part(choice: str, env_id: object) -> str:
     return re.sub(r"[^\w.+-]+", "-", env_id).strip(".-") or choice
 
 
-def record_folder(run_dir: str) -> str | None:
-    """Where Hydra saves how a run was asked for: `.hydra`, or null where another attempt's settings
-    are saved. Then the job itself saves it, once it has started: see `saved.begin_attempt`."""
-    return None if (Path(run_dir) / SETTINGS).exists() else str(SETTINGS.parent)
-
-
 def register_resolvers() -> None:
     """Makes `${border.…}` known to OmegaConf; repeating it changes nothing."""
     OmegaConf.register_new_resolver("border.or", either, replace=True)
     OmegaConf.register_new_resolver("border.env_name", env_name, replace=True)
     OmegaConf.register_new_resolver("border.job_folder", job_folder, replace=True)
-    OmegaConf.register_new_resolver("border.record_folder", record_folder, replace=True)
 
 
 def escaped(text: str) -> str:

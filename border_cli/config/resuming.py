@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -13,24 +14,18 @@ from typing import Any
 
 from hydra.core.override_parser.types import Override, OverrideType
 
-from border_cli.config.compose import Composer, Job
-from border_cli.config.imports import modules_of_a_run
+from border_cli.config.check import holds_run
 from border_cli.config.overrides import parsed
-from border_cli.config.saved import (
-    modules_of,
-    refuse_strange_modules,
-    resolved_yaml,
-    saved_settings,
-)
+from border_cli.config.saved import begin_attempt, load_resolved, modules_of, resolved_yaml
 from border_cli.core.config import AUTO, Objective, RunConfig, TrainerConfig
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS, SWEEP_MARK
-from border_cli.core.words import setting, shell_command, shortest
+from border_cli.core.words import setting, shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import resumable, run_around
-from border_cli.run.layout import refuse_denied
+from border_cli.run.layout import refuse_denied, refuse_foreign, set_aside
 from border_cli.run.saved_settings import chosen_options
-from border_cli.run.status import NEEDED_TO_RESUME, RunInUse, import_paths, read_run, running
+from border_cli.run.status import NEEDED_TO_RESUME, RunLock, import_paths, read_run
 
 MAY_CHANGE = (  # these settings, and all that lies below them
     *(
@@ -207,73 +202,22 @@ def _shown(value: object) -> str:
     return value.name if isinstance(value, Enum) else str(value)
 
 
-def refuse_fixed(found: Sequence[Change], saved: Path, *, job: str, new_run: str) -> None:
-    """Raises ConfigError for changes with which no run can resume, and lists them.
+def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
+    """Raises ConfigError for changes with which the run cannot resume, and lists them.
 
-    `job` says which one of a sweep it is, and `new_run` the command that starts another run.
+    `job` says which one of a sweep it is.
     """
     fixed = [each for each in found if not each.allowed]
     if not fixed:
         return
     listed = "\n".join(f"  {each}" for each in fixed)
-    raise ConfigError(
-        f"{job}a resumed run keeps its settings, but these differ from {saved}:\n{listed}\n"
-        f"These may change: {', '.join(MAY_CHANGE)}.\n"
-        f"To start a new run from its weights: {new_run}"
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Continuation:
-    """The run in the folder of a job which was asked to resume."""
-
-    trainer: TrainerConfig  # as saved: the limits that a finished run has reached
-    changed: tuple[str, ...] = ()  # `trainer.max_opt_steps: 10000 -> 20000`
-
-
-def refuse_running(run_dir: Path) -> None:
-    """Raises RunInUse where a process runs in the folder; where that is not known, the lock
-    decides later."""
-    with running(run_dir) as runs:
-        facts = read_run(run_dir) if runs else {}
-    if runs:
-        raise RunInUse(run_dir, facts if {"pid", "host"} <= facts.keys() else {})
-
-
-def continuation_of(composer: Composer, job: Job) -> Continuation | None:
-    """The run that a job which asks to resume continues; None where the job starts one.
-
-    Raises ConfigError where that run is running, or has settings that may not change.
-    """
-    run_dir, config = Path(job.folder).absolute(), job.config
-    if config.resume is None or not (run_dir / SETTINGS).is_file():
-        return None
-    refuse_denied(run_dir)
-    refuse_running(run_dir)
-    done = read_run(run_dir, needed=NEEDED_TO_RESUME).get("status") == FINISHED
-    if config.resume == AUTO and not done and not resumable(run_dir):
-        return None  # nothing is lost by other settings
-    found = Continuation(trainer=config.trainer)
-    if (run_dir / SETTINGS).read_text(encoding="utf-8") != resolved_yaml(config):
-        found = _compared(composer, job, run_dir)
-    if done and finished(run_dir, config, found.trainer) is None and not resumable(run_dir):
-        raise CheckpointError(f"{run_dir} is finished, but has no checkpoint to resume from")
-    return found
-
-
-def _compared(composer: Composer, job: Job, run_dir: Path) -> Continuation:
-    """Reads the saved settings and refuses what may not differ from them."""
-    recorded = import_paths(run_dir)
-    with modules_of_a_run(run_dir, recorded, trust=composer.trust):
-        if not composer.trust:
-            refuse_strange_modules(run_dir / SETTINGS, recorded, modules_of(job.config))
-        saved = saved_settings(run_dir, composer)
-    found = changes(saved, job.config)
-    number = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
     init_from = shlex.quote(setting("init_from", str(shortest(run_dir))))
-    new_run = f"{shell_command('border-train')} {init_from} …"
-    refuse_fixed(found, shortest(run_dir) / SETTINGS, job=number, new_run=new_run)
-    return Continuation(trainer=saved.trainer, changed=tuple(map(str, found)))
+    raise ConfigError(
+        f"{job}a resumed run keeps its settings, but these differ from "
+        f"{shortest(run_dir) / SETTINGS}:\n{listed}\n"
+        f"These may change: {', '.join(MAY_CHANGE)}.\n"
+        f"To start a new run from its weights, set {init_from}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +226,86 @@ class Finished:
 
     score: float
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The attempt that another one continues; all as it is here where there is none."""
+
+    resumes: bool = False  # from a checkpoint; else the run starts, or starts over
+    changed: tuple[str, ...] = ()  # `trainer.max_opt_steps: 10000 -> 20000`
+    finished: Finished | None = None
+
+
+def found_in(run_dir: Path, config: RunConfig, *, trust: bool = False, job: str = "") -> Found:
+    """What a run with these settings finds in its directory; nothing is written.
+
+    Raises ConfigError where it would start in the place of another, or where that one's settings
+    may not change so. `job`: see `refuse_fixed`.
+    """
+    if config.resume is None and holds_run(run_dir):
+        raise ConfigError(
+            f"{shortest(run_dir)} already contains a run: choose another run_dir, or add "
+            "resume=auto"
+        )
+    if config.resume not in (None, AUTO):
+        refuse_no_run(run_dir)
+    if config.resume is None or not (run_dir / SETTINGS).is_file():
+        return Found()
+    refuse_denied(run_dir)
+    done = read_run(run_dir, needed=NEEDED_TO_RESUME).get("status") == FINISHED
+    resumes = done or bool(resumable(run_dir))  # what is finished is never set aside
+    if config.resume == AUTO and not resumes:
+        return Found()  # nothing is lost by other settings
+    changed: list[Change] = []
+    limits = config.trainer
+    if (run_dir / SETTINGS).read_text(encoding="utf-8") != resolved_yaml(config):
+        known = modules_of(config)
+        saved = load_resolved(run_dir, import_paths(run_dir), trust=trust, known=known)
+        changed, limits = changes(saved, config), saved.trainer
+        refuse_fixed(changed, run_dir, job=job)
+    end = finished(run_dir, config, limits)
+    if done and end is None and not resumable(run_dir):
+        raise CheckpointError(f"{run_dir} is finished, but has no checkpoint to resume from")
+    return Found(resumes=resumes, changed=tuple(map(str, changed)), finished=end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt of a run, in whose directory nobody else runs."""
+
+    run_dir: Path
+    lock: RunLock
+    found: Found
+    record: Mapping[str, str]
+    settings: str  # the text of `.hydra/resolved.yaml`
+
+    def confirm(self) -> None:
+        """Saves the settings of a run that is resumed, once nothing refuses it any more."""
+        if self.found.resumes:
+            begin_attempt(self.run_dir, self.record, self.settings)
+
+
+@contextmanager
+def attempt(
+    run_dir: Path, config: RunConfig, record: Mapping[str, str], *, trust: bool = False
+) -> Iterator[Attempt]:
+    """Within the block the directory is this process's own: what was found there stays true.
+
+    A new run moves aside what is there and saves its settings, with the `record` of how it was
+    asked for: files of `.hydra` and texts. Raises RunInUse where another process runs there, and as
+    `found_in`: another may have run there since these settings were checked. Nothing is changed
+    then.
+    """
+    settings = resolved_yaml(config)
+    with RunLock(run_dir) as lock:
+        with reachable(ConfigError):
+            refuse_foreign(run_dir)
+            found = found_in(run_dir, config, trust=trust)
+        if not found.resumes:
+            set_aside(run_dir)
+            begin_attempt(run_dir, record, settings)
+        yield Attempt(run_dir=run_dir, lock=lock, found=found, record=record, settings=settings)
 
 
 def finished(run_dir: Path, config: RunConfig, saved: TrainerConfig) -> Finished | None:

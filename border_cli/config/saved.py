@@ -88,21 +88,20 @@ def write_resolved(run_dir: Path, text: str) -> Path:
 
 
 def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
-    """Saves the settings of a first attempt, or of a later one with its record, in
-    `.hydra/resume-<n>`: what Hydra saves of a first one, and the settings that these replace."""
+    """Saves how an attempt was asked for, as files and texts, and its settings: of a first one in
+    `.hydra`, of a later one in `.hydra/resume-<n>`, with the settings that these replace."""
     saved = run_dir / SETTINGS
-    if record:
-        number = 1
-        own_folder(saved.parent)
-        while os.path.lexists(saved.parent / f"resume-{number}"):
+    before = saved.read_text(encoding="utf-8") if saved.is_file() else text
+    files = {**record, **({BEFORE: before} if before != text else {})}
+    own_folder(saved.parent)
+    folder, number = saved.parent, 1
+    if files and any(folder.iterdir()):
+        while os.path.lexists(folder / f"resume-{number}"):
             number += 1
-        folder = saved.parent / f"resume-{number}"
+        folder = folder / f"resume-{number}"
         folder.mkdir()
-        for name, content in record.items():
-            (folder / name).write_text(content, encoding="utf-8")
-        before = saved.read_text(encoding="utf-8") if saved.is_file() else text
-        if before != text:
-            (folder / BEFORE).write_text(before, encoding="utf-8")
+    for name, content in files.items():
+        (folder / name).write_text(content, encoding="utf-8")
     write_resolved(run_dir, text)
 
 
@@ -297,12 +296,6 @@ def saved_composer(
     """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
     own = saved_source((run_dir / SETTINGS).parent, [RESUMED, *chosen_anew(overrides)])
     return Composer([own, *folders], SETTINGS.stem, run_dir=run_dir, trust=trust)
-
-
-def saved_settings(run_dir: Path, composer: Composer) -> RunConfig:
-    """The settings of a run as they were saved, completed by the defaults of today."""
-    folders = [each for each in composer.folders if not each.startswith(f"{SAVED_SCHEME}:")]
-    return saved_composer(run_dir, [], folders).job([]).config
 
 
 def load_resolved(

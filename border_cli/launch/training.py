@@ -1,6 +1,6 @@
 """One attempt of a run, from its settings in effect to its result.
 
-    with training_run(effective, run_dir, options) as run:
+    with training_run(effective, run_dir, options, lock) as run:
         started = run.prepare()  # nothing large is allocated, nothing runs
         run.build()
         result = run.train()
@@ -135,27 +135,26 @@ class _Prepared:
 
 @contextmanager
 def training_run(
-    effective: EffectiveSettings, run_dir: Path, options: RunOptions
+    effective: EffectiveSettings, run_dir: Path, options: RunOptions, lock: RunLock
 ) -> Iterator[TrainingRun]:
-    """The block in which a run lives; holds the lock of its directory.
+    """The block in which a run lives, within the lock of its directory.
 
-    Raises ConfigError where another process runs there, and within the block CheckpointError where
-    there is nothing whole to resume from; neither changes anything.
+    Raises CheckpointError within the block where there is nothing whole to resume from; that
+    changes nothing.
     """
-    with RunLock(run_dir) as lock:
-        run = TrainingRun(effective, run_dir, options, lock)
-        run.begin()
-        try:
-            with run.naming_lack_of_memory(), run.cleanup:
-                yield run
-        except BaseException as error:
-            run.failed(error)
-            raise
+    run = TrainingRun(effective, run_dir, options, lock)
+    run.begin()
+    try:
+        with run.naming_lack_of_memory(), run.cleanup:
+            yield run
+    except BaseException as error:
+        run.failed(error)
+        raise
 
 
 def train_through(effective: EffectiveSettings, run_dir: Path, options: RunOptions) -> Result:
     """All steps of a run in a row."""
-    with training_run(effective, run_dir, options) as run:
+    with RunLock(run_dir) as lock, training_run(effective, run_dir, options, lock) as run:
         run.prepare()
         run.build()
         return run.train()

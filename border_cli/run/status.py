@@ -52,7 +52,8 @@ KILLED = "its process was killed, or its machine went down"
 class RunInUse(ConfigError):
     """Another process runs in the directory."""
 
-    def __init__(self, run_dir: Path, owner: dict[str, Any]) -> None:
+    def __init__(self, run_dir: Path) -> None:
+        owner = _owner(run_dir)
         who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
         super().__init__(f"{run_dir} is in use by {who}")
 
@@ -150,7 +151,7 @@ class RunLock:
                     self._run_dir,
                 )
                 return
-        raise RunInUse(self._run_dir, _owner(file))
+        raise RunInUse(self._run_dir)
 
 
 _held: WeakSet[RunLock] = WeakSet()
@@ -191,10 +192,19 @@ def _is_held(file: int) -> bool | None:
     return False
 
 
-def _owner(file: int) -> dict[str, Any]:
-    """The process that wrote the file; empty where none did, or where it released the lock."""
+def refuse_running(run_dir: Path) -> None:
+    """Raises `RunInUse` where a process runs in the directory; where that is not known, the lock
+    decides later."""
+    with running(run_dir) as runs:
+        if runs:
+            raise RunInUse(run_dir)
+
+
+def _owner(run_dir: Path) -> dict[str, Any]:
+    """The process that has the lock, as it wrote itself; empty where it could not."""
     try:
-        owner = json.loads(os.pread(file, 4096, 0))
+        with open(run_dir / RUN_LOCK, "rb", opener=not_through_links) as file:
+            owner = json.loads(file.read(4096))
     except (OSError, ValueError):
         return {}
     known = isinstance(owner, dict) and isinstance(owner.get("pid"), int)
@@ -358,8 +368,8 @@ class RunRecord:
 
 def record_failure(run_dir: Path, *, command: list[str], reason: str) -> None:
     """Writes the document of a run that failed before it began; of one that would have been resumed
-    it keeps what is known."""
-    before = read_run(run_dir)
+    it keeps what is known. To be called within a `RunLock`."""
+    before = _read(run_dir)
     known = {name: value for name, value in before.items() if name not in OF_AN_ATTEMPT}
     record = RunRecord(run_dir, **{**known, "command": command})
     record.begin(before.get("opt_steps", 0) if before else None)

@@ -11,7 +11,7 @@ import pytest
 
 from border_cli.cli.train import main
 from border_cli.cli.training_job import JobContext
-from border_cli.config.saved import write_resolved
+from border_cli.config.resuming import Found, attempt
 from border_cli.core.config import RunConfig
 from border_cli.launch.effective import EffectiveSettings
 
@@ -39,12 +39,15 @@ class Jobs:
     def __init__(self) -> None:
         self.configs: list[RunConfig] = []
         self.contexts: list[JobContext] = []
+        self.found: list[Found] = []
 
     def __call__(self, effective: EffectiveSettings, context: JobContext) -> float:
         config = effective.config
         self.configs.append(config)
         self.contexts.append(context)
-        write_resolved(context.run_dir, context.resolved)
+        with attempt(context.run_dir, config, context.record, trust=context.trust) as begun:
+            self.found.append(begun.found)
+            begun.confirm()
         return float(config.seed)
 
 

@@ -195,11 +195,11 @@ def test_a_run_leaves_logging_and_the_search_path_as_they_were(ran: Ran) -> None
 
 
 def test_a_used_run_directory_is_refused_and_stays_as_it_is(ran: Ran, capsys: Capture) -> None:
-    before = {each: each.stat().st_mtime_ns for each in ran.run_dir.rglob("*")}
+    before = commands.stamps(ran.run_dir)
     with commands.isolated(ran.folder):
         assert train_status("env=cartpole", *QUICK, "run_dir=run") == 2
-    assert "run_dir=run already contains a run" in capsys.readouterr().err
-    assert {each: each.stat().st_mtime_ns for each in ran.run_dir.rglob("*")} == before
+    assert "run already contains a run: choose another run_dir" in capsys.readouterr().err
+    assert commands.stamps(ran.run_dir) == before
 
 
 def test_a_finished_run_is_not_repeated_by_resume(ran: Ran, capsys: Capture) -> None:

@@ -19,11 +19,14 @@ from sampling import sampled
 
 from border_cli.cli import report
 from border_cli.cli.train import main
+from border_cli.cli.training_job import JobContext, Outcome, train_job
 from border_cli.config.compose import compose
 from border_cli.config.interpolation import job_folder
-from border_cli.config.resuming import finished
-from border_cli.config.saved import load_resolved
+from border_cli.config.resuming import Found, finished
+from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.core.files import SETTINGS, write_json
+from border_cli.launch.dry_build import Probes
+from border_cli.launch.effective import EffectiveSettings
 from border_cli.run.status import RunLock
 
 Capture = pytest.CaptureFixture[str]
@@ -68,9 +71,8 @@ def test_a_run_is_resumed_by_its_folder_alone_from_anywhere(
     again = ran("resume=../a")
     context = again.contexts[0]
     assert context.run_dir == folder / "a"
-    assert context.resolved == first.contexts[0].resolved
-    assert context.continuation is not None
-    assert context.continuation.changed == ()
+    assert resolved_yaml(again.configs[0]) == resolved_yaml(first.configs[0])
+    assert again.found == [Found(resumes=True)]
     assert context.import_paths == []
     assert list((folder / "elsewhere").iterdir()) == []
     assert context.overrides == ["resume=../a"]
@@ -97,18 +99,17 @@ def test_a_job_knows_what_changed_and_what_hydra_was_told(folder: Path, ran: Ran
     ran("run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
     stopped(folder / "a")
     again = ran("resume=a", "trainer.max_opt_steps=95", "recorder=jsonl")
-    context = again.contexts[0]
-    assert context.continuation.changed == (
+    assert again.found[0].changed == (
         "trainer.max_opt_steps: 90 -> 95",
         "recorder: [tensorboard, jsonl, console] -> [jsonl]",
     )
-    assert context.continuation.trainer.max_opt_steps == 90
-    told = context.record
+    told = again.contexts[0].record
     assert told["overrides.yaml"] == ("- resume=a\n- trainer.max_opt_steps=95\n- recorder=jsonl\n")
     assert "  output_dir: " in told["hydra.yaml"]
     assert told["hydra.yaml"].startswith("hydra:\n")
     assert "resume: a\n" in told["config.yaml"]
-    assert not (folder / "a" / ".hydra" / "resume-1").exists()  # the job writes it, once it runs
+    for name, text in told.items():
+        assert (folder / "a" / ".hydra" / "resume-1" / name).read_text() == text
 
 
 def test_what_may_not_change_is_refused_with_the_way_out(
@@ -122,19 +123,18 @@ def test_what_may_not_change_is_refused_with_the_way_out(
             "but these differ from a/.hydra/resolved.yaml:\n  agent.gamma: 0.995 -> 0.5\n" in said
         )
         assert "trainer.max_opt_steps: " not in said
-        assert "border-train init_from=a …" in said
+        assert "set init_from=a" in said
     assert "  agent: dqn -> random\n" in refusal("resume=a", "agent=random")
 
 
 def test_what_the_run_has_chosen_itself_may_be_typed_again(
     folder: Path, ran: Ran, refusal: Refusal
 ) -> None:
-    first = ran("run_dir=a", "agent=dqn", "env=cartpole").contexts[0]
+    first = ran("run_dir=a", "agent=dqn", "env=cartpole").configs[0]
     stopped(folder / "a")
-    again = ran("resume=a", "agent=dqn", "env=cartpole").contexts[0]
-    assert again.resolved == first.resolved  # with the values of tuned files
-    assert again.continuation is not None
-    assert again.continuation.changed == ()
+    again = ran("resume=a", "agent=dqn", "env=cartpole")
+    assert resolved_yaml(again.configs[0]) == resolved_yaml(first)  # with tuned values
+    assert again.found == [Found(resumes=True)]
     assert "env.id: CartPole-v1 -> Acrobot-v1" in refusal("resume=a", "agent=dqn", "env=acrobot")
 
 
@@ -157,23 +157,81 @@ def test_settings_may_change_where_nothing_was_saved(folder: Path, ran: Ran) -> 
     ran("run_dir=a", "env=cartpole")
     write_json(folder / "a" / "run.json", {"status": "failed"})
     again = ran("run_dir=a", "env=cartpole", "resume=auto", "agent.gamma=0.5")
-    assert again.contexts[0].continuation is None
-    assert again.contexts[0].record
+    assert again.found == [Found()]
+    assert load_resolved(folder / "a").agent.gamma == 0.5
 
 
 def test_auto_starts_where_there_is_nothing(folder: Path, ran: Ran) -> None:
-    context = ran("run_dir=a", "env=cartpole", "resume=auto").contexts[0]
-    assert (context.run_dir, context.continuation, context.record) == (folder / "a", None, {})
+    assert ran("run_dir=a", "env=cartpole", "resume=auto").found == [Found()]
     assert (folder / "a" / ".hydra" / "overrides.yaml").is_file()
 
 
 def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refusal) -> None:
-    ran("run_dir=a", "env=cartpole")
+    new = ["run_dir=a", "env=cartpole"]
+    ran(*new)
     stopped(folder / "a", "running", pid=77, host="far")
     with RunLock(folder / "a"):
-        for typed in (["resume=a"], ["resume=auto", "run_dir=a", "env=cartpole"]):
-            assert "a is in use by process 77 on far" in refusal(*typed)
-    assert ran("resume=a").contexts[0].continuation is not None  # it was killed
+        for typed in (["resume=a"], ["resume=auto", *new], new):
+            assert f"a is in use by process {os.getpid()} on " in refusal(*typed)
+    assert ran("resume=a").found == [Found(resumes=True)]  # it was killed
+
+
+def train_or_refuse(effective: EffectiveSettings, context: JobContext) -> Outcome:
+    """A job whose environments must not be tried."""
+    probes = Probes(on_hung=lambda error: pytest.fail(f"{error}"))
+    return train_job(effective, context, on_hung=lambda _: None, probes=probes)
+
+
+def test_a_folder_that_another_process_has_taken_since_the_checks_is_left_alone(
+    folder: Path, capsys: Capture
+) -> None:
+    outcomes = []
+
+    def begin(effective: EffectiveSettings, context: JobContext) -> Outcome:
+        write_resolved(context.run_dir, "seed: 1")
+        with commands.other_process(context.run_dir):
+            before = commands.stamps(context.run_dir)
+            outcomes.append(train_or_refuse(effective, context))
+            assert commands.stamps(context.run_dir) == before
+        return outcomes[0]
+
+    main(["env=cartpole", "run_dir=a", "resume=auto"], run_job=begin)
+    assert (outcomes[0].status, outcomes[0].exit_status) == ("in use", 2)
+    assert f"border-train: {folder / 'a'} is in use by process " in capsys.readouterr().err
+
+
+def test_a_job_that_another_command_has_finished_since_the_checks_is_not_trained_again(
+    folder: Path,
+) -> None:
+    assert folder
+    outcomes = []
+
+    def begin(effective: EffectiveSettings, context: JobContext) -> Outcome:
+        write_resolved(context.run_dir, resolved_yaml(effective.config))
+        stopped(context.run_dir, "done")
+        before = everything(context.run_dir)
+        outcomes.append(train_or_refuse(effective, context))
+        after = everything(context.run_dir)
+        assert [each.name for each in before if after[each] != before[each]] == ["border-train.log"]
+        return outcomes[-1]
+
+    main(["-m", "env=cartpole", "seed=0,1", "run_dir=s", "resume=auto"], run_job=begin)
+    assert [(each.status, each.score) for each in outcomes] == [("done", 7.5)] * 2
+
+
+def test_a_run_that_has_begun_since_the_checks_of_a_new_one_is_not_moved_aside(
+    folder: Path,
+) -> None:
+    outcomes = []
+
+    def begin(effective: EffectiveSettings, context: JobContext) -> Outcome:
+        stopped(context.run_dir)
+        outcomes.append(train_or_refuse(effective, context))
+        return outcomes[0]
+
+    main(["env=cartpole", "run_dir=a"], run_job=begin)
+    assert "a already contains a run: choose another run_dir" in outcomes[0].reason
+    assert facts_of(folder / "a")["status"] == "interrupted"
 
 
 @pytest.mark.parametrize(
@@ -247,8 +305,7 @@ def test_a_finished_run_is_said_to_be_and_left_alone(
     assert capsys.readouterr().out == "no score: a\n"
     assert everything(folder) == before
     for limit, typed in enumerate((("resume=a",), auto), start=91):
-        job = ran(*typed, f"trainer.max_opt_steps={limit}").contexts[0]
-        assert job.continuation is not None
+        assert ran(*typed, f"trainer.max_opt_steps={limit}").found[0].resumes
 
 
 def test_a_finished_run_without_checkpoints_cannot_go_on(

@@ -204,6 +204,21 @@ def test_a_job_in_a_process_trains_exactly_as_one_alone(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_two_sweeps_in_one_directory_train_each_job_once(tmp_path: Path) -> None:
+    typed = ("-m", *QUICK, "env=cartpole", "run_dir=S", "resume=auto", OURS)
+    one = ("hydra.launcher.jobs=1", "trainer.max_opt_steps=500")
+    with (
+        Command(tmp_path, *typed, *one, "seed=0,1,2") as up,
+        Command(tmp_path, *typed, *one, "seed=2,1,0") as down,
+    ):
+        said = [each.ended()[1] for each in (up, down)]
+    facts = [facts_of(tmp_path / "S" / f"seed-{seed}") for seed in range(3)]
+    assert [(each["status"], len(each["attempts"])) for each in facts] == [("done", 1)] * 3, said
+    assert not list(tmp_path.glob("S/*/attempt-*"))
+    assert not re.search("(?<!0 )failed", "".join(said))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "a signal"])
 def test_nothing_outlives_the_command_and_typed_again_it_completes_the_rest(
     tmp_path: Path, how: str

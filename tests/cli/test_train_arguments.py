@@ -129,7 +129,7 @@ def test_a_used_folder_needs_resume(
     folder: Path, refusal: Callable[..., str], ran: Callable[..., Any]
 ) -> None:
     ran("run_dir=a", "env=cartpole")
-    assert "run_dir=a already contains a run" in refusal("run_dir=a", "env=cartpole")
+    assert "a already contains a run: choose another" in refusal("run_dir=a", "env=cartpole")
     assert "contains a single run" in refusal("-m", "run_dir=a", "env=cartpole", "resume=auto")
     again = ran("run_dir=a", "env=cartpole", "resume=auto", "seed=1")
     assert again.contexts[0].run_dir == folder / "a"
@@ -150,7 +150,7 @@ def test_a_used_folder_of_a_sweep_needs_resume(
 def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., str]) -> None:
     (folder / "b").mkdir()
     (folder / "b" / "run.json").write_text("{}")
-    assert "run_dir=b already contains a run" in refusal("run_dir=b", "env=cartpole")
+    assert "b already contains a run: choose another" in refusal("run_dir=b", "env=cartpole")
     assert "is a file" in refusal("run_dir=b/run.json/x", "env=cartpole")
 
 

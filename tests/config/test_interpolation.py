@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from border_cli.config.interpolation import MAX_FOLDER_NAME, either, job_folder, record_folder
+from border_cli.config.interpolation import MAX_FOLDER_NAME, either, job_folder
 
 
 def test_a_given_folder_replaces_the_usual_one() -> None:
@@ -36,11 +36,3 @@ def test_a_long_name_is_cut_and_told_apart() -> None:
     names = {job_folder("s", 0, f"name={'x' * 300}{end}") for end in "ab"}
     assert len(names) == 2
     assert max(map(len, names)) == MAX_FOLDER_NAME + 9
-
-
-def test_hydra_writes_no_second_record_into_a_folder_with_saved_settings(tmp_path: Path) -> None:
-    assert record_folder(str(tmp_path)) == ".hydra"
-    (tmp_path / ".hydra").mkdir()
-    assert record_folder(str(tmp_path)) == ".hydra"
-    (tmp_path / ".hydra" / "resolved.yaml").touch()
-    assert record_folder(str(tmp_path)) is None

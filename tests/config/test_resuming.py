@@ -19,9 +19,9 @@ from border_cli.config.resuming import MAY_CHANGE, changes, refuse_beside_resume
 from border_cli.config.saved import (
     BEFORE,
     begin_attempt,
+    load_resolved,
     resolved_yaml,
     saved_composer,
-    saved_settings,
     write_resolved,
 )
 from border_cli.core.config import RunConfig
@@ -53,8 +53,7 @@ def resumed(run_dir: Path, *overrides: str, folders: tuple[str, ...] = ()) -> Jo
 
 def changed(run_dir: Path, *overrides: str) -> list[str]:
     config = resumed(run_dir, *overrides).config
-    composer = saved_composer(run_dir, [], [])
-    return [str(each) for each in changes(saved_settings(run_dir, composer), config)]
+    return [str(each) for each in changes(load_resolved(run_dir), config)]
 
 
 def test_nothing_typed_changes_nothing_and_leads_to_the_folder_of_the_run(run_dir: Path) -> None:
@@ -232,14 +231,14 @@ def test_modules_may_join_and_must_not_leave() -> None:
 def test_a_refusal_shows_only_what_is_refused_and_what_else_can_be_done() -> None:
     before, after = compose(), compose("seed=1", "agent.tau=0.5", "trainer.max_opt_steps=7")
     with pytest.raises(ConfigError) as refused:
-        refuse_fixed(changes(before, after), Path("r") / SETTINGS, job="job 3: ", new_run="do this")
+        refuse_fixed(changes(before, after), Path("r"), job="job 3: ")
     lines = str(refused.value).splitlines()
     assert lines[0].startswith("job 3: a resumed run keeps its settings")
     assert lines[0].endswith("but these differ from r/.hydra/resolved.yaml:")
     assert lines[1:3] == ["  seed: 0 -> 1", "  agent.tau: 0.005 -> 0.5"]
     assert lines[3] == f"These may change: {', '.join(MAY_CHANGE)}."
-    assert lines[4].endswith(": do this")
-    refuse_fixed(changes(before, replace(before, quiet=True)), Path(), job="", new_run="")
+    assert lines[4] == "To start a new run from its weights, set init_from=r"
+    refuse_fixed(changes(before, replace(before, quiet=True)), Path(), job="")
 
 
 @pytest.mark.parametrize(
@@ -316,10 +315,8 @@ def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces
     folder: Path,
 ) -> None:
     record = {"overrides.yaml": "- seed=1\n", "config.yaml": "seed: 1\n"}
-    write_resolved(folder, "one")
-    begin_attempt(folder, record, "one")
-    begin_attempt(folder, record, "two")
-    begin_attempt(folder, record, "three")
+    for settings in ("one", "one", "two", "three"):
+        begin_attempt(folder, record, settings)
     told = {
         str(each.relative_to(folder / ".hydra")): each.read_text()
         for each in (folder / ".hydra").rglob("*")
@@ -327,6 +324,7 @@ def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces
     }
     assert told == {
         "resolved.yaml": "three",
+        **record,
         **{f"resume-{n}/{name}": text for n in (1, 2, 3) for name, text in record.items()},
         f"resume-2/{BEFORE}": "one",
         f"resume-3/{BEFORE}": "two",

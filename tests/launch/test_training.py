@@ -48,6 +48,7 @@ from border_cli.registry import ENVS, RECORDERS, register_builtin
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import find_checkpoint, steps_saved
+from border_cli.run.status import RunLock
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 
@@ -458,7 +459,7 @@ def test_what_is_known_before_a_run_is_built_and_what_its_caller_adds(tmp_path: 
     trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
     effective = effective_settings(make_config("sync", trainer=trainer))
     options = RunOptions(run_json={"command": ["mine"]})
-    with training_run(effective, tmp_path, options) as run:
+    with RunLock(tmp_path) as lock, training_run(effective, tmp_path, options, lock) as run:
         started = run.prepare()
         assert facts(tmp_path)["status"] == "running"
         run.build()
@@ -474,7 +475,7 @@ def test_a_caller_who_fails_before_the_run_closes_the_recorders(tmp_path: Path) 
     options = RunOptions(recorders=[recorder], evaluator=evaluator)
 
     def fail() -> None:
-        with training_run(effective, tmp_path, options) as run:
+        with RunLock(tmp_path) as lock, training_run(effective, tmp_path, options, lock) as run:
             run.prepare()
             raise ValueError("not today")
 

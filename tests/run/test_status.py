@@ -10,13 +10,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import full_disk
+from commands import full_disk, other_process
 
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.files import write_json
@@ -34,32 +33,6 @@ from border_cli.run.status import (
     status_without_record,
     versions,
 )
-
-HOLD = """
-import os, sys
-from pathlib import Path
-from border_cli.run.status import RunLock
-from border_cli.run.status import RunRecord
-with RunLock(Path(sys.argv[1])):
-    RunRecord(Path(sys.argv[1])).begin()
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@contextmanager
-def other_process(run_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs in the directory until it is told, or killed."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(run_dir)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
 
 
 def held(run_dir: Path) -> bool | None:

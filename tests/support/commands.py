@@ -43,6 +43,17 @@ QUICK = (  # settings of a run that ends at once
 UNPRIVILEGED = (
     "import ctypes; os.getuid() or [ctypes.CDLL(None).prctl(24, each, 0, 0, 0) for each in (1, 2)]"
 )
+# Python that runs in the directory which it is given, until its input ends.
+HOLD = """
+import os, sys
+from pathlib import Path
+from border_cli.run.status import RunLock
+from border_cli.run.status import RunRecord
+with RunLock(Path(sys.argv[1])):
+    RunRecord(Path(sys.argv[1])).begin()
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
 def train_status(*argv: str) -> int:
@@ -146,6 +157,27 @@ def full_disk(most_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def other_process(run_dir: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs in the directory until it is told, or killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def stamps(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Size and time of every file and folder below one."""
+    found = {each: each.lstat() for each in folder.rglob("*")}
+    return {each: (stat.st_size, stat.st_mtime_ns) for each, stat in found.items()}
 
 
 class Command:
