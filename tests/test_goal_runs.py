@@ -13,6 +13,8 @@ import reaching
 from commands import QUICK, eval_status, facts_of, train_status
 from sampling import sampled
 
+from border_cli import compose, train
+from border_cli.core.errors import ProbeFailed
 from border_cli.recorder.read import read_metrics
 
 Capture = pytest.CaptureFixture[str]
@@ -81,6 +83,20 @@ def test_what_cannot_be_trained_on_is_refused_before_a_folder_is_made(
 ) -> None:
     assert train_status(*GOALS, *QUICK, "~tuned", *settings, "run_dir=run") == 2
     assert said in capsys.readouterr().err
+    assert not [*folder.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ("OneGoal", r"OneGoal-v0: compute_reward must return an array of 3 rewards for 3 pairs"),
+        ("Odd", r"Odd-v0: compute_reward did not return within 0\.2 s .*\n(.*\n)+.* THAT HANGS"),
+    ],
+)
+def test_rewards_are_tried_before_a_folder_is_made(folder: Path, env: str, said: str) -> None:
+    says = ("env.kwargs.says=nothing", "trainer.stall_timeout_s=0.2") if env == "Odd" else ()
+    with pytest.raises(ProbeFailed, match=rf"env\.id=border/{said}"):
+        train(compose(*GOALS, *QUICK, f"env.id=border/{env}-v0", *says))
     assert not [*folder.iterdir()]
 
 

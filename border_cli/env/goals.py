@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.interfaces import GoalRewards
+from border_cli.env.answers import shown
 
 TRIED = 3  # goals at once in the check before a run: none of the goals' own axes
 
@@ -68,14 +69,22 @@ class GymGoalRewards(GoalRewards):
         """Of M pairs of goals. [M]"""
         assert self._reward is not None
         count = len(achieved)
-        found = np.asarray(self._reward(self._typed(achieved), self._typed(desired), {}))
+        given = self._reward(self._typed(achieved), self._typed(desired), {})
+        found = np.asarray(given)
+        which = f"env.id={self._id}: compute_reward must return"
+        if found.dtype.kind not in "fiub":
+            raise BadStep(f"{which} {count} real numbers, got {shown(given)}")
         if found.shape != (count,):
             raise BadStep(
-                f"env.id={self._id}: compute_reward must return an array of {count} rewards for "
-                f"{count} pairs of goals, got one of shape {list(found.shape)}. Compute it along "
-                "the last axis of the goals"
+                f"{which} an array of {count} rewards for {count} pairs of goals, got one of shape "
+                f"{list(found.shape)}. Compute it along the last axis of the goals"
             )
-        return found.astype(np.float32)
+        with np.errstate(over="ignore"):  # what becomes infinite is refused
+            rewards = found.astype(np.float32)
+        odd = found[~np.isfinite(rewards)]
+        if len(odd):
+            raise BadStep(f"{which} finite numbers of type float32, got {shown(odd[0])}")
+        return rewards
 
     def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Of M pairs of goals. [M]; one by one where `compute_terminated` takes only one pair."""

@@ -4,12 +4,12 @@ What would end the run is refused with the user's own lines.
 
 `reset`, three `step`s, `reset` and `close`, in the environment whose spaces are read and in its
 vector implementation if the run uses one, through the classes that training uses and with fixed
-seeds. `evaluator.env` is tried if it differs; a sweep tries equal settings once. A failure is one
-message: call, exception type and text, traceback lines outside this package and Gymnasium. In a
-sweep it ends the affected jobs, each with a `run.json` in its directory. A call that does not
-return within `stall_timeout_s` is reported with its stack and ends the command, also a sweep;
-`train` is interrupted and raises. A call that holds the GIL is not noticed here. `env.probe=false`
-only constructs the environment; a resume may change it.
+seeds, and for hindsight replay `compute_reward`. `evaluator.env` is tried if it differs; a sweep
+tries equal settings once. A failure is one message: call, exception type and text, traceback lines
+outside this package and Gymnasium. In a sweep it ends the affected jobs, each with a `run.json` in
+its directory. A call that does not return within `stall_timeout_s` is reported with its stack and
+ends the command, also a sweep; `train` is interrupted and raises. A call that holds the GIL is not
+noticed here. `env.probe=false` only constructs the environment; a resume may change it.
 """
 
 from __future__ import annotations
@@ -86,6 +86,16 @@ class Probes:
             raise ProbeFailed(f"evaluator.env: {error}") from error
         except ConfigError as error:
             raise ConfigError(f"evaluator.env: {error}") from error
+
+    def goals(self, effective: EffectiveSettings, spec: EnvSpec) -> None:
+        """Raises where the replay buffer replaces goals and the environment does not say what other
+        goals are worth; such an environment is tried for each job."""
+        timeout_s = effective.config.trainer.stall_timeout_s
+        with _Calls(f"env.id={spec.id}", timeout_s, self._on_hung) as calls:
+            with calls("compute_reward"):
+                goal_rewards = build_goal_rewards(effective, spec)
+            if goal_rewards is not None:
+                goal_rewards.close()
 
     def _of(self, settings: EnvConfig, factory: EnvFactory, timeout_s: float) -> EnvSpec:
         found = next((found for tried, found in self._tried if tried == settings), None)
@@ -194,7 +204,7 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     try:
         spec = probes.training(effective)
         check_dataset(effective, spec)
-        _check_goals(effective, spec)
+        probes.goals(effective, spec)
         probes.evaluation(effective)
         _check_film(effective)
         if effective.config.resume is None:
@@ -214,14 +224,6 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
         log.debug("the pre-flight check failed; the run will report the error", exc_info=True)
         return None
     return spec, agent
-
-
-def _check_goals(effective: EffectiveSettings, spec: EnvSpec) -> None:
-    """Raises where the replay buffer replaces goals and the environment has none."""
-    with called(f"env.id={spec.id}", CONSTRUCTOR):
-        goal_rewards = build_goal_rewards(effective, spec)
-    if goal_rewards is not None:
-        goal_rewards.close()
 
 
 def _check_film(effective: EffectiveSettings) -> None:

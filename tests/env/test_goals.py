@@ -60,6 +60,24 @@ def test_an_environment_that_cannot_compute_rewards_of_many_goals_is_refused() -
         rewards_of("OneGoal")
 
 
+@pytest.mark.parametrize(
+    ("says", "got"),
+    [
+        ("none", "3 real numbers, got None"),
+        ("nones", r"3 real numbers, got \[None, None, None\]"),
+        ("text", r"3 real numbers, got array\(\['near'"),
+        ("complex", r"3 real numbers, got array\(\[0\.\+1\.j"),
+        ("not a number", "finite numbers of type float32, got nan"),
+        ("huge", r"finite numbers of type float32, got 1e\+300"),
+    ],
+)
+def test_rewards_that_are_no_finite_numbers_are_refused_as_what_they_are(
+    says: str, got: str
+) -> None:
+    with pytest.raises(BadStep, match=rf"^env\.id=border/Odd-v0: compute_reward must return {got}"):
+        rewards_of("Odd", kwargs={"says": says})
+
+
 def test_a_wrapper_between_does_not_hide_the_goals() -> None:
     found = rewards_of("Reach", wrappers=["ClipAction"])
     assert found.rewards(*goals(4)).shape == (4,)

@@ -5,6 +5,7 @@ An observation has a number drawn for the episode and that of the step: no two a
 
 from __future__ import annotations
 
+import threading
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -107,6 +108,30 @@ class OneGoal(Reach):
         return np.float32(-float(np.linalg.norm(achieved - desired) > NEAR))
 
 
+class Odd(Reach):
+    """Says nothing sensible of other goals than its own, or nothing at all."""
+
+    worth: ClassVar[dict[str, Any]] = {
+        "none": None,
+        "nones": [None] * 3,
+        "text": np.full(3, "near"),
+        "complex": np.full(3, 1j),
+        "not a number": np.array([0, np.nan, 0]),
+        "huge": np.full(3, 1e300),
+    }
+
+    def __init__(self, says: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.says = says
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        if np.ndim(achieved) == 1:
+            return super().compute_reward(achieved, desired, info)
+        if self.says == "nothing":
+            threading.Event().wait()  # THE LINE THAT HANGS
+        return self.worth[self.says]
+
+
 def many(num_envs: int, mode: str) -> Any:
     """Several of `Reach` as their own vector implementation."""
     return gym.vector.SyncVectorEnv(
@@ -116,5 +141,5 @@ def many(num_envs: int, mode: str) -> Any:
 
 gym.register("border/Many-v0", Reach, vector_entry_point=many)
 
-for _each in (Reach, Stop, Mute, OneGoal):
+for _each in (Reach, Stop, Mute, OneGoal, Odd):
     gym.register(f"border/{_each.__name__}-v0", _each)
