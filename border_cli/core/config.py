@@ -465,7 +465,8 @@ class RunConfig(Settings):
                 self.trainer.warmup_period,
                 f"must be at most replay_buffer.capacity ({capacity})",
             )
-        known = [each.name for each in fields(self.env) if each.name != "num_envs"]
+        apart = ("option", "num_envs")
+        known = [each.name for each in fields(self.env) if each.name not in apart]
         for key in self.evaluator.env:
             if key not in known:
                 raise ConfigError(
