@@ -71,7 +71,7 @@ def _asking() -> tuple[Callable[[], dict[str, str]], Callable[..., str | None]]:
     def inspect(wanted: dict[str, str], trial: bytes | None) -> str | None:
         there = found()
         if there["border_cli"] == "none":
-            return f"it lacks border_cli: pip install border-cli=={wanted['border_cli']} there"
+            return f"it lacks border_cli: install {wanted['border_cli']} there, as here"
         for what in ("python", "ray", "border_cli"):
             if there[what] != wanted[what]:
                 return (

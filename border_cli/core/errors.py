@@ -56,7 +56,10 @@ class UnknownSetting(ConfigError, AttributeError):
 
 
 class MissingPackage(ConfigError):
-    """A chosen component needs a package that is not installed."""
+    """A chosen component needs a package that is not installed.
+
+    `pip install "border-cli[ray]"` needs no border-cli on an index where one is installed.
+    """
 
     def __init__(self, what: str, package: str, then: str = "") -> None:
         quoted = f'"{package}"' if "[" in package else package
