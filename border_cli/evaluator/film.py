@@ -7,6 +7,8 @@ episode. Pillow draws, and ffmpeg encodes as a process of its own; both come wit
 from __future__ import annotations
 
 import io
+import os
+import select
 import subprocess
 import tempfile
 from abc import ABC, abstractmethod
@@ -23,6 +25,7 @@ from border_cli.core.errors import ConfigError, MissingPackage, RunFailed
 from border_cli.core.files import write_bytes
 from border_cli.core.interfaces import Env, EnvFactory, Translator
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Beat, State, Step
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ CLIP_FRAMES: Final = 150  # of a film during a run
 CLIP_NBYTES: Final = CLIP_FRAMES * GIF_SIDE * (GIF_SIDE + 32) * 3 // 2
 SHEET_COLUMNS: Final = 8  # frames of an episode on a sheet
 SHEET_SIDE: Final = 180  # pixels of the longer side of each
+LOOK_UP_S: Final = 0.2
 
 
 def require_pillow(what: str) -> None:
@@ -108,7 +112,7 @@ class FilmWriter(ABC):
         """Completes the film."""
 
     def abandon(self) -> None:  # noqa: B027 - most have nothing open
-        """Drops what was written."""
+        """Drops what is not complete."""
 
     def __enter__(self) -> Self:
         return self
@@ -119,9 +123,10 @@ class FilmWriter(ABC):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc_type is None:
-            self.finish()
-        else:
+        try:
+            if exc_type is None:
+                self.finish()
+        finally:
             self.abandon()
 
 
@@ -130,10 +135,14 @@ def caption(episode: int, step: int, score: float) -> str:
 
 
 class Mp4Writer(FilmWriter):
-    """Frames on their way to ffmpeg, which writes a file beside the film until it is complete."""
+    """Frames on their way to ffmpeg, which writes a file beside the film until it is complete.
 
-    def __init__(self, path: Path, *, program: str) -> None:
+    Raises the reason of `stop` also where ffmpeg hangs.
+    """
+
+    def __init__(self, path: Path, *, program: str, stop: StopFlag) -> None:
         self._path = path
+        self._stop = stop
         self._partial = path.with_name(f".{path.name}.partial.mp4")
         self._program = program
         self._draw = Drawing()
@@ -145,44 +154,54 @@ class Mp4Writer(FilmWriter):
         picture = self._draw(frame, caption(episode, step, score))
         self._process = self._process or self._started(picture.size)
         assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(picture.tobytes())
-        except BrokenPipeError:
-            self._refuse()
+        pipe, left = self._process.stdin.fileno(), memoryview(picture.tobytes())
+        while left:
+            self._stop.check()
+            if not select.select([], [pipe], [], LOOK_UP_S)[1]:
+                continue
+            try:
+                left = left[os.write(pipe, left) :]
+            except BrokenPipeError:
+                self._refuse()
 
     def _started(self, size: tuple[int, int]) -> subprocess.Popen[bytes]:
         given = f"-f rawvideo -pix_fmt rgb24 -s {size[0]}x{size[1]} -r {self.frames_per_s:g} -i -"
         made = "-an -c:v libx264 -threads 1 -pix_fmt yuv420p -movflags +faststart"
         command = [self._program, "-loglevel", "error", "-y", *given.split(), *made.split()]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*command, f"file:{self._partial}"],  # else `12:30.mp4` means a protocol called 12
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._said,
         )
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        return process
 
     def finish(self) -> None:
         process = self._process
         if process is None:
-            self._said.close()
             raise RunFailed("there is no frame to film")
         assert process.stdin is not None
-        try:
-            process.stdin.close()
-        except BrokenPipeError:
+        process.stdin.close()
+        if self._status():
             self._refuse()
-        if process.wait():
-            self._refuse()
-        self._said.close()
         self._partial.replace(self._path)
+
+    def _status(self) -> int:
+        """That of ffmpeg, once it has ended."""
+        assert self._process is not None
+        while True:
+            self._stop.check()
+            with suppress(subprocess.TimeoutExpired):
+                return self._process.wait(LOOK_UP_S)
 
     def _refuse(self) -> None:
         """Raises what ffmpeg said."""
-        assert self._process is not None
-        self._process.wait()
+        self._status()
         self._said.seek(0)
         said = self._said.read().decode(errors="replace").strip()
-        self.abandon()
         raise RunFailed(f"ffmpeg could not write {self._path}: {said or 'no reason given'}")
 
     def abandon(self) -> None:
@@ -191,8 +210,7 @@ class Mp4Writer(FilmWriter):
             process.kill()
             process.wait()
             assert process.stdin is not None
-            with suppress(BrokenPipeError):  # what waits in it is lost
-                process.stdin.close()
+            process.stdin.close()
         self._said.close()
         self._partial.unlink(missing_ok=True)
 
@@ -314,11 +332,11 @@ def refuse_no_film(path: Path) -> None:
         ffmpeg(f"video={path}")
 
 
-def film_writer(path: Path) -> FilmWriter:
+def film_writer(path: Path, stop: StopFlag) -> FilmWriter:
     """What writes the format that the suffix tells."""
     match path.suffix.lower():
         case ".mp4":
-            return Mp4Writer(path, program=ffmpeg(f"video={path}"))
+            return Mp4Writer(path, program=ffmpeg(f"video={path}"), stop=stop)
         case ".gif":
             return GifWriter(path)
         case _:

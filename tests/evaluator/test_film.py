@@ -13,7 +13,8 @@ import pytest
 from full_disk import file_limit
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.core.errors import ConfigError, Interrupted, RunFailed
+from border_cli.core.stop import StopFlag
 from border_cli.evaluator import film
 
 Image = pytest.importorskip("PIL.Image", reason='pip install "border-cli[video]"')
@@ -56,13 +57,13 @@ def assert_shown(found: NDArray[np.uint8]) -> None:
 
 def test_an_mp4_has_every_frame_of_every_episode(tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
-    filmed(film.film_writer(tmp_path / "film.mp4"))
+    filmed(film.film_writer(tmp_path / "film.mp4", StopFlag()))
     assert_shown(pictures(tmp_path / "film.mp4", (WIDTH, HEIGHT + 24)))
     assert [each.name for each in tmp_path.iterdir()] == ["film.mp4"]
 
 
 def test_a_gif_has_every_frame_and_the_rate_of_the_environment(tmp_path: Path) -> None:
-    writer = film.film_writer(tmp_path / "film.gif")
+    writer = film.film_writer(tmp_path / "film.gif", StopFlag())
     writer.frames_per_s = 20
     filmed(writer)
     with Image.open(tmp_path / "film.gif") as gif:
@@ -82,7 +83,7 @@ def test_a_short_film_keeps_the_whole_span() -> None:
 
 
 def test_a_sheet_has_a_row_for_each_episode_with_its_first_and_last_frame(tmp_path: Path) -> None:
-    filmed(film.film_writer(tmp_path / "sheet.png"), steps=13)
+    filmed(film.film_writer(tmp_path / "sheet.png", StopFlag()), steps=13)
     with Image.open(tmp_path / "sheet.png") as sheet:
         width, height = (int(each) for each in sheet.size)
         columns, rows = film.SHEET_COLUMNS, EPISODES
@@ -97,15 +98,51 @@ def test_a_sheet_has_a_row_for_each_episode_with_its_first_and_last_frame(tmp_pa
 
 
 def test_an_encoder_that_fails_is_reported_and_leaves_no_file(tmp_path: Path) -> None:
-    writer = film.Mp4Writer(tmp_path / "film.mp4", program="/bin/false")
+    writer = film.Mp4Writer(tmp_path / "film.mp4", program="/bin/false", stop=StopFlag())
     with pytest.raises(RunFailed, match=r"ffmpeg could not write .*film\.mp4: no reason given"):
         filmed(writer, steps=200)
     assert not [*tmp_path.iterdir()]
 
 
+def hanging(tmp_path: Path, hangs: str, stop: StopFlag) -> film.Mp4Writer:
+    program = tmp_path / "ffmpeg"
+    program.write_text(f"#!/bin/sh\ntrap '' INT\n{hangs}\n")
+    program.chmod(0o755)
+    return film.Mp4Writer(tmp_path / "film.mp4", program=str(program), stop=stop)
+
+
+def test_a_request_to_stop_is_heard_while_the_encoder_takes_no_frames(tmp_path: Path) -> None:
+    class StoppedWhileWaiting(StopFlag):
+        looks = 0
+
+        def check(self) -> None:
+            self.looks += 1
+            if self.looks > 4:  # the pipe is full since the second at the latest
+                self.request(Interrupted(2))
+            super().check()
+
+    writer = hanging(tmp_path, "exec sleep 600", StoppedWhileWaiting())
+    with pytest.raises(Interrupted, match="SIGINT"):
+        filmed(writer)
+    assert [each.name for each in tmp_path.iterdir()] == ["ffmpeg"]
+
+
+def test_a_request_to_stop_is_heard_while_the_encoder_does_not_end(tmp_path: Path) -> None:
+    writer = hanging(tmp_path, "cat >/dev/null; exec sleep 600", stop := StopFlag())
+
+    def film_one_frame() -> None:
+        with writer:
+            writer.add(frame(0, 0), episode=0, step=0, score=0)
+            stop.request(Interrupted(2))
+
+    with pytest.raises(Interrupted, match="SIGINT"):
+        film_one_frame()
+    assert [each.name for each in tmp_path.iterdir()] == ["ffmpeg"]
+
+
 def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
-    writer = film.film_writer(tmp_path / "film.mp4")
+    writer = film.film_writer(tmp_path / "film.mp4", StopFlag())
 
     def break_off() -> None:
         with writer:
