@@ -177,7 +177,7 @@ def test_the_name_of_a_film_may_have_a_colon(
 ) -> None:
     pytest.importorskip("imageio_ffmpeg")
     monkeypatch.chdir(tmp_path)
-    filmed(film.film_writer(Path("12:30.mp4")))
+    filmed(film.film_writer(Path("12:30.mp4"), stop=StopFlag()))
     assert [each.name for each in tmp_path.iterdir()] == ["12:30.mp4"]
 
 
@@ -188,7 +188,7 @@ def test_on_a_full_disk_the_film_before_stays(tmp_path: Path, suffix: str) -> No
     path = tmp_path / f"film{suffix}"
     path.write_text("before")
     with file_limit(500), pytest.raises(RunFailed, match=rf"film\{suffix}"):
-        filmed(film.film_writer(path))
+        filmed(film.film_writer(path, StopFlag()))
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     assert path.read_text() == "before"
 
