@@ -134,7 +134,7 @@ def train_job(
             if not control.in_worker:
                 complain("border-train", error)
             return outcome
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # the latter is the user's own code's
             _fail(outcome, error, console, quiet=config.quiet)
         outcome.facts = read_run(context.run_dir)
     if config.quiet:
@@ -233,7 +233,7 @@ def _objective(objective: Objective, result: Result) -> float:
     return stats.last_score if stats.last_score is not None else math.nan
 
 
-def _fail(outcome: Outcome, error: Exception, console: Console, *, quiet: bool) -> None:
+def _fail(outcome: Outcome, error: BaseException, console: Console, *, quiet: bool) -> None:
     """Notes and logs what ended a job, and prints how to go on from there."""
     from border_cli.cli.report import print_closing
     from border_cli.run.status import read_run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.config import EvaluatorConfig
-from border_cli.core.errors import BadStep
+from border_cli.core.errors import BadStep, RunFailed
 from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Film, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
@@ -267,6 +268,9 @@ class EpisodesEvaluator(Evaluator):
                 yield
         except BadStep as error:
             raise error.within("evaluation") from None
+        except SystemExit as error:  # it would end the command with a status of its choice
+            what = f"evaluation: the environment called sys.exit({error.code!r})"
+            raise RunFailed(what, f"\n{traceback.format_exc().strip()}") from error
 
     def _play(self, policy: Policy, env: Env) -> Outcome:
         """One episode in each environment."""

@@ -280,6 +280,16 @@ def test_a_step_that_does_not_fit_in_an_evaluation_is_said_to_be_of_one(
     )
 
 
+def test_an_env_that_exits_in_an_evaluation_ends_the_run_with_a_message(
+    folder: Path, capsys: Capture
+) -> None:
+    own = ("+evaluator.env.kwargs.at=5", "trainer.eval_interval=50")
+    assert train_status(*SERIAL, "env.id=Quits-v0", *own) == 1
+    message = "error: evaluation: the environment called sys.exit(0)\nTraceback"
+    assert message in capsys.readouterr().out
+    assert facts_of(folder / "run")["status"] == "failed"
+
+
 def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resume(
     folder: Path, capsys: Capture
 ) -> None:

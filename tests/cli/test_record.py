@@ -280,17 +280,19 @@ def test_help_and_version_need_no_run(folder: Path, capsys: Capture) -> None:
     assert record_status() == 2
 
 
-def test_an_environment_that_fails_leaves_no_half_data_set(folder: Path, datasets: Path) -> None:
+def test_an_environment_that_fails_leaves_no_half_data_set(
+    folder: Path, datasets: Path, capsys: Capture
+) -> None:
     """The environment of the run raises in its second round of episodes."""
     (folder / "fragile.py").write_text(
         "import gymnasium as gym, numpy as np\n"
         "class Fragile(gym.Env):\n"
         "    observation_space = gym.spaces.Box(0, 1, (1,))\n"
         "    action_space = gym.spaces.Discrete(2)\n"
-        "    most = None\n"
+        "    error = None\n"
         "    def reset(self, seed=None, options=None):\n"
         "        self.count = 0\n"
-        "        if Fragile.most is not None and seed % 7 == 3: raise RuntimeError('broken')\n"
+        "        if Fragile.error is not None and seed % 7 == 3: raise Fragile.error\n"
         "        return np.zeros(1, np.float32), {}\n"
         "    def step(self, action):\n"
         "        self.count += 1\n"
@@ -299,9 +301,13 @@ def test_an_environment_that_fails_leaves_no_half_data_set(folder: Path, dataset
     )
     own = ("imports=[fragile]", "env.id=Fragile-v0", "run_dir=own", "recorder=none")
     assert train_status(*own, *QUICK, "quiet=true") == 0
-    sys.modules["fragile"].Fragile.most = 1  # type: ignore[attr-defined]
+    sys.modules["fragile"].Fragile.error = RuntimeError("broken")  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError, match="broken"):
         record_status("own", "dataset=my/own-v0", "episodes=64")
+    assert not datasets.exists()
+    sys.modules["fragile"].Fragile.error = SystemExit(0)  # type: ignore[attr-defined]
+    assert record_status("own", "dataset=my/own-v0", "episodes=64") == 1
+    assert "the environment called sys.exit(0)" in capsys.readouterr().err
     assert not datasets.exists()
     gym.registry.pop("Fragile-v0")
     sys.modules.pop("fragile")

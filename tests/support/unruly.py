@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,14 @@ class Leaves(Calm):
         return answer
 
 
+class Quits(Calm):
+    """Takes itself for the whole program."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        del answer
+        sys.exit(0)
+
+
 class Faults(Calm):
     """Reads where there is no memory."""
 
@@ -278,7 +287,7 @@ class Named(FromOne):
 
 
 for _each in (
-    Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Faults, Forks, Unbuildable,
-    Signals, NeedsFile, StopsSweep, Shows, FromOne, Named, Greedy, Vast,
+    Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Quits, Faults, Forks,
+    Unbuildable, Signals, NeedsFile, StopsSweep, Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)
