@@ -272,7 +272,8 @@ class JobProcesses:
             math.nan,
             _last_line(cause),
         )
-        reason = str(facts.get("exit_reason") or reason)  # as the table has it
+        if status != "in use":  # whose facts are those of another process
+            reason = str(facts.get("exit_reason") or reason)  # as the table has it
         self._panel.ended(job.view, status, score, reason)
         self._returned(number, job.view.overrides, score, None if status == "done" else reason)
 

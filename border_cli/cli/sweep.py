@@ -22,6 +22,7 @@ from border_cli.run.layout import refuse_foreign
 from border_cli.run.status import RunInUse, running
 from border_cli.run.sweep_folder import (
     DONE,
+    SWEEP_JSON,
     JobRow,
     SweepJob,
     SweepPlan,
@@ -65,9 +66,13 @@ class Sweep:
     def finish(self) -> int:
         """Writes `sweep.csv`, prints the table unless the sweep is quiet; returns the exit status
         of the command."""
-        plan = read_sweep(self.root) or self.plan
+        found = read_sweep(self.root)
+        plan = found or self.plan
         rows = job_rows(self.root, plan)
         console = terminal.make_console()
+        if found is None:  # with all that was there by then
+            lost = self.root / SWEEP_JSON
+            terminal.say(console, f"{lost} was deleted or damaged while the sweep ran")
         try:
             write_csv(self.root, plan, rows)
         except OSError as error:
@@ -84,7 +89,7 @@ class Sweep:
             if undone and not self._invented:
                 command = resume_sweep(plan.command, self.root)
                 terminal.say(console, f"next             {command}")
-        return 1 if undone or not ours else 0
+        return 1 if undone or not ours or found is None else 0
 
     def stop(self, reason: str) -> None:
         """No job begins any more; those that run on this machine are asked to save and to end."""

@@ -23,7 +23,9 @@ from commands import (
     train_status,
 )
 
-from border_cli.cli.sweep import wait_for_locks
+from border_cli.cli.sweep import Sweep, wait_for_locks
+from border_cli.config.sweep_plan import sweep_job, sweep_plan
+from border_cli.core.files import write_json
 from border_cli.core.machine import usable_cores
 from border_cli.run.status import RunInUse, RunLock
 from border_cli.run.sweep_folder import job_rows, read_sweep
@@ -201,6 +203,24 @@ def test_a_job_in_a_process_trains_exactly_as_one_alone(folder: Path) -> None:
     assert train_status(*argv, "seed=2", "run_dir=alone") == 0
     assert train_status("-m", *argv, "seed=1,2", "run_dir=S", OURS) == 0
     assert repeatable_rows(folder / "S/seed-2") == repeatable_rows(folder / "alone")
+
+
+def test_a_sweep_whose_directory_was_deleted_meanwhile_has_failed(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    root, job = tmp_path / "S", sweep_job(0, ["seed=0"], "seed-0")
+    plan = sweep_plan([job], command=["border-train"], launcher="basic", fixed=[], before=None)
+    sweep = Sweep(root, plan, jobs=[job], quiet=True)
+    sweep.begin()
+    (root / "seed-0").mkdir()
+    write_json(root / "seed-0" / "run.json", {"status": "done"})
+    assert sweep.finish() == 0
+    shutil.rmtree(root)
+    (root / "seed-0").mkdir(parents=True)  # as a run makes its own again
+    write_json(root / "seed-0" / "run.json", {"status": "done"})
+    assert sweep.finish() == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "sweep.json was deleted or damaged while the sweep ran" in said
 
 
 @pytest.mark.slow
