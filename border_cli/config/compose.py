@@ -41,6 +41,7 @@ from border_cli.config.overrides import (
     is_sweep,
     normalized,
     parsed,
+    refuse_empty,
     refuse_no_text,
     refuse_swept,
     refuse_unmeant,
@@ -331,6 +332,7 @@ class Composer:
                 if sweeper.get("_target_") == BASIC_SWEEPER:
                     params = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
                     swept = parser.parse_overrides([*params, *task])
+                    refuse_empty(loader, swept)
                     hydra = as_typed(master.hydra.overrides.hydra)
                     split = BasicSweeper.split_arguments(swept, None)[0]
                     jobs = [[*hydra, *job] for job in split]

@@ -118,6 +118,15 @@ def refuse_swept(texts: Sequence[str]) -> None:
             raise ConfigError(f"{override.input_line}: {override.key_or_group} takes one value")
 
 
+def refuse_empty(loader: Loader, overrides: Sequence[Override]) -> None:
+    """Raises ConfigError for a sweep of no value: glob() without a match, or an empty range."""
+    for each in overrides:
+        if each.is_discrete_sweep() and not any(True for _ in each.sweep_string_iterator()):
+            offered = loader.options(each.key_or_group)
+            choose = f": choose from {', '.join(offered)}" if offered else ""
+            raise ConfigError(f"{each.input_line} has no value{choose}")
+
+
 def refuse_unmeant(loader: Loader, config_name: str, texts: Sequence[str]) -> None:
     """Refuses choices that no group offers, and groups that cannot be null, deleted or listed."""
     overrides, repo = loader.read(config_name, list(texts))
