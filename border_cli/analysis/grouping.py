@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from border_cli.analysis.curves import NAMED, X_NAMES, RunCurve
 from border_cli.analysis.load import Run, Value
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.words import counted, shortest, unknown
+from border_cli.core.words import counted, shortest, unknown, visible
 
 SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
 STOPPED = "stop_at_score reached"  # an exit reason
@@ -87,7 +87,8 @@ def grouped(
     unfinished = [each.run for each in drawn if each.run.status in ("running", "starting")]
     if unfinished:
         warnings.append(f"{_named(unfinished)} still running")
-    return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
+    shown = tuple(map(visible, by)), tuple(map(visible, warnings))
+    return Grouped(curves=tuple(curves), by=shown[0], x=x, warnings=shown[1])
 
 
 def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Measured]:
@@ -141,7 +142,7 @@ def _value(settings: Mapping[str, Value], key: str) -> str:
     if key == "env" and settings.get(key) in (None, "gym"):
         key = "env.id"
     value = settings.get(key, MISSING)
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return visible(value) if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 def _label(settings: Mapping[str, Value], by: Sequence[str]) -> str:
@@ -181,7 +182,7 @@ def _refuse_unknown_envs(references: Mapping[str, Reference], known: Sequence[st
 
 
 def _env(run: Run) -> str:
-    return run.env or MISSING
+    return visible(run.env or MISSING)
 
 
 def _curve(
@@ -201,7 +202,7 @@ def _curve(
     steps = run.metric(y, "opt_steps")[0] if in_updates else measured.env_steps
     at, values = _rising(at, values)
     return RunCurve(
-        name=str(shortest(run.folder)),
+        name=visible(str(shortest(run.folder))),
         env=env,
         group=group,
         x=at,

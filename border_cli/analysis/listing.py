@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from border_cli.analysis.load import Run, Value
 from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.files import readable_bytes
 from border_cli.core.words import did_you_mean
-from border_cli.recorder.read import METRICS, last_rows
+from border_cli.recorder.read import METRICS, last_rows, number
 
 if TYPE_CHECKING:
     from border_cli.run.sweep_folder import JobRow
@@ -82,7 +82,7 @@ def row_of(run: Run, now_s: float) -> Row:
             "last": newest.get("last", facts.get("final_score")),
             "opt_steps": newest.get("opt_steps", facts.get("opt_steps")),
             "env_steps": newest.get("env_steps", facts.get("env_steps")),
-            "duration": newest.get("time_s", _number(facts.get("duration_s"))),
+            "duration": newest.get("time_s", facts.get("duration_s")),
             "age": _age_s(facts.get("started"), now_s),
             "host": facts.get("host"),
             "started": facts.get("started"),
@@ -113,18 +113,13 @@ def _newest(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for row in reversed(last_rows(folder / METRICS)):
         for name in ("opt_steps", "env_steps", "time_s"):
-            found.setdefault(name, _number(row.get(name)))
-        if (last := _number(row.get("eval/return"))) is not None:
+            found.setdefault(name, row.get(name))
+        if (last := row.get("eval/return")) is not None:
             found["last"] = last
             break
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        score = json.loads((folder / "best" / "score.json").read_text(encoding="utf-8"))["score"]
-        found["best"] = _number(score)
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        found["best"] = number(json.loads(readable_bytes(folder / "best" / "score.json"))["score"])
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _text(value: object) -> str | None:

@@ -109,14 +109,10 @@ class Run:
         """All that was recorded, a column [rows] for each metric; NaN where a row has no value."""
         import numpy as np
 
-        path = self.folder / METRICS
-        rows = read_metrics(path) if path.is_file() else []
+        rows = read_metrics(self.folder / METRICS)
         names = dict.fromkeys(name for row in rows for name in row if name != "final")
-        missing = float("nan")
-        return {
-            name: np.array([_number(row.get(name), missing) for row in rows], dtype=np.float64)
-            for name in names
-        }
+        # numpy makes NaN of None
+        return {name: np.array([row.get(name) for row in rows], dtype=np.float64) for name in names}
 
     def frame(self) -> pd.DataFrame:
         """All that was recorded as a pandas DataFrame, a row for each row of metrics."""
@@ -166,7 +162,8 @@ def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
     """The run directories in and below `paths`, each once, in no particular order.
 
-    Of the links below a path, those that lead to a run directory itself are followed.
+    Of the links below a path, those that lead to a run directory itself are followed; a run that is
+    found without a link as well has that path.
     """
     found: dict[str, Path] = {}  # by real path
     for path in paths:
@@ -174,7 +171,8 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
             what = f"{path} is not a directory" if path.exists() else f"no such directory: {path}"
             raise CheckpointError(what)
         for place, real in _runs_below(str(path), os.path.realpath(path)):
-            found.setdefault(real, Path(place))
+            if real not in found or found[real].is_symlink():
+                found[real] = Path(place)
     return list(found.values())
 
 
@@ -233,10 +231,6 @@ def _figures(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _text(value: Value) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _number(value: Any, missing: float) -> float:
-    return float(value) if isinstance(value, int | float) else missing
 
 
 def _pandas() -> Any:

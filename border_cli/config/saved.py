@@ -30,7 +30,7 @@ from border_cli.config.search_path import user_folders
 from border_cli.config.sources import SAVED_SCHEME
 from border_cli.core.config import RecorderConfig, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.files import SETTINGS, own_folder, write_text
+from border_cli.core.files import SETTINGS, own_folder, read_bytes, write_text
 from border_cli.registry import GROUPS
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
@@ -112,11 +112,7 @@ def read_plain(file: Path) -> Any:
     a huge one, tags, several documents. They are found before anything is built.
     """
     try:
-        with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise ConfigError(f"{file}: larger than {MOST_BYTES:,} bytes, so not written by a run")
-        text = content.decode()
+        text = read_bytes(file, MOST_BYTES).decode()
         _refuse_odd_yaml(file, text)
         return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except yaml.YAMLError as error:

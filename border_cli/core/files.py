@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import logging
 import math
 import os
 import stat
@@ -15,10 +16,15 @@ import zipfile
 from numbers import Integral, Real
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, BinaryIO
+
+from border_cli.core.words import visible
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
 SWEEP_MARK = "multirun.yaml"  # in the directory of a sweep
+MOST_NBYTES = 2**26  # of a file that is read whole, but for metrics
+
+log = logging.getLogger(__name__)
 
 
 def not_through_links(path: str | os.PathLike[str], flags: int) -> int:
@@ -33,6 +39,41 @@ def not_through_links(path: str | os.PathLike[str], flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "is not a regular file", str(path))
     return descriptor
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a file that another program may have written; links are followed.
+
+    Raises `OSError` for a pipe or a device, which may be read without end.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
+def read_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
+    """The contents of a file that another program may have written.
+
+    Raises `OSError` where it is not a regular file or is larger than ours are.
+    """
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > most_nbytes:
+            raise OSError(errno.EFBIG, f"larger than {most_nbytes:,} bytes", str(path))
+        return file.read(most_nbytes)
+
+
+def readable_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
+    """The same contents; empty, with a warning, where they cannot be read, and where there is no
+    file."""
+    try:
+        return read_bytes(path, most_nbytes)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except OSError as error:
+        log.warning("%s is not read: %s", visible(str(path)), error.strerror)
+        return b""
 
 
 def own_folder(folder: Path) -> None:

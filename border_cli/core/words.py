@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
+# Categories of Unicode: control and format characters, and what is no character or half of one.
+HIDDEN = ("Cc", "Cf", "Cs", "Cn")
 _PLAIN = re.compile(r"[\w./@%+-]+( [\w./@%+-]+)*", re.ASCII)  # Hydra needs no quotes then
 
 
@@ -51,7 +53,8 @@ def unknown(kind: str, word: object, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    r"""The text with everything escaped that would control a terminal: `\x1b`, `\u202e`.
+    r"""The text with everything escaped that would control a terminal or cannot be written to a
+    file: `\x1b`, `\u202e`, `\ud800`.
 
     Line breaks and tabs stay.
     """
@@ -61,7 +64,7 @@ def visible(text: str) -> str:
 
 
 def _visible(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf"):
+    if character in "\n\t" or unicodedata.category(character) not in HIDDEN:
         return character
     return character.encode("unicode_escape").decode("ascii")
 

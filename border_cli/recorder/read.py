@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from border_cli.core.errors import CheckpointError
+from border_cli.core.files import open_regular, read_bytes
+from border_cli.core.words import visible
+
+log = logging.getLogger(__name__)
 
 TAIL_NBYTES = 2**16
+MOST_METRICS_NBYTES = 2**30
 METRICS = "metrics.jsonl"  # in a run directory
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The rows of a metrics.jsonl, oldest first; a last line that is not yet whole is left out.
 
-    A value of None was not finite. Raises `CheckpointError` where another line is no JSON object.
+    A value of None is not a finite number. Raises `CheckpointError` where another line is no JSON
+    object, or where the file cannot be read.
     """
     return list(_rows(path, b""))
 
@@ -27,8 +35,6 @@ def rows_with(path: Path, name: str) -> list[dict[str, Any]]:
 
     Only their lines are decoded: evaluations are few among the rows of a run.
     """
-    if not path.is_file():
-        return []
     return [row for row in _rows(path, json.dumps(name).encode()) if name in row]
 
 
@@ -36,29 +42,48 @@ def last_rows(path: Path) -> list[dict[str, Any]]:
     """The rows at the end of a metrics.jsonl, oldest first, some dozens; what is no row is left
     out, and none where there is no file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, file.seek(0, 2) - TAIL_NBYTES))
-            lines = file.read().split(b"\n")
-    except OSError:
+            lines = file.read(TAIL_NBYTES).split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("%s is not read: %s", visible(str(path)), error.strerror)
         return []
     rows = []
     for line in lines:  # the first one may be cut, too
         with suppress(ValueError, RecursionError):
             rows.append(json.loads(line))
-    return [row for row in rows if isinstance(row, dict)]
+    return [_numbers(row) for row in rows if isinstance(row, dict)]
+
+
+def number(value: object) -> float | None:
+    """The value where it is a finite number of 64 bits; None for any other."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, int) and abs(value) < 2**63 else None
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: number(value) for name, value in row.items()}
 
 
 def _rows(path: Path, holding: bytes) -> Iterator[dict[str, Any]]:
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, start=1):
+    try:
+        lines = read_bytes(path, MOST_METRICS_NBYTES).split(b"\n")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    for at, line in enumerate(lines, start=1):
         if not line or holding not in line:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
-            if number == len(lines):  # nothing ends this line: it is still being written
+        except (ValueError, RecursionError) as error:
+            if at == len(lines):  # nothing ends this line: it is still being written
                 break
-            raise CheckpointError(f"{path}, line {number}: not JSON ({error})") from error
+            raise CheckpointError(f"{path}, line {at}: not JSON ({error})") from error
         if not isinstance(row, dict):
-            raise CheckpointError(f"{path}, line {number}: not a JSON object")
-        yield row
+            raise CheckpointError(f"{path}, line {at}: not a JSON object")
+        yield _numbers(row)

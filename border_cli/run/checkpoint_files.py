@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import checksum, require_stored, sync, write_json, write_text
+from border_cli.core.files import checksum, read_bytes, require_stored, sync, write_json, write_text
 from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.types import State
 from border_cli.run.replay_files import (
@@ -216,7 +216,7 @@ def read_manifest(folder: Path) -> Manifest:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object; raises `CheckpointError` where it is damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(path))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import SETTINGS
+from border_cli.core.files import SETTINGS, readable_bytes
 from border_cli.core.settings import OF_ONE_COMMAND, flat
 from border_cli.run.status import read_run
 
@@ -99,10 +99,8 @@ def _options(run_dir: Path, text: str) -> dict[str, Any]:
 def saved_text(path: Path) -> str | None:
     """The text of a file in `.hydra`; None where it is too large or cannot be read."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        return content.decode() if len(content) <= MOST_BYTES else None
-    except (OSError, ValueError):
+        return readable_bytes(path, MOST_BYTES).decode() or None
+    except ValueError:
         return None
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from weakref import WeakSet
 
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
-from border_cli.core.files import not_through_links, write_json
+from border_cli.core.files import not_through_links, readable_bytes, write_json
 from border_cli.core.threads import available_cores
 
 log = logging.getLogger(__name__)
@@ -242,7 +242,7 @@ KINDS = {
     **dict.fromkeys(("exit_reason", "bottleneck"), _or_null(_TEXT)),
     **dict.fromkeys(("pid", "opt_steps", "env_steps", "samples_total"), _COUNT),
     **dict.fromkeys(("saves_skipped", "save_failures", "recorder_failures"), _COUNT),
-    **dict.fromkeys(("best_score", "final_score"), _or_null(_SCORE)),
+    **dict.fromkeys(("best_score", "final_score", "duration_s"), _or_null(_SCORE)),
     "best_opt_steps": _or_null(_COUNT),
     "import_paths": _list_of(str, "strings"),
     "attempts": _list_of(dict, "objects"),
@@ -428,8 +428,8 @@ def import_paths(run_dir: Path) -> list[str]:
 def _read(run_dir: Path, needed: Collection[str] = ()) -> dict[str, Any]:
     path = run_dir / RUN_JSON
     try:
-        facts = json.loads(path.read_bytes()) if path.is_file() else {}
-    except (OSError, ValueError, RecursionError):
+        facts = json.loads(readable_bytes(path) or b"{}")
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(facts, dict):
         return {}

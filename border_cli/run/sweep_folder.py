@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.files import write_json, write_text
+from border_cli.core.files import readable_bytes, write_json, write_text
 from border_cli.run.status import LOST, RUN_JSON, read_run, status_without_record
 
 SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
@@ -77,7 +77,7 @@ def read_sweep(root: Path) -> SweepPlan | None:
     Nothing in it leads out of the directory.
     """
     try:
-        found = json.loads((root / SWEEP_JSON).read_text(encoding="utf-8"))
+        found = json.loads(readable_bytes(root / SWEEP_JSON))
         if found["version"] != VERSION:
             return None
         return SweepPlan(
@@ -87,7 +87,7 @@ def read_sweep(root: Path) -> SweepPlan | None:
             common=_strings(found.get("common", [])),
             jobs=[_job(each) for each in found["jobs"]],
         )
-    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return None
 
 
@@ -125,13 +125,12 @@ def _row(root: Path, job: SweepJob) -> JobRow:
         if status == LOST:
             reason = f"it has begun, but {RUN_JSON} is missing or damaged"
     score = facts.get(SCORES[job.objective]) if status == DONE else None
-    seconds = facts.get("duration_s")
     return JobRow(
         job=job,
         folder=folder,
         status=status,
         score=score,
-        seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        seconds=facts.get("duration_s"),
         reason=reason,
         facts=facts,
     )

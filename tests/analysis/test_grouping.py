@@ -100,6 +100,17 @@ def test_an_env_without_a_file_is_named_by_its_id(tmp_path: Path) -> None:
     assert of(tmp_path).curves[0].env == "CliffWalking-v1"
 
 
+def test_names_of_others_are_shown_with_their_control_characters_escaped(tmp_path: Path) -> None:
+    settings = {"agent": "a\x1b[2J", "env": "e\ud800"}
+    evaluated_run(tmp_path / "n\x1b", [1.0], settings=settings)
+    evaluated_run(tmp_path / "n\x1b2", [], settings=settings)
+    found = of(tmp_path)
+    [curve] = found.curves
+    assert (curve.group, curve.env) == (r"a\x1b[2J", r"e\ud800")
+    assert curve.name.endswith(r"n\x1b")
+    assert r"n\x1b2) left out" in found.warnings[0]
+
+
 def test_no_values_at_all_are_refused(tmp_path: Path) -> None:
     evaluated_run(tmp_path / "empty", [])
     with pytest.raises(ConfigError, match="1 run, but none has recorded metrics yet"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +114,29 @@ def test_names_of_others_cannot_steer_the_terminal(runs: Path, capsys: Capture) 
     said = capsys.readouterr().out
     assert "\x1b" not in said
     assert len(said.splitlines()) == 3
+
+
+@pytest.mark.parametrize("name", ["run.json", "metrics.jsonl", "best/score.json"])
+def test_a_pipe_in_the_place_of_a_file_is_named_and_the_list_goes_on(
+    name: str, runs: Path, capsys: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    facts = without_end(host="elsewhere", duration_s="long")  # as of its metrics
+    pipe = write_run(runs / "d", **facts) / name
+    pipe.parent.mkdir(exist_ok=True)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    assert len(listed(capsys, "outputs")) == 4
+    assert f"{name} is not read: not a regular file" in caplog.text
+
+
+def test_odd_values_of_others_are_listed_as_unknown(runs: Path, capsys: Capture) -> None:
+    run = write_run(runs / "d", **without_end(host="elsewhere", duration_s=10**400))
+    (run / "best").mkdir()
+    (run / "best" / "score.json").write_text(f'{{"score": {10**400}}}', encoding="utf-8")
+    (run / "metrics.jsonl").write_text(f'{{"opt_steps": {10**400}}}\n', encoding="utf-8")
+    [row] = listed(capsys, "outputs/d")
+    assert (row["duration_s"], row["best"]) == (None, None)
+    assert runs_status("outputs/d") == 0
 
 
 def test_a_reader_that_goes_away_is_no_error(runs: Path) -> None:

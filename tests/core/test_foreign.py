@@ -132,6 +132,7 @@ def test_child_processes_follow_it(theirs: Path) -> None:
         ("\x1b[31mred\x07\x9b", r"\x1b[31mred\x07\x9b"),
         ("a\rb\x00\x7f", r"a\rb\x00\x7f"),
         ("txt\u202eexe.\u200b\u2066", r"txt\u202eexe.\u200b\u2066"),
+        ("half \ud800, none \uffff", r"half \ud800, none \uffff"),
     ],
 )
 def test_what_would_steer_a_terminal_is_escaped_and_nothing_else(

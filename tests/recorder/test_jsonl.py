@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from border_cli.core.errors import CheckpointError
 from border_cli.core.output import RecordStep, RunInfo
 from border_cli.recorder.config import JsonlConfig
 from border_cli.recorder.jsonl import JsonlRecorder
-from border_cli.recorder.read import read_metrics
+from border_cli.recorder.read import last_rows, read_metrics
 from border_cli.registry import RECORDERS
 
 
@@ -105,13 +106,35 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b'{"a": 1}\n{"a":\n{"a": 2}\n', "line 2: not JSON"), (b"[1]\n", "line 1: not a JSON object")],
+    [
+        (b'{"a": 1}\n{"a":\n{"a": 2}\n', "line 2: not JSON"),
+        (b"[1]\n", "line 1: not a JSON object"),
+        (b"[" * 100_000 + b"\n", "line 1: not JSON"),
+    ],
 )
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
         read_metrics(path)
+
+
+def test_what_is_no_number_of_64_bits_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    odd = ['"x"', "[1]", "{}", "NaN", "Infinity", "1e999", "1" + "0" * 400, str(2**63)]
+    path.write_text("".join(f'{{"a": {each}}}\n' for each in odd) + '{"a": 1.5, "b": -7}\n')
+    assert read_metrics(path) == [*[{"a": None}] * len(odd), {"a": 1.5, "b": -7}]
+    assert last_rows(path) == read_metrics(path)
+
+
+def test_metrics_that_never_end_are_named_and_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl cannot be read: not a regular file"):
+        read_metrics(tmp_path / "metrics.jsonl")
+    assert last_rows(tmp_path / "metrics.jsonl") == []
+    assert "metrics.jsonl is not read: not a regular file" in caplog.text
 
 
 def steps(path: Path) -> list[int]:
