@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from full_disk import file_limit
+from commands import full_disk
 from numpy.typing import NDArray
 
 from border_cli.core.errors import ConfigError, Interrupted, RunFailed
@@ -187,7 +187,7 @@ def test_on_a_full_disk_the_film_before_stays(tmp_path: Path, suffix: str) -> No
         pytest.importorskip("imageio_ffmpeg")
     path = tmp_path / f"film{suffix}"
     path.write_text("before")
-    with file_limit(500), pytest.raises(RunFailed, match=rf"film\{suffix}"):
+    with full_disk(500), pytest.raises(RunFailed, match=rf"film\{suffix}"):
         filmed(film.film_writer(path, StopFlag()))
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     assert path.read_text() == "before"

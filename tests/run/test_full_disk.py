@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from full_disk import file_limit
+from commands import full_disk
 from saves import SmallRun
 
 from border_cli.run.finding import resumable
@@ -41,7 +41,7 @@ def test_a_limit_in_the_middle_of_any_file_leaves_what_was_saved(
     case = SmallRun(tmp_path, capacity=500, config_sha256="x" * 5000)
     case.save(10, push=50)
     before = everything(case.folder)
-    with file_limit(limit):
+    with full_disk(limit):
         assert not case.save(20, push=push)
         assert not case.save(20, push=push)
     assert everything(case.folder) == before
@@ -126,7 +126,7 @@ def test_a_small_disk_that_is_full_anywhere_in_a_save_leaves_what_was_saved(
 
 def test_nothing_is_resumed_from_a_run_that_never_had_room(tmp_path: Path) -> None:
     case = SmallRun(tmp_path)
-    with file_limit(0):
+    with full_disk(0):
         assert not case.save(10, push=5)
     assert resumable(tmp_path) == []
     assert case.save(20)
