@@ -22,6 +22,7 @@ from border_cli.cli.plain_command import (
 )
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import expanded
 from border_cli.core.words import counted
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def read_request(typed: Sequence[str]) -> Request:
         raise ConfigError(f"render must be human, got {values['render']!r}")
     if values.get("render") == "human":
         refuse_no_display(sys.platform, os.environ)
-    video = Path(values["video"]).expanduser() if "video" in values else None
+    video = expanded(values["video"]) if "video" in values else None
     if video is not None:
         from border_cli.launch.play import refuse_no_film
 

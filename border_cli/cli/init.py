@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from border_cli.cli.plain_command import plain_command
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError, reachable
+from border_cli.core.files import expanded
 from border_cli.core.words import counted, shell_command, shortest, unknown
 
 TEMPLATE_NAME = "my_experiments"  # of the package in the template; replaced wherever it occurs
@@ -85,7 +86,7 @@ def read_request(typed: Sequence[str]) -> Request:
     folders = [each for each in typed if "=" not in each]
     if len(folders) != 1:
         raise ConfigError(f"give one directory, got {len(folders)}: {' '.join(folders)}".rstrip())
-    folder = Path(folders[0]).expanduser()
+    folder = expanded(folders[0])
     name = pairs[-1][2] if pairs else folder.resolve().name
     _refuse_name(name, "name" if pairs else f"the name of the directory, {name!r},", folder)
     return Request(folder=folder, name=name)

@@ -16,6 +16,7 @@ from border_cli.cli.monitor import monitored
 from border_cli.cli.signals import early_signals
 from border_cli.cli.startup import not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
+from border_cli.core.files import expanded
 from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
 
@@ -79,10 +80,10 @@ class Arguments:
         if any(key == "trust" and value.lower() != "false" for key, _, value in pairs):
             return
         if self.origin:
-            yield Path(self.origin).expanduser()
+            yield expanded(self.origin)
         for key, _, value in pairs:
             if key == "resume" and value.lower() not in ("", "auto", "null"):
-                yield Path(value.strip("'\"")).expanduser()
+                yield expanded(value.strip("'\""))
 
     def for_hydra(self, overrides: Sequence[str]) -> list[str]:
         """Flags first, as Hydra's own parser wants them; folders reach it another way."""

@@ -27,7 +27,7 @@ from border_cli.config.saved import (
 )
 from border_cli.config.search_path import user_folders
 from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS
+from border_cli.core.files import SETTINGS, expanded
 from border_cli.core.words import shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import find_run
@@ -60,7 +60,7 @@ def composing_from(
 
 
 def _run_of(origin: str) -> Path:
-    run_dir, checkpoint = find_run(Path(origin).expanduser())
+    run_dir, checkpoint = find_run(expanded(origin))
     if checkpoint is not None:
         raise ConfigError(
             f"--from {origin} is a checkpoint: --from {shortest(run_dir)} takes the settings of "

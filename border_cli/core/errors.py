@@ -19,12 +19,15 @@ BorderError
 
 from __future__ import annotations
 
+import errno
 import signal
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a quota, a limit of a file's size
 
 
 class BorderError(Exception):
@@ -187,13 +190,14 @@ def place_of(error: BaseException) -> str:
 def reachable(kind: type[BorderError]) -> Iterator[None]:
     """Raises `kind` with the path and the reason where the system denies a file or a folder.
 
-    Other failures of input and output, such as a broken pipe, name no path and stay as they are.
+    A full disk names no path. Other failures without one, such as a broken pipe, stay as they are.
     """
     try:
         yield
     except OSError as error:
         here = "the current directory" if isinstance(error, FileNotFoundError) else None
-        path = here if error.filename is None else error.filename
+        full = "a file could not be written" if error.errno in FULL else here
+        path = full if error.filename is None else error.filename
         if path is None:
             raise
         raise kind(f"{path}: {error.strerror or error}") from error

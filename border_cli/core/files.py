@@ -18,6 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
+from border_cli.core.errors import ConfigError
 from border_cli.core.words import visible
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
@@ -25,6 +26,14 @@ SWEEP_MARK = "multirun.yaml"  # in the directory of a sweep
 MOST_NBYTES = 2**26  # of a file that is read whole, but for metrics
 
 log = logging.getLogger(__name__)
+
+
+def expanded(path: str) -> Path:
+    """The path with `~` and `~user` resolved. Raises `ConfigError` where there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{path}: there is no user of this name with a home directory") from error
 
 
 def not_through_links(path: str | os.PathLike[str], flags: int) -> int:

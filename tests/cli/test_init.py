@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
+from commands import full_disk
 
 from border_cli.cli.init import files_of, main
 
@@ -146,6 +147,15 @@ def test_other_arguments_are_refused(
 def test_what_cannot_be_written_whole_leaves_nothing(refused: Callable[..., str]) -> None:
     """The file system takes the first folders, and then refuses one with so long a name."""
     assert "File name too long" in refused("robots", f"name={'a' * 300}")
+
+
+def test_a_full_disk_leaves_nothing(refused: Callable[..., str]) -> None:
+    with full_disk(100):
+        assert "a file could not be written: File too large" in refused("robots")
+
+
+def test_the_home_of_nobody_is_refused(refused: Callable[..., str]) -> None:
+    assert "there is no user of this name" in refused("~nosuchuser/robots")
 
 
 def test_help_is_printed_where_it_is_asked_for_or_nothing_is(capsys: Capture) -> None:
