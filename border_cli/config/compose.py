@@ -438,8 +438,9 @@ def _primary(part: Part, parts: Sequence[Part]) -> bool:
 def _name_options(config: DictConfig) -> None:
     """The settings of a group keep the name of the option that was chosen, wherever they go; saved
     ones have it already."""
-    for group, chosen in config.hydra.runtime.choices.items():
-        kind = OmegaConf.get_type(config, group) if group in GROUPS else None
+    for group in GROUPS:
+        chosen = OmegaConf.select(config.hydra.runtime.choices, group)  # None: swept, or saved
+        kind = OmegaConf.get_type(config, group) if chosen else None
         if kind and issubclass(kind, GroupConfig) and config[group].option is None:
             config[group].option = chosen
 

@@ -113,7 +113,6 @@ def test_the_labels_of_groups_that_stay_are_those_of_the_run(
         assert {key: found[key] for key in labels} == labels
 
 
-@pytest.mark.slow
 def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
     first(*FIRST)
     typed = ["agent=dqn,rainbow", "seed=1,2"]
