@@ -12,6 +12,7 @@ each gained from the second reading to the last, in per cent.
 from __future__ import annotations
 
 import argparse
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from border_cli.core.types import Metrics
 
 READINGS = 10
 SHARED = Path("/dev/shm")
-RAY_FILES = Path("/tmp/ray")
+RAY_FILES = Path(tempfile.gettempdir())
 PARTS = ("learner", "broker", "actors", "ray", "shared", "spilled")
 
 
@@ -63,7 +64,9 @@ def memory_mb() -> dict[str, float]:
         with suppress(psutil.Error):  # it has just ended
             found[_part(process)] += _own(process)
     found["shared"] = _bytes_in(SHARED)
-    found["spilled"] = sum(_bytes_in(each) for each in RAY_FILES.glob("session_*/ray_spilled*"))
+    found["spilled"] = sum(
+        _bytes_in(each) for each in RAY_FILES.glob("border_ray_*/session_*/ray_spilled*")
+    )
     return {name: round(value / 2**20, 1) for name, value in found.items()}
 
 

@@ -104,7 +104,7 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
         connect(recipe.cluster) as cluster,
         Nodes(cluster, recipe.needs, clock=clock) as nodes,
     ):
-        watch = HeadWatch(cluster.address, recipe.ring.pipe.wake)
+        watch = HeadWatch(cluster.servers, recipe.ring.pipe.wake)
         broker = Broker(recipe, _transport(recipe, nodes, started=cluster.started), clock)
         pipe.send(JOINED, cluster.join)
         pipe.send(READY)
@@ -170,7 +170,7 @@ class Broker:
         self.begin()
         while self._closes_s is None or not self.leases.over:
             if head.gone:
-                raise RunFailed(f"the head node of the Ray cluster is gone: {head.what}")
+                raise RunFailed(f"the head node of the Ray cluster is gone: {head.gone}")
             self.step()
             self._ring.pipe.wait(LOOK_S)
         self._show(self._clock.now_s())

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,11 +29,9 @@ from border_cli.core.errors import ClusterRefused, MissingPackage
 PACKAGE: Final = "border-cli[ray]"
 AUTO: Final = "auto"
 CLIENT: Final = "ray://"
-LOOPBACK: Final = "127.0.0.1"
 
 PROBE_S = 5.0  # for an answer of the cluster's port
 JOIN_S = 25.0  # for joining what answers like Ray, which a loaded head node may take
-WORKER_NICE = "0"  # added to this process's; by default Ray adds 15, and actors wake up late
 SHUTDOWN_S = 10.0  # for the end of a Ray of our own
 START_S = 60.0  # for the start of a Ray of our own, on a slow disk
 
@@ -45,7 +44,12 @@ _FOR_ALL = {
     "RAY_NUM_REDIS_GET_RETRIES": "3",  # once a second; otherwise 20 before it reports a failure
     "RAY_BACKEND_LOG_LEVEL": "error",
 }
-
+_FOR_OUR_OWN = {
+    "RAY_worker_niceness": "0",  # added to this process's; Ray adds 15, and actors wake up late
+    # All its servers listen on the loopback interface alone, because its pages of metrics ask for
+    # no token. Ray replaces 127.0.0.1 as `_node_ip_address`.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
 
 # What begins every connection of gRPC, and must be answered by a frame of the same type (RFC 9113,
 # section 3.4): the preface, and SETTINGS without any.
@@ -72,6 +76,7 @@ class Cluster:
     """A cluster that this process is connected to."""
 
     address: str  # of its GCS; `ray://…` where it was joined so
+    servers: Sequence[str]  # that answer while it is there: GCS, and the raylet of our own
     started: bool  # by this process, and ended with it
     join: ClusterSettings  # with which another process of this machine joins the same Ray
 
@@ -99,7 +104,7 @@ def connect(settings: ClusterSettings) -> Iterator[Cluster]:
     refuse_without_ray(f"{settings.setting}={_shown(settings.address)}")
     environment = {**_FOR_ALL, **settings.environment}
     if settings.address is None:
-        environment |= _own_token() | {"RAY_worker_niceness": WORKER_NICE}
+        environment |= _own_token() | _FOR_OUR_OWN
     os.environ.update(environment)  # Ray reads it as it is imported
     refuse_unreachable(settings)
     import ray
@@ -115,7 +120,11 @@ def connect(settings: ClusterSettings) -> Iterator[Cluster]:
             environment={name: environment[name] for name in environment if name not in _FOR_ALL},
             modules=settings.modules,
         )
-        yield Cluster(address=address, started=settings.address is None, join=join)
+        started = settings.address is None
+        own = ray.nodes() if started else []
+        raylets = [f"{each['NodeManagerAddress']}:{each['NodeManagerPort']}" for each in own]
+        servers = [address, *raylets]
+        yield Cluster(address=address, servers=servers, started=started, join=join)
 
 
 def _shown(address: str | None) -> str:
@@ -123,7 +132,7 @@ def _shown(address: str | None) -> str:
 
 
 def _own_token() -> dict[str, str]:
-    """Only this run's processes may use the Ray that it starts, which listens on every interface.
+    """Only this run's processes may use the Ray that it starts, and not others of this machine.
 
     A choice of the user's counts. Without one Ray would write a token to the home directory and
     advertise it.
@@ -199,10 +208,10 @@ def _connected(settings: ClusterSettings) -> Iterator[None]:
 
     def run() -> None:
         try:
-            _init(settings)
-            connected.set()
-            over.wait()
-            ray_shutdown()
+            with _initialized(settings):
+                connected.set()
+                over.wait()
+                ray_shutdown()
         except BaseException as error:
             failures.append(error)
         finally:
@@ -261,22 +270,25 @@ def ray_shutdown() -> None:
     ray.shutdown()
 
 
-def _init(settings: ClusterSettings) -> None:
+@contextmanager
+def _initialized(settings: ClusterSettings) -> Iterator[None]:
+    """The files of a Ray of our own, which it would leave behind, are removed after the block."""
     import ray
 
     options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
-    if settings.address is None:
-        _disable_address_randomization()
-        options |= {
-            "include_dashboard": settings.include_dashboard,
-            "num_cpus": settings.num_cpus,
-            "_node_ip_address": LOOPBACK,
-        }
-        ray.init(address="local", **options)
+    if settings.address is not None:
+        with TemporaryDirectory(prefix="border_modules_") as folder:  # packed before it connects
+            options["runtime_env"] = runtime_env(settings.modules, Path(folder))
+            ray.init(address=settings.address, **options)
+        yield
         return
-    with TemporaryDirectory(prefix="border_modules_") as folder:  # packed before it is connected
-        options["runtime_env"] = runtime_env(settings.modules, Path(folder))
-        ray.init(address=settings.address, **options)
+    _disable_address_randomization()
+    options |= {"include_dashboard": settings.include_dashboard, "num_cpus": settings.num_cpus}
+    # Where Ray would have them: the paths of its sockets must be short.
+    root = os.environ.get("RAY_TMPDIR") or (None if sys.platform == "linux" else "/tmp")
+    with TemporaryDirectory(prefix="border_ray_", dir=root, ignore_cleanup_errors=True) as folder:
+        ray.init(address="local", _temp_dir=folder, **options)
+        yield
 
 
 def _disable_address_randomization() -> None:

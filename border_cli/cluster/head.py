@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
-import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from border_cli.cluster.connection import CLIENT
+from border_cli.cluster.connection import CLIENT, unanswered
 
 LOOK_S: Final = 1.0
 GONE_S: Final = 6.0  # without an answer; Ray itself waits for 60 s, then ends the process
 
 
 class HeadWatch:
-    """A thread that looks whether the head node answers, until it is stopped."""
+    """A thread that looks whether all servers of the head node answer, until it is stopped."""
 
     def __init__(
-        self, address: str, on_gone: Callable[[], None], *, look_s: float = LOOK_S
+        self, servers: Sequence[str], on_gone: Callable[[], None], *, look_s: float = LOOK_S
     ) -> None:
-        host, _, port = address.removeprefix(CLIENT).rpartition(":")
-        self._place = host.strip("[]"), int(port)
+        self._servers = servers
         self._on_gone = on_gone
         self._look_s = look_s
         self._stopped = threading.Event()
-        self.gone = False
+        self.gone: str | None = None  # what it found, in words
         self._thread = threading.Thread(target=self._run, name="head watch", daemon=True)
         self._thread.start()
-
-    @property
-    def what(self) -> str:
-        """What it found, in words."""
-        host, port = self._place
-        return f"{host}:{port} does not answer for {GONE_S:g} s"
 
     def _run(self) -> None:
         failures = 0
         while not self._stopped.wait(self._look_s):
-            failures = 0 if self._answers() else failures + 1
+            silent = [each for each in self._servers if unanswered(each, LOOK_S) is not None]
+            failures = failures + 1 if silent else 0
             if failures * LOOK_S >= GONE_S:
-                self.gone = True
+                server = silent[0].removeprefix(CLIENT)
+                self.gone = f"{server} does not answer for {GONE_S:g} s"
                 self._on_gone()
                 return
-
-    def _answers(self) -> bool:
-        try:
-            socket.create_connection(self._place, timeout=LOOK_S).close()
-        except OSError:
-            return False
-        return True
 
     def stop(self) -> None:
         """Ends the thread."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
-from managers import Built, accounted, count, receive, snapshot, until
+from managers import Built, accounted, count, receive, snapshot, start, until
 from remote_fakes import BUILDING, Life, TellingPolicyFactory, complain, die, fail, rank
 
 from border_cli import compose, resume, train
 from border_cli.actor_manager.ray import NICE
-from border_cli.core.errors import ActorCrashed, BorderError
+from border_cli.core.errors import ActorCrashed, BorderError, RunFailed
 
 STOPS_S = 5.0
 
@@ -69,6 +71,31 @@ def test_what_is_permitted_is_made_counted_and_delivered_also_when_a_process_is_
         ["setarch", "-R", "cat", "/proc/self/personality"], capture_output=True, text=True
     ).stdout
     assert personality == (shown or Path("/proc/self/personality").read_text()).strip()
+
+
+def test_a_ray_of_our_own_is_on_this_machine_alone_missed_within_seconds_and_leaves_no_file() -> (
+    None
+):
+    built, addresses, folders = Built("ray", num_actors=1), set(), []
+
+    def run() -> None:
+        with built.manager as manager:
+            start(manager)
+            receive(manager, 1)
+            for each in psutil.Process().children(recursive=True):
+                listening = [c for c in each.net_connections("inet") if c.status == "LISTEN"]
+                addresses.update(c.laddr.ip.removeprefix("::ffff:") for c in listening)
+                if each.name() == "raylet":
+                    folders.extend(re.findall(r"--temp_dir=(\S+)", " ".join(each.cmdline())))
+                    each.kill()
+            while True:
+                manager.receive(5.0)
+
+    with pytest.raises(RunFailed, match=r"is gone: 127\.0\.0\.1:\d+ does not answer for 6 s"):
+        run()
+    assert addresses == {"127.0.0.1"}
+    assert len(folders) == 1
+    assert not Path(folders[0]).exists()
 
 
 def test_an_environment_that_always_fails_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
