@@ -55,7 +55,7 @@ CHECKPOINTS = Layout(
 )
 # `candidate.pt`, `superseded-…` and the folder `tensorboard` are of earlier versions.
 EVENT_FILE = r"(events\.out\.tfevents\.|superseded-)\d+\..*\.border(\.\d+)?"
-EVENTS = Layout(files=EVENT_FILE)
+EVENTS = Layout(files=r"(events\.out\.tfevents|superseded-).*")
 RECORD = r"(config|overrides|hydra|resolved)\.yaml"
 HYDRA = Layout(
     files=RECORD,

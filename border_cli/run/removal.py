@@ -28,7 +28,15 @@ from border_cli.run.folders import (
     rotate,
     surplus,
 )
-from border_cli.run.layout import CHECKPOINT, RUN, SWEEP, Layout, entries_of_ours, refuse_foreign
+from border_cli.run.layout import (
+    CHECKPOINT,
+    EVENT_FILE,
+    RUN,
+    SWEEP,
+    Layout,
+    entries_of_ours,
+    refuse_foreign,
+)
 from border_cli.run.replay_files import FOLDER
 from border_cli.run.saved_settings import saved_text
 from border_cli.run.status import RUN_JSON, RUN_LOCK, RunLock, read_run, running
@@ -43,7 +51,8 @@ def _with_torn(layout: Layout) -> Layout:
     return Layout(files=layout.files + _TORN, links=links, folders=inner)
 
 
-_WHOLE = _with_torn(RUN)
+# In `tensorboard` users have event files of their own.
+_WHOLE = _with_torn(replace(RUN, folders={**RUN.folders, "tensorboard": Layout(files=EVENT_FILE)}))
 REMOVABLE = replace(_WHOLE, folders={**_WHOLE.folders, r"attempt-\d+": _WHOLE})
 LAST = (".hydra", RUN_JSON, RUN_LOCK)  # what a run is known by goes when all else has gone
 

@@ -46,10 +46,9 @@ def moved_and_linked(path: Path, elsewhere: Path) -> Path:
 OPENED = (
     *("run.lock", "run.json", "metrics.jsonl", "superseded.jsonl", "border-train.log"),
     *("not_finite.npz", "sweep.csv", "multirun.yaml", ".hydra/config.yaml", ".hydra/hydra.yaml"),
-    *(".hydra/overrides.yaml", ".hydra/resolved.yaml"),
-    "tensorboard/events.out.tfevents.1.host.1.0.border",
+    *(".hydra/overrides.yaml", ".hydra/resolved.yaml", "tensorboard/events.out.tfevents.1.host"),
     *("events.out.tfevents.1.host.1.0.border", "superseded-1.host.1.0.border.2"),
-    *("tensorboard/superseded-1.host.border", "checkpoints/0000000010/agent.pt"),
+    *("tensorboard/superseded-1.host", "checkpoints/0000000010/agent.pt"),
     "checkpoints/replay/rows-0000000000-0000000009-aaaaaaaa.0.npy",
 )
 FOLDERS = (
