@@ -318,7 +318,7 @@ def finished(run_dir: Path, config: RunConfig, saved: TrainerConfig) -> Finished
     if any(_grew(each, saved, config.trainer) for each in ended_by):
         return None
     score = facts.get("best_score" if config.objective == Objective.best else "final_score")
-    with_score = f" with score {score}" if score is not None else ""
+    with_score = f" with score {score:.10g}" if score is not None else ""
     what, more = facts.get("exit_reason"), "increase a limit to continue"
     if limit in _LIMITS:
         what = f"{limit}={getattr(saved, limit)} reached"

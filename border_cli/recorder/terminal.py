@@ -48,7 +48,7 @@ class _Terminal(Console):
         # Python flushes stdout once more at its exit, and that must not fail either.
         with suppress(OSError, ValueError), Path(os.devnull).open("wb") as devnull:
             os.dup2(devnull.fileno(), self.file.fileno())
-        logging.getLogger(__name__).warning("the output was closed; the run continues")
+        logging.getLogger(__name__).warning("the output was closed; nothing more is printed")
 
 
 def make_console(*, stderr: bool = False) -> Console:

@@ -163,7 +163,7 @@ def test_the_same_command_runs_only_what_failed(
     again = [(each / "run.json").read_bytes() for each in jobs]
     assert [old == new for old, new in zip(first, again, strict=True)] == [True, False, True]
     if launcher == BASIC:
-        assert said.count("is finished with score 20.0: max_opt_steps=120 reached") == 2
+        assert said.count("is finished with score 20: max_opt_steps=120 reached") == 2
     assert not (jobs[0] / ".hydra" / "resume-1").exists()
     assert (jobs[1] / ".hydra" / "resume-1" / "overrides.yaml").is_file()
     assert "3 of 3 jobs done" in said

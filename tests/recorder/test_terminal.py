@@ -225,4 +225,4 @@ def test_a_reader_that_goes_away_ends_neither_the_run_nor_its_exit_status() -> N
     os.close(reader)
     _, errors = process.communicate("", timeout=30)
     assert process.returncode == 0
-    assert errors == "the output was closed; the run continues\nwent on"
+    assert errors == "the output was closed; nothing more is printed\nwent on"
