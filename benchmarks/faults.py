@@ -127,12 +127,12 @@ def main() -> None:
     parser.add_argument("--without", action="store_true", help="run the tests without the faults")
     arguments = parser.parse_args()
     every = read(LIST.read_text(encoding="utf-8"))
-    faults = [each for each in every if arguments.only in "\n".join((*each[:4], *each.tests))]
+    faults = [each for each in every if arguments.only in "\n".join(map(str, each))]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
     if arguments.without:
         tests = sorted({test for fault in faults for test in fault.tests})
         sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-q", *tests], cwd=ROOT))
-    status = ["git", "status", "--porcelain", "--", *PLACES]
-    if subprocess.run(status, cwd=ROOT, check=True, capture_output=True).stdout:
+    if subprocess.check_output(["git", "status", "--porcelain", "--", *PLACES], cwd=ROOT):
         sys.exit("border_cli/ or conf/ has uncommitted changes: commit or stash them first")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # puts the file back
     counts: Counter[str] = Counter()

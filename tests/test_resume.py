@@ -689,9 +689,11 @@ def test_the_best_score_of_a_lost_stretch_stays_the_best(tmp_path: Path) -> None
     folder = tmp_path / "run"
     first = run(config_of(updates=350), folder)
     assert math.isfinite(first.best_score)
-    again = run(config_of(), folder, resume=True)
+    for each in resumable(folder)[:-1]:
+        shutil.rmtree(each)
+    again = run(config_of(updates=151), folder, resume=True)
     assert again.best_score >= first.best_score
-    assert again.trainer_stats.evaluations > first.trainer_stats.evaluations - 2
+    assert again.trainer_stats.evaluations < first.trainer_stats.evaluations
 
 
 def test_weights_of_another_run_are_where_a_new_one_begins(tmp_path: Path) -> None:

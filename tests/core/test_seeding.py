@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from border_cli.core.seeding import (
     ActorStream,
@@ -53,7 +52,7 @@ def test_a_derived_seed_is_the_first_word_of_its_stream() -> None:
     assert isinstance(derived_seed(11), int)
 
 
-@pytest.mark.parametrize("branch", list(Branch))
-def test_the_numbers_of_the_branches_are_part_of_every_saved_run(branch: Branch) -> None:
-    fixed = {"LEARNER": 0, "REPLAY_BUFFER": 1, "EVALUATION": 2, "ACTOR": 3, "PROBE": 4}
-    assert branch.value == fixed[branch.name]
+def test_the_numbers_of_the_branches_and_streams_are_part_of_every_saved_run() -> None:
+    branches = {"LEARNER": 0, "REPLAY_BUFFER": 1, "EVALUATION": 2, "ACTOR": 3, "PROBE": 4}
+    assert {each.name: each.value for each in Branch} == branches
+    assert {each.name: each.value for each in ActorStream} == {"ENV": 0, "EXPLORATION": 1}

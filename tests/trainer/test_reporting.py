@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from border_cli.actor_manager.actor import Message
 from border_cli.core.interfaces import ActorStats
 from border_cli.trainer.reporting import Counters, Window
 
@@ -63,3 +64,13 @@ def test_actors_that_nobody_measured_have_no_times() -> None:
     window = Window(counters)
     counters.opt_steps = 1
     assert times(window.close(1.0, [actor(0)], {"wait": 1.0})) == {"time/wait": 1.0}
+
+
+def test_weights_lag_by_the_updates_between_acting_and_arriving() -> None:
+    counters = Counters()
+    window = Window(counters)
+    for opt_steps, acted_with in ((4, 4), (9, 4), (12, 8)):
+        counters.opt_steps = opt_steps
+        sent = Message(actor_id=0, opt_steps=acted_with, env_steps=1, parts=[], rows=0, episodes=())
+        window.arrived(sent.experience())
+    assert window.close(1.0, [actor(0)], {})["async/weight_lag"] == 3.0

@@ -22,6 +22,7 @@ from sampling import sampled
 from trainers import BuiltTrainer
 
 from border_cli.core.errors import ActorCrashed, Interrupted, NotFinite
+from border_cli.core.output import Resumption
 from border_cli.core.timing import LEARNER_SECTIONS
 from border_cli.core.types import Batch
 
@@ -332,6 +333,19 @@ def test_time_ends_the_run_and_saves_in_between() -> None:
     built.train()
     assert built.trainer.counters.opt_steps == 10
     assert built.checkpoints.saved == [3, 6, 9, 10]
+
+
+def test_a_resumed_run_counts_the_time_of_earlier_attempts() -> None:
+    first, second = (BuiltTrainer(max_opt_steps=None, max_time_s=each) for each in (4.0, 10.0))
+    for built in (first, second):
+        built.agent._loss = takes(built, 1.0, built.agent._loss)
+    first.train()
+    saved = first.checkpoints.states[-1]
+    second.trainer.resume(
+        Resumption(counters=saved.counters, run=saved.run, agent=saved.agent, load_rows=None)
+    )
+    second.train()
+    assert second.trainer.counters.opt_steps == 10
 
 
 @pytest.mark.parametrize("bad_at", [1, 55, 199])
