@@ -34,9 +34,9 @@ def test_learning_from_a_data_set_wins_over_the_buffer_that_rainbow_chooses() ->
 
 def test_rainbow_without_noise_says_how_it_may_explore() -> None:
     with pytest.raises(ConfigError, match=r"agent\.exploration .*epsilon_greedy, softmax"):
-        compose("agent=rainbow", "env=acrobot", "agent.noisy=false")
+        compose("agent=rainbow", "env=mountaincar", "agent.noisy=false")
     agent = compose(
-        "agent=rainbow", "env=acrobot", "agent.noisy=false", "agent.exploration=epsilon_greedy"
+        "agent=rainbow", "env=mountaincar", "agent.noisy=false", "agent.exploration=epsilon_greedy"
     ).agent
     assert isinstance(agent, DqnConfig)
     assert agent.plain is False
