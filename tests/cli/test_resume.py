@@ -295,7 +295,9 @@ def test_a_finished_run_is_said_to_be_and_left_alone(
     stopped(folder / "a", "done", best_score=487.3499999999999)
     before = everything(folder)
     auto = ("resume=auto", "run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
-    line = "a is finished with score 487.35: max_opt_steps=90 reached; increase trainer.max_opt_steps"
+    line = (
+        "a is finished with score 487.35: max_opt_steps=90 reached; increase trainer.max_opt_steps"
+    )
     for typed in (("resume=a",), auto, (*auto, "trainer.max_opt_steps=80")):
         assert ran(*typed).configs == []
         assert capsys.readouterr().out == f"{line} to continue\n"
