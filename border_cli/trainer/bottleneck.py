@@ -69,7 +69,8 @@ class TimeUse:
 
     @property
     def higher_priority(self) -> list[str]:
-        """Only actors in processes of their own have a lower one than the learner."""
+        """For actors in processes, which have a lower one than the learner. Those that are without
+        a core seem to be blocked or to work slowly."""
         lowered = getattr(self.config.actor_manager, "nice", 0)
         return ["actor_manager.nice=0 if other programs need the cores"] if lowered else []
 
@@ -82,18 +83,23 @@ class TimeUse:
 def _advise_waiting(use: TimeUse, share: str) -> Advice:
     """Samples arrived too slowly."""
     what = f"learner waiting for samples ({share})"
-    more_actors = "more actors (actor_manager.num_actors)"
     main = _main(use.actors)
     if main:
         spent = f"{100 * use.actors[main]:.0f} % of their time {PLACES[main]}"
         what += f"; the actors spent {spent}"
+    return Advice(what, [*_faster_samples(use, main), *use.higher_priority])
+
+
+def _faster_samples(use: TimeUse, main: str) -> list[str]:
+    """`main` is what the actors do most."""
+    more_actors = "more actors (actor_manager.num_actors)"
     if main == "blocked":  # both wait, at different times
         short = "a longer run (this one is mostly startup and trainer.warmup_period)"
-        return Advice(what, [short, f"{use.larger_messages} if samples arrive in bursts"])
+        return [short, f"{use.larger_messages} if samples arrive in bursts"]
     if main == "send":
-        return Advice(what, [use.larger_messages, more_actors])
+        return [use.larger_messages, more_actors]
     if main in ("act", "process"):
-        return Advice(what, [use.more_envs, more_actors, *use.higher_priority])
+        return [use.more_envs, more_actors]
     if main == "env_step":
         computing = None
         if use.actor_threads:  # which share one interpreter lock
@@ -101,9 +107,8 @@ def _advise_waiting(use: TimeUse, share: str) -> Advice:
         elif use.config.actor_manager.most_actors >= use.cores:
             computing = f"{use.more_envs} if they compute"
         if computing:
-            remedies = [f"{more_actors} if env steps wait", computing]
-            return Advice(what, [*remedies, *use.higher_priority])
-    return Advice(what, [more_actors, use.more_envs, *use.higher_priority])
+            return [f"{more_actors} if env steps wait", computing]
+    return [more_actors, use.more_envs]
 
 
 def _advise_acting(use: TimeUse, share: str) -> Advice:
@@ -127,11 +132,11 @@ def _advise_updating(use: TimeUse, share: str) -> Advice:
     remedies = _faster_updates(use, idle_cores=idle)
     if idle:
         what += f"; the actors were blocked {100 * use.blocked:.0f} % of their time"
-        setting = f"a higher trainer.samples_per_opt_step (now {ratio})"
-        cheap = f"{setting}; cheap, since the actors are idle"
-        remedies += [cheap] if ratio is not None else []
-    elif ratio is None:  # it never waits for actors, however few samples they make
+    if ratio is None:  # it never waits for actors, however few samples they make
         remedies += use.higher_priority
+    elif idle:
+        setting = f"a higher trainer.samples_per_opt_step (now {ratio})"
+        remedies.append(f"{setting}; cheap, since the actors are idle")
     return Advice(what, remedies)
 
 
