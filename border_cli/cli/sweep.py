@@ -26,6 +26,7 @@ from border_cli.run.sweep_folder import (
     JobRow,
     SweepJob,
     SweepPlan,
+    alone,
     clear_stop,
     job_rows,
     read_sweep,
@@ -42,12 +43,19 @@ REASON_WIDTH = 120  # characters of the table; sweep.csv has all of it
 class Sweep:
     """The sweep of this command."""
 
+    plan: SweepPlan  # of all jobs of the directory
+
     def __init__(
-        self, root: Path, plan: SweepPlan, *, jobs: Sequence[SweepJob], quiet: bool
+        self,
+        root: Path,
+        plan: Callable[[SweepPlan | None], SweepPlan],
+        *,
+        jobs: Sequence[SweepJob],
+        quiet: bool,
     ) -> None:
-        """`plan` has all jobs of the directory, `jobs` are those of this command."""
+        """`plan` adds the `jobs` of this command to what the directory has."""
         self.root = root
-        self.plan = plan
+        self._plan = plan
         self.quiet = quiet
         self._folders = [each.folder for each in jobs]
         self._invented = not jobs
@@ -57,7 +65,9 @@ class Sweep:
         refuse_foreign(self.root)
         self.root.mkdir(parents=True, exist_ok=True)
         clear_stop(self.root)
-        write_sweep(self.root, self.plan)
+        with alone(self.root):  # another command may begin in it
+            self.plan = self._plan(read_sweep(self.root))
+            write_sweep(self.root, self.plan)
 
     def rows(self) -> list[JobRow]:
         """All jobs of the directory as they are now."""

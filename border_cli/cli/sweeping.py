@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,6 @@ from border_cli.core.words import counted, setting, size
 from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import RunNeeds, computes_on_cuda, refuse_unmet
-from border_cli.run.sweep_folder import read_sweep
 
 if TYPE_CHECKING:
     from border_cli.cli.processes import JobStarter
@@ -134,9 +134,7 @@ def _sweep(
         )
         for number, each in enumerate(planned)
     ]
-    plan = sweep_plan(
-        jobs, command=command, launcher=launcher, fixed=terms.fixed, before=read_sweep(root)
-    )
+    plan = partial(sweep_plan, jobs, command=command, launcher=launcher, fixed=terms.fixed)
     quiet = all(each.job.config.quiet for each in planned) if planned else config.quiet
     return Sweep(root, plan, jobs=jobs, quiet=quiet)
 

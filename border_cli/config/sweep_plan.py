@@ -127,11 +127,11 @@ def sweep_job(
 
 def sweep_plan(
     jobs: Sequence[SweepJob],
+    before: SweepPlan | None = None,
     *,
     command: Sequence[str],
     launcher: str,
     fixed: Sequence[str] = (),
-    before: SweepPlan | None = None,
 ) -> SweepPlan:
     """The plan of these jobs and of those of earlier sweeps in the same directory, which come
     behind them. `fixed`: overrides of every job, where the jobs are not known yet."""

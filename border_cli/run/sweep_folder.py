@@ -169,7 +169,7 @@ def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
 
 
 @contextmanager
-def _alone(root: Path) -> Iterator[None]:
+def alone(root: Path) -> Iterator[None]:
     """Within the block no other process of ours changes the files of the sweep."""
     descriptor = os.open(root, os.O_RDONLY)
     try:
@@ -182,7 +182,7 @@ def _alone(root: Path) -> Iterator[None]:
 
 def add_job(root: Path, job: SweepJob) -> None:
     """Adds a job that a sweeper has invented; does nothing for one that is known."""
-    with suppress(OSError), _alone(root):
+    with suppress(OSError), alone(root):
         plan = read_sweep(root)
         if plan is None or any(each.folder == job.folder for each in plan.jobs):
             return

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -205,12 +206,29 @@ def test_a_job_in_a_process_trains_exactly_as_one_alone(folder: Path) -> None:
     assert repeatable_rows(folder / "S/seed-2") == repeatable_rows(folder / "alone")
 
 
+def sweep_of(root: Path, seed: int) -> Sweep:
+    """A sweep with one job."""
+    jobs = [sweep_job(0, [f"seed={seed}"], f"seed-{seed}")]
+    plan = partial(sweep_plan, jobs, command=["border-train"], launcher="basic")
+    return Sweep(root, plan, jobs=jobs, quiet=True)
+
+
+def test_sweeps_that_begin_in_one_moment_are_both_in_the_list_of_the_directory(
+    tmp_path: Path,
+) -> None:
+    sweeps = [sweep_of(tmp_path, seed) for seed in (1, 2)]
+    for each in sweeps:
+        each.begin()
+    plan = read_sweep(tmp_path)
+    assert plan is not None
+    assert [each.folder for each in plan.jobs] == ["seed-2", "seed-1"]
+
+
 def test_a_sweep_whose_directory_was_deleted_meanwhile_has_failed(
     tmp_path: Path, capsys: Capture
 ) -> None:
-    root, job = tmp_path / "S", sweep_job(0, ["seed=0"], "seed-0")
-    plan = sweep_plan([job], command=["border-train"], launcher="basic", fixed=[], before=None)
-    sweep = Sweep(root, plan, jobs=[job], quiet=True)
+    root = tmp_path / "S"
+    sweep = sweep_of(root, 0)
     sweep.begin()
     (root / "seed-0").mkdir()
     write_json(root / "seed-0" / "run.json", {"status": "done"})
