@@ -15,7 +15,7 @@ from border_cli.launch.effective import effective_settings
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_actors": 0}, r"num_actors must be at least 1, got 0"),
+        ({"num_actors": 0}, r"num_actors must be at least 1 and at most 10000, got 0"),
         ({"num_actors": 1.5}, r"num_actors must be a whole number of at least 1, or auto, got 1.5"),
         (
             {"num_actors": True},

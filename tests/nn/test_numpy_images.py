@@ -104,7 +104,10 @@ def test_each_image_is_seen_by_itself_and_results_are_kept(kind: str):
     before = together.copy()
     alone = [torso(images[i : i + 1])[0] for i in (2, 0, 1)]
     assert np.array_equal(together, before)
-    assert np.array_equal(together[[2, 0, 1]], alone)
+    if kind == "minatar_cnn":  # one product for all, whose last bits depend on its rows
+        np.testing.assert_allclose(together[[2, 0, 1]], alone, rtol=1e-5, atol=1e-7)
+    else:
+        assert np.array_equal(together[[2, 0, 1]], alone)
 
 
 @pytest.mark.parametrize("kind", KINDS)
