@@ -39,12 +39,13 @@ WORDS = (
     (re.compile(r"\bprocess \d+"), "process PID"),
     (re.compile(r"[\d.]+ (?:[kMGT]i?)?B\b"), "SIZE"),
     (re.compile(r"rows-[-0-9a-f.]+"), "rows-"),
+    (re.compile(r"\S+/conf/"), "CONF/"),
 )
 MEASURED = (
     (NUMBER, "N"),
     (re.compile(r" - (?=\w+/)"), " N "),  # no rate yet
     (re.compile(r"\bN (?:s|min|h)\b"), "N UNIT"),
-    (re.compile(r"^(bottleneck|stopping) .*", re.MULTILINE), ""),
+    (re.compile(r"^(bottleneck|learning|stopping) .*", re.MULTILINE), ""),
     (re.compile(r"[─━]{2,}"), "──"),
     (re.compile(r" +"), " "),
 )

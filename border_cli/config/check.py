@@ -94,7 +94,7 @@ def unknown_setting(kind: type[Any], path: str, key: str) -> str:
             f"{key} has no settings of its own: {key}=NAME chooses a file, which must begin with "
             "the line `# @package _global_`"
         )
-    known = [each.name for each in fields(kind)]
+    known = [each.name for each in fields(kind) if each.compare]  # the others composing sets
     initials = {"".join(word[:1] for word in name.split("_")): name for name in known}
     near = nearest(key, known) or initials.get(key)  # learning_rate for lr
     elsewhere = [each for each in _elsewhere(key) if each != _joined(path, key)]

@@ -118,8 +118,8 @@ def _block(title: str, path: str, settings: Any) -> str:
     about = (kind.__doc__ or "").strip().splitlines()[0]
     lines = [f"{title}  {about}"]
     for each in fields(kind):
-        value = getattr(settings, each.name)
-        lines += _setting(path, kind, each.name, value)
+        if each.compare:  # else composing sets it
+            lines += _setting(path, kind, each.name, getattr(settings, each.name))
     return "\n".join(lines)
 
 
