@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +16,7 @@ from fakes import FakeClock
 from border_cli.core.errors import Interrupted, RunFailed
 from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.evaluator.runner import (
-    BackgroundEvaluationRunner,
-    InlineEvaluationRunner,
-    packed_parts,
-)
+from border_cli.evaluator.runner import InlineEvaluationRunner, packed_parts
 from border_cli.trainer.watchdog import Watchdog
 
 
@@ -29,13 +25,8 @@ def script(tmp_path: Path) -> Path:
     return tmp_path / "script"
 
 
-def closing(made: BackgroundEvaluationRunner) -> Iterator[BackgroundEvaluationRunner]:
-    yield made
-    made.close()
-
-
 def test_a_snapshot_is_evaluated_elsewhere_and_the_learner_goes_on(script: Path) -> None:
-    for runner in closing(background_runner(script, "wait\n")):
+    with closing(background_runner(script, "wait\n")) as runner:
         runner.submit(weighing(3.5))
         assert runner.busy
         assert runner.collect() is None  # it waits for us, and we do not wait for it
@@ -45,7 +36,7 @@ def test_a_snapshot_is_evaluated_elsewhere_and_the_learner_goes_on(script: Path)
 
 
 def test_a_score_that_may_end_the_run_is_confirmed_elsewhere_too(script: Path) -> None:
-    for runner in closing(background_runner(script, confirmation=Confirmation(3.0, 2))):
+    with closing(background_runner(script, confirmation=Confirmation(3.0, 2))) as runner:
         runner.submit(weighing(4.0))
         assert runner.wait().returns == (4.0, 2.0, 2.0)  # 3 on average after the second
         runner.submit(weighing(2.9))
@@ -70,21 +61,21 @@ def test_one_process_evaluates_many_snapshots_and_closes_its_environments(script
 def test_a_process_that_dies_is_replaced_and_the_same_snapshot_evaluated_again(
     script: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for runner in closing(background_runner(script, "die\ndie\n")):
+    with closing(background_runner(script, "die\ndie\n")) as runner:
         runner.submit(weighing(7.0))
         assert runner.wait().score == 7.0
     assert caplog.text.count("killed by SIGKILL") == 2
 
 
 def test_a_snapshot_that_no_process_survives_ends_the_run(script: Path) -> None:
-    for runner in closing(background_runner(script, "die\n" * 3)):
+    with closing(background_runner(script, "die\n" * 3)) as runner:
         runner.submit(weighing(1.0))
         with pytest.raises(RunFailed, match="the evaluation failed: its process was killed by"):
             runner.wait()
 
 
 def test_what_an_evaluator_raises_ends_the_run_at_once_with_its_traceback(script: Path) -> None:
-    for runner in closing(background_runner(script, "raise\n")):
+    with closing(background_runner(script, "raise\n")) as runner:
         runner.submit(weighing(1.0))
         with pytest.raises(RunFailed, match=r"(?s)Traceback.*ValueError: the evaluator is drunk"):
             runner.wait()
@@ -93,7 +84,7 @@ def test_what_an_evaluator_raises_ends_the_run_at_once_with_its_traceback(script
 def test_one_that_hangs_is_shown_killed_and_replaced(
     script: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for runner in closing(background_runner(script, "hang\n")):
+    with closing(background_runner(script, "hang\n")) as runner:
         assert runner.waiting_for == "its turn"
         runner.submit(weighing(2.0))
         while runner.beats < 3:  # submitted, its process ready, and it has begun
@@ -118,7 +109,7 @@ def test_an_evaluation_has_its_whole_time_from_its_own_start(
         learner.beat()
         assert watchdog.check() is None
 
-    for runner in closing(background_runner(script, "wait\nwait\n")):
+    with closing(background_runner(script, "wait\nwait\n")) as runner:
         watchdog = Watchdog(
             [learner, runner], timeout_s=60, stop=StopFlag(), clock=clock, describe=str,
             on_hung_learner=lambda _: None,
@@ -148,7 +139,7 @@ def test_an_evaluation_has_its_whole_time_from_its_own_start(
 
 def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> None:
     """Neither of the first nor of one that takes its place, be the timeout ever so short."""
-    for runner in closing(background_runner(script, "wait\n")):
+    with closing(background_runner(script, "wait\n")) as runner:
         runner.submit(weighing(2.0))
         assert runner.waiting_for == "its process to start"  # nothing of it was heard yet
         while runner.waiting_for is not None:
@@ -161,7 +152,7 @@ def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> 
 
 
 def test_its_log_arrives_in_ours(script: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for runner in closing(background_runner(script, "log\n")):
+    with closing(background_runner(script, "log\n")) as runner:
         runner.submit(weighing(1.0))
         runner.wait()
     record = next(each for each in caplog.records if each.name == "the.evaluator")
@@ -171,7 +162,7 @@ def test_its_log_arrives_in_ours(script: Path, caplog: pytest.LogCaptureFixture)
 
 def test_a_learner_that_waits_hears_the_stop_flag(script: Path) -> None:
     stop = StopFlag()
-    for runner in closing(background_runner(script, "wait\n", stop)):
+    with closing(background_runner(script, "wait\n", stop)) as runner:
         runner.submit(weighing(1.0))
         stop.request(Interrupted(15))
         with pytest.raises(Interrupted, match="SIGTERM"):
