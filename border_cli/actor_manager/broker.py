@@ -26,7 +26,6 @@ from border_cli.actor_manager.shared_ring import (
     BEATS,
     CLOSING,
     DRAINED,
-    ENV_STEPS,
     GRANTED,
     IDLE,
     INCARNATIONS,
@@ -41,6 +40,7 @@ from border_cli.actor_manager.shared_ring import (
     STAGE,
     STATE,
     SUPERVISING,
+    SURPLUS,
     WORKING,
     RingWriter,
     SharedRing,
@@ -254,7 +254,7 @@ class Broker:
 
     def _deliver(self, actor_id: int, answer: Answer, times: Times) -> None:
         words, at = self._ring.actors, ACTOR_WORDS * actor_id
-        words[at + ENV_STEPS] += answer.env_steps  # first: see `RayActorManager.state_dict`
+        words[at + SURPLUS] += answer.env_steps - answer.rows
         words[at + ROWS] += answer.rows
         words[at + ACTOR_BEATS] += 1
         self._writer.put(actor_id, answer)
@@ -275,6 +275,4 @@ class Broker:
         seconds[first + BLOCKED] += times.blocked_s
 
     def _lose(self, actor_id: int, samples: int) -> None:
-        words, at = self._ring.actors, ACTOR_WORDS * actor_id
-        words[at + ENV_STEPS] += samples
-        words[at + LOST] += samples
+        self._ring.actors[ACTOR_WORDS * actor_id + LOST] += samples

@@ -26,7 +26,6 @@ from border_cli.actor_manager.shared_ring import (
     CLOSING,
     CONNECTING,
     DRAINED,
-    ENV_STEPS,
     GRANTED,
     IDLE,
     INCARNATIONS,
@@ -42,6 +41,7 @@ from border_cli.actor_manager.shared_ring import (
     STAGE,
     STATE,
     SUPERVISING,
+    SURPLUS,
     RingReader,
     SharedRing,
 )
@@ -331,10 +331,8 @@ class RayActorManager(ActorManager):
     def _saved_actor(self, earlier: SavedActor) -> SavedActor:
         """One actor for a checkpoint: what arrived and was not received is lost."""
         at, words = ACTOR_WORDS * earlier.actor_id, self._ring.actors
-        while True:
-            arrived, stats = words[at + ROWS], self._stats(earlier)
-            if arrived == words[at + ROWS]:  # else the env steps are of a later moment
-                break
+        arrived = words[at + ROWS]
+        stats = self._stats(earlier, arrived)
         waiting = max(0, arrived - self._reader.rows[earlier.actor_id])
         started = words[at + INCARNATIONS]
         incarnation = earlier.next_incarnation + started - 1 if started else earlier.incarnation
@@ -347,20 +345,30 @@ class RayActorManager(ActorManager):
         self._ring.broker[GRANTED] = self._saved.samples
 
     def stats(self) -> list[ActorStats]:
-        return [self._stats(each) for each in self._saved.actors]
+        words = self._ring.actors
+        return [
+            self._stats(each, words[ACTOR_WORDS * each.actor_id + ROWS])
+            for each in self._saved.actors
+        ]
 
-    def _stats(self, earlier: SavedActor) -> ActorStats:
+    def _stats(self, earlier: SavedActor, arrived: int) -> ActorStats:
+        """One actor when so many samples had arrived from it.
+
+        Its env steps follow from the samples that arrived and were lost, each read once: so all
+        are of one moment, whatever the broker writes meanwhile.
+        """
         actor_id, ring = earlier.actor_id, self._ring
         at, first = ACTOR_WORDS * actor_id, len(ACTOR_SECTIONS) * actor_id
         until_s = self._ended_s if self._ended_s is not None else self._clock.now_s()
         lasted_s = until_s - self._began_s if self._began_s is not None else 0.0
+        lost = ring.actors[at + LOST]
         return ActorStats(
             actor_id=actor_id,
-            env_steps=earlier.env_steps + ring.actors[at + ENV_STEPS],
+            env_steps=earlier.env_steps + arrived + lost + ring.actors[at + SURPLUS],
             samples=earlier.samples + self._reader.rows[actor_id],
             duration_s=earlier.duration_s + lasted_s,
             restarts=earlier.restarts + ring.actors[at + RESTARTS],
-            lost_samples=earlier.lost + ring.actors[at + LOST],
+            lost_samples=earlier.lost + lost,
             restarted_episodes=earlier.restarted_episodes,
             seconds={
                 section: earlier.seconds[number] + ring.seconds[first + number]

@@ -46,7 +46,7 @@ IDLE: Final = 3
 
 # Words of each actor, which the broker writes.
 ROWS: Final = 0  # samples that arrived
-ENV_STEPS: Final = 1  # that arrived, and that were lost
+SURPLUS: Final = 1  # env steps that arrived, less the samples that arrived with them
 LOST: Final = 2  # samples that never will arrive
 RESTARTS: Final = 3
 ACTOR_BEATS: Final = 4
@@ -215,7 +215,8 @@ class RingWriter:
         at = HEADER * place
         ring.headers[at + ACTOR] = pending.actor_id
         ring.headers[at + M_ROWS] = rows
-        ring.headers[at + M_STEPS] = 0 if pending.begun else answer.env_steps
+        before = pending.env_steps(pending.rows) if pending.begun else 0
+        ring.headers[at + M_STEPS] = pending.env_steps(pending.rows + rows) - before
         ring.headers[at + M_EPISODES] = episodes
         ring.headers[at + M_OPT_STEPS] = answer.opt_steps
         returns = None if pending.begun else answer.returns
@@ -237,6 +238,10 @@ class _Pending:
         self.answer = answer
         self.rows = self.episodes = 0
         self.begun = False
+
+    def env_steps(self, rows: int) -> int:
+        """Those of its first rows: a learner that has received a part has counted as many."""
+        return max(0, self.answer.env_steps - self.answer.rows + rows)
 
     @property
     def is_written(self) -> bool:

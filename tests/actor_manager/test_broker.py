@@ -24,12 +24,12 @@ from border_cli.actor_manager.shared_ring import (
     ACTOR_WORDS,
     CLOSING,
     DRAINED,
-    ENV_STEPS,
     GRANTED,
     LAST,
     LOST,
     RESTARTS,
     ROWS,
+    SURPLUS,
     RingReader,
     SharedRing,
 )
@@ -174,7 +174,8 @@ def test_actors_make_exactly_what_is_permitted_and_all_of_it_is_counted() -> Non
     arrived += run.close()
     assert count(arrived) == sum(each.env_steps for each in arrived) == 103
     assert {each.opt_steps for each in arrived} == {7}
-    assert sum(run.words(ROWS)) == sum(run.words(ENV_STEPS)) == 103
+    assert sum(run.words(ROWS)) == 103
+    assert run.words(SURPLUS) == [0, 0]
     assert run.ring.broker[GRANTED] == 103
 
 
@@ -223,7 +224,44 @@ def test_a_process_that_dies_is_replaced_and_its_lease_counted_as_lost_once() ->
     assert run.words(RESTARTS) == [1]
     (lost,) = run.words(LOST)
     assert 0 < lost <= 100
-    assert run.words(ENV_STEPS) == [200 + lost]
+    assert (run.words(ROWS), run.words(SURPLUS)) == ([200], [0])
+
+
+class Watched:
+    """The words of the actors, which somebody else reads after each time that one is written."""
+
+    def __init__(self, words: Any, look: Callable[[], object]) -> None:
+        self._words = words
+        self._look = look
+
+    def __getitem__(self, word: Any) -> Any:
+        return self._words[word]
+
+    def __setitem__(self, word: int, value: int) -> None:
+        self._words[word] = value
+        self._look()
+
+
+def test_a_state_taken_between_any_two_words_has_no_step_without_a_sample() -> None:
+    run = Brokered(num_actors=1)
+    manager = Built("ray", num_actors=1).manager
+    words = run.ring.actors
+    manager._ring, manager._reader = run.ring, run.reader
+    seen: list[tuple[int, int, int]] = []
+
+    def look() -> None:
+        (actor,) = manager.state_dict()["actors"]
+        seen.append((actor["env_steps"], actor["samples"], actor["lost"]))
+
+    run.ring.actors = Watched(words, look)
+    run.weights.publish(snapshot())
+    run.permit(200)
+    run.step(4)
+    run.transport.dead.add(0)
+    run.step(2)
+    run.step(40, after_s=0.3)
+    assert all(steps == samples + lost for steps, samples, lost in seen)
+    assert {lost > 0 for _, _, lost in seen} == {False, True}
 
 
 def test_an_environment_that_fails_loses_nothing(tmp_path: Path) -> None:

@@ -75,6 +75,22 @@ def test_what_the_actors_returned_arrives_in_order_whatever_the_sizes(spec_name:
     ring.close()
 
 
+@pytest.mark.parametrize(
+    ("env_steps", "found"), [(10, [6, 4]), (12, [8, 4]), (9, [5, 4]), (3, [0, 3])]
+)
+def test_each_piece_of_an_answer_has_the_env_steps_of_its_rows(
+    env_steps: int, found: list[int], ring: SharedRing
+) -> None:
+    """A ring of 16 rows, of which the first answer leaves 6 before its end."""
+    writer, reader = RingWriter(ring), RingReader(ring, ACTORS)
+    for rows in (10, 10):
+        writer.put(0, replace(answer("vector", 0, rows), env_steps=env_steps))
+        writer.write()
+        arrived = [(len(each.transitions), each.env_steps) for each in reader.take()]
+        reader.release()
+    assert arrived == list(zip([6, 4], found, strict=True))
+
+
 def test_what_was_taken_is_not_written_over_before_it_is_released(ring: SharedRing) -> None:
     writer, reader = RingWriter(ring), RingReader(ring, ACTORS)
     writer.put(1, answer("vector", 0, 10))

@@ -84,7 +84,8 @@ def refuse_wrong_totals(run_dir: Path) -> dict[str, Any]:
     actors = facts["actors"]
     lost = sum(each["lost_samples"] for each in actors)  # made, as far as known; never received
     assert sum(each["samples"] for each in actors) == facts["samples_total"]
-    assert sum(each["env_steps"] for each in actors) == facts["env_steps"] + lost
+    made = sum(each["env_steps"] for each in actors)
+    assert made == facts["env_steps"] + lost, (made, facts["env_steps"], lost, actors)
     return facts
 
 
