@@ -18,7 +18,6 @@ those of the command itself. The price: it cannot change the status 0 of an `os.
 
 from __future__ import annotations
 
-import atexit
 import faulthandler
 import logging
 import math
@@ -120,25 +119,8 @@ def monitored(command: str) -> Iterator[None]:
     _monitor = _start(command)
     try:
         yield
-    except SystemExit as left:
-        _abandon_threads(command, left.code or 0)
-        raise
     finally:
         _send(FAREWELL)
-    _abandon_threads(command, 0)
-
-
-def _abandon_threads(command: str, status: int | str) -> None:
-    """Leaves where a thread that an environment left running would keep the process from ending."""
-    left = [each.name for each in threading.enumerate() if not each.daemon]
-    left.remove(threading.main_thread().name)
-    if not left or isinstance(status, str):
-        return
-    sys.stderr.write(f"{command}: a thread was left running and is abandoned: {', '.join(left)}\n")
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    leave(status)
 
 
 @contextmanager

@@ -133,23 +133,6 @@ def test_signals_to_the_whole_group_leave_the_monitor_to_its_work(tmp_path: Path
     assert status == -signal.SIGKILL, said
 
 
-@pytest.mark.parametrize(("end", "status"), [("pass", 0), ("raise SystemExit(3)", 3)])
-def test_a_thread_that_was_left_running_does_not_keep_a_command_from_ending(
-    end: str, status: int
-) -> None:
-    code = (
-        "import atexit, threading\nfrom border_cli.cli.monitor import monitored\n"
-        "atexit.register(print, 'tidied up')\n"
-        "with monitored('border-train'):\n"
-        "    threading.Thread(target=threading.Event().wait, name='a simulator').start()\n"
-        f"    {end}\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (status, "tidied up\n")
-    said = "border-train: a thread was left running and is abandoned: a simulator\n"
-    assert done.stderr == said
-
-
 @pytest.mark.slow
 def test_a_child_that_an_environment_forks_does_not_speak_for_the_command(tmp_path: Path) -> None:
     own = ("env.id=Forks-v0", "env.kwargs={at: 100, marker: told}", "trainer.max_opt_steps=200")
