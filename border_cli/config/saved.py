@@ -117,7 +117,9 @@ def read_plain(file: Path) -> Any:
         return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
-    except (OmegaConfBaseException, ValueError, OSError) as error:
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+    except (OmegaConfBaseException, ValueError) as error:
         raise ConfigError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
 
 

@@ -68,9 +68,10 @@ def read_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
     Raises `OSError` where it is not a regular file or is larger than ours are.
     """
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > most_nbytes:
+        nbytes = os.fstat(file.fileno()).st_size
+        if nbytes > most_nbytes:
             raise OSError(errno.EFBIG, f"larger than {most_nbytes:,} bytes", str(path))
-        return file.read(most_nbytes)
+        return file.read(nbytes)  # not `most_nbytes`, which `read` would allocate
 
 
 def readable_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
