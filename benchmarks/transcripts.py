@@ -45,7 +45,7 @@ MEASURED = (
     (NUMBER, "N"),
     (re.compile(r" - (?=\w+/)"), " N "),  # no rate yet
     (re.compile(r"\bN (?:s|min|h)\b"), "N UNIT"),
-    (re.compile(r"^(bottleneck|learning|stopping) .*", re.MULTILINE), ""),
+    (re.compile(r"^(bottleneck|learning|evaluating|stopping) .*", re.MULTILINE), ""),
     (re.compile(r"[─━]{2,}"), "──"),
     (re.compile(r" +"), " "),
 )
