@@ -225,10 +225,12 @@ def doubts(effective: EffectiveSettings, sources: Sequence[Source]) -> list[str]
 
 def _bare_id(env: EnvConfig) -> list[str]:
     """What an id that is typed misses where a shipped preset has the same."""
+    if env.option != ANY_ENV:
+        return []
     presets = [
         f"env={file.stem}"
         for file in sorted(Path(CONF, "env").glob("*.yaml"))
-        if env.option == ANY_ENV and f"id: {env.id}" in file.read_text(encoding="utf-8").split("\n")
+        if f"id: {env.id}" in file.read_text(encoding="utf-8").split("\n")
     ]
     told = f"env.id={env.id} takes no tuned values and is listed apart from its preset, "
     return [told + " or ".join(presets)] if presets else []
