@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,12 @@ ALLOWED: dict[str, set[str]] = {
     "__init__": {"core", "config", "api", "analysis"},
 }
 
+# What is built around the core, and could be left away from what it promises.
+EDGE = {
+    *("analysis", "cli", "cluster", "config", "dataset", "evaluator"),
+    *("launch", "recorder", "run", "template"),
+}
+
 FOREIGN = {
     "torch": {"agent", "nn", "template"},
     "multiprocessing": {"process", "actor_manager", "evaluator"},
@@ -93,6 +100,16 @@ def imported(file: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.module
 
 
+def core_of_the_design() -> tuple[list[Path], int]:
+    """The files that docs/design.md lists as the core, and the most lines that it gives them."""
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    section = text.split("### The core\n")[1].split("\n## ")[0]
+    files = [PACKAGE / name for name in re.findall(r"^\| `(.+\.py)` \|", section, re.MULTILINE)]
+    limit = re.search(r"at most ([\d,]+) lines", section)
+    assert limit is not None
+    return files, int(limit[1].replace(",", ""))
+
+
 def parts_known() -> set[str]:
     folders = {each.name for each in PACKAGE.iterdir() if (each / "__init__.py").exists()}
     return folders | {file.stem for file in PACKAGE.glob("*.py")}
@@ -127,6 +144,24 @@ def test_no_arrow_points_where_it_must_not() -> None:
     files = sorted(PACKAGE.rglob("*.py"))
     assert len(files) > 50
     assert [arrow for file in files for arrow in wrong_arrows(file)] == []
+
+
+def test_the_core_is_as_small_as_the_design_says() -> None:
+    files, limit = core_of_the_design()
+    assert 15 < len(files) <= 25
+    assert sum(len(each.read_text(encoding="utf-8").splitlines()) for each in files) <= limit
+
+
+def test_the_core_imports_no_room_of_the_edge() -> None:
+    files, _ = core_of_the_design()
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line}: {module}"
+        for file in files
+        if part_of(file) != "launch"
+        for line, module in imported(file)
+        if target_of(module) in EDGE
+    ]
+    assert wrong == []
 
 
 def test_the_rules_allow_no_circle() -> None:
