@@ -33,7 +33,6 @@ from border_cli.launch.build import (
     build_dry_agent,
     env_factory,
     evaluation_policy,
-    spec_for_state,
 )
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings, effective_settings
@@ -249,7 +248,7 @@ def load_agent(
         lambda: find_checkpoint(run_dir, checkpoint),
         lambda folder: (load_state(folder / "agent.pt"), read_json(folder / "state.json")),
     )
-    agent = build_agent(effective, spec_for_state(effective, spec, state), learns=False)
+    agent = build_agent(effective, spec, learns=False)
     agent.load_state_dict(state)
     return effective, agent, counters
 

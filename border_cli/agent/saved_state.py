@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.errors import CheckpointError
-from border_cli.core.spaces import BoxSpace, DictSpace, Space, not_by_bounds
-from border_cli.nn.architecture import bounds_matter
 
 log = logging.getLogger(__name__)
 
@@ -25,28 +23,7 @@ STATISTICS = {
     "reward": "normalize_reward",
 }
 
-# The entry of a state that says how its networks encode integers of observations. States of
-# versions that ignored bounds have none.
-ENCODING, BY_BOUNDS, BY_BYTES = "encoding", "bounds", "bytes"
 MATMUL = "matmul"  # the entry that says with which products a state was computed
-_HOW = {
-    BY_BOUNDS: "scaled by their bounds",
-    BY_BYTES: "divided by 255 if uint8, else unscaled",
-}
-
-
-def encoding_of(observation: Space) -> str:
-    """How networks encode the integers of this."""
-    parts = observation.spaces.values() if isinstance(observation, DictSpace) else [observation]
-    by_bounds = all(part.by_bounds for part in parts if isinstance(part, BoxSpace))
-    return BY_BOUNDS if by_bounds else BY_BYTES
-
-
-def as_learned(observation: Space, state: Mapping[str, Any]) -> Space:
-    """The observation space as the networks of a state encoded it."""
-    if state.get(ENCODING) == BY_BOUNDS or not bounds_matter(observation):
-        return observation
-    return not_by_bounds(observation)
 
 
 def differences(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor]) -> list[str]:
@@ -143,7 +120,6 @@ class SavedState:
     title: str  # its name in messages
     agent: str  # the one that loads it, as `agent=…` has it
     settings: LearnerConfig  # of that agent
-    observation: Space  # as the networks of that agent encode it
 
     def refuse_other_form(self, normalised: Set[str]) -> None:
         """Refuses what fits in size and means something else.
@@ -151,7 +127,6 @@ class SavedState:
         `normalised` names the statistics of this agent. States of earlier versions lack some
         of the semantic settings.
         """
-        self._refuse_other_encoding()
         for name, mine in self.settings.semantic_settings.items():
             if self.content.get(name, mine) != mine:
                 self._refuse_setting(name, mine, self.content[name])
@@ -166,15 +141,6 @@ class SavedState:
     def statistics(self) -> set[str]:
         """The statistics that the state has."""
         return {name.partition(".")[0] for name in self.content.get("statistics", ())}
-
-    def _refuse_other_encoding(self) -> None:
-        encodings = self.content.get(ENCODING, BY_BYTES), encoding_of(self.observation)
-        if encodings[0] == encodings[1] or not bounds_matter(self.observation):
-            return
-        theirs, mine = (_HOW.get(each, repr(each)) for each in encodings)
-        raise CheckpointError(
-            f"{self.title} was trained on integers {theirs}, but these networks take them {mine}"
-        )
 
     def _refuse_setting(self, name: str, mine: object, other: object) -> None:
         raise CheckpointError(f"{self.title} does not fit agent.{name}={mine}: it has {other}")

@@ -15,7 +15,7 @@ from border_cli.agent.action_space import action_bounds
 from border_cli.agent.augmentation import shifted_batch
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.normalization import Normalization
-from border_cli.agent.saved_state import ENCODING, MATMUL, Part, SavedState, encoding_of
+from border_cli.agent.saved_state import MATMUL, Part, SavedState
 from border_cli.core.config import MatmulPrecision
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
@@ -233,7 +233,6 @@ class TorchAgent(Agent):
         state: dict[str, Any] = copied_state(self._tensors())
         state |= {"noise": self.noise_generator.get_state(), "opt_steps": self._opt_steps}
         state[MATMUL] = str(self.matmul)
-        state[ENCODING] = encoding_of(self.spec.observation)
         return {**state, **self.config.semantic_settings}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -256,7 +255,7 @@ class TorchAgent(Agent):
         self._normalization.refresh()
 
     def _saved(self, state: Mapping[str, Any], title: str) -> SavedState:
-        saved = SavedState(state, title, self.name, self.config, self.spec.observation)
+        saved = SavedState(state, title, self.name, self.config)
         saved.refuse_other_form(self._normalization.statistics.keys())
         self._normalization.divide_as(saved.statistics, title)
         self._register_statistics()

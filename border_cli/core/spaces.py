@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,9 +19,6 @@ class BoxSpace:
     dtype: str  # a numpy name: float32, uint8, …
     low: NDArray[Any]  # [shape]
     high: NDArray[Any]  # [shape]
-    # Whether networks take integers by these bounds. False for weights of versions before that:
-    # uint8 is divided by 255, other integers stay as they are, and a small image is none.
-    by_bounds: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +64,6 @@ class EnvSpec:
             return None
         low, high = self.human_scores
         return 100 * (score - low) / (high - low)
-
-
-def not_by_bounds(space: Space) -> Space:
-    """The same, for networks that take integers as they did before bounds counted."""
-    if isinstance(space, DictSpace):
-        return DictSpace({key: _leaf_not_by_bounds(part) for key, part in space.spaces.items()})
-    return _leaf_not_by_bounds(space)
-
-
-def _leaf_not_by_bounds(space: LeafSpace) -> LeafSpace:
-    return replace(space, by_bounds=False) if isinstance(space, BoxSpace) else space
 
 
 def _leaf_layout(space: LeafSpace) -> tuple[tuple[int, ...], str]:

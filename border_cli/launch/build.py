@@ -14,7 +14,7 @@ from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.agent.saved_state import MATMUL, as_learned
+from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.cluster.connection import ClusterSettings
 from border_cli.cluster.travel import modules_of_recipe, travelling
@@ -172,22 +172,6 @@ def encoders_of(agent: Agent) -> list[tuple[str, str]]:
     return [("images", "\n".join(lines))] if lines else []
 
 
-def spec_for_state(
-    effective: EffectiveSettings, spec: EnvSpec, state: Mapping[str, Any]
-) -> EnvSpec:
-    """The spec with which an agent is built that loads this state: how observations are encoded is
-    part of a model."""
-    if not isinstance(effective.config.agent, LearnerConfig):
-        return spec
-    observation = as_learned(spec.observation, state)
-    if observation is not spec.observation:
-        log.info(
-            "observations are encoded as in earlier versions: uint8 is divided by 255, and images "
-            "below 36 x 36 are flattened"
-        )
-    return replace(spec, observation=observation)
-
-
 def build_first_agent(
     effective: EffectiveSettings,
     spec: EnvSpec,
@@ -203,7 +187,7 @@ def build_first_agent(
         folder, state = read_model(
             partial(find_weights, place), lambda found: load_state(found / "agent.pt")
         )
-        agent = build(effective, spec_for_state(effective, spec, state))
+        agent = build(effective, spec)
         agent.load_weights(state)
     except CheckpointError as error:
         raise CheckpointError(f"init_from={init_from}: {error}") from error

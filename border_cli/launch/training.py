@@ -56,7 +56,6 @@ from border_cli.launch.build import (
     encoders_of,
     env_factory,
     matmul_of_agent,
-    spec_for_state,
 )
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import observe_stored
@@ -214,8 +213,7 @@ class TrainingRun:
         if found is None:
             agent = build_first_agent(effective, factory.spec)
         else:
-            spec = spec_for_state(effective, factory.spec, found.agent)
-            agent = build_agent(effective, spec, resumed=found.agent)
+            agent = build_agent(effective, factory.spec, resumed=found.agent)
         runner = build_evaluation_runner(
             effective,
             agent,

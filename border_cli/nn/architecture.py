@@ -7,7 +7,7 @@ numpy share. Never imports torch: actors build the same networks in numpy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,14 +15,7 @@ import numpy as np
 from border_cli.core.config import Activation, Matmul, MatmulPrecision
 from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, LeafSpace, Space
-from border_cli.nn.encoding import (
-    BYTES,
-    Scaling,
-    encoded_size,
-    is_real,
-    row_scaling,
-    scaling_between,
-)
+from border_cli.nn.encoding import Scaling, encoded_size, is_real, scaling_between
 
 LAYER_NORM_EPSILON = 1e-5  # of a variance; torch's own
 
@@ -154,21 +147,6 @@ class Architecture:
         return 0 if self.rows is None else encoded_size(self.rows)
 
 
-def bounds_matter(observation: Space) -> bool:
-    """Whether it makes a difference that networks take its integers by their bounds."""
-    return any(
-        isinstance(part, BoxSpace) and _form(part, True) != _form(part, False)
-        for part in _parts(observation).values()
-    )
-
-
-def _form(box: BoxSpace, by_bounds: bool) -> tuple[object, ...]:
-    """How networks take a Box, as values that can be compared."""
-    box = replace(box, by_bounds=by_bounds)
-    shape, scaling = image_shape(box), [np.asarray(each).tolist() for each in row_scaling(box)]
-    return shape, shape and channels_first(box), scaling
-
-
 def _parts(space: Space) -> dict[str, LeafSpace]:
     return space.spaces if isinstance(space, DictSpace) else {"": space}
 
@@ -202,9 +180,7 @@ def image_shape(space: BoxSpace) -> tuple[int, int, int] | None:
             pass
         case _:
             return None
-    smallest = SMALLEST if space.by_bounds else NATURE_SMALLEST
-    pixels = ("uint8", "bool") if space.by_bounds else ("uint8",)
-    if space.dtype not in pixels or min(height, width) < smallest or not channels:
+    if space.dtype not in ("uint8", "bool") or min(height, width) < SMALLEST or not channels:
         return None
     return channels, height, width
 
@@ -218,8 +194,6 @@ def channels_first(space: BoxSpace) -> bool:
     if len(space.shape) != 3:
         return False
     first, middle, last = space.shape
-    if not space.by_bounds:
-        return first <= last
     if (first == middle) != (middle == last):
         return middle == last
     return first < last
@@ -227,8 +201,6 @@ def channels_first(space: BoxSpace) -> bool:
 
 def pixel_scaling(space: BoxSpace) -> Scaling:
     """What makes 0 to 1 of the pixels of an image: of each channel by its widest bounds."""
-    if not space.by_bounds:
-        return BYTES
     low, high = (np.broadcast_to(each, space.shape) for each in (space.low, space.high))
     if len(space.shape) == 2:
         low, high = low[None], high[None]

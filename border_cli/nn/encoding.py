@@ -75,8 +75,6 @@ def row_scaling(space: BoxSpace) -> Scaling:
     """What the columns of a flattened Box are scaled by; real numbers stay as they are."""
     if np.dtype(space.dtype).kind == "f":
         return AS_IT_IS
-    if not space.by_bounds:
-        return BYTES if space.dtype == "uint8" else AS_IT_IS
     low, high = (np.broadcast_to(each, space.shape).ravel() for each in (space.low, space.high))
     return scaling_between(low, high)
 

@@ -91,11 +91,11 @@ def test_the_saved_settings_repeat_the_run(ran: Ran, folder: Path) -> None:
     for name in ("checkpoints/latest", "best"):
         files = (run / name / "agent.pt" for run in (again, ran.run_dir))
         states = [torch.load(each, weights_only=True) for each in files]
-        names = ("activation", "encoding", "matmul")
+        names = ("activation", "matmul")
         words = [{name: each.pop(name) for name in names} for each in states]
         assert words[0] == words[1]
         assert words[0]["matmul"] in ("mkl", "onednn")
-        assert (words[0]["activation"], words[0]["encoding"]) == ("relu", "bounds")
+        assert words[0]["activation"] == "relu"
         torch.testing.assert_close(*states, rtol=0, atol=0)
 
 

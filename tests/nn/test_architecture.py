@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from border_cli.core.spaces import BoxSpace, not_by_bounds
+from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import (
     MINATAR_WINDOWS,
     NATURE_WINDOWS,
@@ -26,13 +26,6 @@ def box(shape: tuple[int, ...], dtype: str = "uint8", low: Any = 0, high: Any = 
         low=np.broadcast_to(low, shape),
         high=np.broadcast_to(high, shape),
     )
-
-
-def before(shape: tuple[int, ...], dtype: str = "uint8") -> BoxSpace:
-    """Of a model that was saved before bounds counted."""
-    space = not_by_bounds(box(shape, dtype))
-    assert isinstance(space, BoxSpace)
-    return space
 
 
 @pytest.mark.parametrize(
@@ -86,24 +79,10 @@ def test_other_numbers_are_no_image(dtype: str):
     assert image_shape(box((4, 84, 84), dtype)) is None
 
 
-@pytest.mark.parametrize("shape", [(35, 84), (84, 35, 3), (3, 84, 35), (10, 10, 4)])
-def test_models_of_before_take_small_images_for_numbers(shape: tuple[int, ...]):
-    assert image_shape(before(shape)) is None
-    assert image_shape(before((84, 84, 4), "bool")) is None
-    assert image_shape(before((84, 84, 4))) == (4, 84, 84)
-
-
-def test_models_of_before_took_the_first_of_two_alike():
-    assert channels_first(before((64, 64, 64)))
-    assert image_shape(before((36, 36, 64))) is not None
-    assert channels_first(before((36, 36, 64)))
-
-
 def test_pixels_are_scaled_by_one_number_where_all_have_the_same_bounds():
     assert pixel_scaling(box((10, 10, 4), high=255)) == (0, 1 / 255)
     assert pixel_scaling(box((10, 10, 4))) == (0, 1)
     assert pixel_scaling(box((10, 10), low=-2, high=2)) == (-2, 0.25)
-    assert pixel_scaling(before((84, 84, 4))) == (0, 1 / 255)
 
 
 @pytest.mark.parametrize("last", [True, False])

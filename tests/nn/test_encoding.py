@@ -12,7 +12,6 @@ from border_cli.core.spaces import (
     DictSpace,
     DiscreteSpace,
     MultiDiscreteSpace,
-    not_by_bounds,
 )
 from border_cli.nn.encoding import encode, encoded_size
 
@@ -75,19 +74,9 @@ def test_integers_whose_bounds_are_those_of_a_wide_type_stay_as_they_are(dtype: 
 
 
 def test_all_of_a_byte_is_divided_by_255_to_the_bit():
-    """As before bounds counted: results of pixels are what they were."""
     obs = np.arange(256, dtype=np.uint8)[None]
     expected = obs.astype(np.float32) * np.float32(1 / 255)
     assert encode(box((256,), "uint8", 0, 255), obs).tobytes() == expected.tobytes()
-
-
-def test_weights_of_before_bounds_counted_are_given_what_they_learned_from():
-    def before(dtype: str, given: list[int]) -> list[float]:
-        space = not_by_bounds(box((3,), dtype, 0, 100))
-        return [float(each) for each in encode(space, np.array([given], dtype))[0]]
-
-    assert before("uint8", [0, 51, 100]) == pytest.approx([0, 0.2, 100 / 255], rel=1e-6)
-    assert before("int64", [0, 51, 100]) == [0, 51, 100]
 
 
 def test_an_integer_becomes_a_row_with_a_single_one():

@@ -13,12 +13,11 @@ from torch import nn
 
 from border_cli.agent.normalization import RunningStatistics
 from border_cli.core.errors import ConfigError
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space, not_by_bounds
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import (
     CONVOLUTIONS,
     Activation,
     Architecture,
-    bounds_matter,
 )
 from border_cli.nn.encoding import encode, encoded_size
 from border_cli.nn.features import Features
@@ -181,36 +180,6 @@ def test_small_images_get_small_networks_and_each_of_several_its_own():
     }
     assert list(Architecture(space, kind="nature_cnn").images) == ["screen"]
     assert list(Architecture(space, kind="impala_resnet").images) == ["screen", "board"]
-
-
-def test_models_of_before_have_no_small_networks():
-    small = DictSpace({"board": pixels(10, 10, 4), "screen": pixels(36, 36)})
-    assert list(Architecture(not_by_bounds(small)).images) == ["screen"]
-    assert Architecture(not_by_bounds(pixels(10, 10, 4))).row_size == 400
-
-
-@pytest.mark.parametrize(
-    ("space", "matters"),
-    [
-        (numbers(3), False),
-        (numbers(40, 40, 40), False),
-        (pixels(40, 40, 40), True),  # of a cube the last axis holds the channels now
-        (DiscreteSpace(3), False),
-        (pixels(9), False),
-        (pixels(84, 84, 4), False),
-        (pixels(84, 84, 4, high=1), True),
-        (pixels(9, high=1), True),
-        (pixels(9, high=[*range(9)]), True),
-        (pixels(10, 10, 4), True),  # an image now
-        (pixels(9, dtype="bool", high=1), False),
-        (pixels(9, dtype="int64", high=9), True),
-        (pixels(9, dtype="int64", high=2**40), False),
-        (DictSpace({"speed": numbers(3), "keys": pixels(4, high=1)}), True),
-    ],
-)
-def test_whether_it_matters_that_integers_go_by_their_bounds(space: Space, matters: bool):
-    assert bounds_matter(space) == matters
-    assert bounds_matter(not_by_bounds(space)) == matters
 
 
 def test_mlp_takes_pixels_as_numbers():
