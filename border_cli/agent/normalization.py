@@ -9,16 +9,12 @@ processed completely before the first update. The divisor is at least a tenth of
 square of G, so that constant rewards are not blown up, and 1 while all G are 0; nothing is clipped.
 Unlike in Gymnasium, a truncation also ends an episode, because the next one starts elsewhere, and
 the reward of a termination is added to the return before it. All this is skipped if the agent does
-not need it (`AgentConfig.needs_returns`). A model saved before returns were tracked has statistics
-of per-transition rewards; a run that resumes it or starts from it keeps dividing by these, because
-its values are in that unit, and logs it.
+not need it (`AgentConfig.needs_returns`).
 """
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Set
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +30,6 @@ from border_cli.nn.tensor_batch import TensorBatch
 
 EPSILON = 1e-8  # of a variance: a column that never changes is divided by 1e-4
 LEAST_SHARE = 0.1  # of the root mean square of returns that rewards are divided by at least
-
-log = logging.getLogger(__name__)
 
 
 class RunningStatistics(nn.Module):
@@ -128,27 +122,7 @@ class Normalization:
     @property
     def observes(self) -> bool:
         """Whether `see` has anything to do."""
-        return not self.statistics.keys().isdisjoint(("obs", "reward"))
-
-    def divide_as(self, saved: Set[str], title: str) -> None:
-        """Keeps the kind of statistics of a state that is loaded next; `title` names it.
-
-        Earlier versions divided by the deviation of the rewards of rows. Values that were learned
-        then are in that unit, so a run that loads them keeps it.
-        """
-        if not self._divides:
-            return
-        kind, other = ("reward", "returns") if "reward" in saved else ("returns", "reward")
-        if kind in self.statistics:
-            return
-        del self.statistics[other]
-        self.statistics[kind] = RunningStatistics(1)
-        if kind == "reward":
-            log.info(
-                "agent.normalize_reward divides by the standard deviation of rewards, since %s is "
-                "from an earlier version; a new run divides by that of discounted returns",
-                title,
-            )
+        return "obs" in self.statistics
 
     def see(self, transitions: Transitions) -> None:
         """Takes in rows. [M]"""
@@ -157,9 +131,6 @@ class Normalization:
             rows = encode(self._architecture.rows, transitions.obs)  # [M, row_size]
             self.statistics["obs"].see(torch.from_numpy(rows))
             self._refresh_features()
-        if "reward" in self.statistics:
-            self.statistics["reward"].see(torch.from_numpy(transitions.reward)[:, None])
-            self._divisor = float(self.statistics["reward"].std)
 
     def see_returns(self, returns: Moments) -> None:
         """Takes in running discounted returns."""
@@ -174,8 +145,6 @@ class Normalization:
             self._refresh_features()
         if "returns" in self.statistics:
             self._divisor = reward_divisor(self.statistics["returns"])
-        if "reward" in self.statistics:
-            self._divisor = float(self.statistics["reward"].std)
 
     def _refresh_features(self) -> None:
         self.features.refresh(self.statistics["obs"].mean, self.statistics["obs"].std)

@@ -16,13 +16,7 @@ from border_cli.core.errors import CheckpointError
 
 log = logging.getLogger(__name__)
 
-# By which setting an agent has these statistics; `reward` is of earlier versions.
-STATISTICS = {
-    "obs": "normalize_obs",
-    "returns": "normalize_reward",
-    "reward": "normalize_reward",
-}
-
+STATISTICS = {"obs": "normalize_obs", "returns": "normalize_reward"}  # and the settings of each
 MATMUL = "matmul"  # the entry that says with which products a state was computed
 
 
@@ -122,25 +116,18 @@ class SavedState:
     settings: LearnerConfig  # of that agent
 
     def refuse_other_form(self, normalised: Set[str]) -> None:
-        """Refuses what fits in size and means something else.
-
-        `normalised` names the statistics of this agent. States of earlier versions lack some
-        of the semantic settings.
-        """
+        """Refuses what fits in size and means something else; `normalised` names the statistics of
+        this agent."""
         for name, mine in self.settings.semantic_settings.items():
             if self.content.get(name, mine) != mine:
                 self._refuse_setting(name, mine, self.content[name])
         asked = {STATISTICS[name] for name in normalised}
         with self.fitting("statistics"):
-            others = {STATISTICS[name] for name in self.statistics}
+            entries = self.content.get("statistics", ())
+            others = {STATISTICS[entry.partition(".")[0]] for entry in entries}
         for setting in sorted(asked ^ others):
             pair = (str(setting in each).lower() for each in (asked, others))
             self._refuse_setting(setting, *pair)
-
-    @property
-    def statistics(self) -> set[str]:
-        """The statistics that the state has."""
-        return {name.partition(".")[0] for name in self.content.get("statistics", ())}
 
     def _refuse_setting(self, name: str, mine: object, other: object) -> None:
         raise CheckpointError(f"{self.title} does not fit agent.{name}={mine}: it has {other}")

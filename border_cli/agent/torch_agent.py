@@ -80,8 +80,10 @@ class TorchAgent(Agent):
                 "takes",
             )
         self._opt_steps = 0
-        self._parts: dict[str, Part] = {}
-        self._register_statistics()
+        statistics = self._normalization.part
+        self._parts: dict[str, Part] = {} if statistics is None else {"statistics": statistics}
+        self.observes = self._normalization.observes
+        self._prepares = self._bounds is not None or self._normalization.changes_batches
         self._acting = nn.ModuleDict({"features": self.features})
         self._batches = TensorBatches(self._device, own_memory=config.compile)
 
@@ -166,14 +168,6 @@ class TorchAgent(Agent):
         middle, half = torch.from_numpy(bounds.middle), torch.from_numpy(bounds.half)
         return middle.to(self._device), half.to(self._device)
 
-    def _register_statistics(self) -> None:
-        """Again after loading, because a state of an earlier version has another kind of them."""
-        statistics = self._normalization.part
-        if statistics is not None:
-            self.register_state(statistics=statistics)
-        self.observes = self._normalization.observes
-        self._prepares = self._bounds is not None or self._normalization.changes_batches
-
     def observe(self, transitions: Transitions) -> None:
         self._normalization.see(transitions)
 
@@ -257,6 +251,4 @@ class TorchAgent(Agent):
     def _saved(self, state: Mapping[str, Any], title: str) -> SavedState:
         saved = SavedState(state, title, self.name, self.config)
         saved.refuse_other_form(self._normalization.statistics.keys())
-        self._normalization.divide_as(saved.statistics, title)
-        self._register_statistics()
         return saved

@@ -18,7 +18,7 @@ from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.cluster.connection import ClusterSettings
 from border_cli.cluster.travel import modules_of_recipe, travelling
-from border_cli.core.config import EnvConfig, Matmul, RunConfig, modules_of_env
+from border_cli.core.config import EnvConfig, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
@@ -114,7 +114,8 @@ def build_agent(
     the `resumed` state keeps the products of matrices that this was made with."""
     config, settings = effective.config, effective.config.agent
     if isinstance(settings, LearnerConfig):
-        settings = replace(settings, matmul=chosen_matmul(settings.matmul, _saved_matmul(resumed)))
+        saved = None if resumed is None else resumed.get(MATMUL)
+        settings = replace(settings, matmul=chosen_matmul(settings.matmul, saved))
         if not learns:
             settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
@@ -124,11 +125,6 @@ def build_agent(
         seed=derived_seed(config.seed, Branch.LEARNER),
     )
     return agent
-
-
-def _saved_matmul(resumed: Mapping[str, Any] | None) -> str | None:
-    """States of versions that had no choice were computed with MKL."""
-    return None if resumed is None else resumed.get(MATMUL, Matmul.mkl)
 
 
 def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[str, str]]:

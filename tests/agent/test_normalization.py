@@ -313,62 +313,6 @@ def test_the_first_reward_after_many_zeros_is_divided_as_gymnasium_divides_it():
     assert found == pytest.approx(0.01, rel=1e-3)
 
 
-def of_an_earlier_version(agent: Dqn, reward: Any) -> dict[str, Any]:
-    """A state whose statistics are those of rewards."""
-    state = agent.state_dict()
-    kept = {k: v for k, v in state["statistics"].items() if not k.startswith("returns.")}
-    numbers = {
-        "count": len(reward),
-        "mean": [reward.mean()],
-        "squares": [reward.var() * len(reward)],
-    }
-    kept |= {
-        f"reward.{name}": torch.tensor(value, dtype=torch.float64)
-        for name, value in numbers.items()
-    }
-    return {**state, "statistics": kept}
-
-
-@pytest.mark.parametrize("load", ["load_state_dict", "load_weights"])
-@pytest.mark.parametrize("obs", [False, True])
-def test_a_model_of_an_earlier_version_goes_on_in_the_unit_of_its_values(
-    spec, make_batch, load: str, obs: bool, caplog: pytest.LogCaptureFixture
-):
-    settings = {"normalize_obs": obs, "normalize_reward": True}
-    reward = np.random.default_rng(4).normal(3, 50, 1_000)
-    old = of_an_earlier_version(seen(dqn(spec, **settings), make_batch, count=3), reward)
-    agent, plain = (dqn(spec, 2, **settings | {"normalize_reward": each}) for each in (True, False))
-    without = {k: v for k, v in old["statistics"].items() if not k.startswith("reward.")}
-    getattr(plain, load)({**old, "statistics": without})
-    with caplog.at_level("INFO", "border_cli.agent.normalization"):
-        getattr(agent, load)(old)
-        getattr(agent, load)(agent.state_dict())
-    assert len(caplog.messages) == 1  # once, though it was loaded twice
-    assert "divides by the standard deviation of rewards, since " in caplog.messages[0]
-
-    more = rows_of(wide(make_batch(5, 400)))
-    for each in (agent, plain):
-        each.observe(more)
-        each.observe_returns(Moments(1_000, 5e5, 1e12))  # of actors that are of this version
-    deviation = np.concatenate([reward, more.reward.astype(np.float64)]).std()
-    batch = wide(make_batch(6))
-    divided = replace(batch, reward=(batch.reward / deviation).astype(np.float32))
-    found, expected = agent.update(batch).td_error(), plain.update(divided).td_error()
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    assert "reward.count" in agent.state_dict()["statistics"]
-
-
-def test_a_state_of_this_version_that_is_loaded_later_is_divided_as_it_was(spec, make_batch):
-    """The newest checkpoint of a run may be damaged, and the one before it is taken."""
-    new = seen(dqn(spec, normalize_reward=True), make_batch)
-    agent = dqn(spec, 2, normalize_reward=True)
-    agent.load_state_dict(of_an_earlier_version(new, np.arange(9.0)))
-    agent.load_state_dict(new.state_dict())
-    assert agent.state_dict()["statistics"].keys() == new.state_dict()["statistics"].keys()
-    batch = wide(make_batch(6))
-    assert agent.update(batch).td_error().tobytes() == new.update(batch).td_error().tobytes()
-
-
 def test_statistics_of_unknown_kind_are_refused(spec):
     agent = dqn(spec, normalize_reward=True)
     state = agent.state_dict()

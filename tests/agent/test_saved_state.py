@@ -170,8 +170,6 @@ def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Pat
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2).load_weights(saved)
     dqn(spec, 2, activation=Activation.tanh).load_weights(saved)
-    del saved["activation"]  # as of earlier versions, which do not tell
-    dqn(spec, 2).load_weights(saved)
 
 
 def test_weights_learned_on_other_atoms_are_refused(spec):
