@@ -13,11 +13,10 @@ from border_cli.api import resume, train
 from border_cli.config.compose import compose
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS
 from border_cli.env.config import GymConfig
-from border_cli.launch.build import build_agent, build_replay_buffer, env_factory
+from border_cli.launch.build import build_replay_buffer, env_factory
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.needs import RunNeeds, on_disk, replay_sizes, run_needs
+from border_cli.launch.needs import on_disk, replay_sizes
 from border_cli.nn.saving import load_state
 from border_cli.recorder.read import read_metrics
 from border_cli.replay_buffer.frames import FrameRing
@@ -91,34 +90,6 @@ def test_a_run_is_the_same_to_the_bit_also_stopped_and_resumed(tmp_path: Path, b
     assert on_disk(frames / rows) < on_disk(whole / rows) / 2
 
 
-def needs_of(run_dir: Path) -> RunNeeds:
-    """What the check before a resumed run counts."""
-    config = config_of(run_dir)
-    config.resume = str(run_dir)
-    effective = effective_settings(config)
-    spec = env_factory(effective).spec
-    return run_needs(effective, run_dir, (spec, build_agent(effective, spec)))
-
-
-@pytest.mark.slow
-def test_a_run_of_a_version_that_stored_whole_stacks_goes_on_to_the_bit(tmp_path: Path) -> None:
-    whole, old = tmp_path / "whole", tmp_path / "old"
-    train(config_of(whole, "replay_buffer.frames=false"))
-    train(config_of(old, "replay_buffer.frames=false", f"trainer.max_opt_steps={UPDATES // 2}"))
-    settings = (old / SETTINGS).read_text()
-    without = settings.replace("  frames: false\n", "")
-    assert without != settings
-    (old / SETTINGS).write_text(without)
-    assert shared_files(old) == 0
-    needs = needs_of(old)
-    # What the frames are written beside is not overwritten by them.
-    stacks = on_disk(old / "checkpoints" / "replay")
-    assert needs.disk_nbytes == sum(each.nbytes for each in needs.disk) - on_disk(old) + stacks
-    resume(old, f"trainer.max_opt_steps={UPDATES}")
-    require_same(whole, old)
-    assert shared_files(old) > 0
-
-
 def test_the_replay_buffer_is_as_large_as_the_check_before_the_run_says(tmp_path: Path) -> None:
     """Frame 144 bytes and 16 besides; row 32 for its slots, 16 for the rest."""
     for more, row in (([], 208), (["replay_buffer.frames=false"], 1168)):
@@ -127,7 +98,7 @@ def test_the_replay_buffer_is_as_large_as_the_check_before_the_run_says(tmp_path
         sizes = replay_sizes(effective, spec)
         buffer = build_replay_buffer(effective, spec)
         assert (sizes.row, buffer.nbytes) == (row, 90 * row)
-        assert isinstance(buffer.ring, FrameRing) == sizes.shares_frames == (not more)  # type: ignore[attr-defined]
+        assert isinstance(buffer.ring, FrameRing) == (not more)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.errors import ConfigError
-from border_cli.core.files import files_in
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import Room, free_disk, memory_for, memory_rooms
 from border_cli.core.rows import storage_nbytes
@@ -55,7 +54,6 @@ from border_cli.replay_buffer.frames import frame_ring_nbytes, frame_row_nbytes,
 from border_cli.replay_buffer.hindsight import LINKS_NBYTES, SAVED_LINKS_NBYTES
 from border_cli.replay_buffer.sum_tree import FANOUT, TOP
 from border_cli.replay_buffer.uniform import RingReplayBuffer
-from border_cli.run.replay_files import FOLDER, SHARED
 
 MIB = 2**20
 
@@ -178,7 +176,6 @@ class ReplaySizes:
     row: int  # bytes of one transition as it is stored
     trees: int  # bytes of the priorities and the sums over them, or of the episodes
     margin: int = 0  # bytes for frames beyond one for each transition
-    shares_frames: bool = False  # each frame of stacked images is stored once
     priorities: int  # bytes of the priorities alone, or the episodes, as a checkpoint holds them
 
     @property
@@ -200,8 +197,7 @@ def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
     dataset = learned.steps if learned else 0
     capacity = settings.capacity if effective.has_actors else 0
     row, margin = storage_nbytes(spec, 1) if known else 0, 0
-    shares_frames = known and stores_frames(settings, spec)
-    if shares_frames:
+    if known and stores_frames(settings, spec):
         row = frame_row_nbytes(spec)
         margin = frame_ring_nbytes(spec, dataset + capacity) - (dataset + capacity) * row
     return ReplaySizes(
@@ -209,7 +205,6 @@ def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
         dataset=dataset,
         row=row,
         margin=max(0, margin),
-        shares_frames=shares_frames,
         trees=trees,
         priorities=saved,
     )
@@ -498,19 +493,6 @@ def on_disk(run_dir: Path) -> int:
     return held
 
 
-def whole_stacks_on_disk(run_dir: Path) -> int:
-    """Bytes of saved transitions with whole stacks, which an earlier version wrote: what a resumed
-    run writes does not take their place."""
-    folder, nbytes = run_dir / "checkpoints" / FOLDER, 0
-    files = files_in(folder)
-    sharing = {name.removesuffix(SHARED) for name in files if name.endswith(SHARED)}
-    for name in files:
-        with suppress(OSError):  # files may go meanwhile
-            if name.partition(".")[0] not in sharing:
-                nbytes += (folder / name).stat().st_size
-    return nbytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNeeds:
     """What one run that shall begin needs."""
@@ -547,10 +529,7 @@ class RunNeeds:
     @property
     def disk_nbytes(self) -> int:
         """In addition to what is there already."""
-        kept = 0
-        if self.held and replay_sizes(self.effective, self.spec).shares_frames:
-            kept = whole_stacks_on_disk(self.run_dir)
-        return max(0, sum(each.nbytes for each in self.disk) - (self.held - kept))
+        return max(0, sum(each.nbytes for each in self.disk) - self.held)
 
     def of(self, effective: EffectiveSettings, run_dir: Path, name: str) -> RunNeeds:
         """Those of another run with the same components."""

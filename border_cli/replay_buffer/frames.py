@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 from border_cli.core.config import ReplayBufferConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.rows import (
-    Rows,
     columns_of,
-    row_dtypes,
     row_fields,
     storage_nbytes,
     transitions_of,
@@ -259,31 +257,12 @@ class FrameRing(Ring):
             self._chunk.append(self._frames.put(piece, no_row, oldest=self._oldest))
 
     def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
-        """Also takes rows with whole stacks, as earlier versions saved them."""
-        if [each.dtype for each in blocks] == row_dtypes(row_fields(self._stacks)):
-            blocks = self._without_stacks(first, blocks)
-        else:
-            self._require_form(blocks)
-            blocks = self._with_slots_of_chunk(first, blocks)
-        complete = super().restore_rows(first, blocks)
+        self._require_form(blocks)
+        complete = super().restore_rows(first, self._with_slots_of_chunk(first, blocks))
         if complete:
             self._chunk = []
             self._frames.release_unused(oldest=self._oldest)
         return complete
-
-    def _without_stacks(self, first: int, blocks: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Rows with slots from rows with stacks, whose frames are stored."""
-        columns = {name: block[name] for block in blocks for name in block.dtype.names or ()}
-        rows = Transitions(**transitions_of(columns))
-        found = Rows(self._spec, len(rows))
-        at = 0
-        for piece in _pieces(rows, self._at_once):
-            numbers = first + at + np.arange(len(piece))
-            stored = columns_of(self._stored(piece, numbers, oldest=self._oldest))
-            for name, column in stored.items():
-                found.columns[name][at : at + len(piece)] = column
-            at += len(piece)
-        return found.blocks
 
     def _with_slots_of_chunk(
         self, first: int, blocks: Sequence[NDArray[Any]]
