@@ -140,7 +140,7 @@ def test_where_the_agent_needs_none_nothing_is_brought_or_saved(backend: str) ->
         manager.publish(snapshot())
         manager.permit(30)
         arrived = receive(manager, 30)
-        state = manager.state_dict()["actors"][0]["actor"]
+        state = manager.state_dict()["actors"][0]["state"]
     assert not any(each.returns for each in arrived)
     if backend == "serial":
         assert state["proxy"].keys() == {"columns", "env_steps", "episodes"}
@@ -211,9 +211,10 @@ def test_a_data_set_is_read_without_returns_where_the_agent_needs_none() -> None
     assert seen == []
 
 
-def resumed(returns: dict[str, Any]) -> DiscountedReturns:
-    """Of an actor whose environments, which keep nothing, all begin anew."""
+def test_episodes_that_begin_anew_begin_their_returns_at_0() -> None:
+    """Of an actor whose environments, which keep nothing, all begin anew; what was not sent is."""
     made = DiscountedReturns(GAMMA, 2)
+    returns = {"running": np.array([5.0, 6.0]), "untaken": np.array([5.0])}
     Actor(
         env=Playing(drawn(2)),
         env_seed=0,
@@ -226,22 +227,9 @@ def resumed(returns: dict[str, Any]) -> DiscountedReturns:
             "env": {},
             "policy": {},
             "step_processor": {"waiting": []},
-            "proxy": {"columns": None, "env_steps": 1, "episodes": [], **returns},
+            "proxy": {"columns": None, "env_steps": 1, "episodes": [], "returns": returns},
             "opt_steps": 0,
         },
     )
-    return made
-
-
-def test_episodes_that_begin_anew_begin_their_returns_at_0() -> None:
-    """Those that were not sent yet are."""
-    state = {"running": np.array([5.0, 6.0]), "untaken": np.array([5.0])}
-    found = resumed({"returns": state}).state_dict()
-    assert found["running"].tolist() == [0, 0]
-    assert found["untaken"].tolist() == [5]
-
-
-def test_an_actor_that_was_saved_by_an_earlier_version_begins_its_returns_at_0() -> None:
-    found = resumed({}).state_dict()
-    assert found["running"].tolist() == [0, 0]
-    assert found["untaken"].tolist() == []
+    assert made.state_dict()["running"].tolist() == [0, 0]
+    assert made.state_dict()["untaken"].tolist() == [5]

@@ -178,7 +178,7 @@ class ReplayBufferProxy:
         self.rows = sum(map(len, self._parts))
         self._env_steps = state["env_steps"]
         self._episodes = [Episode.of(each) for each in state["episodes"]]
-        if self.returns is not None and "returns" in state:  # earlier versions had none
+        if self.returns is not None:
             self.returns.load_state_dict(state["returns"])
 
 

@@ -15,9 +15,6 @@ from border_cli.core.words import counted
 
 log = logging.getLogger(__name__)
 
-# The names in checkpoints, where they differ from ours.
-_SAVED_AS = {"incarnation": "life", "budget": "balance", "state": "actor"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedActor:
@@ -64,8 +61,7 @@ class SavedActor:
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> Self:
         """What `state_dict` returned; raises TypeError or ValueError where it does not fit."""
-        ours = {theirs: name for name, theirs in _SAVED_AS.items()}
-        return cls(**{ours.get(name, name): value for name, value in saved.items()})
+        return cls(**saved)
 
     @property
     def next_incarnation(self) -> int:
@@ -82,9 +78,7 @@ class SavedActor:
         return replace(self, state=None, budget=0, lost=self.lost + rows_in_proxy(self.state))
 
     def state_dict(self) -> State:
-        return {
-            _SAVED_AS.get(each.name, each.name): getattr(self, each.name) for each in fields(self)
-        }
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def rows_in_proxy(actor: Mapping[str, Any] | None) -> int:

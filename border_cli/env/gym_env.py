@@ -169,7 +169,7 @@ class GymEnv(Env):
         self._clear(seed)
         self._number = list(state["episodes"])
         self._score[:] = state["scores"]
-        for i, lives in enumerate(state.get("lives", ())):  # earlier versions have none
+        for i, lives in enumerate(state["lives"]):
             self._lives[i][:], self._before[i] = lives, sum(lives)
         counts = zip(state["actions"], self._before, strict=True)
         self._length[:] = [len(actions) - before for actions, before in counts]

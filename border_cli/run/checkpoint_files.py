@@ -43,9 +43,8 @@ from border_cli.run.replay_files import (
 )
 
 MANIFEST = "manifest.json"
-FORMAT = 2
-READABLE = (1, FORMAT)  # format 1 held agent and counters only
-COUNTERS = ("opt_steps", "env_steps", "samples_total", "time_s")
+FORMAT = 3
+COUNTERS = ("opt_steps", "env_steps", "samples_total", "out_of_bounds", "time_s")
 NEEDED = ("agent.pt", "state.json", "arrays.npz")  # to resume, besides the manifest
 ARRAY = "__array__"
 FLOAT = "__float__"
@@ -73,7 +72,6 @@ class Manifest:
     config_sha256: str | None
     sha256: Mapping[str, str]  # of every other file of the folder
     replay: SavedRows | None
-    format: int = FORMAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +175,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         {"first": each.first, "end": each.end, "files": dict(each.files)} for each in replay.chunks
     ]
     content = {
-        "format": manifest.format,
+        "format": FORMAT,
         "sequence": manifest.sequence,
         "versions": dict(manifest.versions),
         "config_sha256": manifest.config_sha256,
@@ -200,15 +198,15 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     content = read_json(path)
     found = content.pop("format", None)
-    if found not in READABLE or isinstance(found, bool):
+    if found != FORMAT:
         raise CheckpointError(
-            f"{folder} has checkpoint format {found}, but this version reads "
-            f"{' and '.join(map(str, READABLE))}"
+            f"{folder} has checkpoint format {found}, of another version of border_cli; this one "
+            f"reads {FORMAT}"
         )
-    if found == FORMAT and content.pop("checksum", None) != _checksum({"format": found, **content}):
+    if content.pop("checksum", None) != _checksum({"format": found, **content}):
         raise CheckpointError(f"{path} is damaged: its checksum does not match its entries")
     try:
-        return _manifest(found, content)
+        return _manifest(content)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise CheckpointError(f"{path} is not a checkpoint manifest: {error}") from error
 
@@ -224,16 +222,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _manifest(found: int, content: Mapping[str, Any]) -> Manifest:
-    if found != FORMAT:
-        return Manifest(
-            format=found,
-            sequence=0,
-            versions={},
-            config_sha256=None,
-            sha256=_sums(content["sha256"]),
-            replay=None,
-        )
+def _manifest(content: Mapping[str, Any]) -> Manifest:
     replay = content["replay"]
     return Manifest(
         sequence=int(content["sequence"]),
@@ -283,11 +272,6 @@ def read_checkpoint(folder: Path, *, rows: bool = True) -> Saved:
     of transitions may be missing.
     """
     manifest = read_manifest(folder)
-    if manifest.format != FORMAT:
-        raise CheckpointError(
-            f"{folder} has format {manifest.format} and cannot be resumed: it contains neither the "
-            "replay buffer nor the random generators. init_from starts a new run from its weights"
-        )
     missing = [name for name in NEEDED if name not in manifest.sha256]
     if missing:
         raise CheckpointError(f"{folder} cannot be resumed: it has no {', no '.join(missing)}")

@@ -152,5 +152,4 @@ class Evaluations:
         """Restores what `state_dict` gave."""
         self.scores.load_state_dict(state["scores"])
         self.skipped = int(state["skipped"])
-        # Earlier versions saved the step of the evaluation under way.
-        self.was_pending = bool(state.get("pending", state.get("step") is not None))
+        self.was_pending = bool(state["pending"])

@@ -251,8 +251,7 @@ class Reporting:
         self.counters.opt_steps = int(counters["opt_steps"])
         self.counters.env_steps = int(counters["env_steps"])
         self.counters.samples_total = int(counters["samples_total"])
-        # Runs of earlier versions have no such count.
-        self.counters.out_of_bounds = int(counters.get("out_of_bounds", 0))
+        self.counters.out_of_bounds = int(counters["out_of_bounds"])
         self._past_s = float(counters["time_s"])
         self._past_seconds = state["seconds"]
         self.window.load_state_dict(state["window"])

@@ -301,5 +301,5 @@ def test_a_manager_of_a_cluster_takes_the_state_of_any_other_and_gives_it_on() -
     for name in ("samples", "env_steps", "lost", "duration_s", "seconds"):
         before = [each[name] for each in state["actors"]]
         assert [each[name] for each in again["actors"]] == before
-    assert [each["life"] for each in again["actors"]] == [0, 0, 0]  # seeds that were used
+    assert [each["incarnation"] for each in again["actors"]] == [0, 0, 0]  # seeds that were used
     assert manager.stop() == []

@@ -151,7 +151,7 @@ def test_a_stop_of_serial_saves_the_actors_as_they_were_before_they_were_flushed
         assert manager.undelivered() == []
     assert plain(manager.state_dict()) == plain(before)
     assert before["samples"] == 0
-    assert [len(each["actor"]["proxy"]["columns"]["reward"]) for each in before["actors"]] == [3, 3]
+    assert [len(each["state"]["proxy"]["columns"]["reward"]) for each in before["actors"]] == [3, 3]
 
 
 def saved(num_actors: int, *, samples: int, **settings: Any) -> State:
@@ -193,7 +193,7 @@ def test_an_actor_that_cannot_be_restored_begins_its_next_life_instead() -> None
         before = receive(manager, 8)
         manager.receive()
         state = manager.state_dict()
-    assert len(state["actors"][0]["actor"]["proxy"]["columns"]["reward"]) == 1
+    assert len(state["actors"][0]["state"]["proxy"]["columns"]["reward"]) == 1
     built = Built("serial", lambda _: Unrepeatable(), num_actors=1, n_buffer=4, state=state)
     with built.manager as manager:
         start(manager, 20)
@@ -256,8 +256,8 @@ def test_an_actor_that_cannot_be_saved_begins_anew_and_training_goes_on() -> Non
         arrived = receive(manager, 10)
         (actor,) = manager.state_dict()["actors"]
         receive(manager, 10)
-    assert actor["actor"] is None
-    assert (actor["life"], actor["balance"], actor["restarts"]) == (0, 0, 0)
+    assert actor["state"] is None
+    assert (actor["incarnation"], actor["budget"], actor["restarts"]) == (0, 0, 0)
     assert actor["samples"] == count(arrived)
     assert actor["env_steps"] == actor["samples"] + actor["lost"]
 
@@ -302,7 +302,7 @@ def test_rows_that_were_saved_unsent_are_lost_to_threads_and_processes_and_made_
 
 def test_no_actor_acts_on_a_saved_budget_before_the_first_weights() -> None:
     state = saved(1, n_buffer=5, samples=3)
-    state["actors"][0]["balance"] = 2
+    state["actors"][0]["budget"] = 2
     built = Built("serial", num_actors=1, n_buffer=5, state=state)
     with built.manager as manager:
         assert manager.receive(0.01) == []
@@ -347,8 +347,8 @@ def test_any_manager_goes_on_with_what_another_saved(
     assert sum(each.samples for each in manager.stats()) == 100 - state["samples"] + own
     for each in manager.stats():
         assert each.env_steps >= each.samples + each.lost_samples
-    begun = [each for each in state["actors"] if each["life"] >= 0]
-    used = {str(env_seed(each["actor_id"], each["life"])) for each in begun}
+    begun = [each for each in state["actors"] if each["incarnation"] >= 0]
+    used = {str(env_seed(each["actor_id"], each["incarnation"])) for each in begun}
     continued = (first, second) == ("serial", "serial")
     assert continued or used.isdisjoint(after.scripted.noted("seed"))
 
@@ -374,7 +374,8 @@ def test_a_resume_of_threads_and_processes_begins_new_episodes_with_unused_seeds
             rows = [each.transitions.obs for each in arrived if each.actor_id == actor_id]
             seen = np.concatenate(rows)[:, 0]
             np.testing.assert_array_equal(seen, np.arange(len(seen)))
-        assert {(each["life"], each["actor"]) for each in state["actors"]} == {(attempt, None)}
+        found = {(each["incarnation"], each["state"]) for each in state["actors"]}
+        assert found == {(attempt, None)}
     assert len(set(seeds)) == len(seeds) == 6
 
 
@@ -427,10 +428,10 @@ def test_a_state_of_an_earlier_version_is_resumed_without_its_episodes(backend: 
     }  # fmt: skip
     state = {
         "actors": [
-            {"actor_id": 0, "life": 0, "env_steps": 12, "samples": 12, "balance": 3}
-            | {"actor": actor} | counters,
-            {"actor_id": 1, "life": 1, "env_steps": 9, "samples": 8, "balance": 0}
-            | {"actor": None} | counters | {"lost": 1},
+            {"actor_id": 0, "incarnation": 0, "env_steps": 12, "samples": 12, "budget": 3}
+            | {"state": actor} | counters,
+            {"actor_id": 1, "incarnation": 1, "env_steps": 9, "samples": 8, "budget": 0}
+            | {"state": None} | counters | {"lost": 1},
         ],
         "samples": 20,
         "first": 0,
@@ -522,8 +523,9 @@ def test_counters_go_on_and_the_budget_of_restarts_is_fresh(backend: str, tmp_pa
         run()
     assert built.manager.stats()[0].restarts == 4
     (actor,) = built.manager.state_dict()["actors"]
-    assert (actor["restarts"], actor["actor"]) == (4, None)
-    assert actor["life"] == (1 if backend == "serial" else 2)  # which continues the saved one
+    assert (actor["restarts"], actor["state"]) == (4, None)
+    # Serial continues the saved one.
+    assert actor["incarnation"] == (1 if backend == "serial" else 2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -578,7 +580,7 @@ def test_a_state_taken_at_any_moment_fits_what_was_received(tmp_path: Path, kill
         check(manager.receive(0.1))
         check(manager.stop())
     assert sum(each.restarts for each in manager.stats()) == kills
-    assert sum(each["life"] for each in manager.state_dict()["actors"]) == kills
+    assert sum(each["incarnation"] for each in manager.state_dict()["actors"]) == kills
 
 
 class Interrupted:

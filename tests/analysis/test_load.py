@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +22,6 @@ from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.env.config import GymConfig
 from border_cli.registry import flat_settings
 from border_cli.run.status import RunLock
-
-OLD_RUN = Path(__file__).parents[1] / "support" / "run_before_redesign.tar.xz"
 
 
 def folders(*paths: Path) -> list[Path]:
@@ -114,20 +111,6 @@ def test_settings_of_another_component_have_its_name() -> None:
     config = compose("agent=droq", "env=pendulum")
     config.agent, config.env = SacConfig(), GymConfig(id="Pendulum-v1")
     assert {flat_settings(config)[group] for group in ("agent", "env")} == {"sac", "gym"}
-
-
-def test_a_run_of_an_earlier_version_is_read_from_its_files(tmp_path: Path) -> None:
-    with tarfile.open(OLD_RUN) as archive:
-        archive.extractall(tmp_path, filter="data")
-    (run,) = load_runs(tmp_path)
-    assert "settings" not in run.facts
-    assert (run.agent, run.env, run.seed, run.status) == ("dqn", "cartpole", 3, "interrupted")
-    assert run.settings["replay_buffer"] == "prioritized"
-    assert run.settings["step_processor"] == "multi_step"  # as Hydra's own record of it says
-    assert run.settings["agent.hidden"] == [16, 16]
-    steps, returns = run.metric("eval/return")
-    assert steps.tolist() == [283.0]
-    assert returns.tolist() == [9.29]
 
 
 @pytest.mark.parametrize(

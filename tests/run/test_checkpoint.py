@@ -208,7 +208,7 @@ def test_the_manifest_names_the_versions_and_every_other_file(make_run: MakeRun)
     assert {"python", "torch", "numpy"} <= set(manifest["versions"])
     manifest = json.loads((case.folder / "latest" / "manifest.json").read_text())
     assert sorted(manifest["sha256"]) == ["agent.pt", "arrays.npz", "state.json"]
-    assert (manifest["format"], manifest["sequence"], manifest["config_sha256"]) == (2, 1, "abc")
+    assert (manifest["format"], manifest["sequence"], manifest["config_sha256"]) == (3, 1, "abc")
     replay = manifest["replay"]
     assert (replay["first"], replay["end"], replay["capacity"]) == (0, 3, 100)
 

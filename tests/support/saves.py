@@ -150,7 +150,8 @@ class SmallRun:
 
 
 def counters(opt_steps: int) -> dict[str, float]:
-    return {"opt_steps": opt_steps, "env_steps": 7, "samples_total": 7, "time_s": 0.5}
+    others = {"env_steps": 7, "samples_total": 7, "out_of_bounds": 0, "time_s": 0.5}
+    return {"opt_steps": opt_steps, **others}
 
 
 def evaluation_of(score: float) -> Evaluation:
