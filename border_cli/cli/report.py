@@ -289,8 +289,7 @@ def print_closing(
     commands = []
     if any(each.exists() for each in saved):
         commands.append(f"{shell_command('border-eval')} {quoted}")
-    events = "events.out.tfevents.*"
-    if any(run_dir.glob(events)) or any(run_dir.glob(f"tensorboard/{events}")):
+    if any(run_dir.glob("events.out.tfevents.*")):
         commands.append(f"{shell_command('tensorboard')} --logdir {quoted}")
     if intact and facts.get("status") in UNFINISHED and resumable(run_dir):
         commands.append(resume_run(run_dir))

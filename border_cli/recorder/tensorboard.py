@@ -46,7 +46,6 @@ SYSTEM, OF_SYSTEM = "system/", ("actor/", "async/")
 PREFIX = "events.out.tfevents."  # TensorBoard reads every file with `tfevents` in its name
 SUFFIX = ".border"  # of ours, in a directory where users may put event files of their own
 MAX_LAST_ROWS = 2**16  # bytes; more rows have one step only where no step is taken
-FOLDER = "tensorboard"  # in the run directory, of runs that earlier versions began
 STATUSES = {"done": STATUS_SUCCESS, "failed": STATUS_FAILURE}  # else unknown
 
 
@@ -102,16 +101,11 @@ class TensorboardRecorder(Recorder):
 
     def _row(self, at: int, metrics: Metrics) -> bytes:
         values = [
-            Summary.Value(tag=self._tag(name), simple_value=float(value))
+            Summary.Value(tag=_tag(name), simple_value=float(value))
             for name, value in metrics.items()
         ]
         event = Event(wall_time=self._wall_time_s(), step=at, summary=Summary(value=values))
         return record(event)
-
-    def _tag(self, name: str) -> str:
-        """A run of an earlier version keeps the names under which its curves began."""
-        moved = name.startswith(OF_SYSTEM) and not self._files.in_folder
-        return SYSTEM + name if moved else name
 
     def position(self) -> State:
         position: State = {"file": self._name, "step": self._last_step, **self._file.position()}
@@ -172,27 +166,21 @@ class TensorboardRecorder(Recorder):
 
 
 class EventFiles:
-    """The event files of one run, directly in its directory.
-
-    TensorBoard names a run by the directory of its event files. Runs that earlier versions began
-    have them in `tensorboard/`, and a resume keeps them together there.
-    """
+    """The event files of one run, directly in its directory, by which TensorBoard names a run."""
 
     def __init__(self, run_dir: Path) -> None:
-        before = run_dir / FOLDER
-        self.in_folder = any(before.glob(f"{PREFIX}*"))
-        self.directory = before if self.in_folder else run_dir
-        self._pattern = f"{PREFIX}*" if self.in_folder else f"{PREFIX}*{SUFFIX}"
+        self._run_dir = run_dir
 
     def all(self) -> list[Path]:
         """In the order in which TensorBoard reads them."""
-        return sorted(each for each in self.directory.glob(self._pattern) if each.is_file())
+        found = self._run_dir.glob(f"{PREFIX}*{SUFFIX}")
+        return sorted(each for each in found if each.is_file())
 
     def named(self, name: str) -> Path:
         """The file of a checkpoint's position, which need not exist any more."""
-        path = self.directory / Path(name).name
+        path = self._run_dir / Path(name).name
         if not path.name.startswith(PREFIX):
-            raise CheckpointError(f"{name!r} is not an event file of the run in {self.directory}")
+            raise CheckpointError(f"{name!r} is not an event file of the run in {self._run_dir}")
         return path
 
     def new(self, wall_time_s: float) -> Path:
@@ -207,7 +195,11 @@ class EventFiles:
             if digits.isdecimal():
                 begun = max(begun, int(digits) + 1)
         origin = f"{socket.gethostname()}.{os.getpid()}.0"
-        return self.directory / f"{PREFIX}{begun:010d}.{origin}{SUFFIX}"
+        return self._run_dir / f"{PREFIX}{begun:010d}.{origin}{SUFFIX}"
+
+
+def _tag(name: str) -> str:
+    return SYSTEM + name if name.startswith(OF_SYSTEM) else name
 
 
 def record(event: Event) -> bytes:

@@ -42,7 +42,7 @@ class Layout:
         return next(found, None)
 
 
-_SAVED = r"(agent|candidate)\.pt|(state|score|manifest)\.json|arrays\.npz"
+_SAVED = r"agent\.pt|(state|score|manifest)\.json|arrays\.npz"
 _CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.(?:\d+|shared)\.npy"
 STEPS = r"(best-)?\d{10,}"  # folders of checkpoints
 
@@ -53,9 +53,7 @@ CHECKPOINTS = Layout(
     links="latest",
     folders={rf"{STEPS}|\.{STEPS}\.(old|partial)": CHECKPOINT, "replay": REPLAY},
 )
-# `candidate.pt`, `superseded-…` and the folder `tensorboard` are of earlier versions.
-EVENT_FILE = r"(events\.out\.tfevents\.|superseded-)\d+\..*\.border(\.\d+)?"
-EVENTS = Layout(files=r"(events\.out\.tfevents|superseded-).*")
+EVENT_FILE = r"events\.out\.tfevents\.\d+\..*\.border"
 RECORD = r"(config|overrides|hydra|resolved)\.yaml"
 HYDRA = Layout(
     files=RECORD,
@@ -66,7 +64,7 @@ RUN = Layout(
     files=r"run\.(json|lock)|(metrics|superseded)\.jsonl|border-train\.log|not_finite\.npz"
     rf"|output\.log|{EVENT_FILE}",
     links="best",
-    folders={"checkpoints": CHECKPOINTS, "tensorboard": EVENTS, "videos": FILMS, r"\.hydra": HYDRA},
+    folders={"checkpoints": CHECKPOINTS, "videos": FILMS, r"\.hydra": HYDRA},
 )
 SWEEP = Layout(files=r"sweep\.(json|csv|stop)|multirun\.yaml")
 RUN_OR_SWEEP = replace(RUN, files=f"{RUN.files}|{SWEEP.files}")
@@ -74,12 +72,12 @@ RUN_OR_SWEEP = replace(RUN, files=f"{RUN.files}|{SWEEP.files}")
 
 # What an attempt left that cannot be resumed.
 LEFTOVERS = (
-    *("run.json", "metrics.jsonl", "superseded.jsonl", "tensorboard", "checkpoints", "best"),
+    *("run.json", "metrics.jsonl", "superseded.jsonl", "checkpoints", "best"),
     *("videos", "not_finite.npz", str(SETTINGS)),
 )
 
 # What a resumed run reads or writes; what is only replaced need not be writable itself.
-FOLDERS = (".", ".hydra", "tensorboard", "checkpoints", "checkpoints/replay")
+FOLDERS = (".", ".hydra", "checkpoints", "checkpoints/replay")
 READ = (".hydra/resolved.yaml", "run.json")
 GROWING = ("run.lock", "border-train.log", "metrics.jsonl", "superseded.jsonl")
 

@@ -30,7 +30,6 @@ from border_cli.run.folders import (
 )
 from border_cli.run.layout import (
     CHECKPOINT,
-    EVENT_FILE,
     RUN,
     SWEEP,
     Layout,
@@ -51,8 +50,7 @@ def _with_torn(layout: Layout) -> Layout:
     return Layout(files=layout.files + _TORN, links=links, folders=inner)
 
 
-# In `tensorboard` users have event files of their own.
-_WHOLE = _with_torn(replace(RUN, folders={**RUN.folders, "tensorboard": Layout(files=EVENT_FILE)}))
+_WHOLE = _with_torn(RUN)
 REMOVABLE = replace(_WHOLE, folders={**_WHOLE.folders, r"attempt-\d+": _WHOLE})
 LAST = (".hydra", RUN_JSON, RUN_LOCK)  # what a run is known by goes when all else has gone
 

@@ -342,14 +342,11 @@ def _read_header(file: BinaryIO) -> tuple[np.dtype[Any], int]:
     """Type and number of the rows that follow; raises `ValueError` where they are not plain."""
     try:
         version = np.lib.format.read_magic(file)
-        if version not in ((2, 0), (3, 0)):  # 3: of earlier versions, with names in UTF-8
-            raise ValueError("not a .npy file of version 2 or 3")
+        if version != (2, 0):
+            raise ValueError("not a .npy file of version 2")
         shape, _, dtype = np.lib.format.read_array_header_2_0(file, max_header_size=MAX_HEADER)
         (rows,) = shape
-        if version == (2, 0):
-            dtype = _renamed(dtype, lambda name: name.encode().decode("unicode_escape"))
-        else:
-            dtype = _renamed(dtype, lambda name: name.encode("latin-1").decode())
+        dtype = _renamed(dtype, lambda name: name.encode().decode("unicode_escape"))
     except Exception as error:  # a damaged header may raise anything
         raise ValueError(f"its header is damaged: {error}") from error
     if dtype.hasobject:

@@ -413,31 +413,6 @@ def test_a_position_that_names_another_file_is_refused_and_nothing_is_cut(
     assert other.read_bytes() == b"keep"
 
 
-def test_a_run_of_an_earlier_version_goes_on_in_its_folder_under_its_names(tmp_path: Path) -> None:
-    """As such a version wrote it: in `tensorboard/`, and without a change of any name."""
-    plain = Attempts(tmp_path / "plain")
-    written = plain.begin()
-    written.write(RecordStep(opt_steps=10, env_steps=7, time_s=1.0), {"train/loss": 1.0})
-    position = written.position()
-    plain.end()
-    (before,) = EventFiles(plain.folder).all()
-    run_dir = tmp_path / "run"
-    (run_dir / "tensorboard").mkdir(parents=True)
-    name = before.name.removesuffix(".border")
-    before.rename(run_dir / "tensorboard" / name)
-
-    attempts = Attempts(run_dir)
-    again = attempts.begin()
-    again.rewind({**position, "file": f"tensorboard/{name}"})
-    again.write(RecordStep(opt_steps=20, env_steps=7, time_s=1.0), {"async/weight_lag": 2.0})
-    assert again.position()["file"].startswith("tensorboard/")
-    attempts.end()
-    assert not list(run_dir.glob("*tfevents*"))
-    loaded = EventAccumulator(str(run_dir / "tensorboard"))
-    loaded.Reload()
-    assert set(loaded.Tags()["scalars"]) == {"train/loss", "async/weight_lag"}
-
-
 def test_the_end_of_an_attempt_goes_where_a_run_is_resumed(attempts: Attempts) -> None:
     first = attempts.begin()
     write(first, [(10, 1.0)])
@@ -456,7 +431,7 @@ def test_the_end_of_an_attempt_goes_where_a_run_is_resumed(attempts: Attempts) -
     assert attempts.page() == [(10, 1.0), (20, 2.0)]
 
 
-def test_a_position_of_an_earlier_version_cuts_what_came_after(attempts: Attempts) -> None:
+def test_a_position_without_the_rows_at_its_step_cuts_what_came_after(attempts: Attempts) -> None:
     first = attempts.begin()
     write(first, [(10, 1.0), (20, 1.0)])
     position = first.position()

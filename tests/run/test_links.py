@@ -46,13 +46,12 @@ def moved_and_linked(path: Path, elsewhere: Path) -> Path:
 OPENED = (
     *("run.lock", "run.json", "metrics.jsonl", "superseded.jsonl", "border-train.log"),
     *("not_finite.npz", "sweep.csv", "multirun.yaml", ".hydra/config.yaml", ".hydra/hydra.yaml"),
-    *(".hydra/overrides.yaml", ".hydra/resolved.yaml", "tensorboard/events.out.tfevents.1.host"),
-    *("events.out.tfevents.1.host.1.0.border", "superseded-1.host.1.0.border.2"),
-    *("tensorboard/superseded-1.host", "checkpoints/0000000010/agent.pt"),
+    *(".hydra/overrides.yaml", ".hydra/resolved.yaml", "events.out.tfevents.1.host.1.0.border"),
+    "checkpoints/0000000010/agent.pt",
     "checkpoints/replay/rows-0000000000-0000000009-aaaaaaaa.0.npy",
 )
 FOLDERS = (
-    *("checkpoints", "checkpoints/replay", "tensorboard", ".hydra", "checkpoints/0000000010"),
+    *("checkpoints", "checkpoints/replay", ".hydra", "checkpoints/0000000010"),
     *("checkpoints/best-0000000010", "checkpoints/.0000000010.old", ".hydra/resume-1"),
 )
 
