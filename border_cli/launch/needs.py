@@ -176,6 +176,7 @@ class ReplaySizes:
     row: int  # bytes of one transition as it is stored
     trees: int  # bytes of the priorities and the sums over them, or of the episodes
     margin: int = 0  # bytes for frames beyond one for each transition
+    shares_frames: bool = False  # each frame of stacked images is stored once
     priorities: int  # bytes of the priorities alone, or the episodes, as a checkpoint holds them
 
     @property
@@ -197,7 +198,8 @@ def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
     dataset = learned.steps if learned else 0
     capacity = settings.capacity if effective.has_actors else 0
     row, margin = storage_nbytes(spec, 1) if known else 0, 0
-    if known and stores_frames(settings, spec):
+    shares_frames = known and stores_frames(settings, spec)
+    if shares_frames:
         row = frame_row_nbytes(spec)
         margin = frame_ring_nbytes(spec, dataset + capacity) - (dataset + capacity) * row
     return ReplaySizes(
@@ -205,6 +207,7 @@ def replay_sizes(effective: EffectiveSettings, spec: EnvSpec) -> ReplaySizes:
         dataset=dataset,
         row=row,
         margin=max(0, margin),
+        shares_frames=shares_frames,
         trees=trees,
         priorities=saved,
     )
