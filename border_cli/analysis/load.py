@@ -19,7 +19,6 @@ from border_cli.core.files import SETTINGS
 from border_cli.core.words import unknown
 from border_cli.recorder.read import METRICS, read_metrics, rows_with
 from border_cli.run.layout import RUN
-from border_cli.run.saved_settings import read_labels, read_settings
 from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run, running, status_without_record
 
 if TYPE_CHECKING:
@@ -65,13 +64,17 @@ class Run:
     def settings(self) -> dict[str, Value]:
         """All settings by their dotted names, as saved; of a group the chosen option: `agent`.
 
-        Raises `CheckpointError` where they cannot be read.
+        Raises `CheckpointError` where `run.json` has none.
         """
-        return read_settings(self.folder, self.facts)
+        found = self.facts.get("settings")
+        if not isinstance(found, dict):
+            raise CheckpointError(f"{self.folder / RUN_JSON} has no settings")
+        return found
 
-    @cached_property
+    @property
     def _labels(self) -> dict[str, Value]:
-        return read_labels(self.folder, self.facts)
+        found = self.facts.get("settings")
+        return found if isinstance(found, dict) else {}
 
     @property
     def agent(self) -> str | None:

@@ -31,8 +31,7 @@ from border_cli.core.files import SETTINGS, expanded
 from border_cli.core.words import shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import find_run
-from border_cli.run.saved_settings import chosen_options
-from border_cli.run.status import import_paths
+from border_cli.run.status import chosen_options, import_paths
 
 _REASONS = {
     "experiment": "its settings would replace those of the run; type the ones to change",

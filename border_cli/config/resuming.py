@@ -24,8 +24,13 @@ from border_cli.core.words import setting, shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import resumable, run_around
 from border_cli.run.layout import refuse_denied, refuse_foreign, set_aside
-from border_cli.run.saved_settings import chosen_options
-from border_cli.run.status import NEEDED_TO_RESUME, RunLock, import_paths, read_run
+from border_cli.run.status import (
+    NEEDED_TO_RESUME,
+    RunLock,
+    chosen_options,
+    import_paths,
+    read_run,
+)
 
 MAY_CHANGE = (  # these settings, and all that lies below them
     *(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.files import SETTINGS, is_own_folder
+from border_cli.core.files import SETTINGS, is_own_folder, readable_bytes
 from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import Kept, by_age, is_complete
 from border_cli.run.folders import (
@@ -37,7 +37,6 @@ from border_cli.run.layout import (
     refuse_foreign,
 )
 from border_cli.run.replay_files import FOLDER
-from border_cli.run.saved_settings import saved_text
 from border_cli.run.status import RUN_JSON, RUN_LOCK, RunLock, read_run, running
 from border_cli.run.sweep_folder import read_sweep
 
@@ -84,7 +83,7 @@ def refuse_removal(run_dir: Path) -> None:
         raise NotRemovable(f"{run_dir} is a link to {run_dir.resolve()}: name that directory")
     facts = read_run(run_dir)
     recorded = any("from_opt_steps" in each for each in facts.get("attempts", []))
-    if not recorded and "/schema/run@_here_" not in (saved_text(run_dir / SETTINGS) or ""):
+    if not recorded and b"/schema/run@_here_" not in readable_bytes(run_dir / SETTINGS):
         raise NotRemovable(
             f"{run_dir} is left as it is: neither {RUN_JSON} nor {SETTINGS} is from border_cli"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import sys
 from dataclasses import replace
@@ -17,7 +16,7 @@ from border_cli.agent.config import SacConfig
 from border_cli.analysis.load import Run, find_runs, load_runs
 from border_cli.config.check import checked
 from border_cli.config.compose import compose
-from border_cli.config.saved import resolved_yaml, write_resolved
+from border_cli.config.saved import resolved_yaml
 from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.env.config import GymConfig
 from border_cli.registry import flat_settings
@@ -79,18 +78,6 @@ def test_the_status_tells_living_from_dead(tmp_path: Path) -> None:
         assert Run(folder).status == "running"
 
 
-def test_settings_of_run_json_are_those_of_the_saved_file(tmp_path: Path) -> None:
-    config = compose("agent=droq", "env=pendulum", "env.kwargs={g: 9.5}", "seed=3")
-    write_resolved(tmp_path, resolved_yaml(config))
-    from_yaml = Run(tmp_path).settings
-    written = json.loads(json.dumps(flat_settings(config)))
-    assert from_yaml == written
-    assert list(from_yaml)[:2] == ["agent", "env"]
-    assert from_yaml["env.kwargs.g"] == 9.5
-    assert from_yaml["recorder"] == ["tensorboard", "jsonl", "console"]
-    assert not {"run_dir", "resume", "dry_run"} & from_yaml.keys()
-
-
 def test_the_option_that_was_chosen_stands_for_its_group_wherever_the_settings_go(
     tmp_path: Path,
 ) -> None:
@@ -111,24 +98,6 @@ def test_settings_of_another_component_have_its_name() -> None:
     config = compose("agent=droq", "env=pendulum")
     config.agent, config.env = SacConfig(), GymConfig(id="Pendulum-v1")
     assert {flat_settings(config)[group] for group in ("agent", "env")} == {"sac", "gym"}
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("defaults: [/schema/env/gym@env]\nname: &a x\nother: *a\n", "line 3 has an alias"),
-        ("defaults: []\nname: !!python/object/apply:os.getcwd []\n", "could not determine"),
-        ("name: x\n", "no defaults list"),
-        ("name: [\n", "resolved.yaml: "),
-        (f"defaults: {'[' * 60}\n", "line 1 has more than 50 levels"),
-        (f"defaults: {'[' * 400_000}\n", "levels|nesting depth"),  # of PyYAML's own, if it is new
-    ],
-)
-def test_settings_of_others_are_plain_data(text: str, reason: str, tmp_path: Path) -> None:
-    (tmp_path / ".hydra").mkdir()
-    (tmp_path / ".hydra" / "resolved.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(CheckpointError, match=reason):
-        _ = Run(tmp_path).settings
 
 
 METRICS = [

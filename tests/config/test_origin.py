@@ -39,9 +39,8 @@ def first(folder: Path) -> Callable[..., RunConfig]:
     def write(*typed: str) -> RunConfig:
         text, config = saved(*typed)
         write_resolved(folder / "first", text)
-        choices = "".join(f"      {each.replace('=', ': ')}\n" for each in typed if "." not in each)
-        hydra = folder / "first" / ".hydra" / "hydra.yaml"
-        hydra.write_text(f"hydra:\n  runtime:\n    choices:\n{choices}", encoding="utf-8")
+        facts = json.dumps({"settings": flat_settings(config)})
+        (folder / "first" / "run.json").write_text(facts, encoding="utf-8")
         return config
 
     return write
