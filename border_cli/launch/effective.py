@@ -17,7 +17,7 @@ from border_cli.core.threads import available_cores, blas_threads
 from border_cli.core.words import counted
 from border_cli.dataset.store import reference_scores
 from border_cli.evaluator.config import EpisodesConfig, Place
-from border_cli.registry import ACTOR_MANAGERS, EVALUATORS, REPLAY_BUFFERS
+from border_cli.registry import ACTOR_MANAGERS, EVALUATORS
 from border_cli.replay_buffer.config import DatasetConfig
 
 
@@ -73,11 +73,6 @@ class EffectiveSettings:
         """Actors that compute on this machine."""
         elsewhere = isinstance(self.actors, RayConfig) and self.actors.address is not None
         return 0 if elsewhere else self.num_actors
-
-    @property
-    def prioritized(self) -> bool:
-        """Whether the replay buffer is `prioritized`."""
-        return REPLAY_BUFFERS.entry_of(self.config.replay_buffer).name == "prioritized"
 
     @cached_property
     def evaluation_env(self) -> EnvConfig:

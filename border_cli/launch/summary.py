@@ -15,7 +15,7 @@ from border_cli.core.timing import summed
 from border_cli.core.words import counted, visible
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
-from border_cli.trainer.bottleneck import bottleneck_advice
+from border_cli.trainer.bottleneck import TimeUse, bottleneck_advice
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
 
@@ -82,8 +82,8 @@ def run_summary(
         for name, seconds in (("learner", stats.seconds), ("actors", actor_seconds))
     }
     if not failed:  # the bottleneck of a run that broke is what broke it
-        summary["bottleneck"] = bottleneck_advice(
-            effective.config,
+        use = TimeUse(
+            config=effective.config,
             learner=stats.seconds,
             actors=actor_seconds,
             device=parts.agent.device_name,
@@ -92,8 +92,8 @@ def run_summary(
             opt_steps=stats.opt_steps,
             in_learner_thread=effective.in_learner_thread,
             actor_threads=effective.actor_threads,
-            prioritized=effective.prioritized,
         )
+        summary["bottleneck"] = bottleneck_advice(use)
     return summary
 
 
