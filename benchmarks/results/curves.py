@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.results.cells import Content
 from border_cli.analysis.curves import RunCurve, report
-from border_cli.analysis.drawing import draw as draw_report
+from border_cli.analysis.drawing import drawn
 from border_cli.core.words import counted
 
 Curves = Mapping[str, Mapping[int, Content]]  # label -> cells by seed
@@ -26,7 +26,7 @@ def draw(path: Path, title: str, curves: Curves, axis: str) -> None:
     runs = [run for label, cells in curves.items() for run in _runs(title, label, cells, axis)]
     found = report(runs, by=(), x=axis, y="eval/return", stat="mean", hold=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw_report(path, found)
+    path.write_bytes(drawn(found, "svg"))
 
 
 def _runs(title: str, label: str, cells: Mapping[int, Content], axis: str) -> Iterator[RunCurve]:

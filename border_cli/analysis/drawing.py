@@ -10,7 +10,6 @@ import io
 import math
 import textwrap
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,16 +44,15 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(path: Path, report: Report) -> None:
-    """A picture with one panel per environment, and one with the performance profiles."""
+def drawn(report: Report, kind: str) -> bytes:
+    """A png or svg with one panel per environment, and one with the performance profiles."""
     from matplotlib import style
 
-    kind = path.suffix[1:].lower()
-    drawn = io.BytesIO()  # what fails while it is drawn leaves no file
+    made = io.BytesIO()
     with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
         metadata: dict[str, Any] = {"Date": None, "Creator": None} if kind == "svg" else {}
-        picture(report).savefig(drawn, format=kind, metadata=metadata, dpi=DPI)
-    path.write_bytes(drawn.getvalue())
+        picture(report).savefig(made, format=kind, metadata=metadata, dpi=DPI)
+    return made.getvalue()
 
 
 def picture(report: Report) -> Figure:

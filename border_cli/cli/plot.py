@@ -37,9 +37,9 @@ border-plot: plots runs with 95 % intervals over seeds.
   PATH                   run directories, or directories with runs below them, such as a sweep
   --by KEY,…             settings that make the groups, such as agent,agent.double; runs of one
                          group are its seeds; default: the settings that differ between the runs
-  --out FILE             writes .png, .svg (curves; need the extra plot), .html (curves and tables
-                         on one page), .md (tables) or .csv (see --csv); may be given several times;
-                         without it the curves are drawn in the terminal
+  --out FILE             writes .png, .svg (curves) or .html (curves and tables on one page), which
+                         need the extra plot, .md (tables) or .csv (see --csv); may be given several
+                         times; without it the curves are drawn in the terminal
   --stat mean|iqm        mean with the interval of Student's t (default), or interquartile mean with
                          that of a stratified bootstrap
   --y METRIC             default: eval/return; docs/metrics.md lists all
@@ -61,8 +61,8 @@ Examples
   border-plot outputs/dqn_cartpole --by agent.double --out curves.png --out report.html
   border-plot my_sweep --stat iqm --reference cartpole=22:500 --reference acrobot=-500:-75
 """
-PICTURES = (".png", ".svg")
-SUFFIXES = (*PICTURES, ".html", ".md", ".csv")
+DRAWN = (".png", ".svg", ".html")  # by matplotlib
+SUFFIXES = (*DRAWN, ".md", ".csv")
 CHOICES = {
     "--stat": ("mean", "iqm"),
     "--x": ("env_steps", "opt_steps", "time_s"),
@@ -184,9 +184,8 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         raise ConfigError(
             "--csv profile needs normalised scores on several environments; see --reference"
         )
-    missing = [
-        path for path in request.out if _is_picture(path) and find_spec("matplotlib") is None
-    ]
+    drawn = [path for path in request.out if path.suffix.lower() in DRAWN]
+    missing = drawn if find_spec("matplotlib") is None else []
     written = [path for path in request.out if path not in missing]
     for path in written:
         _write(path, report, request.table)
@@ -229,40 +228,36 @@ def _runs(request: Request) -> list[Run]:
     return [row.run for row in rows if row.run is not None]
 
 
-def _is_picture(path: Path) -> bool:
-    return path.suffix.lower() in PICTURES
-
-
 def _write(path: Path, report: Report, table: str) -> None:
-    from border_cli.core.files import write_text
+    from border_cli.core.files import write_bytes
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if _is_picture(path):
-            from border_cli.analysis.drawing import draw
-
-            draw(path, report)
-        else:
-            write_text(path, _text(path, report, table))
+        write_bytes(path, _content(path.suffix.lower(), report, table))
     except OSError as error:
         raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 
 
-def _text(path: Path, report: Report, table: str) -> str:
+def _content(suffix: str, report: Report, table: str) -> bytes:
     from border_cli.analysis import tables
-    from border_cli.analysis.page import page
 
-    if path.suffix.lower() == ".html":
-        return page(report)
-    if path.suffix.lower() == ".md":
-        return tables.markdown(report)
+    if suffix == ".html":
+        from border_cli.analysis.page import page
+
+        return page(report).encode()
+    if suffix in DRAWN:
+        from border_cli.analysis.drawing import drawn
+
+        return drawn(report, suffix[1:])
+    if suffix == ".md":
+        return tables.markdown(report).encode()
     made: dict[str, Callable[[Report], str]] = {
         "curves": tables.curves_csv,
         "scores": tables.scores_csv,
         "improvement": tables.improvement_csv,
         "profile": tables.profile_csv,
     }
-    return made[table](report)
+    return made[table](report).encode()
 
 
 def _show(report: Report, *, curves: bool, files: Sequence[Path]) -> None:
