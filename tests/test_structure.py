@@ -74,6 +74,7 @@ FOREIGN = {
     "matplotlib": {"analysis"},
     "rich": {"recorder", "cli"},
     "IPython": {"recorder"},
+    "plotext": {"analysis"},
     "PIL": {"evaluator"},
     "imageio_ffmpeg": {"evaluator"},
     "psutil": {"core", "run"},

@@ -21,9 +21,7 @@ from border_cli.core.words import counted, unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
-    from border_cli.analysis.chart import Line
     from border_cli.analysis.curves import Report
     from border_cli.analysis.grouping import Reference
     from border_cli.analysis.load import Run
@@ -71,12 +69,10 @@ CHOICES = {
 SEVERAL = ("--by", "--out", "--reference")  # may be given several times
 FLAGS = (*SEVERAL, *CHOICES, "--y", "--where", "--hold", "--help", "--version")
 SCORE = "eval/return"
-CHART_LINES = 16
 NAME_CHARACTERS = 20  # of a name in a narrow terminal
 BETWEEN = 3  # characters between two columns
 MOST_PAIRS = 10  # probabilities of improvement in the terminal
 EXTRA = "border-cli[plot]"
-TERMINAL_COLORS = ("blue", "red", "green", "magenta", "cyan", "yellow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,37 +286,20 @@ def _show_tables(console: Console, report: Report) -> None:
 
 
 def _show_curves(console: Console, report: Report) -> None:
-    from border_cli.analysis.chart import Piece, chart, letter
-
-    braille = (console.encoding or "").lower().startswith("utf")
-    for panel in report.panels:
-        console.print(f"{panel.env}: {report.y_name}", style="bold", soft_wrap=True)
-        lines = chart(
-            panel,
-            report.groups,
-            report.x_name,
-            width=console.width,
-            height=CHART_LINES,
-            braille=braille,
-        )
-        for line in lines:
-            console.print(_colored(line), soft_wrap=True)
-    title = ", ".join(report.by)
-    console.print(f"\n{title}", style="dim", soft_wrap=True)
-    for number, group in enumerate(report.groups):
-        console.print(_colored([Piece(f"{letter(number)}  {group}", number)]), soft_wrap=True)
-    console.print()
-
-
-def _colored(line: Line) -> Text:
     from rich.text import Text
 
-    return Text.assemble(
-        *(
-            (text, TERMINAL_COLORS[group % len(TERMINAL_COLORS)] if group is not None else "")
-            for text, group in line
-        )
-    )
+    from border_cli.analysis.chart import LINE, chart, color, mark
+
+    groups, colored = report.groups, console.color_system is not None
+    for panel in report.panels:
+        console.print(f"{panel.env}: {report.y_name}", style="bold", soft_wrap=True)
+        drawn = chart(panel, groups, report.x_name, width=console.width, colored=colored)
+        console.print(Text.from_ansi(drawn), soft_wrap=True)
+    console.print(f"\n{', '.join(report.by)}", style="dim", soft_wrap=True)
+    for number, group in enumerate(groups):
+        sign = mark(number, len(groups), colored=colored).replace(LINE, "──")
+        console.print(f"{sign}  {group}", style=color(number), soft_wrap=True)
+    console.print()
 
 
 def show_table(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import plotext
 import pytest
 
-from border_cli.analysis.chart import Line, chart, letter
-from border_cli.analysis.curves import Panel, RunCurve, report
+from border_cli.analysis.chart import LINE, chart, mark
+from border_cli.analysis.curves import RunCurve, report
 
 
-def a_panel(*curves: list[float]) -> tuple[Panel, tuple[str, ...]]:
+def lines(*curves: list[float], width: int = 60, colored: bool = False) -> list[str]:
     runs = [
         RunCurve(
             name="run",
@@ -22,44 +23,29 @@ def a_panel(*curves: list[float]) -> tuple[Panel, tuple[str, ...]]:
         for number, y in enumerate(curves)
     ]
     found = report(runs, by=["agent"], x="env_steps", y="eval/return", stat="mean")
-    return found.panels[0], found.groups
+    drawn = chart(found.panels[0], found.groups, "env_steps", width=width, colored=colored)
+    return plotext.uncolorize(drawn).splitlines()
 
 
-def texts(lines: list[Line]) -> list[str]:
-    return ["".join(piece.text for piece in line).rstrip() for line in lines]
+def test_without_colours_each_curve_is_drawn_in_its_letter() -> None:
+    drawn = lines([0.0, 4.0], [4.0, 4.0], width=40)
+    assert {len(line) for line in drawn} == {40}
+    assert "B" * 30 in drawn[1]  # at the top, over the end of A
+    assert drawn[-4].startswith("0.00┤AA")
+    assert drawn[-1].strip() == "env steps"
 
 
-def test_without_braille_letters_draw_the_curves() -> None:
-    panel, groups = a_panel([0.0, 4.0], [4.0, 4.0])
-    lines = texts(chart(panel, groups, "env_steps", width=27, height=5, braille=False))
-    assert lines == [
-        "4.00 |BBBBBBBBBBBBBBBBBBBBB",
-        "     |             AAAAA",
-        "2.00 |        AAAAA",
-        "     |   AAAAA",
-        "0.00 |AAA",
-        "      0     1,000 env steps",
-    ]
+def test_with_colours_curves_are_lines_while_there_are_colours_for_all() -> None:
+    assert "A" not in "".join(lines([0.0, 4.0], colored=True))
+    assert [mark(number, 6, colored=True) for number in range(6)] == [LINE] * 6
+    assert mark(1, 7, colored=True) == "B"
 
 
-def test_braille_dots_follow_a_curve_and_its_letter_names_it() -> None:
-    panel, groups = a_panel([0.0, 1.0])
-    lines = chart(panel, groups, "opt_steps", width=26, height=5, braille=True)
-    drawn = [piece for line in lines for piece in line if piece.group == 0]
-    dots = "".join(piece.text for piece in drawn)
-    assert dots.count("A") == 1
-    assert all(each == "A" or 0x2801 <= ord(each) <= 0x28FF for each in dots.replace(" ", ""))
-    assert texts(lines)[0].endswith(("⠉", "⠁", "⠈", "⡠", "⠔", "⠊", "⠒"))
-
-
-@pytest.mark.parametrize("braille", [True, False])
-def test_flat_curves_and_single_points_are_drawn(braille: bool) -> None:
-    for curves in ([[3.0, 3.0]], [[3.0]]):
-        panel, groups = a_panel(*curves)
-        lines = texts(chart(panel, groups, "time_s", width=10, height=3, braille=braille))
-        assert len(lines) == 4
-        assert len(lines[1]) > len("3.00 |")
-
-
-def test_more_groups_than_letters_share_a_sign() -> None:
-    assert (letter(0), letter(51), letter(52)) == ("A", "z", "*")
+@pytest.mark.parametrize("colored", [True, False])
+@pytest.mark.parametrize("curve", [[3.0, 3.0], [3.0], [1.0, float("nan"), 3.0]])
+@pytest.mark.parametrize("width", [1, 20, 500])
+def test_flat_curves_single_points_gaps_and_any_width_are_drawn(
+    curve: list[float], width: int, colored: bool
+) -> None:
+    drawn = lines(curve, width=width, colored=colored)
+    assert max(map(len, drawn)) <= min(120, max(width, 20))

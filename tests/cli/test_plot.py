@@ -69,7 +69,7 @@ def test_conditions_choose_the_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
     main([str(two_groups(tmp_path)), "--where", "agent.double=true", "--y", "eval/return"])
     out = capsys.readouterr().out
     assert "A  dqn" in out
-    assert "B " not in out
+    assert "B  " not in out
 
 
 def test_references_give_normalised_scores_and_profiles_over_environments(
