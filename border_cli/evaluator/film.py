@@ -1,19 +1,14 @@
 """Films of episodes: frames with episode, step and return drawn under them.
 
 A format is told by the suffix: .mp4 (H.264), .gif, or .png, a sheet with some frames of each
-episode. Pillow draws, and ffmpeg encodes as a process of its own; both come with the extra `video`.
+episode. Pillow draws, and imageio-ffmpeg encodes; both come with the extra `video`.
 """
 
 from __future__ import annotations
 
 import io
-import os
-import select
-import subprocess
-import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -25,7 +20,6 @@ from border_cli.core.errors import ConfigError, MissingPackage, RunFailed
 from border_cli.core.files import write_bytes
 from border_cli.core.interfaces import Env, EnvFactory, Translator
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Beat, State, Step
 
 if TYPE_CHECKING:
@@ -42,7 +36,6 @@ CLIP_FRAMES: Final = 150  # of a film during a run
 CLIP_NBYTES: Final = CLIP_FRAMES * GIF_SIDE * (GIF_SIDE + 32) * 3 // 2
 SHEET_COLUMNS: Final = 8  # frames of an episode on a sheet
 SHEET_SIDE: Final = 180  # pixels of the longer side of each
-LOOK_UP_S: Final = 0.2
 
 
 def require_pillow(what: str) -> None:
@@ -53,12 +46,12 @@ def require_pillow(what: str) -> None:
         raise MissingPackage(what, EXTRA) from error
 
 
-def ffmpeg(what: str) -> str:
-    """The program that encodes; raises MissingPackage without one."""
+def require_ffmpeg(what: str) -> None:
+    """Raises MissingPackage without the program that encodes."""
     try:
         from imageio_ffmpeg import get_ffmpeg_exe
 
-        return str(get_ffmpeg_exe())
+        get_ffmpeg_exe()
     except (ImportError, RuntimeError) as error:
         raise MissingPackage(what, EXTRA) from error
 
@@ -135,84 +128,75 @@ def caption(episode: int, step: int, score: float) -> str:
 
 
 class Mp4Writer(FilmWriter):
-    """Frames on their way to ffmpeg, which writes a file beside the film until it is complete.
+    """Frames on their way to ffmpeg, which writes a file beside the film until it is complete."""
 
-    Raises the reason of `stop` also where ffmpeg hangs.
-    """
-
-    def __init__(self, path: Path, *, program: str, stop: StopFlag) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._stop = stop
-        self._partial = path.with_name(f".{path.name}.partial.mp4")
-        self._program = program
+        self._partial = path.absolute().with_name(f".{path.name}.partial.mp4")
         self._draw = Drawing()
-        self._process: subprocess.Popen[bytes] | None = None
-        # Not a pipe: one that is not read would stop ffmpeg. Not ours: it may be closed in between.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the film
+        self._encoder: Generator[None, bytes | None] | None = None
+        self._num_frames = 0
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        picture = self._draw(frame, caption(episode, step, score))
-        self._process = self._process or self._started(picture.size)
-        assert self._process.stdin is not None
-        pipe, left = self._process.stdin.fileno(), memoryview(picture.tobytes())
-        while left:
-            self._stop.check()
-            if not select.select([], [pipe], [], LOOK_UP_S)[1]:
-                continue
-            try:
-                left = left[os.write(pipe, left) :]
-            except BrokenPipeError:
-                self._refuse()
+        from imageio_ffmpeg import write_frames
 
-    def _started(self, size: tuple[int, int]) -> subprocess.Popen[bytes]:
-        given = f"-f rawvideo -pix_fmt rgb24 -s {size[0]}x{size[1]} -r {self.frames_per_s:g} -i -"
-        made = "-an -c:v libx264 -threads 1 -pix_fmt yuv420p -movflags +faststart"
-        command = [self._program, "-loglevel", "error", "-y", *given.split(), *made.split()]
-        process = subprocess.Popen(
-            [*command, f"file:{self._partial}"],  # else `12:30.mp4` means a protocol called 12
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._said,
-        )
-        assert process.stdin is not None
-        os.set_blocking(process.stdin.fileno(), False)
-        return process
+        picture = self._draw(frame, caption(episode, step, score))
+        if self._encoder is None:
+            self._encoder = write_frames(
+                str(self._partial),
+                picture.size,
+                fps=self.frames_per_s,
+                quality=None,  # ffmpeg's own default
+                macro_block_size=2,
+                ffmpeg_log_level="error",
+                output_params=["-threads", "1", "-movflags", "+faststart"],
+            )
+            self._encoder.send(None)
+        try:
+            self._encoder.send(picture.tobytes())
+        except OSError as error:
+            raise self._failure() from error
+        self._num_frames += 1
 
     def finish(self) -> None:
-        process = self._process
-        if process is None:
+        from imageio_ffmpeg import count_frames_and_secs
+
+        if self._encoder is None:
             raise RunFailed("there is no frame to film")
-        assert process.stdin is not None
-        process.stdin.close()
-        if self._status():
-            self._refuse()
+        self._encoder.close()
+        try:  # an encoder that fails at the end does not say so
+            written, _ = count_frames_and_secs(str(self._partial))
+        except (OSError, RuntimeError) as error:
+            raise self._failure() from error
+        if written != self._num_frames:
+            raise self._failure()
         self._partial.replace(self._path)
 
-    def _status(self) -> int:
-        """That of ffmpeg, once it has ended."""
-        assert self._process is not None
-        while True:
-            self._stop.check()
-            with suppress(subprocess.TimeoutExpired):
-                return self._process.wait(LOOK_UP_S)
-
-    def _refuse(self) -> None:
-        """Raises what ffmpeg said."""
-        self._status()
-        self._said.seek(0)
-        said = self._said.read().decode(errors="replace").strip()
-        raise RunFailed(f"ffmpeg could not write {self._path}: {said or 'no reason given'}")
+    def _failure(self) -> RunFailed:
+        return RunFailed(f"ffmpeg could not write {self._path} (a full disk?)")
 
     def abandon(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            assert process.stdin is not None
-            process.stdin.close()
-        self._said.close()
+        if self._encoder is not None:
+            self._encoder.close()
         self._partial.unlink(missing_ok=True)
+
+
+class EvenlyKept:
+    """At most so many pictures of a series of unknown length, the same number apart."""
+
+    def __init__(self, most: int | None) -> None:
+        self.pictures: list[Image] = []
+        self.every = 1
+        self._most = most
+        self._seen = 0
+
+    def add(self, picture: Image) -> None:
+        if self._seen % self.every == 0:
+            self.pictures.append(picture)
+        self._seen += 1
+        if self._most is not None and len(self.pictures) > self._most:
+            del self.pictures[1::2]
+            self.every *= 2
 
 
 class GifWriter(FilmWriter):
@@ -221,22 +205,17 @@ class GifWriter(FilmWriter):
     def __init__(self, target: Path | io.BytesIO, *, most_frames: int | None = None) -> None:
         """With `most_frames`, of more only every second, fourth, … one is kept."""
         self._target = target
-        self._every = 1  # of the frames due at GIF_RATE
-        self._most = most_frames
         self._draw = Drawing(GIF_SIDE)
-        self._frames: list[Image] = []
+        self._kept = EvenlyKept(most_frames)
+        self._short = most_frames is not None
         self._seen = 0
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        due = self._seen % (self._every * self._slower) == 0
-        self._seen += 1
-        if due:
+        if self._seen % self._slower == 0:
             picture = self._draw(frame, caption(episode, step, score))
             # Most of the picture may be of few colours: small things must keep theirs.
-            self._frames.append(picture.quantize(method=MAX_COVERAGE))
-        if self._most is not None and len(self._frames) > self._most:
-            del self._frames[1::2]
-            self._every *= 2
+            self._kept.add(picture.quantize(method=MAX_COVERAGE))
+        self._seen += 1
 
     @property
     def _slower(self) -> int:
@@ -244,12 +223,13 @@ class GifWriter(FilmWriter):
         return max(1, round(self.frames_per_s / GIF_RATE))
 
     def finish(self) -> None:
-        if not self._frames:
+        if not self._kept.pictures:
             raise RunFailed("there is no frame to film")
-        first, *others = self._frames
+        first, *others = self._kept.pictures
         # Hundredths of a second are all that the format has.
-        shown_ms = max(20, 10 * round(100 * self._every * self._slower / self.frames_per_s))
-        if self._most is not None:
+        every = self._kept.every * self._slower
+        shown_ms = max(20, 10 * round(100 * every / self.frames_per_s))
+        if self._short:
             shown_ms = min(shown_ms, 200)
         animated = {"save_all": True, "append_images": others, "duration": shown_ms, "loop": 0}
         _save(first, "GIF", self._target, **animated)
@@ -262,36 +242,26 @@ class SheetWriter(FilmWriter):
         self._path = path
         self._draw = Drawing(SHEET_SIDE)
         self._rows: list[list[Image]] = []
-        self._last: Image | None = None  # of the running episode
         self._episode: int | None = None
-        self._every = 1
-        self._seen = 0
+        self._kept = EvenlyKept(None)  # of the running episode
+        self._last: Image | None = None
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
         if episode != self._episode:
             self._end_row()
-            self._episode, self._every, self._seen = episode, 1, 0
-            self._rows.append([])
-        picture = self._draw(frame, f"{episode}: step {step}, return {score:.6g}")
-        row = self._rows[-1]
-        if self._seen % self._every == 0:
-            row.append(picture)
-        if len(row) > 4 * SHEET_COLUMNS:
-            del row[1::2]
-            self._every *= 2
-        self._seen += 1
-        self._last = picture
+            self._episode, self._kept = episode, EvenlyKept(4 * SHEET_COLUMNS)
+        self._last = self._draw(frame, f"{episode}: step {step}, return {score:.6g}")
+        self._kept.add(self._last)
 
     def _end_row(self) -> None:
-        if not self._rows:
+        if self._last is None:
             return
-        row = self._rows[-1]
-        assert self._last is not None
+        row = self._kept.pictures
         if row[-1] is not self._last:
             row.append(self._last)
         shown = min(len(row), SHEET_COLUMNS)
         chosen = np.linspace(0, len(row) - 1, shown).round().astype(int).tolist()
-        self._rows[-1] = [row[i] for i in chosen]
+        self._rows.append([row[i] for i in chosen])
 
     def finish(self) -> None:
         from PIL import Image
@@ -329,14 +299,14 @@ def refuse_no_film(path: Path) -> None:
         raise ConfigError(f"video={path} is not a regular file")
     require_pillow(f"video={path}")
     if path.suffix.lower() == ".mp4":
-        ffmpeg(f"video={path}")
+        require_ffmpeg(f"video={path}")
 
 
-def film_writer(path: Path, stop: StopFlag) -> FilmWriter:
+def film_writer(path: Path) -> FilmWriter:
     """What writes the format that the suffix tells."""
     match path.suffix.lower():
         case ".mp4":
-            return Mp4Writer(path, program=ffmpeg(f"video={path}"), stop=stop)
+            return Mp4Writer(path)
         case ".gif":
             return GifWriter(path)
         case _:

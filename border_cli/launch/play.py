@@ -85,7 +85,7 @@ def play(
     inner: EnvFactory = ENVS.build(one.evaluation_env)
     found = []
     with ExitStack() as stack:
-        writer = stack.enter_context(film_writer(video, stop)) if video is not None else None
+        writer = stack.enter_context(film_writer(video)) if video is not None else None
         for episode in range(rounds * effective.config.evaluator.num_episodes):
             shown: EnvFactory
             if writer is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 from commands import full_disk
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError, Interrupted, RunFailed
-from border_cli.core.stop import StopFlag
+from border_cli.core.errors import ConfigError, RunFailed
 from border_cli.evaluator import film
 
 Image = pytest.importorskip("PIL.Image", reason='pip install "border-cli[video]"')
@@ -37,11 +35,10 @@ def filmed(writer: film.FilmWriter, steps: int = STEPS) -> None:
 
 def pictures(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
     """The frames of a film, decoded. [F, H, W, 3]"""
-    command = [film.ffmpeg("a test"), "-loglevel", "error", "-i", str(path)]
-    raw = subprocess.run(
-        [*command, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], check=True, capture_output=True
-    )
-    return np.frombuffer(raw.stdout, np.uint8).reshape(-1, size[1], size[0], 3)
+    from imageio_ffmpeg import read_frames
+
+    _, *frames = read_frames(path)  # the first are the facts about it
+    return np.frombuffer(b"".join(frames), np.uint8).reshape(-1, size[1], size[0], 3)
 
 
 EXPECTED = [frame(episode, step)[0, 0, 0] for episode in range(EPISODES) for step in range(STEPS)]
@@ -57,13 +54,13 @@ def assert_shown(found: NDArray[np.uint8]) -> None:
 
 def test_an_mp4_has_every_frame_of_every_episode(tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
-    filmed(film.film_writer(tmp_path / "film.mp4", StopFlag()))
+    filmed(film.film_writer(tmp_path / "film.mp4"))
     assert_shown(pictures(tmp_path / "film.mp4", (WIDTH, HEIGHT + 24)))
     assert [each.name for each in tmp_path.iterdir()] == ["film.mp4"]
 
 
 def test_a_gif_has_every_frame_and_the_rate_of_the_environment(tmp_path: Path) -> None:
-    writer = film.film_writer(tmp_path / "film.gif", StopFlag())
+    writer = film.film_writer(tmp_path / "film.gif")
     writer.frames_per_s = 20
     filmed(writer)
     with Image.open(tmp_path / "film.gif") as gif:
@@ -83,7 +80,7 @@ def test_a_short_film_keeps_the_whole_span() -> None:
 
 
 def test_a_sheet_has_a_row_for_each_episode_with_its_first_and_last_frame(tmp_path: Path) -> None:
-    filmed(film.film_writer(tmp_path / "sheet.png", StopFlag()), steps=13)
+    filmed(film.film_writer(tmp_path / "sheet.png"), steps=13)
     with Image.open(tmp_path / "sheet.png") as sheet:
         width, height = (int(each) for each in sheet.size)
         columns, rows = film.SHEET_COLUMNS, EPISODES
@@ -97,52 +94,9 @@ def test_a_sheet_has_a_row_for_each_episode_with_its_first_and_last_frame(tmp_pa
             assert (first, last) == (frame(episode, 0)[0, 0, 0], frame(episode, 12)[0, 0, 0])
 
 
-def test_an_encoder_that_fails_is_reported_and_leaves_no_file(tmp_path: Path) -> None:
-    writer = film.Mp4Writer(tmp_path / "film.mp4", program="/bin/false", stop=StopFlag())
-    with pytest.raises(RunFailed, match=r"ffmpeg could not write .*film\.mp4: no reason given"):
-        filmed(writer, steps=200)
-    assert not [*tmp_path.iterdir()]
-
-
-def hanging(tmp_path: Path, hangs: str, stop: StopFlag) -> film.Mp4Writer:
-    program = tmp_path / "ffmpeg"
-    program.write_text(f"#!/bin/sh\ntrap '' INT\n{hangs}\n")
-    program.chmod(0o755)
-    return film.Mp4Writer(tmp_path / "film.mp4", program=str(program), stop=stop)
-
-
-def test_a_request_to_stop_is_heard_while_the_encoder_takes_no_frames(tmp_path: Path) -> None:
-    class StoppedWhileWaiting(StopFlag):
-        looks = 0
-
-        def check(self) -> None:
-            self.looks += 1
-            if self.looks > 4:  # the pipe is full since the second at the latest
-                self.request(Interrupted(2))
-            super().check()
-
-    writer = hanging(tmp_path, "exec sleep 600", StoppedWhileWaiting())
-    with pytest.raises(Interrupted, match="SIGINT"):
-        filmed(writer)
-    assert [each.name for each in tmp_path.iterdir()] == ["ffmpeg"]
-
-
-def test_a_request_to_stop_is_heard_while_the_encoder_does_not_end(tmp_path: Path) -> None:
-    writer = hanging(tmp_path, "cat >/dev/null; exec sleep 600", stop := StopFlag())
-
-    def film_one_frame() -> None:
-        with writer:
-            writer.add(frame(0, 0), episode=0, step=0, score=0)
-            stop.request(Interrupted(2))
-
-    with pytest.raises(Interrupted, match="SIGINT"):
-        film_one_frame()
-    assert [each.name for each in tmp_path.iterdir()] == ["ffmpeg"]
-
-
 def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
-    writer = film.film_writer(tmp_path / "film.mp4", StopFlag())
+    writer = film.film_writer(tmp_path / "film.mp4")
 
     def break_off() -> None:
         with writer:
@@ -177,7 +131,7 @@ def test_the_name_of_a_film_may_have_a_colon(
 ) -> None:
     pytest.importorskip("imageio_ffmpeg")
     monkeypatch.chdir(tmp_path)
-    filmed(film.film_writer(Path("12:30.mp4"), stop=StopFlag()))
+    filmed(film.film_writer(Path("12:30.mp4")))
     assert [each.name for each in tmp_path.iterdir()] == ["12:30.mp4"]
 
 
@@ -188,7 +142,7 @@ def test_on_a_full_disk_the_film_before_stays(tmp_path: Path, suffix: str) -> No
     path = tmp_path / f"film{suffix}"
     path.write_text("before")
     with full_disk(500), pytest.raises(RunFailed, match=rf"film\{suffix}"):
-        filmed(film.film_writer(path, StopFlag()))
+        filmed(film.film_writer(path))
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     assert path.read_text() == "before"
 
