@@ -7,7 +7,6 @@ is gone. What cannot work raises `ClusterRefused`, which the child hands to its 
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import logging
 import os
@@ -34,10 +33,6 @@ PROBE_S = 5.0  # for an answer of the cluster's port
 JOIN_S = 25.0  # for joining what answers like Ray, which a loaded head node may take
 SHUTDOWN_S = 10.0  # for the end of a Ray of our own
 START_S = 60.0  # for the start of a Ray of our own, on a slow disk
-
-# Of Linux's <sys/personality.h>.
-_ADDR_NO_RANDOMIZE: Final = 0x0040000
-_ASK: Final = 0xFFFFFFFF
 
 _FOR_ALL = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -282,28 +277,9 @@ def _initialized(settings: ClusterSettings) -> Iterator[None]:
             ray.init(address=settings.address, **options)
         yield
         return
-    _disable_address_randomization()
     options |= {"include_dashboard": settings.include_dashboard, "num_cpus": settings.num_cpus}
     # Where Ray would have them: the paths of its sockets must be short.
     root = os.environ.get("RAY_TMPDIR") or (None if sys.platform == "linux" else "/tmp")
     with TemporaryDirectory(prefix="border_ray_", dir=root, ignore_cleanup_errors=True) as folder:
         ray.init(address="local", _temp_dir=folder, **options)
         yield
-
-
-def _disable_address_randomization() -> None:
-    """What this thread starts from now on has its code at the same addresses as all others.
-
-    Processors remember by address what they have predicted and decoded. Ray starts each process
-    anew, so each had addresses of its own, and knew nothing of the code whenever its turn came: a
-    tenth of an actor's CPU time and more. What is forked from one process, as with
-    `actor_manager=process`, shares its addresses anyway. Where a container does not permit it, or
-    the system is not Linux, nothing changes.
-    """
-    personality = getattr(ctypes.CDLL(None), "personality", None)
-    if personality is None:
-        return
-    personality.argtypes = [ctypes.c_ulong]
-    flags = personality(_ASK)
-    if flags >= 0:
-        personality(flags | _ADDR_NO_RANDOMIZE)

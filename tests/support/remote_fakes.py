@@ -74,8 +74,8 @@ def describe(_: int) -> str:
 
 
 def rank(_: int) -> str:
-    """The nice value of the process, and its flags of Linux's personality."""
-    return f"{os.nice(0)} {Path('/proc/self/personality').read_text().strip()}"
+    """The nice value of the process."""
+    return str(os.nice(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
