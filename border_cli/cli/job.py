@@ -19,7 +19,6 @@ from border_cli.config.check import checked_jobs
 from border_cli.config.compose import Composer, Job, SweepTerms, composing
 from border_cli.config.overrides import normalized
 from border_cli.core.errors import BorderError, ProbeFailed
-from border_cli.core.process_state import keeping_everything
 from border_cli.core.words import visible
 
 if TYPE_CHECKING:
@@ -61,8 +60,7 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
             composer.job(overrides)
             show_answer(arguments.for_hydra(overrides), composer.loader())
         else:
-            with keeping_everything():
-                _train(arguments, composer, overrides, typed, run_job)
+            _train(arguments, composer, overrides, typed, run_job)
 
 
 def _train(

@@ -21,7 +21,6 @@ from border_cli.core.errors import (
 )
 from border_cli.core.foreign import complain, nothing_imported_from
 from border_cli.core.machine import memory_for
-from border_cli.core.process_state import keeping_everything
 from border_cli.core.words import shortest, unknown
 
 FLAGS = ("--json",)
@@ -47,7 +46,7 @@ def plain_command(
         return
     set_up_threads()
     path = list(sys.path)
-    with leaving_on_signals() as signals, keeping_everything():
+    with leaving_on_signals() as signals:
         try:
             with reachable(CheckpointError), memory_for("out of memory", {}):
                 run(typed, signals)

@@ -30,7 +30,6 @@ from border_cli.config.sweep_plan import key_and_value, sweep_job
 from border_cli.core.config import AUTO, OnError
 from border_cli.core.errors import BorderError, ConfigError, ProbeFailed, RunFailed, reason_of
 from border_cli.core.files import SETTINGS, not_through_links
-from border_cli.core.process_state import keeping_everything
 from border_cli.core.threads import share_cores
 from border_cli.run.status import RunInUse, RunLock, read_run, record_failure, refuse_running
 from border_cli.run.sweep_folder import add_job, read_stop, write_stop
@@ -284,7 +283,7 @@ def _worker(sweep: SweepJobs, run_dir: Path) -> Iterator[None]:
     elif sweep.at_once > 1:
         share_cores(sweep.at_once)
     output = None if sweep.scheduled else run_dir / OUTPUT
-    with _printing_to(output), leaving_to_the_command(), keeping_everything():
+    with _printing_to(output), leaving_to_the_command():
         yield
 
 

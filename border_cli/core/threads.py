@@ -8,16 +8,15 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 # What numpy's and torch's libraries read as they are loaded.
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_FUNCTIONS = (  # getter, setter
-    # numpy's own wheels
-    ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
-    ("openblas_get_num_threads64_", "openblas_set_num_threads64_"),
-    ("openblas_get_num_threads", "openblas_set_num_threads"),
-    ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
+_FUNCTIONS = (
+    "scipy_openblas_get_num_threads64_",  # of numpy's own wheels
+    "openblas_get_num_threads64_",
+    "openblas_get_num_threads",
+    "MKL_Get_Max_Threads",
 )
 
 
@@ -52,19 +51,12 @@ def blas_threads() -> int | None:
     where the library is unknown, or has no such function.
     """
     found = _blas()
-    return None if found is None else int(found[0]())
-
-
-def set_blas_threads(threads: int) -> None:
-    """Sets what `blas_threads` returns; does nothing where that is None."""
-    found = _blas()
-    if found is not None:
-        found[1](ctypes.c_int(threads))
+    return None if found is None else int(found())
 
 
 @cache
-def _blas() -> tuple[Callable[[], Any], Callable[[ctypes.c_int], Any]] | None:
-    """The getter and the setter of the loaded library; cached, because the search takes 1 ms.
+def _blas() -> Callable[[], Any] | None:
+    """The function of the loaded library that tells; cached, because the search takes 1 ms.
 
     The first call comes after numpy was imported.
     """
@@ -73,9 +65,9 @@ def _blas() -> tuple[Callable[[], Any], Callable[[ctypes.c_int], Any]] | None:
             library = ctypes.PyDLL(path)  # the one that is loaded, not another
         except OSError:  # its file was replaced since
             continue
-        for asks, sets in _FUNCTIONS:
-            if hasattr(library, asks) and hasattr(library, sets):
-                return getattr(library, asks), getattr(library, sets)
+        for name in _FUNCTIONS:
+            if hasattr(library, name):
+                return cast("Callable[[], Any]", getattr(library, name))
     return None
 
 

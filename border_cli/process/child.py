@@ -19,7 +19,6 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from border_cli.core.errors import BadStep, ClusterRefused
-from border_cli.core.process_state import keeping_everything
 from border_cli.core.stacks import ASK_S, ask_for_stacks, show_stacks_on
 from border_cli.process.shared_memory import anonymous_file
 from border_cli.process.start import OURS, PARENT_SIGNALS, SAFE_PATH
@@ -113,8 +112,7 @@ def begin(
     status = 0
     try:
         _prepare(options, stack, pipe)
-        with keeping_everything():
-            main(*args, pipe)
+        main(*args, pipe)
     except (BadStep, ClusterRefused) as error:
         pipe.send(REFUSED, error)
         status = 1

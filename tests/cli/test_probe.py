@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import logging
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ from commands import (
     Command,
     facts_of,
     isolated,
-    process_state,
     repeatable_rows,
     train_status,
 )
@@ -238,19 +235,6 @@ def test_an_id_that_is_registered_here_alone_is_known_to_processes(tmp_path: Pat
     assert result.trainer_stats.opt_steps == 2
 
 
-MEDDLED = (
-    "the current directory",
-    "sys.stdout",
-    "sys.stderr",
-    "the root logger",
-    "the warning filters",
-    "numpy's error handling",
-    "torch's number of threads",
-    "the handler of SIGINT",
-    "the handler of SIGTERM",
-)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("manager", sampled(["serial", "thread", "process"], every=3))
 def test_a_constructor_that_takes_the_process_over_leaves_ctrl_c_the_log_and_the_folder(
@@ -281,11 +265,11 @@ def test_a_constructor_that_takes_the_process_over_leaves_ctrl_c_the_log_and_the
     assert "SIGINT: saving" in said
     assert "failed" not in said
     assert list(elsewhere.iterdir()) == []
-    for each in MEDDLED:
+    for each in ("the current directory", "the root logger", "the handler of SIGINT"):
         assert said.count(f"env.id=Meddles-v0 changed {each}; it was restored") >= 1
 
 
-def test_train_puts_back_the_current_directory_alone(tmp_path: Path) -> None:
+def test_a_first_episode_that_goes_to_another_folder_is_put_back(tmp_path: Path) -> None:
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     here.mkdir()
     elsewhere.mkdir()
@@ -295,20 +279,6 @@ def test_train_puts_back_the_current_directory_alone(tmp_path: Path) -> None:
         assert os.getcwd() == str(here)  # noqa: PTH109
     assert facts_of(here / "run")["status"] == "done"
     assert list(elsewhere.iterdir()) == []
-
-
-def test_a_command_leaves_its_process_as_it_was_whatever_an_environment_did(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (folder / "elsewhere").mkdir()
-    before = process_state()
-    argv = (*UNTRIED, "env.id=Meddles-v0", "actor_manager=serial", "run_dir=run")
-    with caplog.at_level(logging.WARNING):
-        assert train_status(*argv, f"env.kwargs.folder={folder / 'elsewhere'}") == 0
-    assert process_state() == before
-    assert sys.stdout is before["streams"][0]
-    messages = [each.getMessage() for each in caplog.records if "put back" in each.getMessage()]
-    assert len(messages) == len(set(messages))
 
 
 def test_blackjack_is_refused_with_the_setting_by_which_it_trains(

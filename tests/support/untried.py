@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import io
 import logging
 import os
 import signal
 import sys
 import threading
-import warnings
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-import torch
 from unruly import NEVER, Answer, Calm
 
 
@@ -120,13 +116,7 @@ class Meddles(Calm):
     def __init__(self, folder: str, at: int = NEVER, render_mode: str | None = None) -> None:
         super().__init__(at, render_mode)
         os.chdir(folder)
-        sys.stdout = sys.stderr = io.StringIO()
-        logging.basicConfig(force=True, stream=sys.__stderr__)
-        warnings.simplefilter("error")
-        np.seterr(all="raise")
-        torch.set_num_threads(7)
-        libc: Any = ctypes.CDLL(None)
-        libc.signal(int(signal.SIGINT), ctypes.c_void_p(1))  # ignored; Python is not told
+        logging.basicConfig(force=True)
         if threading.current_thread() is threading.main_thread():
             for signum in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(signum, signal.SIG_IGN)
