@@ -1,16 +1,15 @@
 """A monitor process that ends a command where nothing inside the command can.
 
-A call that never releases the interpreter lock (GIL) stops signal handlers, the watchdog and
-every other thread. So a fork of the command, made before anything large is imported, watches it
-from outside. A thread of the command sends it signs of life; the numbers of signals reach it
-straight from Python's C handler (`signal.set_wakeup_fd`), which needs no lock. The monitor
+A call that never releases the interpreter lock (GIL) stops signal handlers, the watchdog and every
+other thread. So a fork of the command, made before anything large is imported, watches it from
+outside. It
 
 - ends a command that gave no sign of life for `trainer.stall_timeout_s`, and shows its stacks,
-- ends one that still runs 3 s after its second SIGINT, SIGTERM or SIGHUP,
-- reports one that ended without a report: killed, crashed, or left by `os._exit`,
+- ends one that still runs 3 s after a second Ctrl-C, which a terminal sends to both,
+- reports one that ended without a word: killed, crashed, or left by `os._exit`,
 
-and then writes that into the `run.json` of the current run. A command that is stopped (Ctrl-Z,
-SIGSTOP, a sleeping laptop) gives no signs either, and is left alone.
+and writes that into the `run.json` of the current run. A command that is stopped (Ctrl-Z, SIGSTOP,
+a sleeping laptop) gives no signs either, and is left alone.
 
 It is a child and not a parent, so that process ids, exit statuses, job control and signals are
 those of the command itself. The price: it cannot change the status 0 of an `os._exit(0)`.
@@ -19,7 +18,6 @@ those of the command itself. The price: it cannot change the status 0 of an `os.
 from __future__ import annotations
 
 import faulthandler
-import logging
 import math
 import os
 import select
@@ -30,97 +28,37 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from border_cli.core.errors import BorderError
 from border_cli.core.stacks import ask_for_stacks, show_stacks_on
 
-log = logging.getLogger(__name__)
-
 STALL_TIMEOUT_S = 60.0  # until a run has sent its own
-STOP_GRACE_S = 3.0  # from the second signal on
-TICK_S = 1.0  # between two checks, and between two signs of life, at most
-STACK_NBYTES = 256 * 1024  # of the thread that gives signs of life; 8 MiB else count as its data
-GONE_S = 5.0  # within which a killed process is gone
+LEAST_S = 1.0  # of silence, however short the timeout
+STOP_GRACE_S = 3.0  # from the second Ctrl-C on
+TICK_S = 0.25  # between two signs of life
+SOON_S = 0.02  # between two looks at a process that is ending
 
-# Neither submitit's (SIGUSR2) nor the C library's own. None: this system has no such signals.
-STACKS_SIGNAL = signal.SIGRTMIN + 10 if hasattr(signal, "SIGRTMIN") else None
-STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
-# What terminals, shells and schedulers send to a whole process group is for the command.
-NOT_FOR_THE_MONITOR = (
-    *STOPPING,
-    *("SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGTSTP", "SIGTTIN", "SIGTTOU"),
-)
-# Messages to the monitor: each a word, `=`, a value and a zero byte, which no path has.
-ALIVE: Final = "alive"
-TIMEOUT: Final = "timeout"  # seconds
-RUN_DIR: Final = "run_dir"  # empty: no run is running
-FAREWELL: Final = "farewell"  # the end of the command is intended, whatever follows
-
-SHOW_CURSOR = b"\x1b[?25h"  # a live panel hides it
+STACKS_SIGNAL = 44  # of Linux: SIGRTMIN + 10, which no library uses
+SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
 
 
 # In the command
 
-
-class Monitor:
-    """The command's end of the pipe; one per process, made by its main thread.
-
-    `send` may be called by any thread and by a signal handler.
-    """
-
-    def __init__(self, signs: int, signals: int) -> None:
-        self._signs = signs  # the pipe to the monitor, which never blocks
-        self._signals = signals  # where C writes the numbers of signals
-        self._every_s = TICK_S
-        self._changed = threading.Event()
-        before = threading.stack_size(STACK_NBYTES)
-        threading.Thread(target=self._run, name="signs of life", daemon=True).start()
-        threading.stack_size(before)
-
-    def hear_signals(self) -> None:
-        """Has every signal reported to the monitor; only the main thread can."""
-        signal.set_wakeup_fd(self._signals, warn_on_full_buffer=False)
-
-    def send(self, word: str, value: object = "") -> None:
-        """Any message is a sign of life. BrokenPipeError: the monitor has exited."""
-        with suppress(BlockingIOError):  # the monitor is stopped, and its pipe full
-            os.write(self._signs, os.fsencode(f"{word}={value}\0"))
-
-    def expect(self, timeout_s: float) -> None:
-        """From now on signs of life come often enough for this timeout."""
-        self._every_s = _tick_s(timeout_s)
-        self._changed.set()
-
-    def _run(self) -> None:
-        try:
-            while True:
-                self._changed.wait(self._every_s)
-                self._changed.clear()
-                self.send(ALIVE)
-        except BrokenPipeError:
-            log.warning(
-                "the monitor process exited: a call that never releases the interpreter lock "
-                "can no longer be ended"
-            )
-
-
-_monitor: Monitor | None = None  # of this process, like its signal handlers
+_pipe: int | None = None  # to the monitor of this process
 
 
 @contextmanager
 def monitored(command: str) -> Iterator[None]:
-    """Runs the block, the whole command, under a monitor. The main thread calls this first.
-
-    Where no process can be forked, the command runs without one.
-    """
-    global _monitor
+    """Runs the block, the whole command, under a monitor. The main thread calls this first."""
+    global _pipe
     faulthandler.enable()  # a segmentation fault shows where it was
-    _monitor = _start(command)
+    _pipe = _start(command)
+    threading.Thread(target=_give_signs, name="signs of life", daemon=True).start()
     try:
         yield
     finally:
-        _send(FAREWELL)
+        expect(math.inf)
 
 
 @contextmanager
@@ -129,260 +67,158 @@ def watching(run_dir: Path, timeout_s: float) -> Iterator[None]:
 
     Here and below nothing happens where there is no monitor, as for callers of `border_cli.train`.
     """
-    expect(timeout_s)
-    _send(RUN_DIR, run_dir.absolute())
+    _tell(f"{timeout_s} {run_dir.absolute()}")
     try:
         yield
     finally:
-        _send(RUN_DIR)
+        expect(timeout_s)
 
 
 def expect(timeout_s: float) -> None:
-    """From now on a command that gives no sign of life for `timeout_s` is ended."""
-    if _monitor is not None:
-        _monitor.expect(timeout_s)
-        _send(TIMEOUT, timeout_s)
-
-
-def hear_signals() -> None:
-    """Reports signals to the monitor again, after another library (asyncio) took them over."""
-    if _monitor is not None:
-        _monitor.hear_signals()
+    """From now on a command that gives no sign of life for `timeout_s` is ended; infinite before
+    an intended end, whatever follows."""
+    _tell(f"{timeout_s} ")
 
 
 def leave(status: int) -> NoReturn:
     """Ends this process immediately, whatever its threads do."""
-    _send(FAREWELL)
+    expect(math.inf)
     os._exit(status)
 
 
-def _send(word: str, value: object = "") -> None:
-    if _monitor is not None:
-        with suppress(OSError):
-            _monitor.send(word, value)
+def _give_signs() -> None:
+    while True:
+        time.sleep(TICK_S)
+        _tell("")
 
 
-def _start(command: str) -> Monitor | None:
-    if not hasattr(os, "fork"):
-        return None
-    signs, tells = os.pipe()
-    # This process keeps the reading end, too: C complains of a pipe without a reader.
-    numbers, signals = os.pipe()
-    stacks = os.memfd_create("border_cli") if hasattr(os, "memfd_create") else None
-    watched = os.getpid()
-    try:
-        pid = os.fork()
-    except OSError as error:
-        sys.stderr.write(f"{command}: no monitor process could be started: {error}\n")
-        return None
-    if pid == 0:
-        for each in (tells, signals):
-            os.close(each)
-        try:
-            Watcher(command, watched, signs=signs, numbers=numbers, stacks=stacks).run()
-        except Exception:
-            log.exception("%s: its monitor process failed", command)
-        finally:
-            os._exit(0)
-    os.close(signs)
-    for each in (tells, signals):
-        os.set_blocking(each, False)
-    if stacks is not None and STACKS_SIGNAL is not None:
+def _tell(message: str) -> None:
+    if _pipe is not None:
+        with suppress(OSError):  # the monitor is gone, or is stopped and its pipe full
+            os.write(_pipe, os.fsencode(f"{message}\0"))
+
+
+def _start(command: str) -> int:
+    signs, pipe = os.pipe()
+    stacks = None
+    if sys.platform == "linux":
+        stacks = os.memfd_create("border_cli")
         show_stacks_on(STACKS_SIGNAL, stacks)
-    # A child that an environment forks has Python's handlers, too; its signals do not count.
-    os.register_at_fork(after_in_child=_without_monitor)
-    monitor = Monitor(tells, signals)
-    monitor.hear_signals()
-    return monitor
-
-
-def _without_monitor() -> None:
-    global _monitor
-    _monitor = None
-    signal.set_wakeup_fd(-1)
+    watched = os.getpid()
+    if os.fork() == 0:
+        os.close(pipe)
+        Monitor(command, watched, signs, stacks).run()
+        os._exit(0)
+    os.close(signs)
+    os.set_blocking(pipe, False)
+    return pipe
 
 
 # In the monitor
 
 
-class Vigil:
-    """What the monitor knows of the command: messages and time are handed in."""
+class Monitor:
+    """The monitor process: hears the command, and ends it where it must.
 
-    def __init__(self) -> None:
-        self.timeout_s = STALL_TIMEOUT_S
-        self.run_dir = ""  # of the current run, if any
-        self.farewell = False
-        self.silent_s = 0.0
-        self.stops: list[str] = []  # signals that asked it to end
-        self.ignored_s = 0.0  # since the second of them
+    An empty message is a sign of life; any other is a timeout and the directory of the current run.
+    """
 
-    def hear(self, message: str) -> None:
-        """Any message is a sign of life."""
-        self.silent_s = 0.0
-        word, _, value = message.partition("=")
-        if word == TIMEOUT:
-            self.timeout_s = float(value)
-        elif word == RUN_DIR:
-            self.run_dir = value
-        elif word == FAREWELL:
-            self.farewell = True
-
-    def hear_signal(self, signum: int) -> None:
-        """The command has received a signal that Python handles."""
-        name = signal.Signals(signum).name if signum in signal.valid_signals() else ""
-        if name in STOPPING:
-            self.stops.append(name)
-
-    def wait(self, seconds: float, *, stopped: bool) -> None:
-        """Counts `seconds` without a message.
-
-        A command that is `stopped` owes no sign. Nor does one that slept together with this
-        process, as on a suspended machine: more than two ticks at a time do not count.
-        """
-        if stopped:
-            self.silent_s = self.ignored_s = 0.0
-            return
-        seconds = min(seconds, 2 * self.tick_s)
-        self.silent_s += seconds
-        self.ignored_s += seconds if len(self.stops) > 1 else 0.0
-
-    @property
-    def tick_s(self) -> float:
-        return _tick_s(min(self.timeout_s, STOP_GRACE_S) if self.stops else self.timeout_s)
-
-    @property
-    def is_stuck(self) -> bool:
-        return self.silent_s >= self.timeout_s and not self.farewell
-
-    @property
-    def is_deaf(self) -> bool:
-        return self.ignored_s >= STOP_GRACE_S
-
-
-class Watcher:
-    """The monitor process: checks the command, and ends it where it must. It never returns."""
-
-    def __init__(
-        self, command: str, pid: int, *, signs: int, numbers: int, stacks: int | None
-    ) -> None:
+    def __init__(self, command: str, pid: int, signs: int, stacks: int | None) -> None:
         self._command = command
         self._pid = pid
         self._signs = signs
-        self._numbers = numbers
         self._stacks = stacks
-        self._vigil = Vigil()
-        self._rest = b""  # of a message that is not whole
-        self._poll = select.poll()
-        for each in (signs, numbers, *_end_of(pid)):
-            self._poll.register(each, select.POLLIN)
+        self._timeout_s = STALL_TIMEOUT_S
+        self._run_dir = ""  # empty while no run is running
+        self._silent_s = 0.0
+        self._interrupts = 0
+        self._deadline_s = math.inf  # of a command that was interrupted twice
 
     def run(self) -> None:
         """Until the command has ended."""
-        for name in NOT_FOR_THE_MONITOR:
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), signal.SIG_IGN)
-        os.close(0)
-        vigil = self._vigil
+        # What terminals, shells and schedulers send to a whole process group is for the command.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGINT})
+        signal.signal(signal.SIGINT, lambda *_: self.interrupt())
         while not self._is_gone:
-            if vigil.is_stuck:
+            if self.is_stuck:
                 return self._end_stuck()
-            if vigil.is_deaf:
-                return self._end_deaf()
-            self._check()
-        self._hear()  # the last messages
-        if not vigil.farewell:
-            reason = "ended without a report: killed, crashed, or ended by os._exit"
-            self._say(f"{reason}\n")
-            self._record("killed", reason)
+            if time.monotonic() >= self._deadline_s:
+                what = f"a second Ctrl-C was not answered within {STOP_GRACE_S:g} s"
+                return self._end("interrupted", f"killed: {what}", f"{what}; killing it")
+            self._listen()
+        self._listen()  # to its last messages
+        if self._timeout_s < math.inf:
+            what = "ended without a report: killed, crashed, or ended by os._exit"
+            self._end("killed", what, what)
         return None
 
-    def _check(self) -> None:
-        began_s = time.monotonic()
-        self._poll.poll(self._vigil.tick_s * 1000)
-        stopped = self._vigil.silent_s > 0 and is_stopped(self._pid)
-        self._vigil.wait(time.monotonic() - began_s, stopped=stopped)
-        self._hear()
+    def hear(self, message: str) -> None:
+        """Takes in a message."""
+        self._silent_s = 0.0
+        if message:
+            timeout, _, self._run_dir = message.partition(" ")
+            self._timeout_s = float(timeout)
 
-    def _hear(self) -> None:
-        """Reads what has arrived."""
-        for file, event in self._poll.poll(0):
-            if file == self._signs and event & select.POLLIN:
-                *messages, self._rest = (self._rest + os.read(file, 65536)).split(b"\0")
-                for message in messages:
-                    self._vigil.hear(os.fsdecode(message))
-            elif file == self._numbers and event & select.POLLIN:
-                for signum in os.read(file, 4096):
-                    self._vigil.hear_signal(signum)
-            elif file in (self._signs, self._numbers):  # closed: by its end, or by an environment
-                self._poll.unregister(file)
-                self._vigil.timeout_s = math.inf
+    def miss(self, *, stopped: bool) -> None:
+        """Counts a tick without a message; a command that is `stopped` owes none.
 
-    def _end_stuck(self) -> None:
-        what = (
-            f"no Python code ran for {self._vigil.timeout_s:g} s (trainer.stall_timeout_s): a call "
-            "holds the interpreter lock (GIL)"
-        )
-        stacks = ""
-        if self._stacks is not None and STACKS_SIGNAL is not None:
-            stacks = ask_for_stacks(self._pid, STACKS_SIGNAL, self._stacks)
-        self._say(f"{what}; killing it. Stacks of its threads:\n{stacks}")
-        self._kill()
-        self._record("failed", f"Stalled: {what}", stacks)
+        Ticks and not time, because both processes sleep on a suspended machine.
+        """
+        self._silent_s = 0.0 if stopped else self._silent_s + TICK_S
 
-    def _end_deaf(self) -> None:
-        first, last = self._vigil.stops[0], self._vigil.stops[-1]
-        what = f"{first} and {last} were not answered within {STOP_GRACE_S:g} s"
-        self._say(f"{what}; killing it\n")
-        self._kill()
-        self._record("interrupted", f"killed: {what}")
+    def interrupt(self) -> None:
+        """Counts a Ctrl-C."""
+        self._interrupts += 1
+        if self._interrupts == 2:
+            self._deadline_s = time.monotonic() + STOP_GRACE_S
+
+    @property
+    def is_stuck(self) -> bool:
+        return self._silent_s >= max(LEAST_S, self._timeout_s)
 
     @property
     def _is_gone(self) -> bool:
         return os.getppid() != self._pid
 
-    def _kill(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
-        ended, until_s = select.poll(), time.monotonic() + GONE_S
-        for each in _end_of(self._pid):
-            ended.register(each, select.POLLIN)
-        while not self._is_gone and time.monotonic() < until_s:
-            ended.poll(50)
+    def _listen(self) -> None:
+        """Waits a tick for messages. All fit into the pipe, and into one read."""
+        if not select.select([self._signs], [], [], TICK_S)[0]:
+            self.miss(stopped=is_stopped(self._pid))
+            return
+        arrived = os.read(self._signs, 65536)
+        if not arrived:  # closed by the end of the command, or by an environment
+            time.sleep(SOON_S)
+        for message in arrived.split(b"\0")[:-1]:
+            self.hear(os.fsdecode(message))
 
-    def _say(self, text: str) -> None:
-        """On the terminal and in the log of the run."""
-        message = f"{self._command}: {text}".encode()
-        if os.isatty(1):
-            _write(1, SHOW_CURSOR)
-        _write(2, b"\n" + message)
-        if self._vigil.run_dir:
-            with suppress(OSError):
-                log_file = Path(self._vigil.run_dir) / "border-train.log"
-                _write(os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), message)
+    def _end_stuck(self) -> None:
+        what = (
+            f"no Python code ran for {self._timeout_s:g} s (trainer.stall_timeout_s): a call "
+            "holds the interpreter lock (GIL)"
+        )
+        stacks = ""
+        if self._stacks is not None:
+            stacks = ask_for_stacks(self._pid, STACKS_SIGNAL, self._stacks)
+        shown = f"{what}; killing it. Stacks of its threads:\n{stacks}"
+        self._end("failed", f"Stalled: {what}", shown, stacks)
 
-    def _record(self, status: str, reason: str, stacks: str = "") -> None:
-        """In the `run.json` of the run; a failure to write is ignored."""
-        if not self._vigil.run_dir:
+    def _end(self, status: str, reason: str, shown: str, stacks: str = "") -> None:
+        """Kills the command, unless it is gone, and writes its end into the `run.json` of its run;
+        a failure to write is ignored."""
+        cursor = SHOW_CURSOR if os.isatty(2) else ""
+        with suppress(OSError):
+            os.write(2, f"{cursor}\n{self._command}: {shown.rstrip()}\n".encode())
+        while not self._is_gone:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            time.sleep(SOON_S)
+        if not self._run_dir:
             return
         from border_cli.run.status import end_from_outside
 
         facts = {"traceback": stacks} if stacks else {}
         with suppress(OSError, BorderError):
-            run_dir = Path(self._vigil.run_dir)
-            end_from_outside(run_dir, self._pid, status, reason, **facts)
-
-
-def _tick_s(timeout_s: float) -> float:
-    return min(TICK_S, timeout_s / 4)
-
-
-def _end_of(pid: int) -> list[int]:
-    """What becomes readable when the process ends; nothing where the system has no such thing."""
-    if not hasattr(os, "pidfd_open"):
-        return []
-    try:
-        return [os.pidfd_open(pid)]
-    except OSError:
-        return []
+            end_from_outside(Path(self._run_dir), self._pid, status, reason, **facts)
 
 
 def is_stopped(pid: int) -> bool:
@@ -392,8 +228,3 @@ def is_stopped(pid: int) -> bool:
     except OSError:  # it is gone, or there is no /proc
         return False
     return stat.rpartition(")")[2].split()[0] in "Tt"
-
-
-def _write(file: int, text: bytes) -> None:
-    with suppress(OSError):
-        os.write(file, text)

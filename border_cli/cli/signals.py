@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from border_cli.cli.monitor import hear_signals, leave
+from border_cli.cli.monitor import leave
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag, panel_line
 
@@ -196,7 +196,6 @@ def _handling(
         if signum is not None
         and not (signum == HANG_UP and signal.getsignal(signum) == signal.SIG_IGN)
     }
-    hear_signals()
     try:
         yield dict(before)
     finally:

@@ -187,19 +187,6 @@ class Faults(Calm):
         return answer
 
 
-class Forks(Blocks):
-    """Forks its process; the child writes which file its signals are reported to."""
-
-    def go_wrong(self, answer: Answer) -> Answer:
-        pid = os.fork()
-        if pid == 0:
-            assert self.marker
-            Path(self.marker).write_text(str(signal.set_wakeup_fd(-1)))
-            os._exit(0)
-        os.waitpid(pid, 0)
-        return answer
-
-
 class Unbuildable(Calm):
     """Fails in its constructor."""
 
@@ -287,7 +274,7 @@ class Named(FromOne):
 
 
 for _each in (
-    Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Quits, Faults, Forks,
-    Unbuildable, Signals, NeedsFile, StopsSweep, Shows, FromOne, Named, Greedy, Vast,
+    Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Quits, Faults, Unbuildable,
+    Signals, NeedsFile, StopsSweep, Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)
