@@ -92,7 +92,7 @@ def train(
     effective = effective_settings(config)
     built = dry_build(effective, Probes(_interrupt_here()))
     if built is not None:
-        refuse_unmet([run_needs(effective, run_dir, built)])
+        refuse_unmet([run_needs(effective, built)])
         log.info("threads: %s", effective.threads_line())
     with attempt(run_dir, config, {}) as begun:
         options = RunOptions(

@@ -1,4 +1,4 @@
-"""`dry_run=true`: what a run would do and need. Nothing is trained and no folder is made."""
+"""`dry_run=true`: what a run would do and need; nothing is trained and no folder is made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, free_disk, memory_rooms
+from border_cli.core.machine import Room, memory_rooms
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
@@ -66,12 +66,12 @@ def show(planned: Sequence[Planned], probes: Probes) -> None:
         if built is None:  # now the error shows
             spec = env_factory(effective).spec
             built = spec, build_agent(effective, spec)
-        made = run_needs(effective, Path(job.folder).absolute(), built, name)
+        made = run_needs(effective, built, name)
         runs.append(made)
         if job.number is None:
             _show_run(console, job, made, built[1])
         else:
-            _show_job(console, made)
+            _show_job(console, job, made)
     if planned and planned[0].job.number is not None:
         _show_sweep(console, runs)
     refuse_unmet(runs)
@@ -81,30 +81,22 @@ def show(planned: Sequence[Planned], probes: Probes) -> None:
 def _show_run(console: Console, job: Job, run: RunNeeds, agent: Agent) -> None:
     terminal.header(console, outlook(job, run, agent))
     _table(console, "memory", run.memory, memory_rooms())
-    _table(console, "disk", run.disk, [free_disk(run.run_dir)], held=run.held)
 
 
-def _show_job(console: Console, run: RunNeeds) -> None:
-    needs = f"memory {size(run.memory_nbytes)}, disk {size(run.disk_nbytes)}"
+def _show_job(console: Console, job: Job, run: RunNeeds) -> None:
+    needs = f"memory {size(run.memory_nbytes)}"
     terminal.say(console, run.name)
-    terminal.header(console, [("  needs", needs), ("  run directory", _directory_line(run))])
+    terminal.header(console, [("  needs", needs), ("  run directory", _run_dir(job))])
 
 
 def _show_sweep(console: Console, runs: Sequence[RunNeeds]) -> None:
-    """The job that needs most, in full, and what all leave on the disk."""
+    """The job that needs most, in full."""
     largest = max(runs, key=lambda each: each.memory_nbytes)
     terminal.say(console, f"{len(runs)} jobs; {largest.name} needs the most memory")
     _table(console, "memory", largest.memory, memory_rooms())
-    together = sum(each.disk_nbytes for each in runs)
-    room = free_disk(runs[0].run_dir)
-    terminal.say(
-        console, f"disk of all jobs {size(together)}; available {size(room.nbytes)}: {room.limit}"
-    )
 
 
-def _table(
-    console: Console, title: str, needs: Sequence[Need], rooms: Sequence[Room], *, held: int = 0
-) -> None:
+def _table(console: Console, title: str, needs: Sequence[Need], rooms: Sequence[Room]) -> None:
     """What is needed at most, with the settings behind it, and what there is."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column(title, no_wrap=True)
@@ -114,8 +106,6 @@ def _table(
         table.add_row(each.what, size(each.nbytes), each.because)
     table.add_section()
     table.add_row("needed", size(sum(each.nbytes for each in needs)), "")
-    if held:
-        table.add_row("already written", size(held), "")
     for room in rooms:
         table.add_row("available", size(room.nbytes), room.limit)
     console.print(table)
@@ -140,14 +130,14 @@ def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
         ("evaluation", _evaluation_line(effective, run.spec)),
         ("metrics", _metrics_line(effective)),
         ("checkpoints", _checkpoints_line(effective)),
-        ("run directory", _directory_line(run)),
+        ("run directory", _run_dir(job)),
         *[("warning", each) for each in doubts(effective, job.sources)],
     ]
 
 
-def _directory_line(run: RunNeeds) -> str:
-    """Where a run would be written, and what is there."""
-    return f"{run.run_dir}" + (f", which already has {size(run.held)}" if run.held else "")
+def _run_dir(job: Job) -> str:
+    """Where a run would be written."""
+    return str(Path(job.folder).absolute())
 
 
 def _env_line(spec: EnvSpec) -> str:

@@ -171,7 +171,7 @@ def tried(planned: Sequence[Planned], probes: Probes) -> list[RunNeeds]:
     made: dict[str, RunNeeds | None] = {}
     names = job_names([each.job for each in planned])
     for (job, _, effective), name in zip(planned, names, strict=True):
-        folder, kind = Path(job.folder).absolute(), same_build(effective)
+        kind = same_build(effective)
         if kind not in made:
             try:
                 built = dry_build(effective, probes)
@@ -179,10 +179,10 @@ def tried(planned: Sequence[Planned], probes: Probes) -> list[RunNeeds]:
                 if job.number is None:
                     raise
                 built = None
-            made[kind] = run_needs(effective, folder, built, name) if built else None
+            made[kind] = run_needs(effective, built, name) if built else None
         like = made[kind]
         if like is not None:
-            needs.append(like.of(effective, folder, name))
+            needs.append(like.of(effective, name))
     return needs
 
 

@@ -1,4 +1,4 @@
-"""How much memory and disk this machine has, and how much of it a process may still take.
+"""How much memory this machine has, and how much of it a process may still take.
 
 Write access to a directory is tested by creating and removing an empty directory in its nearest
 existing parent, which covers owners, ACLs, read-only and special file systems.
@@ -10,7 +10,6 @@ import errno
 import os
 import re
 import resource
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -190,12 +189,6 @@ def _rooms_of_group(folder: Path, name: str) -> list[Room]:
         used -= sum(int(stat.get(each, 0)) for each in ("inactive_file", "active_file"))
         return [Room(f"limit of the cgroup {name}", max(0, most - used))]
     return []
-
-
-def free_disk(folder: Path) -> Room:
-    """What the file system takes on which `folder` is, or would be made."""
-    existing = next(each for each in (folder, *folder.parents) if each.is_dir())
-    return Room(f"free disk below {existing}", shutil.disk_usage(existing).free)
 
 
 def unwritable(folder: Path) -> str | None:

@@ -32,8 +32,6 @@ GIF_SIDE: Final = 256  # pixels of the longer side; a GIF has no compression to 
 GIF_RATE: Final = 25  # frames per second at most: browsers slow down what is faster
 MAX_COVERAGE: Final = 1  # Pillow's `Quantize.MAXCOVERAGE`
 CLIP_FRAMES: Final = 150  # of a film during a run
-# A film during a run at most: the dictionary of a GIF adds half to incompressible pixels.
-CLIP_NBYTES: Final = CLIP_FRAMES * GIF_SIDE * (GIF_SIDE + 32) * 3 // 2
 
 
 def require_pillow(what: str) -> None:

@@ -1,4 +1,4 @@
-"""Memory and disk that the runs of a command need at most, held against what there is.
+"""Memory that the runs of a command need at most, held against what there is.
 
 Counted from settings and from an agent without contents, before anything is allocated. What no
 setting tells was measured, on Linux with Python 3.11 and torch 2.13.
@@ -13,11 +13,8 @@ constructor determines its size, so the dry build runs it under `nn/unfilled.py`
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from border_cli.actor_manager.config import ProcessConfig, RayConfig
@@ -30,7 +27,7 @@ from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.config import RunConfig, StartMethod
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, free_disk, memory_for, memory_rooms
+from border_cli.core.machine import Room, memory_for, memory_rooms
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import (
     BoxSpace,
@@ -43,7 +40,6 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.words import counted, size
 from border_cli.dataset.recorded_episodes import GROUP, GROUP_NBYTES
-from border_cli.evaluator.film import CLIP_NBYTES
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.offline_data import SETTING, dataset_size
 from border_cli.nn.device import resolve_device
@@ -85,11 +81,6 @@ KEPT_FREE = 0.75
 WIDE = 100_000  # numbers of an observation or an action, which make a layer large by themselves
 PRIORITY_NBYTES = 8  # float64
 
-STATE_NBYTES = 128 * 1024  # counters, generators, actors and manifest of a checkpoint
-ROW_OF_METRICS_NBYTES = 2_500  # up to 1,300 as JSON and 1,100 as events of TensorBoard
-LOGS_NBYTES = MIB
-MOST_BEST = 3  # best models at once: being written, the best, and the one before it
-
 # Settings on which a dry build does not depend.
 NOT_BUILT = (
     *("seed", "name", "imports", "run_dir", "resume", "dry_run", "quiet", "objective"),
@@ -105,7 +96,7 @@ class Need:
     """One thing that a run needs, at most."""
 
     what: str
-    nbytes: int  # in memory, of all processes together; or on the disk
+    nbytes: int  # of all processes together
     settings: Mapping[str, object] = field(default_factory=dict)  # that it follows from
     elsewhere: int = 0  # of these bytes, in child processes
 
@@ -177,7 +168,7 @@ class ReplaySizes:
     trees: int  # bytes of the priorities and the sums over them, or of the episodes
     margin: int = 0  # bytes for frames beyond one for each transition
     shares_frames: bool = False  # each frame of stacked images is stored once
-    priorities: int  # bytes of the priorities alone, or the episodes, as a checkpoint holds them
+    priorities: int  # bytes of the priorities alone, or the episodes, as a checkpoint copies them
 
     @property
     def nbytes(self) -> int:
@@ -407,117 +398,20 @@ def _program(effective: EffectiveSettings) -> Need:
     )
 
 
-def disk_needs(
-    effective: EffectiveSettings, *, agent: AgentSizes, replay: ReplaySizes
-) -> list[Need]:
-    """Checkpoints, best models, metrics."""
-    config = effective.config
-    # While one is written, the oldest is still there.
-    checkpoints = config.checkpoint.keep + 1
-    needs = []
-    if config.checkpoint.replay_buffer and replay.row and replay.capacity:
-        rows = transitions_on_disk(effective, replay.capacity)
-        needs.append(
-            Need(
-                what=f"replay buffer, {rows:,} transitions",
-                nbytes=rows * replay.row + checkpoints * replay.priorities,
-                settings={
-                    CAPACITY: f"{replay.capacity} transitions of {size(replay.row)}",
-                    "checkpoint.replay_buffer": "true",
-                    "checkpoint.keep": config.checkpoint.keep,
-                },
-            )
-        )
-    state = agent.state + STATE_NBYTES
-    interval = config.checkpoint.milestone_interval
-    milestones = (effective.most_updates or 0) // interval if interval else 0
-    needs.append(
-        Need(
-            what="the agent",
-            nbytes=(checkpoints + MOST_BEST + milestones) * state,
-            settings={"checkpoint.keep": config.checkpoint.keep}
-            | ({"checkpoint.milestone_interval": interval} if interval else {}),
-        )
-    )
-    intervals = (config.trainer.record_interval, config.trainer.eval_interval)
-    metrics = sum(effective.times(each) or 0 for each in intervals)
-    needs.append(
-        Need(
-            what="metrics and logs",
-            nbytes=metrics * ROW_OF_METRICS_NBYTES + LOGS_NBYTES,
-            settings={"trainer.record_interval": config.trainer.record_interval},
-        )
-    )
-    interval = effective.video_interval
-    films = (effective.most_updates or 0) // interval if interval else 0
-    if films:
-        needs.append(
-            Need(
-                what=f"{counted(films, 'film')}",
-                nbytes=2 * films * CLIP_NBYTES,  # a file, and in TensorBoard
-                settings={"evaluator.video_interval": interval},
-            )
-        )
-    return needs
-
-
-def transitions_on_disk(effective: EffectiveSettings, capacity: int) -> int:
-    """Transitions in all chunks together: those that the oldest checkpoint names, and all later
-    ones.
-
-    A chunk stays as long as one of its transitions is named, hence one interval more.
-    """
-    most, keep = effective.most_samples, effective.config.checkpoint.keep
-    named = capacity + (keep + 1) * transitions_per_save(effective, capacity)
-    return named if most is None else min(most, named)
-
-
-def transitions_per_save(effective: EffectiveSettings, capacity: int) -> int:
-    """Transitions that one checkpoint writes at most."""
-    trainer = effective.config.trainer
-    ratio, interval = trainer.samples_per_opt_step, trainer.save_interval
-    if interval == 0 and trainer.save_every_s is None:
-        return 0  # only the end of the run saves
-    if interval == 0 or ratio is None:
-        return capacity  # how many are collected in between is unknown
-    return min(capacity, math.ceil(interval * ratio))
-
-
-def on_disk(run_dir: Path) -> int:
-    """Bytes that an earlier attempt left in a run directory."""
-    held, folders = 0, [run_dir]
-    while folders:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:  # files may go meanwhile
-            for each in entries:
-                if each.is_dir(follow_symlinks=False):
-                    folders.append(Path(each.path))
-                else:
-                    held += each.stat(follow_symlinks=False).st_size
-    return held
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNeeds:
     """What one run that shall begin needs."""
 
     effective: EffectiveSettings
-    run_dir: Path
     spec: EnvSpec
     agent: AgentSizes
     name: str = "the run"
-    held: int = 0  # bytes that are in its run directory already
 
     @property
     def memory(self) -> list[Need]:
         """What it needs of memory at most, besides what this process holds."""
         replay = replay_sizes(self.effective, self.spec)
         return memory_needs(self.effective, self.spec, agent=self.agent, replay=replay)
-
-    @property
-    def disk(self) -> list[Need]:
-        """What its run directory takes at most."""
-        replay = replay_sizes(self.effective, self.spec)
-        return disk_needs(self.effective, agent=self.agent, replay=replay)
 
     @property
     def memory_nbytes(self) -> int:
@@ -529,15 +423,9 @@ class RunNeeds:
         """Of the learner's process."""
         return sum(each.nbytes - each.elsewhere for each in self.memory)
 
-    @property
-    def disk_nbytes(self) -> int:
-        """In addition to what is there already."""
-        return max(0, sum(each.nbytes for each in self.disk) - self.held)
-
-    def of(self, effective: EffectiveSettings, run_dir: Path, name: str) -> RunNeeds:
+    def of(self, effective: EffectiveSettings, name: str) -> RunNeeds:
         """Those of another run with the same components."""
-        held = on_disk(run_dir) if effective.config.resume is not None else 0
-        return replace(self, effective=effective, run_dir=run_dir, name=name, held=held)
+        return replace(self, effective=effective, name=name)
 
     def with_capacity(self, capacity: int) -> RunNeeds:
         """The same with a replay buffer of at most so many transitions."""
@@ -563,30 +451,15 @@ def computes_on_cuda(config: RunConfig) -> bool:
 
 
 def run_needs(
-    effective: EffectiveSettings,
-    run_dir: Path,
-    built: tuple[EnvSpec, Agent],
-    name: str = "the run",
+    effective: EffectiveSettings, built: tuple[EnvSpec, Agent], name: str = "the run"
 ) -> RunNeeds:
     """Counts what the dry build made; it need not be kept."""
     spec, agent = built
-    return RunNeeds(
-        effective=effective,
-        run_dir=run_dir,
-        spec=spec,
-        agent=sizes_of(effective, agent),
-        name=name,
-        held=on_disk(run_dir) if effective.config.resume is not None else 0,
-    )
+    return RunNeeds(effective=effective, spec=spec, agent=sizes_of(effective, agent), name=name)
 
 
-def refuse_unmet(
-    runs: Sequence[RunNeeds],
-    *,
-    memory: Sequence[Room] | None = None,
-    disk: Callable[[Path], Room] = free_disk,
-) -> None:
-    """Raises ConfigError where memory or disk are too small for these runs, one after another.
+def refuse_unmet(runs: Sequence[RunNeeds], *, memory: Sequence[Room] | None = None) -> None:
+    """Raises ConfigError where memory is too small for these runs, one after another.
 
     `memory` is what there is; by default this machine's.
     """
@@ -597,7 +470,6 @@ def refuse_unmet(
     _refuse_memory(largest, [each for each in rooms if not each.of_process], _everywhere)
     largest = max(runs, key=lambda each: each.learner_nbytes)
     _refuse_memory(largest, [each for each in rooms if each.of_process], _here)
-    _refuse_disk(runs, disk(runs[0].run_dir))
 
 
 def refuse_no_room(name: str, needs: Sequence[Need]) -> None:
@@ -640,28 +512,6 @@ def _refuse_parts(
     raise ConfigError(
         f"{name} needs {size(needed)} of memory, but {size(room.nbytes)} is available "
         f"({room.limit}): {_listed(parts)}. To reduce it: {_smaller(parts, fitting(room))}"
-    )
-
-
-def _refuse_disk(runs: Sequence[RunNeeds], room: Room) -> None:
-    needed = sum(each.disk_nbytes for each in runs)
-    if needed <= room.nbytes:
-        return
-    largest = max(runs, key=lambda each: each.disk_nbytes)
-    parts = [(each, each.nbytes) for each in largest.disk]
-
-    def enough(capacity: int) -> bool:
-        return sum(each.with_capacity(capacity).disk_nbytes for each in runs) <= room.nbytes
-
-    who, listed = largest.name, _listed(parts)
-    if len(runs) > 1:
-        who, listed = f"the sweep of {len(runs)} jobs", f"the largest is {largest.name}, {listed}"
-    if any(each.held for each in runs):
-        listed += f"; {size(sum(each.held for each in runs))} is already written"
-    raise ConfigError(
-        f"{who} writes up to {size(needed)}, but {size(room.nbytes)} is free ({room.limit}): "
-        f"{listed}. To reduce it: {_smaller(parts, _fitting(runs, enough))}; or set run_dir to "
-        "another disk"
     )
 
 

@@ -1,4 +1,4 @@
-"""`dry_run=true`, and what is refused because memory or disk are not there."""
+"""`dry_run=true`, and what is refused because memory is not there."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def test_a_dry_run_tells_what_would_be_done_and_makes_no_folder(
         "checkpoints 1, every 5,000 updates; keeps the newest 3, with the replay buffer",
         f"run directory {folder}/mine",
         "replay buffer 5 MiB replay_buffer.capacity=100000 transitions of 48 B",
-        "replay buffer, 2,582 transitions 124 kB",
         "free memory of this machine",
-        f"free disk below {folder}",
         "dry run: nothing was run and nothing was written",
     ):
         assert line in said
@@ -87,7 +85,6 @@ def test_a_sweep_shows_a_block_per_job_and_the_largest(folder: Path, capsys: Cap
     for number, swept in enumerate(("0 {}=1000", "0 {}=200000", "1 {}=1000", "1 {}=200000")):
         assert f"job {number} (seed={swept.format('replay_buffer.capacity')})\n needs" in said
     assert re.search(r"4 jobs; job 1 .* needs the most memory", said)
-    assert "disk of all jobs" in said
 
 
 def test_a_job_that_is_too_large_is_named_before_any_folder_is_made(
@@ -96,16 +93,6 @@ def test_a_job_that_is_too_large_is_named_before_any_folder_is_made(
     assert train_status("env=cartpole", "-m", f"{HUGE},1000", "trainer.warmup_period=9") == 2
     assert list(folder.iterdir()) == []
     assert capsys.readouterr().err.startswith(f"border-train: job 0 ({HUGE}) needs 44,703.")
-
-
-def test_a_disk_that_is_too_small_is_refused(folder: Path, capsys: Capture) -> None:
-    endless = ("trainer.max_opt_steps=900000000000000", "trainer.record_interval=1")
-    assert train_status("env=cartpole", *endless) == 2
-    assert list(folder.iterdir()) == []
-    assert re.search(
-        r"writes up to [\d,.]+ GiB, but [\d,.]+ GiB is free .free disk.*trainer.record_interval",
-        capsys.readouterr().err,
-    )
 
 
 def test_jobs_that_nobody_knows_yet_cannot_be_shown(folder: Path) -> None:

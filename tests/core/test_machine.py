@@ -13,7 +13,6 @@ from border_cli.core.errors import ActorCrashed, ConfigError, OutOfMemory, RunFa
 from border_cli.core.machine import (
     Room,
     failed_allocation,
-    free_disk,
     machine_bytes,
     memory_for,
     memory_rooms,
@@ -98,14 +97,6 @@ def test_what_a_process_may_still_reserve_is_its_limit_less_what_it_has() -> Non
     assert [old - new for old, new in zip(before, after, strict=True)] == pytest.approx(
         [2**29, 2**29], abs=2 * MIB
     )
-
-
-def test_the_disk_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for folder in (tmp_path / "run/of/mine", tmp_path / "file"):
-        room = free_disk(folder)
-        assert room.limit == f"free disk below {tmp_path}"
-        assert room.nbytes > 0
 
 
 TORCH = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "

@@ -76,7 +76,6 @@ def test_a_short_film_keeps_the_whole_span() -> None:
     filmed(film.GifWriter(made, most_frames=10), steps=12)
     with Image.open(made) as gif:
         assert 5 <= gif.n_frames <= 10
-    assert len(made.getvalue()) < film.CLIP_NBYTES
 
 
 def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:

@@ -1,12 +1,10 @@
-"""What runs need of memory and disk, worked out by hand, and what is refused with which words."""
+"""What runs need of memory, worked out by hand, and what is refused with which words."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-import subprocess
-from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError
-from border_cli.core.machine import Room, free_disk
+from border_cli.core.machine import Room
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, MultiDiscreteSpace
 from border_cli.core.words import size
 from border_cli.launch.build import build_agent, env_factory
@@ -29,24 +27,18 @@ from border_cli.launch.needs import (
     ReplaySizes,
     RunNeeds,
     agent_sizes,
-    disk_needs,
     encoded_nbytes,
     memory_needs,
-    on_disk,
     refuse_unmet,
     replay_sizes,
     run_needs,
-    transitions_on_disk,
-    transitions_per_save,
     tree_nbytes,
 )
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.sum_tree import SumTree
 
 MIB, GIB = 2**20, 2**30
-HERE = Path("/nowhere/run")
 AGENT = AgentSizes(parameters=250_000, weights=MIB, state=4 * MIB, units=512, on_host=True)
-REPLAY = ReplaySizes(capacity=10_000, row=100, trees=90_000, priorities=80_000)
 COLLECTED = 48 + 1024  # a transition of CartPole, and the objects around it
 BOX = BoxSpace((2, 3), "uint8", np.zeros((2, 3)), np.ones((2, 3)))
 
@@ -54,11 +46,6 @@ BOX = BoxSpace((2, 3), "uint8", np.zeros((2, 3)), np.ones((2, 3)))
 @cache  # they are immutable
 def settings(*overrides: str) -> EffectiveSettings:
     return effective_settings(compose("env=cartpole", *overrides))
-
-
-def budgeted(*overrides: str) -> EffectiveSettings:
-    """20,000 updates of 2 samples; 2 actors that send 20 transitions together."""
-    return settings("trainer.warmup_period=500", *overrides)
 
 
 def spec_of(effective: EffectiveSettings) -> EnvSpec:
@@ -234,69 +221,15 @@ def test_a_data_set_counts_with_its_rows_and_what_reading_them_takes(tmp_path: P
     assert "the program and 2 threads" in offline
 
 
-def test_chunks_stay_as_long_as_one_checkpoint_names_them() -> None:
-    # each save writes 5,000 x 2 rows, and 3 kept ones with the one under way span 4 of them
-    assert (
-        transitions_on_disk(budgeted("trainer.max_opt_steps=1000000"), 25_000)
-        == 25_000 + 4 * 10_000
-    )
-    assert transitions_on_disk(budgeted("trainer.max_opt_steps=1000000"), 1_000) == 5 * 1_000
-    assert transitions_on_disk(budgeted(), 100_000) == 40_582  # the run makes no more
-    assert transitions_on_disk(budgeted("checkpoint.keep=1"), 5_000) == 3 * 5_000
-
-
-def test_a_save_writes_at_most_the_whole_buffer() -> None:
-    assert transitions_per_save(budgeted(), 25_000) == 10_000
-    assert transitions_per_save(budgeted(), 7_000) == 7_000
-    assert transitions_per_save(budgeted("trainer.samples_per_opt_step=null"), 7_000) == 7_000
-    assert transitions_per_save(budgeted("trainer.save_interval=0"), 7_000) == 0
-    by_time = budgeted("trainer.save_interval=0", "trainer.save_every_s=60")
-    assert transitions_per_save(by_time, 7_000) == 7_000
-
-
-def test_every_checkpoint_has_the_agent_and_the_priorities() -> None:
-    rows, agent, _ = disk_needs(
-        budgeted("trainer.max_opt_steps=1000000"), agent=AGENT, replay=REPLAY
-    )
-    assert rows.nbytes == 50_000 * 100 + 4 * 80_000
-    assert agent.nbytes == 7 * (4 * MIB + 128 * 1024)  # 3 kept, one more, 3 best
-
-
-def test_without_the_replay_buffer_there_are_no_rows_and_milestones_add_up() -> None:
-    chosen = budgeted("checkpoint.replay_buffer=false", "checkpoint.milestone_interval=5000")
-    agent, _ = disk_needs(chosen, agent=AGENT, replay=REPLAY)
-    assert agent.nbytes == (7 + 4) * (4 * MIB + 128 * 1024)
-
-
-def test_what_an_earlier_attempt_left_is_counted_without_following_links(tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
-    (run_dir / "checkpoints/replay").mkdir(parents=True)
-    (run_dir / "checkpoints/replay/rows").write_bytes(b"x" * 1000)
-    (run_dir / "run.json").write_bytes(b"x" * 20)
-    (tmp_path / "large").write_bytes(b"x" * 5000)
-    (run_dir / "checkpoints/latest").symlink_to(tmp_path)
-    assert 1_020 <= on_disk(run_dir) < 1_220  # a link is as large as its text
-    assert on_disk(tmp_path / "missing") == 0
-
-
-def test_no_row_of_a_data_set_is_written(tmp_path: Path) -> None:
-    with datasets_in(tmp_path):
-        write_cartpole(CARTPOLE)
-        offline = budgeted("trainer=offline", f"replay_buffer.dataset={CARTPOLE}")
-        replay = replay_sizes(offline, spec_of(offline))
-    whats = [each.what for each in disk_needs(offline, agent=AGENT, replay=replay)]
-    assert whats == ["the agent", "metrics and logs"]
-
-
-def planned(*overrides: str, run_dir: Path = HERE, name: str = "the run") -> RunNeeds:
+def planned(*overrides: str, name: str = "the run") -> RunNeeds:
     words = ("env=cartpole", "agent.hidden=[4]", "trainer.stop_at_score=null")
     effective = effective_settings(compose(*words, *overrides))
     built = dry_build(effective, Probes(logging.error))
     assert built is not None
-    return run_needs(effective, run_dir, built, name)
+    return run_needs(effective, built, name)
 
 
-def refuse(*runs: RunNeeds, memory: int = GIB, addresses: int = 99 * GIB, disk: int = GIB) -> None:
+def refuse(*runs: RunNeeds, memory: int = GIB, addresses: int = 99 * GIB) -> None:
     refuse_unmet(
         runs,
         memory=[
@@ -304,7 +237,6 @@ def refuse(*runs: RunNeeds, memory: int = GIB, addresses: int = 99 * GIB, disk: 
             Room("limit of the cgroup", memory),
             Room("address space, ulimit -v", addresses, of_process=True),
         ],
-        disk=lambda folder: Room(f"free disk below {folder}", disk),
     )
 
 
@@ -363,59 +295,11 @@ def test_a_capacity_below_the_warm_up_is_never_proposed() -> None:
     assert "To reduce it: replay_buffer.capacity," in refusal(planned(*chosen)) + ","
 
 
-def test_the_disk_is_refused_with_what_is_written_to_it() -> None:
-    rare = ("trainer.eval_interval=100000", "trainer.record_interval=100000")
-    chosen = ("replay_buffer.capacity=10000000", "trainer.max_opt_steps=9000000", *rare)
-    said = refusal(planned(*chosen), disk=300 * MIB)
-    # 10,000,000 rows and 4 times 5,000 x 2
-    assert "replay buffer, 10,040,000 transitions 460 MiB (replay_buffer.capacity=" in said
-    assert f"300 MiB is free (free disk below {HERE})" in said
-    assert "checkpoint.replay_buffer=false" in said
-    assert said.endswith("or set run_dir to another disk")
-    fits = int(re.findall(r"To reduce it: replay_buffer.capacity=(\d+)", said)[0])
-    refuse(planned(f"replay_buffer.capacity={fits}", *chosen[1:]), disk=300 * MIB)
-    refuse(planned(*chosen, "checkpoint.replay_buffer=false"), disk=300 * MIB)
-
-
 @pytest.mark.slow
-def test_of_a_sweep_the_largest_job_is_named_and_disks_add_up() -> None:
+def test_of_a_sweep_the_largest_job_is_named() -> None:
     small = planned("replay_buffer.capacity=1000", name="job 0 (seed=0)")
     large = planned("replay_buffer.capacity=30000000", name="job 1 (seed=1)")
     assert refusal(small, large).startswith("job 1 (seed=1) needs 1.5")
-    each = planned("agent.batch_size=8").disk_nbytes
-    with pytest.raises(ConfigError, match=r"the sweep of 3 jobs writes .* the largest is job 1"):
-        refuse(*[planned(name=f"job {i}") for i in (1, 2, 3)], disk=3 * each - 1)
-    refuse(*[planned(name=f"job {i}") for i in (1, 2, 3)], disk=3 * each)
-
-
-def test_what_a_resumed_run_has_on_the_disk_is_not_needed_again(tmp_path: Path) -> None:
-    (tmp_path / "rows").write_bytes(bytes(MIB))
-    fresh = planned(run_dir=tmp_path)
-    resumed = planned("resume=auto", run_dir=tmp_path)
-    assert fresh.disk_nbytes - resumed.disk_nbytes == MIB
-    assert "1 MiB is already written" in refusal(resumed, disk=MIB)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    try:
-        done = subprocess.run(command, capture_output=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount here")
-    if done.returncode:
-        pytest.skip("mounting is not allowed here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_real_disk_that_is_too_small_is_refused(small_disk: Path) -> None:
-    asked: Callable[[Path], Room] = free_disk
-    with pytest.raises(ConfigError, match=f"2 MiB is free .free disk below {small_disk}"):
-        refuse_unmet([planned(run_dir=small_disk / "run")], disk=asked)
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
