@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from border_cli.launch.dry_build import Probes
     from border_cli.launch.effective import EffectiveSettings
     from border_cli.launch.needs import RunNeeds
+
+
+# Settings on which a dry build does not depend.
+NOT_BUILT = (
+    *("seed", "name", "imports", "run_dir", "resume", "dry_run", "quiet", "objective"),
+    *("trainer", "recorder", "checkpoint", "sweep"),
+)
 
 
 def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:
@@ -165,7 +172,7 @@ def tried(planned: Sequence[Planned], probes: Probes) -> list[RunNeeds]:
     A job of a sweep whose environment fails as it is tried reports that itself: it needs nothing.
     """
     from border_cli.launch.dry_build import dry_build
-    from border_cli.launch.needs import run_needs, same_build
+    from border_cli.launch.needs import run_needs
 
     needs: list[RunNeeds] = []
     made: dict[str, RunNeeds | None] = {}
@@ -184,6 +191,15 @@ def tried(planned: Sequence[Planned], probes: Probes) -> list[RunNeeds]:
         if like is not None:
             needs.append(like.of(effective, name))
     return needs
+
+
+def same_build(effective: EffectiveSettings) -> str:
+    """Equal for runs whose dry builds are the same: all that a run is built from but its seed and
+    its limits, and without what concerns its folder."""
+    config = effective.config
+    parts = [getattr(config, each.name) for each in fields(config) if each.name not in NOT_BUILT]
+    trainer = (type(config.trainer).__name__, config.trainer.stall_timeout_s)
+    return repr((parts, trainer, config.resume is None))
 
 
 def job_names(jobs: Sequence[Job]) -> list[str]:

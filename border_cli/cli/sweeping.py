@@ -32,9 +32,10 @@ from border_cli.core.config import OnError, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.machine import memory_rooms, usable_cores
 from border_cli.core.words import counted, setting, size
+from border_cli.launch.build import computes_on_cuda
 from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.needs import RunNeeds, computes_on_cuda, refuse_unmet
+from border_cli.launch.needs import RunNeeds, refuse_unmet
 
 if TYPE_CHECKING:
     from border_cli.cli.processes import JobStarter

@@ -59,6 +59,7 @@ from border_cli.launch.offline_data import (
     dataset_transitions,
 )
 from border_cli.launch.trial import try_environments
+from border_cli.nn.device import resolve_device
 from border_cli.nn.encoding import encoded_size
 from border_cli.nn.matmul import chosen_matmul, matmul_line
 from border_cli.nn.saving import load_state, save_state
@@ -125,6 +126,11 @@ def build_agent(
         seed=derived_seed(config.seed, Branch.LEARNER),
     )
     return agent
+
+
+def computes_on_cuda(config: RunConfig) -> bool:
+    """Whether the learner has a GPU of this machine."""
+    return resolve_device(config.device.value).type == "cuda"
 
 
 def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from border_cli.actor_manager.config import ProcessConfig, RayConfig
@@ -42,7 +42,6 @@ from border_cli.core.words import counted, size
 from border_cli.dataset.recorded_episodes import GROUP, GROUP_NBYTES
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.offline_data import SETTING, dataset_size
-from border_cli.nn.device import resolve_device
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import HindsightConfig, Normalize, PrioritizedConfig
@@ -80,12 +79,6 @@ COPIES_NBYTES = 64 * MIB  # of transitions that are copied on their way to the d
 KEPT_FREE = 0.75
 WIDE = 100_000  # numbers of an observation or an action, which make a layer large by themselves
 PRIORITY_NBYTES = 8  # float64
-
-# Settings on which a dry build does not depend.
-NOT_BUILT = (
-    *("seed", "name", "imports", "run_dir", "resume", "dry_run", "quiet", "objective"),
-    *("trainer", "recorder", "checkpoint", "sweep"),
-)
 
 CAPACITY = "replay_buffer.capacity"
 MENTIONED = 0.02  # of all that is needed; what is less is listed without its name
@@ -434,20 +427,6 @@ class RunNeeds:
         replay_buffer = replace(config.replay_buffer, capacity=smaller)
         effective = effective_settings(replace(config, replay_buffer=replay_buffer))
         return replace(self, effective=effective)
-
-
-def same_build(effective: EffectiveSettings) -> str:
-    """Equal for runs whose dry builds are the same: all that a run is built from but its seed and
-    its limits, and without what concerns its folder."""
-    config = effective.config
-    parts = [getattr(config, each.name) for each in fields(config) if each.name not in NOT_BUILT]
-    trainer = (type(config.trainer).__name__, config.trainer.stall_timeout_s)
-    return repr((parts, trainer, config.resume is None))
-
-
-def computes_on_cuda(config: RunConfig) -> bool:
-    """Whether the learner has a GPU of this machine."""
-    return resolve_device(config.device.value).type == "cuda"
 
 
 def run_needs(
