@@ -100,7 +100,6 @@ def train(
             evaluator=evaluator,
             resume=begun.found.resumes,
             run_json={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
-            settings=begun.settings,
         )
         with training_run(effective, run_dir, options, begun.lock) as run:
             run.prepare()

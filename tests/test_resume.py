@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -36,8 +35,8 @@ from border_cli.agent.config import (
     TqcConfig,
 )
 from border_cli.core.config import CheckpointConfig, RunConfig
-from border_cli.core.errors import CheckpointError, Interrupted
-from border_cli.core.files import SETTINGS, checksum
+from border_cli.core.errors import CheckpointError, Interrupted, RunDeleted
+from border_cli.core.files import checksum
 from border_cli.core.interfaces import ActorStats, ReplayBuffer
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.stop import SaveFlag, StopFlag
@@ -67,8 +66,8 @@ from border_cli.replay_buffer.config import (
     UniformConfig,
 )
 from border_cli.run.checkpoint_files import Saved, read_checkpoint, read_manifest, write_manifest
-from border_cli.run.finding import best_score, resumable
-from border_cli.run.status import RunInUse, RunLock, read_run
+from border_cli.run.finding import resumable
+from border_cli.run.status import read_run
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
 
@@ -129,24 +128,24 @@ class StopAt(Recorder):
         pass
 
 
-class Deletes(Recorder):
-    """Deletes folders, as somebody else might, once a row or a look at the run fits."""
+class Moves(Recorder):
+    """Moves a folder away, as somebody else might, once a row or a look at the run fits."""
 
-    def __init__(self, paths: list[Path], opt_steps: int, phase: str | None = None) -> None:
-        self._paths, self._opt_steps, self._phase = paths, opt_steps, phase
+    def __init__(self, path: Path, opt_steps: int, phase: str | None = None) -> None:
+        self._path, self._opt_steps, self._phase = path, opt_steps, phase
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del metrics, final
         if self._phase is None and step.opt_steps >= self._opt_steps:
-            self._delete()
+            self._move()
 
     def show(self, progress: Progress) -> None:
         if progress.phase == self._phase and progress.step.opt_steps >= self._opt_steps:
-            self._delete()
+            self._move()
 
-    def _delete(self) -> None:
-        while self._paths:
-            shutil.rmtree(self._paths.pop())
+    def _move(self) -> None:
+        if self._path.exists():
+            self._path.rename(self._path.with_name("moved"))
 
     def close(self) -> None:
         pass
@@ -710,67 +709,21 @@ def test_weights_of_another_run_are_where_a_new_one_begins(tmp_path: Path) -> No
         assert moved < (fresh[name] - learned[name]).abs().max()
 
 
-@pytest.mark.parametrize("phase", sampled([None, "stopping"], every=2))
-@pytest.mark.parametrize(
-    "what", chosen(["checkpoints", "checkpoints/replay", ".hydra", "."], ["checkpoints"])
-)
-def test_what_is_deleted_during_a_run_is_there_at_its_end_and_nothing_else_changes(
+@pytest.mark.parametrize("phase", [None, "stopping"])
+@pytest.mark.parametrize("what", chosen(["checkpoints", "."], ["checkpoints"]))
+def test_what_is_moved_or_deleted_during_a_run_ends_it_and_is_not_made_again(
     what: str, phase: str | None, tmp_path: Path
 ) -> None:
-    at = 200 if phase is None else 0
-    # With 100 the last step of the run is saved before it ends, and again because it is gone.
-    config = config_of(trainer={"save_interval": 150 if phase is None else 100})
-    folder = tmp_path / "deleted"
-    run(config, tmp_path / "whole", settings="seed: 5\n")
-    folder.mkdir()
-    recorders = [
-        *build_recorders(effective_settings(config), folder, None),
-        Deletes([folder / what], at, phase),
-    ]
-    train_through(
-        effective_settings(config), folder, RunOptions(recorders=recorders, settings="seed: 5\n")
-    )
-    assert_equal_checkpoints(config, tmp_path / "whole", folder)
-    assert _names(folder) == _names(tmp_path / "whole")
-    assert read_run(folder)["status"] == "done"
-    assert best_score(folder) == best_score(tmp_path / "whole")
-    assert (folder / SETTINGS).read_text() == "seed: 5\n"
-    more = config_of(updates=WHOLE + 10)
-    assert run(more, folder, resume=True).trainer_stats.opt_steps == WHOLE + 10
-
-
-def test_actors_beside_the_learner_lose_no_row_where_rows_are_deleted(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    config = config_of("thread")
     folder.mkdir()
-    replay = folder / "checkpoints" / "replay"
-    train_through(
-        effective_settings(config), folder, RunOptions(recorders=[Deletes([replay], 200)])
-    )
-    saved = newest(folder)
-    assert len(rows_of(config, saved)) == config.replay_buffer.capacity
-
-
-def test_while_a_run_directory_is_gone_no_other_run_is_let_in_once_it_is_made_again(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "run"
-    refused: list[RunInUse] = []
-
-    class TriesToRun(Deletes):
-        def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
-            super().write(step, metrics, final=final)
-            if step.opt_steps >= 350:
-                try:
-                    RunLock(folder, pause=lambda: None).__enter__()
-                except RunInUse as error:
-                    refused.append(error)
-
-    folder.mkdir()
-    train_through(
-        effective_settings(config_of()), folder, RunOptions(recorders=[TriesToRun([folder], 200)])
-    )
-    assert refused
+    effective = effective_settings(config_of())
+    moves = Moves(folder / what, 200 if phase is None else 0, phase)
+    recorders = [*build_recorders(effective, folder, None), moves]
+    with pytest.raises(RunDeleted, match=f"^{folder / what} was deleted or moved"):
+        train_through(effective, folder, RunOptions(recorders=recorders))
+    assert not (folder / what).exists()
+    if folder.exists():
+        assert read_run(folder)["status"] == "failed"
 
 
 def test_a_best_model_that_is_gone_is_missed_once(
@@ -781,8 +734,3 @@ def test_a_best_model_that_is_gone_is_missed_once(
     shutil.rmtree((folder / "best").resolve())
     run(config_of(), folder, resume=True)
     assert caplog.text.count("the best model (score ") == 1
-
-
-def _names(folder: Path) -> list[str]:
-    """What is in a run directory; the names of event files hold the time."""
-    return sorted(re.sub(r"tfevents\..*", "tfevents", each.name) for each in folder.iterdir())

@@ -189,7 +189,6 @@ def _run(
         save=control.save,
         recorders_besides=control.recorders,
         run_json={"command": context.command, "import_paths": context.import_paths},
-        settings=begun.settings,
         on_hung_learner=on_hung_learner,
         sweep=control.sweep,
     )

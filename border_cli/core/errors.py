@@ -12,6 +12,7 @@ BorderError
  │    ├── Stalled            a part made no step for `stall_timeout_s`
  │    ├── BadStep            an observation, reward or flag of an environment does not fit
  │    ├── OutOfMemory        an allocation failed
+ │    ├── RunDeleted         files of the run were deleted while it ran
  │    └── NotFinite          a NaN or an infinity in data or loss
  ├── Interrupted             the user or the system asked the run to stop     exit 128 + signal
  └── CheckpointError         a run directory or checkpoint cannot be read     exit 2
@@ -132,6 +133,15 @@ class BadStep(RunFailed):
 
 class OutOfMemory(RunFailed):
     """An allocation failed; the message says during what, and which settings would take less."""
+
+
+class RunDeleted(RunFailed):
+    """Files that a running run writes or relies on were deleted or moved; names the outermost."""
+
+    def __init__(self, path: Path) -> None:
+        while not path.parent.exists():
+            path = path.parent
+        super().__init__(f"{path} was deleted or moved while the run was running")
 
 
 class NotFinite(RunFailed):

@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, RunDeleted
 from border_cli.core.words import visible
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
@@ -84,6 +84,16 @@ def readable_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
     except OSError as error:
         log.warning("%s is not read: %s", visible(str(path)), error.strerror)
         return b""
+
+
+def refuse_deleted(path: Path, descriptor: int) -> None:
+    """Raises `RunDeleted` where the open file is no longer the one of this name."""
+    try:
+        if os.path.samestat(path.lstat(), os.fstat(descriptor)):
+            return
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    raise RunDeleted(path)
 
 
 def own_folder(folder: Path) -> None:

@@ -68,8 +68,8 @@ class Checkpoints(Protocol):
     def save(self, state: RunState) -> bool:
         """Hands a checkpoint over. False where one is being written: this one is left out."""
 
-    def is_intact(self) -> bool:
-        """Whether what was written last is still there; asked while nothing is being written."""
+    def check(self) -> None:
+        """Raises `RunDeleted` where a save found that files of the run were deleted."""
 
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -289,11 +288,9 @@ def _in_words(value: object) -> str:
 def build_checkpoints(
     effective: EffectiveSettings,
     run_dir: Path,
-    text: str,
-    reacquire: Callable[[], None] = lambda: None,
+    check_lock: Callable[[], None] = lambda: None,
 ) -> CheckpointStore:
-    """Writes the checkpoints, each with the checksum of `text`, the run's settings; `reacquire`
-    creates the run directory again where it is gone."""
+    """Writes the checkpoints; `check_lock` raises where the directory is no longer the run's."""
     settings = effective.config.checkpoint
     return CheckpointStore(
         run_dir,
@@ -301,9 +298,7 @@ def build_checkpoints(
         milestone_interval=settings.milestone_interval,
         replay_buffer=settings.replay_buffer,
         save_state=save_state,
-        config_sha256=hashlib.sha256(text.encode()).hexdigest(),
-        settings=text,
-        reacquire=reacquire,
+        check_lock=check_lock,
     )
 
 

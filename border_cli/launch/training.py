@@ -17,7 +17,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ActorCrashed, Interrupted, NotFinite, Stalled, reason_of
+from border_cli.core.errors import (
+    ActorCrashed,
+    Interrupted,
+    NotFinite,
+    RunDeleted,
+    Stalled,
+    reason_of,
+)
 from border_cli.core.files import not_through_links
 from border_cli.core.interfaces import (
     ActorStats,
@@ -103,7 +110,6 @@ class RunOptions:
     save: SaveFlag = field(default_factory=SaveFlag)
     clock: Clock = field(default_factory=MonotonicClock)
     run_json: Mapping[str, Any] = field(default_factory=dict)  # what `run.json` says in addition
-    settings: str = ""  # the text of `.hydra/resolved.yaml`, for checkpoints
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
     sweep: Path | None = None  # whose stop a run in a worker must not miss
 
@@ -243,8 +249,7 @@ class TrainingRun:
         assert self._prepared is not None, "prepare() comes first"
         effective, options, prepared = self._effective, self._options, self._prepared
         agent, spec = prepared.agent, prepared.factory.spec
-        reacquire = self._lock.reacquire
-        store = build_checkpoints(effective, self._run_dir, options.settings, reacquire)
+        store = build_checkpoints(effective, self._run_dir, self._lock.check)
         self.cleanup.callback(store.close)
         goal_rewards = build_goal_rewards(effective, spec)
         if goal_rewards is not None:
@@ -343,7 +348,8 @@ class TrainingRun:
         """Notes in `run.json` what ended the run, and keeps the batch of a NaN."""
         if isinstance(error, NotFinite) and error.rows is not None:
             self._keep_batch(error.rows)
-        self._end(*_status_of(error), traceback="".join(traceback.format_exception(error)))
+        with suppress(RunDeleted):  # there may be no place for it
+            self._end(*_status_of(error), traceback="".join(traceback.format_exception(error)))
 
     def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
         path, content = self._run_dir / BATCH_FILE, dict[str, Any](rows)
@@ -416,6 +422,8 @@ def _report_end(
 ) -> None:
     """Reports to the recorders how the run ended; an exit callback."""
     del kind, trace
+    if isinstance(error, RunDeleted):
+        return
     status = "done" if error is None else _status_of(error)[0]
     best = trainer.stats().best_score
     recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))

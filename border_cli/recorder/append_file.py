@@ -7,14 +7,13 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from border_cli.core.files import not_through_links, own_folder
+from border_cli.core.files import not_through_links, refuse_deleted
 from border_cli.core.types import State
 
 log = logging.getLogger(__name__)
@@ -25,18 +24,14 @@ MAX_WAITING = 10_000  # records kept in memory until there is room, a few megaby
 class AppendFile:
     """Each record reaches the file whole and in order, or waits in memory for its turn.
 
-    Unbuffered, so another process can read whatever `append` has returned from. Where the file was
-    deleted, a new one begins with `head`; the run directory itself is created again by the
-    checkpoints, which know whether it is still ours. Owned by one thread.
+    Unbuffered, so another process can read whatever `append` has returned from. Owned by one
+    thread.
     """
 
-    def __init__(self, path: Path, *, run_dir: Path | None = None, head: bytes = b"") -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._run_dir = run_dir or path.parent
-        self._run_dir.mkdir(parents=True, exist_ok=True)
-        self._head = head
-        self._file = self._opened("ab")
-        self._identity = os.fstat(self._file.fileno())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = FileIO(path, "ab", opener=not_through_links)
         self._waiting: deque[bytes] = deque()
         self._torn = 0  # bytes of the first waiting record that are in the file already
         self._lost = 0
@@ -49,14 +44,14 @@ class AppendFile:
             self._lost += 1
 
     def append(self, record: bytes) -> None:
-        """Writes what waits and then `record`. Raises `OSError` and keeps them where it cannot."""
+        """Writes what waits and then `record`. Raises `OSError` and keeps them where it cannot, and
+        `RunDeleted` where the file was deleted."""
+        refuse_deleted(self._path, self._file.fileno())
         self.enqueue(record)
         self.flush()
 
     def flush(self) -> None:
         """Tries again to write what waits."""
-        if self._waiting:
-            self._begin_again_where_gone()
         while self._waiting:
             record = self._waiting[0]
             # Fewer bytes than asked are written where the disk fills up.
@@ -64,34 +59,6 @@ class AppendFile:
             if self._torn == len(record):
                 self._waiting.popleft()
                 self._torn = 0
-
-    def _opened(self, mode: str) -> FileIO:
-        if self._path.parent != self._run_dir:
-            own_folder(self._path.parent)
-        return FileIO(self._path, mode, opener=not_through_links)
-
-    def _is_gone(self) -> bool:
-        try:
-            return not os.path.samestat(self._path.lstat(), self._identity)
-        except (FileNotFoundError, NotADirectoryError):
-            return True
-        except OSError:
-            return False  # unknown; the next write reports why
-
-    def _begin_again_where_gone(self) -> None:
-        """Raises `OSError` while there is no place for a new file."""
-        if not self._is_gone():
-            return
-        if not self._run_dir.is_dir():
-            wait = "was deleted or moved; rows are kept in memory until a checkpoint recreates it"
-            raise FileNotFoundError(errno.ENOENT, wait, str(self._run_dir))
-        file = self._opened("xb")  # what another run has put there is not ours
-        log.warning("%s was deleted or moved, with its rows; starting a new file", self._path)
-        self._file.close()
-        self._file, self._torn = file, 0
-        self._identity = os.fstat(file.fileno())
-        if self._head:
-            self._waiting.appendleft(self._head)
 
     def sync(self) -> None:
         """Makes what was written survive a crash of the machine."""
@@ -103,11 +70,7 @@ class AppendFile:
         They would be lost otherwise where the file is cut there, or where this process is killed
         before there is room.
         """
-        with suppress(OSError):  # the next record reports it
-            self._begin_again_where_gone()
         size, waiting = os.fstat(self._file.fileno()).st_size - self._torn, b"".join(self._waiting)
-        if self._is_gone():  # and a new file will hold nothing but what waits
-            size, waiting = 0, self._head + waiting
         position: State = {"size": max(0, size)}
         if waiting:
             position["waiting"] = np.frombuffer(waiting, dtype=np.uint8)  # [bytes]

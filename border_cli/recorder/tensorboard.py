@@ -73,7 +73,7 @@ class TensorboardRecorder(Recorder):
         self._name = str(self._path.relative_to(info.run_dir))
         version = record(Event(wall_time=now_s, file_version="brain.Event:2"))
         head = version + _session_start(info, now_s)
-        self._file = AppendFile(self._path, run_dir=info.run_dir, head=head)
+        self._file = AppendFile(self._path)
         self._last_step = -1  # the highest that was recorded, earlier attempts included
         self._last_rows: bytes | None = b""  # those at that step; None: not kept
         # Kept, not written: a full disk must not raise before anyone is there to count it.

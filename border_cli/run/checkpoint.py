@@ -1,10 +1,7 @@
 """Takes checkpoints from the learner's thread; a thread of its own writes them.
 
-A save verifies the chunks it relies on by listing the directory once in the learner's thread: from
-the first missing chunk on, transitions are frozen and written again, as far as the buffer still
-holds them. The writing thread also rewrites the best model, whose files stay in memory, and
-`.hydra/resolved.yaml`, and once an hour updates the times of all files of the run, so that no purge
-of old files removes them. If the last checkpoint is missing when a run ends, it is written again.
+A save that fails, as on a full disk, is reported and tried again; training continues. Where files
+that it relies on were deleted, `check` ends the run.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from border_cli.core.errors import RunDeleted
 from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.machine import failed_allocation
 from border_cli.core.output import FILE_ONLY, RunState, SaveReport
@@ -27,7 +25,6 @@ from border_cli.run.replay_files import Chunk, PendingRows
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 600.0  # then a disk counts as hung
-REFRESH_EVERY_S = 3600.0  # a purge of old files counts in days
 CHECKPOINT, BEST = "checkpoint", "best"
 
 Work = Callable[[], None]
@@ -48,19 +45,16 @@ class CheckpointStore:
         save_state: SaveState,
         milestone_interval: int = 0,
         replay_buffer: bool = True,
-        config_sha256: str | None = None,
-        settings: str = "",
-        reacquire: Callable[[], None] = lambda: None,
+        check_lock: Callable[[], None] = lambda: None,
         clock: Clock | None = None,
     ) -> None:
+        """`check_lock` raises `RunDeleted` where the directory is no longer the run's."""
         self._folders = CheckpointFolders(
             run_dir,
             keep=keep,
             milestone_interval=milestone_interval,
             save_state=save_state,
-            config_sha256=config_sha256,
-            settings=settings,
-            reacquire=reacquire,
+            check_lock=check_lock,
             written=self._count_bytes,
         )
         self._saves_rows = replay_buffer
@@ -68,7 +62,7 @@ class CheckpointStore:
         self._thread = WritingThread("checkpoints")
         self._chunks: tuple[Chunk, ...] = ()  # of the newest; the learner reads it while not busy
         self._late_best: Callable[[], None] | None = None  # not on the disk yet
-        self._refreshed_s = -REFRESH_EVERY_S  # when the times of all files were set
+        self._deleted: RunDeleted | None = None  # what ends the run
         self._report = SaveReport()
 
     def resumed(self, saved: Saved) -> None:
@@ -99,9 +93,6 @@ class CheckpointStore:
     def _freeze(self, buffer: ReplayBuffer) -> PendingRows:
         oldest = buffer.first_pushed
         before = tuple(each for each in self._chunks if each.end > oldest)
-        if before and before[-1].end > buffer.rows_pushed:
-            before = ()  # of another run
-        before = self._without_missing(before)
         frozen = buffer.freeze(before[-1].end if before else oldest)
         return PendingRows(
             frozen=frozen,
@@ -111,24 +102,9 @@ class CheckpointStore:
             before=before,
         )
 
-    def _without_missing(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-        # The only time that the learner's thread waits for the disk: one listing.
-        try:
-            there = self._folders.up_to_missing(chunks)
-        except OSError:
-            return chunks  # the writing thread will fail, too, and report it
-        if len(there) < len(chunks):
-            first = chunks[len(there)].first
-            log.warning(
-                "files of the replay buffer were missing; writing rows from %d on again", first
-            )
-        return there
-
-    def is_intact(self) -> bool:
-        try:
-            return self._folders.is_intact(self._chunks)
-        except OSError:
-            return False  # writing it again reports why
+    def check(self) -> None:
+        if self._deleted is not None:
+            raise self._deleted
 
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
@@ -153,17 +129,10 @@ class CheckpointStore:
             log.info("checkpoint of update %d written", opt_steps, extra=FILE_ONLY)
 
         try:
-            if self._attempt(write):
-                self._attempt(self._folders.restore_deleted)
-                self._refresh_times()
+            self._attempt(write)
         finally:
             if pending.rows is not None:
                 pending.rows.frozen.release()
-
-    def _refresh_times(self) -> None:
-        if self._clock.now_s() >= self._refreshed_s + REFRESH_EVERY_S:
-            self._folders.refresh_times()
-            self._refreshed_s = self._clock.now_s()
 
     def _attempt(self, write: Callable[[], None]) -> bool:
         """Whether it could be written; a disk that fails does not end a run."""
@@ -171,6 +140,10 @@ class CheckpointStore:
         problem: str | None = None
         try:
             write()
+        except RunDeleted as error:
+            self._deleted = error
+        except FileNotFoundError as error:
+            self._deleted = RunDeleted(Path(error.filename))
         except Exception as error:
             problem = str(error) or type(error).__name__
             expected = isinstance(error, OSError) or failed_allocation(error) is not None

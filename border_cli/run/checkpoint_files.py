@@ -69,7 +69,6 @@ class Manifest:
 
     sequence: int  # grows by one with every checkpoint of a run
     versions: Mapping[str, str]
-    config_sha256: str | None
     sha256: Mapping[str, str]  # of every other file of the folder
     replay: SavedRows | None
 
@@ -153,7 +152,6 @@ def seal(
     *,
     sequence: int,
     versions: Mapping[str, str],
-    config_sha256: str | None,
     replay: SavedRows | None,
 ) -> None:
     """Completes the folder: its manifest names all files that it holds now."""
@@ -161,7 +159,6 @@ def seal(
     manifest = Manifest(
         sequence=sequence,
         versions=versions,
-        config_sha256=config_sha256,
         sha256={each.name: checksum(each) for each in files},
         replay=replay,
     )
@@ -178,7 +175,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "format": FORMAT,
         "sequence": manifest.sequence,
         "versions": dict(manifest.versions),
-        "config_sha256": manifest.config_sha256,
         "sha256": dict(manifest.sha256),
         "replay": replay
         and {
@@ -227,7 +223,6 @@ def _manifest(content: Mapping[str, Any]) -> Manifest:
     return Manifest(
         sequence=int(content["sequence"]),
         versions=dict(content["versions"]),
-        config_sha256=content["config_sha256"],
         sha256=_sums(content["sha256"]),
         replay=None if replay is None else _saved_rows(replay),
     )

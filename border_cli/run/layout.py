@@ -9,7 +9,6 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -158,14 +157,6 @@ def refuse_denied(run_dir: Path) -> None:
 def _is_denied(path: Path, mode: int) -> bool:
     """Whether it is there and this process may not use it so."""
     return os.path.lexists(path) and not os.access(path, mode)
-
-
-def refresh_times(run_dir: Path) -> None:
-    """Sets the times of all that is ours to now, so that no purge of old files deletes it."""
-    with suppress(OSError):  # something was deleted meanwhile: the next save finds out
-        for entry, kind in entries_of_ours(run_dir):
-            if kind == "file":
-                os.utime(entry.path, follow_symlinks=False)
 
 
 def remove_files(folder: Path, layout: Layout, *, keep: frozenset[str] = frozenset()) -> None:

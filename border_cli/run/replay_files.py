@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import checksum, files_in, own_folder, sync
+from border_cli.core.files import checksum, own_folder, sync
 from border_cli.core.interfaces import FrozenRows, FrozenSharingRows, ReplayBuffer, SharedEntries
 
 FOLDER = "replay"
@@ -161,12 +160,6 @@ def _new_stem(folder: Path, first: int, end: int) -> str:
         stem = f"rows-{first:010d}-{end:010d}-{token_hex(4)}"
         if not any(folder.glob(f"{stem}.*")):
             return stem
-
-
-def up_to_missing(folder: Path, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """The chunks before the first that lacks a file."""
-    there = files_in(folder) if chunks else set()
-    return tuple(takewhile(lambda each: each.files.keys() <= there, chunks))
 
 
 def remove_chunks(folder: Path, chunks: Sequence[Chunk]) -> None:

@@ -1,9 +1,6 @@
 """Which process runs in a directory, and how its run went: `run.lock` and `run.json`.
 
-Values of a wrong type in `run.json` are treated as missing, and rejected if a resume needs them. If
-the run directory disappears, this is reported with the next row of metrics, which is kept; the next
-checkpoint creates the directory again, under its lock, or fails if another process has started a
-run there since.
+Values of a wrong type in `run.json` are treated as missing, and rejected if a resume needs them.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from typing import Any
 from weakref import WeakSet
 
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
-from border_cli.core.files import not_through_links, readable_bytes, write_json
+from border_cli.core.files import not_through_links, readable_bytes, refuse_deleted, write_json
 from border_cli.core.threads import available_cores
 
 log = logging.getLogger(__name__)
@@ -74,7 +71,6 @@ class RunLock:
         self._run_dir = run_dir
         self._pause = pause
         self._file = -1
-        self._reacquiring = threading.Lock()
 
     def __enter__(self) -> RunLock:
         with reachable(ConfigError):
@@ -82,34 +78,14 @@ class RunLock:
         _held.add(self)
         return self
 
-    def reacquire(self) -> None:
-        """Takes the lock anew where its file is gone, as with the whole run directory, which is
-        created again. To be called before anything else is created there; by any thread.
-
-        Raises `OSError` where another process has begun to run there since.
-        """
-        with self._reacquiring:
-            if self._file < 0 or self._is_intact():
-                return
-            gone = self._run_dir / RUN_LOCK if self._run_dir.is_dir() else self._run_dir
-            log.warning("%s was deleted or moved; creating it again", gone)
-            try:
-                file = self._take()
-            except RunInUse as error:
-                raise OSError(errno.EBUSY, str(error)) from error
-            os.close(self._file)
-            self._file = file
-
-    def _is_intact(self) -> bool:
-        ours = os.fstat(self._file)
-        try:
-            return os.path.samestat(ours, (self._run_dir / RUN_LOCK).lstat())
-        except FileNotFoundError:
-            return False
+    def check(self) -> None:
+        """Raises `RunDeleted` where the directory, which another run may use by now, or the lock in
+        it was deleted or moved; by any thread."""
+        refuse_deleted(self._run_dir / RUN_LOCK, self._file)
 
     def _take(self) -> int:
         """The file, open and locked."""
-        self._run_dir.resolve().mkdir(parents=True, exist_ok=True)  # a link may lead nowhere by now
+        self._run_dir.mkdir(parents=True, exist_ok=True)
         file = not_through_links(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT)
         try:
             self._lock(file)
@@ -281,10 +257,12 @@ class RunRecord:
 
     `status` is running, done, failed or interrupted, and by `read_run` also killed. Owned by the
     thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
-    document of the attempt before is still true.
+    document of the attempt before is still true. A full disk is reported; `add`, `saved` and `end`
+    raise `RunDeleted`.
     """
 
     def __init__(self, run_dir: Path, *, lock: RunLock | None = None, **facts: Any) -> None:
+        """`lock`: of the run, checked before each change."""
         self._run_dir = run_dir
         self._lock = lock
         self._facts = facts
@@ -355,9 +333,9 @@ class RunRecord:
             self._write_or_log()
 
     def _write_or_log(self) -> None:
+        if self._lock is not None:
+            self._lock.check()
         try:
-            if self._lock is not None:
-                self._lock.reacquire()
             self._write()
         except OSError as error:
             log.error("run.json could not be written: %s", error)

@@ -191,6 +191,7 @@ class PostStep:
 
     def _run_due(self) -> None:
         config, opt_steps = self.config, self.counters.opt_steps
+        self._checkpoints.check()
         self._unfinished = True
         row: dict[str, float] = {}
         if _due(opt_steps, config.eval_interval):
@@ -293,13 +294,14 @@ class PostStep:
                 self._hand_over(self._state())
 
     def wait_until_written(self) -> None:
-        """Until everything is on the disk, or could not be written."""
+        """Until everything is on the disk, or could not be written; raises `RunDeleted`."""
         with self.heartbeat.waiting("the disk"):
             written = self._checkpoints.report
             while not self._checkpoints.wait(POLL_S):
                 if self._checkpoints.report != written:  # a large replay buffer takes its time
                     written = self._checkpoints.report
                     self.heartbeat.beat()
+        self._checkpoints.check()
 
     def _hand_over(self, state: RunState) -> None:
         if self._checkpoints.save(state):
@@ -310,8 +312,7 @@ class PostStep:
 
     def _is_saved(self, counters: Mapping[str, float]) -> bool:
         """Whether the newest checkpoint is of this very moment and on the disk."""
-        known = self._checkpoints.report.problem is None and self._saved == _position(counters)
-        return known and self._checkpoints.is_intact()
+        return self._checkpoints.report.problem is None and self._saved == _position(counters)
 
     def _state(self) -> RunState:
         """All of the run as it is between two steps."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from border_cli.core.config import TrainerConfig
-from border_cli.core.errors import NotFinite
+from border_cli.core.errors import NotFinite, RunDeleted
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.machine import failed_allocation
 from border_cli.core.output import FILE_ONLY, Resumption, TrainerStats
@@ -193,6 +193,8 @@ class Trainer(ABC):
             post_step.finish()
         except NotFinite:
             raise  # the weights may be spoilt: the last checkpoint stays the last
+        except RunDeleted:
+            raise  # nothing more is written where somebody has deleted files
         except BaseException:
             self._save_what_there_is()
             raise
@@ -310,6 +312,8 @@ class Trainer(ABC):
             self.post_step.reporting.show("stopping")
             self._save_last()
             self.post_step.interrupted()
+        except RunDeleted:
+            raise
         except Exception as error:
             lack = failed_allocation(error)
             why = f" (out of memory: {lack})" if lack else ""

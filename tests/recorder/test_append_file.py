@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from commands import full_disk
 
+from border_cli.core.errors import RunDeleted
 from border_cli.recorder import append_file
 from border_cli.recorder.append_file import AppendFile, cut
 
@@ -100,87 +101,19 @@ def test_closing_on_a_full_disk_raises_once_and_never_hangs(tmp_path: Path) -> N
         file.close()
 
 
-def test_a_deleted_file_is_begun_again_with_its_head_and_that_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "folder" / "rows"
-    file = AppendFile(path, run_dir=tmp_path, head=b"head\n")
-    file.append(b"one\n")
-    shutil.rmtree(path.parent)
-    file.append(b"two\n")
-    file.append(b"three\n")
-    assert path.read_bytes() == b"head\ntwo\nthree\n"
-    assert (
-        caplog.text.count(f"{path} was deleted or moved, with its rows; starting a new file") == 1
-    )
-    assert file.position() == {"size": len(b"head\ntwo\nthree\n")}
-    path.unlink()
-    assert file.position()["size"] == 0
-    file.close()
-
-
-def test_rows_wait_for_a_run_directory_that_is_gone_until_it_is_made_again(tmp_path: Path) -> None:
+def test_a_deleted_file_is_named_and_none_in_its_place_is_written(tmp_path: Path) -> None:
     path = tmp_path / "run" / "rows"
     file = AppendFile(path)
     file.append(b"one\n")
     shutil.rmtree(path.parent)
-    for row in (b"two\n", b"three\n"):
-        with pytest.raises(
-            FileNotFoundError, match="was deleted or moved; rows are kept in memory"
-        ):
-            file.append(row)
-    assert not path.parent.exists()
-    path.parent.mkdir()
-    file.append(b"four\n")
-    file.close()
-    assert path.read_bytes() == b"two\nthree\nfour\n"
-
-
-def test_the_position_in_a_file_that_is_gone_is_one_in_the_file_to_come(tmp_path: Path) -> None:
-    """A run goes on from a checkpoint that was taken while its directory was gone."""
-    path = tmp_path / "run" / "rows"
-    file = AppendFile(path, head=b"head\n")
-    file.append(b"lost, and longer than what comes\n")
-    shutil.rmtree(path.parent)
-    with pytest.raises(FileNotFoundError, match="rows are kept in memory"):
-        file.append(b"one\n")
-    position = file.position()
-    path.parent.mkdir()
-    for row in (b"two\n", b"three\n", b"four\n", b"five, which makes it longer than before\n"):
-        file.append(row)
-    file.close()
-    dropped: list[bytes] = []
-    assert cut(path, position, dropped.append) == b""
-    assert path.read_bytes() == b"head\none\n"
-    assert dropped[0].startswith(b"two\nthree\n")
-
-
-def test_a_torn_record_is_whole_in_the_file_that_is_begun_again(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    file = AppendFile(path)
-    with no_file_longer_than(3), pytest.raises(OSError, match="File too large"):
-        file.append(b"first\n")
-    path.unlink()
-    file.close()
-    assert path.read_bytes() == b"first\n"
-
-
-def test_a_file_or_link_that_somebody_put_in_its_place_is_not_written(tmp_path: Path) -> None:
-    path, target = tmp_path / "rows", tmp_path / "target"
-    file = AppendFile(path)
-    target.write_bytes(b"thesis")
-    path.unlink()
-    path.symlink_to(target)
-    with pytest.raises(OSError, match="is a link, and links are not followed"):
-        file.append(b"one\n")
-    path.unlink()
-    path.write_bytes(b"of another run\n")
-    with pytest.raises(FileExistsError, match="rows"):
+    with pytest.raises(RunDeleted, match=f"^{path.parent} was deleted or moved"):
         file.append(b"two\n")
-    assert (path.read_bytes(), target.read_bytes()) == (b"of another run\n", b"thesis")
-    path.unlink()
+    path.parent.mkdir()
+    path.write_bytes(b"of another run\n")
+    with pytest.raises(RunDeleted, match=f"^{path} was deleted or moved"):
+        file.append(b"three\n")
     file.close()
-    assert path.read_bytes() == b"one\ntwo\n"
+    assert path.read_bytes() == b"of another run\n"
 
 
 def test_what_lies_beyond_the_position_is_given_away_before_it_is_cut(tmp_path: Path) -> None:

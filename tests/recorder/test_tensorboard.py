@@ -148,17 +148,6 @@ def test_importing_it_loads_neither_torch_nor_tensorflow() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_an_event_file_that_was_deleted_is_one_that_tensorboard_reads_again(tmp_path: Path) -> None:
-    recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
-    recorder.write(step(1), {"train/loss": 1.0})
-    for each in tmp_path.iterdir():
-        each.unlink()
-    recorder.write(step(2), {"train/loss": 2.0})
-    recorder.close()
-    assert scalars(tmp_path, "train/loss") == [(2, 2.0)]
-    assert events(tmp_path)[0].file_version == "brain.Event:2"
-
-
 def test_the_first_two_groups_of_a_page_are_those_of_episodes_and_evaluations(
     tmp_path: Path,
 ) -> None:

@@ -162,16 +162,6 @@ def test_a_resume_without_rows_begins_with_no_chunk(make_run: MakeRun) -> None:
     assert last.numbers == list(range(30, 38))
 
 
-def test_rows_of_another_run_that_are_no_longer_there_are_not_named(make_run: MakeRun) -> None:
-    case = make_run()
-    case.save(10, push=30)
-    other = make_run()
-    other.store.resumed(read_checkpoint(resumable(case.run_dir)[0]))
-    other.save(20, push=4)  # its buffer never loaded those rows
-    saved = read_checkpoint(resumable(case.run_dir)[0])
-    assert [(each.first, each.end) for each in saved.chunks] == [(0, 4)]
-
-
 def test_milestones_stay_for_good_without_their_rows(make_run: MakeRun) -> None:
     case = make_run(keep=1, milestone_interval=20)
     for opt_steps in (5, 15, 25, 35, 45, 60, 61):
