@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Value = str | int | float | bool | list[Any] | dict[str, Any] | None  # of a setting
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
 _NUMBER = re.compile(r"(\d+)")
-_OWN_FOLDER = re.compile("|".join([*RUN.folders, r"attempt-\d+"]))  # of a run, without runs in it
+_OWN_FOLDER = re.compile("|".join(RUN.folders))  # of a run, without runs in it
 
 
 class Run:

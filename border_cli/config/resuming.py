@@ -23,7 +23,7 @@ from border_cli.core.files import SETTINGS, SWEEP_MARK
 from border_cli.core.words import setting, shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import resumable, run_around
-from border_cli.run.layout import refuse_denied, refuse_foreign, set_aside
+from border_cli.run.layout import refuse_denied, refuse_foreign, remove_attempt
 from border_cli.run.status import (
     NEEDED_TO_RESUME,
     RunLock,
@@ -259,7 +259,7 @@ def found_in(run_dir: Path, config: RunConfig, *, trust: bool = False, job: str 
         return Found()
     refuse_denied(run_dir)
     done = read_run(run_dir, needed=NEEDED_TO_RESUME).get("status") == FINISHED
-    resumes = done or bool(resumable(run_dir))  # what is finished is never set aside
+    resumes = done or bool(resumable(run_dir))  # what is finished is never removed
     if config.resume == AUTO and not resumes:
         return Found()  # nothing is lost by other settings
     changed: list[Change] = []
@@ -297,10 +297,10 @@ def attempt(
 ) -> Iterator[Attempt]:
     """Within the block the directory is this process's own: what was found there stays true.
 
-    A new run moves aside what is there and saves its settings, with the `record` of how it was
-    asked for: files of `.hydra` and texts. Raises RunInUse where another process runs there, and as
-    `found_in`: another may have run there since these settings were checked. Nothing is changed
-    then.
+    A new run removes what an attempt without a checkpoint left and saves its settings, with the
+    `record` of how it was asked for: files of `.hydra` and texts. Raises RunInUse where another
+    process runs there, and as `found_in`: another may have run there since these settings were
+    checked. Nothing is changed then.
     """
     settings = resolved_yaml(config)
     with RunLock(run_dir) as lock:
@@ -308,7 +308,7 @@ def attempt(
             refuse_foreign(run_dir)
             found = found_in(run_dir, config, trust=trust)
         if not found.resumes:
-            set_aside(run_dir)
+            remove_attempt(run_dir)
             begin_attempt(run_dir, record, settings)
         yield Attempt(run_dir=run_dir, lock=lock, found=found, record=record, settings=settings)
 

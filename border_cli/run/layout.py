@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS, files_in
+from border_cli.core.files import SETTINGS
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +69,8 @@ SWEEP = Layout(files=r"sweep\.(json|csv|stop)|multirun\.yaml")
 RUN_OR_SWEEP = replace(RUN, files=f"{RUN.files}|{SWEEP.files}")
 
 
-# What an attempt left that cannot be resumed.
-LEFTOVERS = (
-    *("run.json", "metrics.jsonl", "superseded.jsonl", "checkpoints", "best"),
-    *("videos", "not_finite.npz", str(SETTINGS)),
-)
+# What stays where a run starts over.
+KEPT = ("run.lock", "border-train.log", "output.log")
 
 # What a resumed run reads or writes; what is only replaced need not be writable itself.
 FOLDERS = (".", ".hydra", "checkpoints", "checkpoints/replay")
@@ -173,16 +170,12 @@ def remove_files(folder: Path, layout: Layout, *, keep: frozenset[str] = frozens
         Path(path).unlink(missing_ok=True)
 
 
-def set_aside(run_dir: Path) -> None:
-    """Moves what an unfinished attempt left to `attempt-N`: nothing that was saved is lost."""
-    events = sorted(each for each in files_in(run_dir) if re.fullmatch(EVENT_FILE, each))
-    left = [run_dir / each for each in (*LEFTOVERS, *events) if os.path.lexists(run_dir / each)]
-    if not left:
+def remove_attempt(run_dir: Path) -> None:
+    """Removes what an attempt left that has no checkpoint; its logs stay."""
+    if not (run_dir / SETTINGS).is_file():
         return
-    number = 1
-    while os.path.lexists(folder := run_dir / f"attempt-{number}"):
-        number += 1
-    folder.mkdir()
-    for path in left:
-        path.rename(folder / path.name)
-    log.info("moved an unfinished attempt to %s; the run starts over", folder)
+    found = [entry for entry, kind in entries_of_ours(run_dir) if kind != "folder"]
+    for entry in found:
+        if entry.name not in KEPT:
+            Path(entry.path).unlink()
+    log.info("removed an attempt without a checkpoint; the run starts over")

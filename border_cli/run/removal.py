@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from border_cli.core.errors import CheckpointError, ConfigError
@@ -49,8 +49,7 @@ def _with_torn(layout: Layout) -> Layout:
     return Layout(files=layout.files + _TORN, links=links, folders=inner)
 
 
-_WHOLE = _with_torn(RUN)
-REMOVABLE = replace(_WHOLE, folders={**_WHOLE.folders, r"attempt-\d+": _WHOLE})
+REMOVABLE = _with_torn(RUN)
 LAST = (".hydra", RUN_JSON, RUN_LOCK)  # what a run is known by goes when all else has gone
 
 

@@ -46,9 +46,8 @@ def test_a_run_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None:
     assert set(found) == {run, tmp_path / "runs" / "linked"}  # itself, not the link to it
 
 
-def test_what_a_run_moved_aside_is_no_run_and_one_below_it_is(tmp_path: Path) -> None:
+def test_a_run_below_another_is_one(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    write_run(run / "attempt-1")
     inner = write_run(run / "variant")
     assert set(find_runs([tmp_path])) == {run, inner}
 

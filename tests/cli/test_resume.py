@@ -27,6 +27,7 @@ from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.core.files import SETTINGS, write_json
 from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import EffectiveSettings
+from border_cli.recorder.read import read_metrics
 from border_cli.run.status import RunLock
 
 Capture = pytest.CaptureFixture[str]
@@ -531,20 +532,21 @@ def test_damaged_checkpoints_are_named_and_never_a_silent_start(
     assert after == saved
 
 
-def test_without_a_checkpoint_the_leftovers_are_set_aside(
+def test_without_a_checkpoint_a_run_starts_over_and_takes_no_file_of_the_user(
     done: Path, folder: Path, capsys: Capture
 ) -> None:
     shutil.copytree(done, folder / "a", symlinks=True)
     shutil.rmtree(folder / "a" / "checkpoints")
     facts = facts_of(folder / "a")
     write_json(folder / "a" / "run.json", facts | {"status": "running"})  # it was killed
+    (folder / "a" / "events.out.tfevents.1.host.1.0").touch()
     assert train_status(*TYPED, "run_dir=a", "resume=auto", "seed=9") == 0
-    assert "moved an unfinished attempt to" in capsys.readouterr().out
-    aside = folder / "a" / "attempt-1"
-    assert load_resolved(aside / "resolved.yaml").seed == 0
+    assert "removed an attempt without a checkpoint" in capsys.readouterr().out
     assert load_resolved(folder / "a").seed == 9
-    assert facts_of(folder / "a")["attempts"][0]["from_opt_steps"] == 0
-    assert (folder / "a" / ".hydra" / "resume-1" / "overrides.yaml").is_file()
+    assert [each["from_opt_steps"] for each in facts_of(folder / "a")["attempts"]] == [0]
+    rows = [row["opt_steps"] for row in read_metrics(folder / "a" / "metrics.jsonl")]
+    assert rows == sorted(rows)
+    assert (folder / "a" / "events.out.tfevents.1.host.1.0").is_file()
 
 
 def test_an_interrupted_run_ends_with_the_command_that_goes_on(

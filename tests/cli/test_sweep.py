@@ -252,7 +252,8 @@ def test_two_sweeps_in_one_directory_train_each_job_once(tmp_path: Path) -> None
         said = [each.ended()[1] for each in (up, down)]
     facts = [facts_of(tmp_path / "S" / f"seed-{seed}") for seed in range(3)]
     assert [(each["status"], len(each["attempts"])) for each in facts] == [("done", 1)] * 3, said
-    assert not list(tmp_path.glob("S/*/attempt-*"))
+    logs = [each.read_text() for each in tmp_path.glob("S/*/border-train.log")]
+    assert not any("removed an attempt" in each for each in logs)
     assert not re.search("(?<!0 )failed", "".join(said))
 
 

@@ -15,7 +15,7 @@ from border_cli.core.files import not_through_links, own_folder, write_text
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable, steps_saved
 from border_cli.run.folders import point_link
-from border_cli.run.layout import backup_of, partial_of, refuse_foreign, set_aside
+from border_cli.run.layout import backup_of, partial_of, refuse_foreign
 from border_cli.run.status import RunLock, running
 
 MakeRun = Callable[..., SmallRun]
@@ -118,7 +118,7 @@ def test_a_run_directory_behind_a_link_and_things_of_others_in_it_are_fine(
     refuse_foreign(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("place", ["replay", "0000000010", "", "0000000010/agent.pt"])
+@pytest.mark.parametrize("place", ["replay", "0000000010", "0000000010/agent.pt"])
 def test_nothing_behind_a_link_is_removed_renamed_or_written(
     make_run: MakeRun, tmp_path: Path, place: str
 ) -> None:
@@ -153,11 +153,6 @@ def test_a_link_to_the_rows_of_another_run_fails_the_save_and_they_stay(
     assert len(other.chunks) == 1
     other.resume()
     assert other.numbers == list(range(30))
-    (case.folder / "replay").unlink()
-    assert case.save(20)
-    again = make_run(tmp_path / "mine")
-    again.resume()
-    assert again.numbers == list(range(35))
 
 
 def test_models_and_checkpoints_are_still_read_through_links(
@@ -260,18 +255,3 @@ def test_a_folder_is_made_but_not_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "new")
     with pytest.raises(OSError, match="is a link"):
         own_folder(tmp_path / "link")
-
-
-def test_an_attempt_is_moved_aside_with_its_links_and_to_a_free_name(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "best").symlink_to("checkpoints/best-0000000010")  # which is gone
-    (tmp_path / "attempt-2").mkdir()
-    for name in ("events.out.tfevents.1.host.1.0.border", "events.out.tfevents.1.host.1.0"):
-        (tmp_path / name).touch()
-    set_aside(tmp_path)
-    assert (tmp_path / "attempt-1" / "events.out.tfevents.1.host.1.0.border").is_file()
-    assert (tmp_path / "events.out.tfevents.1.host.1.0").is_file()  # not ours
-    assert (tmp_path / "attempt-1" / "best").is_symlink()
-    (tmp_path / "run.json").touch()
-    set_aside(tmp_path)
-    assert (tmp_path / "attempt-3" / "run.json").exists()

@@ -62,12 +62,11 @@ def test_a_run_is_removed_whole_and_its_size_is_known_before(run: SmallRun) -> N
     assert everything(folder.parent) == []
 
 
-def test_leftovers_of_killed_processes_and_of_attempts_go_with_it(run: SmallRun) -> None:
+def test_leftovers_of_killed_processes_go_with_it(run: SmallRun) -> None:
     folder = run.run_dir
     (folder / ".run.json.0123abcd.tmp").touch()
     (folder / ".hydra" / ".resolved.yaml.0123abcd.tmp").touch()
     (folder / "checkpoints" / ".0000000040.partial").mkdir()
-    write_run(folder / "attempt-1")
     assert remove_run(folder)
     assert everything(folder.parent) == []
 
