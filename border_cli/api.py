@@ -125,7 +125,7 @@ def resume(
     with reachable(CheckpointError):
         refuse_no_run(place)
         recorded = import_paths(place)
-    with modules_of_a_run(place, recorded, trust=trust):
+    with modules_of_a_run(recorded, trust=trust):
         if not trust:
             refuse_strange_modules(place / SETTINGS, recorded)
         with reachable(CheckpointError):
@@ -229,7 +229,7 @@ def load_policy(
 
 def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
     """Within the block whatever is imported follows the rules of `load_policy`."""
-    return modules_of_a_run(run_dir, import_paths(run_dir), trust=trust)
+    return modules_of_a_run(import_paths(run_dir), trust=trust)
 
 
 @reachable(CheckpointError)

@@ -22,6 +22,7 @@ from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.weights import unpacked
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.errors import BadStep
+from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.rows import Rows, column_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Snapshot
@@ -101,6 +102,7 @@ class RemoteActor:
         root = logging.getLogger()
         root.handlers[:] = [self._records]
         root.setLevel(self._log_level)
+        keep_runs_off_path()  # Ray puts the current directory there
         sys.path += [each for each in self._import_path if each not in sys.path]
         self._make_actor: ActorFactory = unpack(self._packed)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 from border_cli import __version__
@@ -19,7 +19,7 @@ from border_cli.core.errors import (
     Interrupted,
     reachable,
 )
-from border_cli.core.foreign import complain, nothing_imported_from
+from border_cli.core.foreign import complain, keep_runs_off_path
 from border_cli.core.machine import memory_for
 from border_cli.core.words import shortest, unknown
 
@@ -49,6 +49,7 @@ def plain_command(
     with leaving_on_signals() as signals:
         try:
             with reachable(CheckpointError), memory_for("out of memory", {}):
+                keep_runs_off_path()
                 run(typed, signals)
         except (KeyboardInterrupt, Interrupted):
             if interrupted:
@@ -58,7 +59,7 @@ def plain_command(
             complain(name, error)
             sys.exit(error.exit_status)
         finally:
-            sys.path[:] = path  # without the folders of the run's own modules
+            sys.path[:] = path
 
 
 @contextmanager
@@ -120,13 +121,11 @@ def truth(values: dict[str, str], key: str) -> bool:
 
 @contextmanager
 def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
-    """Within the block modules are found as `api.load_policy` says, those of others included that
-    our own need."""
-    with nullcontext() if trust else nothing_imported_from(run_dir):
-        from border_cli.api import opened
+    """Within the block modules are found as `api.load_policy` says."""
+    from border_cli.api import opened
 
-        with opened(run_dir, trust=trust):
-            yield
+    with opened(run_dir, trust=trust):
+        yield
 
 
 def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:

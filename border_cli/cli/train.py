@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from border_cli import __version__
@@ -16,8 +14,7 @@ from border_cli.cli.monitor import monitored
 from border_cli.cli.signals import early_signals
 from border_cli.cli.startup import not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
-from border_cli.core.files import expanded
-from border_cli.core.foreign import complain, nothing_imported_from
+from border_cli.core.foreign import complain, keep_runs_off_path
 from border_cli.core.machine import memory_for
 
 if TYPE_CHECKING:
@@ -72,18 +69,6 @@ class Arguments:
     help: bool
     hydra_help: bool
     version: bool
-
-    def resumed(self) -> Iterator[Path]:
-        """The run directories of `resume=RUN_DIR` and `--from RUN_DIR`, as far as Hydra is not
-        needed to read them; none where trust=true may be typed."""
-        pairs = [each.lstrip("+").partition("=") for each in self.overrides]
-        if any(key == "trust" and value.lower() != "false" for key, _, value in pairs):
-            return
-        if self.origin:
-            yield expanded(self.origin)
-        for key, _, value in pairs:
-            if key == "resume" and value.lower() not in ("", "auto", "null"):
-                yield expanded(value.strip("'\""))
 
     def for_hydra(self, overrides: Sequence[str]) -> list[str]:
         """Flags first, as Hydra's own parser wants them; folders reach it another way."""
@@ -170,6 +155,7 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
     with early_signals() as early:
         try:
             with not_collecting(), reachable(ConfigError), memory_for(NO_ROOM, {}, ConfigError):
+                keep_runs_off_path()
                 _answer(read_arguments(typed), typed, run_job)
         except BorderError as error:
             complain("border-train", error)
@@ -193,9 +179,6 @@ def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> N
 
         complete(arguments.overrides)
     else:
-        with ExitStack() as stack:
-            for each in arguments.resumed():  # before anything of others is imported
-                stack.enter_context(nothing_imported_from(each))
-            from border_cli.cli.job import answer
+        from border_cli.cli.job import answer
 
-            answer(arguments, typed, run_job)
+        answer(arguments, typed, run_job)

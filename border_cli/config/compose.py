@@ -35,7 +35,12 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config import check
 from border_cli.config.explain import explained
-from border_cli.config.imports import add_to_path, import_modules, modules_of_a_run, names_in
+from border_cli.config.imports import (
+    add_current_directory,
+    import_modules,
+    modules_of_a_run,
+    names_in,
+)
 from border_cli.config.interpolation import OWN_NAME, register_resolvers, resolve_settings
 from border_cli.config.overrides import (
     is_sweep,
@@ -70,7 +75,6 @@ from border_cli.config.tuned import (
 from border_cli.core.config import GroupConfig, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
-from border_cli.core.foreign import is_closed
 from border_cli.hydra_plugin import register as register_launcher
 from border_cli.registry import GROUPS
 
@@ -126,7 +130,7 @@ def composing(
             yield composer, overrides
         return
     if run_dir is None:
-        with _folders_to_compose_from(config_dirs, config_name) as folders:
+        with _folders_to_compose_from(config_dirs, config_name, trust=trust) as folders:
             imports = _of_plugins_here()
             yield Composer(folders, config_name, imports=imports, trust=trust), overrides
         return
@@ -136,7 +140,7 @@ def composing(
 
     refuse_beside_resume(run_dir, overrides, multirun=multirun, config_name=config_name)
     recorded = import_paths(run_dir)
-    with modules_of_a_run(run_dir, recorded, trust=trust):
+    with modules_of_a_run(recorded, trust=trust):
         if not trust:
             refuse_strange_modules(run_dir / SETTINGS, recorded)
         folders = user_folders(config_dirs)
@@ -145,7 +149,9 @@ def composing(
 
 
 @contextmanager
-def _folders_to_compose_from(config_dirs: Sequence[str], config_name: str) -> Iterator[list[str]]:
+def _folders_to_compose_from(
+    config_dirs: Sequence[str], config_name: str, *, trust: bool
+) -> Iterator[list[str]]:
     """The user's folders. `-cd RUN_DIR/.hydra -cn resolved` reads what a run has saved, hence as
     data, and imports nothing from there."""
     folders = user_folders(config_dirs)
@@ -155,11 +161,10 @@ def _folders_to_compose_from(config_dirs: Sequence[str], config_name: str) -> It
             if folder.name == SETTINGS.parent.name and (folder / SETTINGS.name).is_file():
                 from border_cli.config.saved import saved_source
 
-                stack.enter_context(modules_of_a_run(folder.parent, (), trust=False))
+                stack.enter_context(modules_of_a_run((), trust=False))
                 if config_name == SETTINGS.stem:
                     folders[place] = saved_source(folder)
-        if not is_closed(str(Path.cwd())):
-            add_to_path([str(Path.cwd())])
+        add_current_directory(trust=trust)
         yield folders
 
 

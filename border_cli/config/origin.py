@@ -52,7 +52,7 @@ def composing_from(
     run_dir = _run_of(origin)
     _refuse_beside(origin, overrides, config_name)
     recorded = import_paths(run_dir)
-    with modules_of_a_run(run_dir, recorded, trust=trust):
+    with modules_of_a_run(recorded, trust=trust):
         if not trust:
             refuse_strange_modules(run_dir / SETTINGS, recorded)
         yield _composer(run_dir, overrides, user_folders(config_dirs), trust=trust)

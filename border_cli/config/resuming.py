@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 
 from border_cli.config.check import holds_run
 from border_cli.config.overrides import parsed
-from border_cli.config.saved import begin_attempt, load_resolved, modules_of, resolved_yaml
+from border_cli.config.saved import begin_attempt, load_resolved, resolved_yaml
 from border_cli.core.config import AUTO, Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS, SWEEP_MARK
@@ -265,8 +265,7 @@ def found_in(run_dir: Path, config: RunConfig, *, trust: bool = False, job: str 
     changed: list[Change] = []
     limits = config.trainer
     if (run_dir / SETTINGS).read_text(encoding="utf-8") != resolved_yaml(config):
-        known = modules_of(config)
-        saved = load_resolved(run_dir, import_paths(run_dir), trust=trust, known=known)
+        saved = load_resolved(run_dir, import_paths(run_dir), trust=trust)
         changed, limits = changes(saved, config), saved.trainer
         refuse_fixed(changed, run_dir, job=job)
     end = finished(run_dir, config, limits)

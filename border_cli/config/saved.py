@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -276,16 +276,10 @@ def saved_source(folder: Path, asked: Sequence[str] = ()) -> str:
     return f"{SAVED_SCHEME}://{folder}?{','.join(asked)}"
 
 
-def refuse_strange_modules(
-    file: Path, recorded: Sequence[str], known: Collection[str] = ()
-) -> None:
+def refuse_strange_modules(file: Path, recorded: Sequence[str]) -> None:
     """Raises ConfigError where saved settings name a module that the user's own Python would not
-    find; nothing is imported. `recorded`: the folders in which the run found its modules; `known`:
-    modules that the user has named as well."""
-    named = named_modules(read_saved(file))
-    for module in known:
-        named.pop(module, None)
-    refuse_elsewhere(file, named, recorded)
+    find; nothing is imported. `recorded`: the folders in which the run found its modules."""
+    refuse_elsewhere(file, named_modules(read_saved(file)), recorded)
 
 
 def saved_composer(
@@ -297,11 +291,7 @@ def saved_composer(
 
 
 def load_resolved(
-    path: Path,
-    import_paths: Sequence[str] = (),
-    *,
-    trust: bool = False,
-    known: Collection[str] = (),
+    path: Path, import_paths: Sequence[str] = (), *, trust: bool = False
 ) -> RunConfig:
     """The RunConfig of a saved file, or of the run directory that holds one; typed and checked.
 
@@ -311,12 +301,10 @@ def load_resolved(
     file = path / SETTINGS if path.is_dir() else path
     if not file.is_file():
         raise CheckpointError(f"{path} is not a run directory: there is no {file}")
-    folder = file.parent.resolve()
-    run_dir = folder.parent if folder.name == SETTINGS.parent.name else folder
-    with modules_of_a_run(run_dir, import_paths, trust=trust):
+    with modules_of_a_run(import_paths, trust=trust):
         if not trust:
-            refuse_strange_modules(file, import_paths, known)
-        folders = [saved_source(folder), *user_folders()]  # which calls the plug-ins
+            refuse_strange_modules(file, import_paths)
+        folders = [saved_source(file.parent.resolve()), *user_folders()]  # which calls the plug-ins
         return replace(Composer(folders, file.stem).job([]).config, run_dir=None)
 
 

@@ -11,7 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from border_cli.core.errors import ConfigError, place_of
-from border_cli.core.foreign import is_closed
+from border_cli.core.foreign import run_of
 
 OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"
@@ -36,12 +36,12 @@ def _url(folder: str, origin: str) -> str:
 
 def plugins_here() -> list[EntryPoint]:
     """The plug-ins that ./pyproject.toml declares, installed or not: a repository of experiments
-    works in its own directory as it is. None where nothing may be imported from here."""
+    works in its own directory as it is. A run directory is no project."""
     try:
         text = Path(PROJECT).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return []
-    if ENTRY_POINT_GROUP not in text or is_closed(str(Path.cwd())):
+    if ENTRY_POINT_GROUP not in text or run_of(Path.cwd()):
         return []
     import tomllib
 

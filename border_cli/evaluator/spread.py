@@ -23,6 +23,7 @@ from border_cli.cluster.crew import GOING, Crew, CrewOnRay
 from border_cli.cluster.nodes import Needs, Nodes, options_of
 from border_cli.cluster.remote import log_what_is_printed, total_cpus
 from border_cli.core.errors import BadStep, RunFailed
+from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.interfaces import (
     ActorManager,
     Confirmation,
@@ -115,6 +116,7 @@ class EpisodePlayer:
 
     def begin(self) -> None:
         """Imports what the episodes need."""
+        keep_runs_off_path()  # Ray puts the current directory there
         if self._home.machine == platform.node():  # where nothing travels
             sys.path += [each for each in self._home.path if each not in sys.path]
         self._recipe: EpisodesRecipe = unpack(self._packed)

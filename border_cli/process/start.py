@@ -17,7 +17,6 @@ from typing import Any
 
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import RunFailed
-from border_cli.core.foreign import close, closed, is_closed
 from border_cli.core.threads import BLAS_VARIABLES
 
 # Meant for the process that trains. The fork server ignores SIGINT itself, but only once it has
@@ -90,9 +89,6 @@ def child_environment() -> Iterator[None]:
         wanted = dict.fromkeys(BLAS_VARIABLES, "1")
         if not os.environ.get(SAFE_PATH):
             wanted[SAFE_PATH] = OURS
-        if path := os.environ.get("PYTHONPATH"):
-            entries = path.split(os.pathsep)
-            wanted["PYTHONPATH"] = os.pathsep.join(each for each in entries if not is_closed(each))
         before = {name: os.environ.get(name) for name in wanted}
         os.environ.update(wanted)
         try:
@@ -113,11 +109,11 @@ def wait_for(waitables: Sequence[Any], timeout_s: float) -> None:
 def pack(setting: str, imports: Sequence[str], parts: Any) -> bytes:
     """`parts`, for a child that must import these modules first: they register what parts name.
 
-    The child imports nothing out of folders that are closed here. Raises RunFailed, which names
-    the setting that asks for a child, where the parts cannot be pickled.
+    Raises RunFailed, which names the setting that asks for a child, where the parts cannot be
+    pickled.
     """
     try:
-        return pickle.dumps((closed(), list(imports), pickle.dumps(parts)))
+        return pickle.dumps((list(imports), pickle.dumps(parts)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise RunFailed(
             f"{setting} needs parts that can be pickled, such as classes and functions at "
@@ -127,8 +123,7 @@ def pack(setting: str, imports: Sequence[str], parts: Any) -> bytes:
 
 def unpack(packed: bytes) -> Any:
     """What was given to `pack`, in the child."""
-    folders, imports, parts = pickle.loads(packed)
-    close(folders)
+    imports, parts = pickle.loads(packed)
     for module in imports:
         import_module(module)
     return pickle.loads(parts)

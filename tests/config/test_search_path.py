@@ -12,7 +12,7 @@ import pytest
 from border_cli.config.compose import Composer, compose
 from border_cli.config.search_path import user_folders
 from border_cli.core.errors import ConfigError
-from border_cli.core.foreign import nothing_imported_from
+from border_cli.core.files import SETTINGS
 
 Write = Callable[[str, str], Path]
 
@@ -123,9 +123,9 @@ def test_one_that_is_installed_as_well_is_called_once(folder: Path, write: Write
 
 
 @pytest.mark.usefixtures("own_modules", "elsewhere")
-def test_a_run_that_is_opened_brings_no_plugin_of_its_own(folder: Path) -> None:
-    with nothing_imported_from(folder):
-        assert user_folders() == []
+def test_a_run_directory_brings_no_plugin_of_its_own(write: Write) -> None:
+    write(str(SETTINGS), "")
+    assert user_folders() == []
     assert "own_plugin" not in sys.modules
 
 
