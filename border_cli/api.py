@@ -44,7 +44,6 @@ from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.checkpoint_files import read_json
 from border_cli.run.finding import find_checkpoint, find_run, read_model
-from border_cli.run.layout import refuse_foreign
 from border_cli.run.status import import_paths, refuse_running
 
 log = logging.getLogger(__name__)
@@ -87,7 +86,6 @@ def train(
     refuse_unwritable(run_dir)
     refuse_running(run_dir)
     with reachable(ConfigError):
-        refuse_foreign(run_dir)
         found_in(run_dir, config)
     effective = effective_settings(config)
     built = dry_build(effective, Probes(_interrupt_here()))

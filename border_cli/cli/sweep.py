@@ -18,7 +18,6 @@ from rich.table import Table
 from border_cli.cli.report import resume_sweep
 from border_cli.core.words import counted
 from border_cli.recorder import terminal
-from border_cli.run.layout import refuse_foreign
 from border_cli.run.status import RunInUse, running
 from border_cli.run.sweep_folder import (
     DONE,
@@ -62,7 +61,6 @@ class Sweep:
 
     def begin(self) -> None:
         """Writes `sweep.json`, before any job starts."""
-        refuse_foreign(self.root)
         self.root.mkdir(parents=True, exist_ok=True)
         clear_stop(self.root)
         with alone(self.root):  # another command may begin in it

@@ -302,9 +302,9 @@ def attempt(
     checked. Nothing is changed then.
     """
     settings = resolved_yaml(config)
+    refuse_foreign(run_dir)
     with RunLock(run_dir) as lock:
         with reachable(ConfigError):
-            refuse_foreign(run_dir)
             found = found_in(run_dir, config, trust=trust)
         if not found.resumes:
             remove_attempt(run_dir)

@@ -1,6 +1,7 @@
 """What in a run directory is ours: names, and what may be found under them.
 
-Only what is written here by name is ever written to or removed, and nothing behind a link.
+Only what is written here by name is ever written to or removed; a link in its place refuses the
+command.
 """
 
 from __future__ import annotations
@@ -104,35 +105,30 @@ def partial_of(place: Path) -> Path:
 
 
 def refuse_foreign(run_dir: Path) -> None:
-    """Raises `ConfigError` where something else is in the place of a file or folder of ours.
+    """Raises `ConfigError` where a link, or something else that no run makes, has a name of ours.
 
-    To be called before a run opens or creates anything in a directory that may have been used.
+    To be called before a command opens or creates anything in a directory that may have been used.
     """
     if not run_dir.is_dir():
         return
     try:
         for entry, kind in entries_of_ours(run_dir, RUN_OR_SWEEP):
-            _refuse_other(entry, kind, run_dir)
+            _refuse_other(entry, kind)
     except OSError as error:
         raise ConfigError(f"{run_dir} cannot be read: {error}") from error
 
 
-def _refuse_other(entry: os.DirEntry[str], kind: Kind, run_dir: Path) -> None:
-    noun = "directory" if kind == "folder" else kind
-    if kind == "link":
-        if not entry.is_symlink():
-            raise ConfigError(
-                f"{entry.path} is in the way: the run creates a symbolic link there. Move it away"
-            )
-    elif entry.is_symlink():
+def _refuse_other(entry: os.DirEntry[str], kind: Kind) -> None:
+    fits = {
+        "file": entry.is_file(follow_symlinks=False),
+        "folder": entry.is_dir(follow_symlinks=False),
+        "link": entry.is_symlink(),
+    }
+    if not fits[kind]:
+        what = f"a link to {Path(entry.path).resolve()}" if entry.is_symlink() else f"no {kind}"
         raise ConfigError(
-            f"{entry.path} is a link to {Path(entry.path).resolve()}. A run writes and deletes "
-            f"files there: replace the link with the {noun} itself. To keep a run on another disk, "
-            f"move its whole directory; {run_dir} or a directory above it may be a link"
-        )
-    elif not (entry.is_file() if kind == "file" else entry.is_dir()):
-        raise ConfigError(
-            f"{entry.path} is not a {noun}, and the run needs one there: move it away"
+            f"{entry.path} is {what}, and a run writes and deletes a {kind} of its own there: move "
+            "it away. To keep a run on another disk, move its whole directory, which may be a link"
         )
 
 

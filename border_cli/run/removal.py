@@ -1,9 +1,9 @@
 """Removing runs, and checkpoints that are no longer needed.
 
 A directory is touched only if a file in it has what only `border_cli` writes there. Of it, files
-with names of ours are removed, and directories that are empty then; never behind a link, and never
-of a run that is, or may be, running. The lock of a run is held meanwhile, so that no process begins
-there.
+with names of ours are removed, and directories that are empty then; never of a run that is, or may
+be, running, nor where a link of others has a name of ours. The lock of a run is held meanwhile, so
+that no process begins there.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.files import SETTINGS, is_own_folder, readable_bytes
+from border_cli.core.files import SETTINGS, readable_bytes
 from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import Kept, by_age, is_complete
 from border_cli.run.folders import (
@@ -61,7 +61,7 @@ class NotRemovable(ConfigError):
 def idle(run_dir: Path) -> Iterator[None]:
     """Within the block no process runs in the directory, and none can begin to.
 
-    Raises `NotRemovable` where one runs, or where that cannot be told.
+    Raises as `refuse_removal`.
     """
     refuse_removal(run_dir)
     lock = RunLock(run_dir)
@@ -77,9 +77,11 @@ def idle(run_dir: Path) -> Iterator[None]:
 
 def refuse_removal(run_dir: Path) -> None:
     """Raises `NotRemovable` where a run is running, where its directory is a link or another
-    program's, or where that it has ended cannot be told from here."""
+    program's, or where that it has ended cannot be told from here; `ConfigError` where a link is in
+    the place of a file or directory of ours."""
     if run_dir.is_symlink():
         raise NotRemovable(f"{run_dir} is a link to {run_dir.resolve()}: name that directory")
+    refuse_foreign(run_dir)
     facts = read_run(run_dir)
     recorded = any("from_opt_steps" in each for each in facts.get("attempts", []))
     if not recorded and b"/schema/run@_here_" not in readable_bytes(run_dir / SETTINGS):
@@ -115,11 +117,10 @@ def _nbytes(entry: os.DirEntry[str]) -> int:
 def remove_run(run_dir: Path) -> bool:
     """Removes a run; False where other files were found, which stay with their directories.
 
-    Raises `NotRemovable` where it is running, and `OSError` where something cannot be removed.
+    Raises as `refuse_removal`, and `OSError` where something cannot be removed.
     """
-    with idle(run_dir), _opened(run_dir) as folder:
-        _remove_files(folder, REMOVABLE, later=LAST)
-        _remove_files(folder, REMOVABLE)
+    with idle(run_dir):
+        _remove_files(run_dir, REMOVABLE)
     return _rmdir(run_dir)
 
 
@@ -128,43 +129,29 @@ def remove_sweep(root: Path) -> bool:
     where `sweep.json` is not from border_cli."""
     if root.is_symlink() or read_sweep(root) is None:
         return False
-    with _opened(root) as folder:
-        _remove_files(folder, _with_torn(SWEEP))
+    _remove_files(root, _with_torn(SWEEP))
     return _rmdir(root)
 
 
-@contextmanager
-def _opened(folder: str | Path, inside: int | None = None) -> Iterator[int]:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    descriptor = os.open(folder, flags, dir_fd=inside)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _remove_files(folder: Path, layout: Layout) -> None:
+    """Removes what is ours, and directories of ours that are empty then."""
+
+    def turn(entry: os.DirEntry[str]) -> int:
+        name = Path(entry.path).relative_to(folder).parts[0]
+        return LAST.index(name) if name in LAST else -1
+
+    inside_out = [*entries_of_ours(folder, layout)][::-1]
+    for entry, kind in sorted(inside_out, key=lambda each: turn(each[0])):
+        if kind == "folder":
+            _rmdir(Path(entry.path))
+        else:
+            Path(entry.path).unlink()  # a link itself, not what it leads to
 
 
-def _remove_files(folder: int, layout: Layout, later: Collection[str] = ()) -> None:
-    """Removes what is ours in an open folder: by its descriptor, so that no link put in the place
-    of a directory meanwhile leads elsewhere."""
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.name not in later]
-    for name in sorted(names, key=lambda each: LAST.index(each) if each in LAST else -1):
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-        inner = layout.folder_named(name)
-        if stat.S_ISDIR(mode) and inner is not None:
-            with _opened(name, folder) as opened:
-                _remove_files(opened, inner)
-            _rmdir(name, folder)
-        elif (stat.S_ISREG(mode) and layout.is_file(name)) or (
-            stat.S_ISLNK(mode) and layout.is_link(name)
-        ):
-            os.unlink(name, dir_fd=folder)
-
-
-def _rmdir(folder: str | Path, inside: int | None = None) -> bool:
+def _rmdir(folder: Path) -> bool:
     """Removes a directory where it is empty."""
     try:
-        os.rmdir(folder, dir_fd=inside)
+        folder.rmdir()
     except OSError:
         return False
     return True
@@ -181,17 +168,15 @@ class Surplus:
 def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
     """The checkpoints beyond the newest `keep`, but for the best model and milestones.
 
-    Raises `NotRemovable` where the run is running or would keep nothing whole, and `ConfigError`
-    where a link is in the place of a file or directory of ours.
+    Raises as `refuse_removal`, and `NotRemovable` where the run would keep nothing whole.
     """
     refuse_removal(run_dir)
     return _surplus(run_dir, keep, milestone_interval)
 
 
 def _surplus(run_dir: Path, keep: int, milestone_interval: int) -> Surplus:
-    refuse_foreign(run_dir)
     folder = run_dir / "checkpoints"
-    if not is_own_folder(folder):
+    if not folder.is_dir():
         return Surplus(0, 0)
     kept = by_age(folder)
     gone = surplus(kept, keep=keep, milestone_interval=milestone_interval)
@@ -224,7 +209,7 @@ def _models_before_best(run_dir: Path) -> list[Path]:
 def _unneeded_chunks(folder: Path, newest: list[Kept]) -> list[os.DirEntry[str]]:
     """The files of transitions that none of the newest needs."""
     replay = folder / FOLDER
-    if not is_own_folder(replay) or any(each.manifest is None for each in newest):
+    if not replay.is_dir() or any(each.manifest is None for each in newest):
         return []
     named = named_chunks(newest)
     with os.scandir(replay) as entries:
@@ -235,7 +220,6 @@ def prune(run_dir: Path, *, keep: int, milestone_interval: int) -> None:
     """Removes what `surplus_of` counts; raises the same, and `OSError`."""
     with idle(run_dir):
         folder = run_dir / "checkpoints"
-        refuse_foreign(run_dir)
         restore_folders(folder)  # what a killed process left half done
         _surplus(run_dir, keep, milestone_interval)  # checked again: it may have changed
         rotate(folder, keep=keep, milestone_interval=milestone_interval)

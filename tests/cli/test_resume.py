@@ -251,8 +251,7 @@ def test_a_link_inside_of_a_run_directory_is_refused_before_anything_is_opened(
     (folder / "victim" / "thesis.txt").touch()
     (folder / "a" / "checkpoints" / "replay").symlink_to("../../victim")
     said = refusal(*typed)
-    assert f"checkpoints/replay is a link to {folder / 'victim'}. A run writes and deletes" in said
-    assert "a or a directory above it may be a link" in said
+    assert f"checkpoints/replay is a link to {folder / 'victim'}, and a run writes and" in said
 
 
 @pytest.mark.parametrize(

@@ -43,51 +43,30 @@ def moved_and_linked(path: Path, elsewhere: Path) -> Path:
     return elsewhere
 
 
-OPENED = (
-    *("run.lock", "run.json", "metrics.jsonl", "superseded.jsonl", "border-train.log"),
-    *("not_finite.npz", "sweep.csv", "multirun.yaml", ".hydra/config.yaml", ".hydra/hydra.yaml"),
-    *(".hydra/overrides.yaml", ".hydra/resolved.yaml", "events.out.tfevents.1.host.1.0.border"),
-    "checkpoints/0000000010/agent.pt",
+FILES = (
+    *("run.lock", "metrics.jsonl", "sweep.csv", ".hydra/resolved.yaml"),
+    *("events.out.tfevents.1.host.1.0.border", "checkpoints/0000000010/agent.pt"),
     "checkpoints/replay/rows-0000000000-0000000009-aaaaaaaa.0.npy",
 )
-FOLDERS = (
-    *("checkpoints", "checkpoints/replay", ".hydra", "checkpoints/0000000010"),
-    *("checkpoints/best-0000000010", "checkpoints/.0000000010.old", ".hydra/resume-1"),
-)
+FOLDERS = ("checkpoints", "checkpoints/replay", ".hydra", "checkpoints/best-0000000010", "videos")
 
 
-@pytest.mark.parametrize("name", [*OPENED, *FOLDERS])
-def test_a_link_in_the_place_of_ours_is_refused_with_its_target(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [*FILES, *FOLDERS])
+def test_a_link_or_anything_else_in_the_place_of_ours_is_refused_by_name(
+    tmp_path: Path, name: str
+) -> None:
     path, target = tmp_path / "run" / name, tmp_path / "target"
     path.parent.mkdir(parents=True)
     path.symlink_to(target)
-    with pytest.raises(
-        ConfigError, match=f"{name} is a link to {target}. .* replace the link with the "
-    ):
+    with pytest.raises(ConfigError, match=f"{name} is a link to {target}, and a run writes"):
         refuse_foreign(tmp_path / "run")
-    target.mkdir()  # and whatever stands there
+    target.mkdir() if name in FOLDERS else target.touch()  # and whatever stands there
     with pytest.raises(ConfigError, match=f"{name} is a link to"):
         refuse_foreign(tmp_path / "run")
-
-
-@pytest.mark.parametrize("name", OPENED)
-def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    path.mkdir(parents=True)
-    with pytest.raises(ConfigError, match=f"{name} is not a file"):
-        refuse_foreign(tmp_path)
-    path.rmdir()
+    path.unlink()
     os.mkfifo(path)
-    with pytest.raises(ConfigError, match=f"{name} is not a file"):
-        refuse_foreign(tmp_path)
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / name).touch()
-    with pytest.raises(ConfigError, match=f"{name} is not a directory"):
-        refuse_foreign(tmp_path)
+    with pytest.raises(ConfigError, match=f"{name} is no f"):
+        refuse_foreign(tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", ["best", "checkpoints/latest"])
@@ -95,7 +74,7 @@ def test_a_folder_in_the_place_of_a_link_is_refused_and_never_replaced(
     tmp_path: Path, name: str
 ) -> None:
     (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(ConfigError, match=f"{name} is in the way"):
+    with pytest.raises(ConfigError, match=f"{name} is no link"):
         refuse_foreign(tmp_path)
     with pytest.raises(FileExistsError, match="is not a symbolic link"):
         point_link(tmp_path / name, "0000000010")

@@ -82,16 +82,18 @@ def test_files_of_the_user_stay_with_their_folders(run: SmallRun) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["checkpoints", ".hydra", "run.json", "metrics.jsonl"])
-def test_nothing_behind_a_link_is_removed(name: str, run: SmallRun, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["checkpoints", "checkpoints/0000000010", "metrics.jsonl"])
+def test_a_link_in_the_place_of_ours_is_refused_and_nothing_behind_it_removed(
+    name: str, run: SmallRun, tmp_path: Path
+) -> None:
     place, outside = run.run_dir / name, tmp_path / "outside"
     place.rename(outside)
     place.symlink_to(outside)
-    before = everything(tmp_path / "outside")
-    assert not remove_run(run.run_dir)
-    assert everything(outside) == before
-    assert outside.exists()
-    assert [each.name for each in run.run_dir.iterdir()] == [name]  # the link itself
+    before = everything(tmp_path)
+    for remove in (remove_run, partial(prune, keep=1, milestone_interval=0)):
+        with pytest.raises(ConfigError, match=f"{name} is a link to {outside}"):
+            remove(run.run_dir)
+    assert everything(tmp_path) == before
 
 
 def test_a_link_to_a_run_is_refused(run: SmallRun, tmp_path: Path) -> None:
@@ -226,17 +228,3 @@ def test_nothing_is_pruned_where_what_would_stay_is_damaged(run: SmallRun) -> No
     with pytest.raises(NotRemovable, match=r"left as it is: .*agent\.pt"):
         prune(run.run_dir, keep=1, milestone_interval=0)
     assert everything(run.run_dir) == sorted([*before, "run.lock"])
-
-
-@pytest.mark.parametrize("name", ["checkpoints", "checkpoints/0000000010"])
-def test_pruning_refuses_a_link_in_the_place_of_a_directory(
-    name: str, run: SmallRun, tmp_path: Path
-) -> None:
-    (run.folder / ".0000000005.partial").mkdir()  # would be removed first
-    place, outside = run.run_dir / name, tmp_path / "outside"
-    place.rename(outside)
-    place.symlink_to(outside)
-    before = everything(outside)
-    with pytest.raises(ConfigError, match="is a link to"):
-        prune(run.run_dir, keep=1, milestone_interval=0)
-    assert everything(outside) == before
