@@ -20,7 +20,6 @@ from border_cli.config.compose import VERSION_BASE, Job
 from border_cli.config.resuming import Found
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.core.errors import Interrupted
-from border_cli.core.files import not_through_links
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.threads import share_cores
@@ -85,7 +84,7 @@ def run(folder: str, packed: bytes, pipe: Pipe) -> None:
 def _print_into(folder: Path) -> None:
     """What this process prints goes to a file of the job from now on."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = not_through_links(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    file = os.open(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
         with suppress(OSError, ValueError):
             stream.flush()

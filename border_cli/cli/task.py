@@ -29,7 +29,7 @@ from border_cli.config.imports import homes
 from border_cli.config.sweep_plan import key_and_value, sweep_job
 from border_cli.core.config import AUTO, OnError
 from border_cli.core.errors import BorderError, ConfigError, ProbeFailed, RunFailed, reason_of
-from border_cli.core.files import SETTINGS, not_through_links
+from border_cli.core.files import SETTINGS
 from border_cli.core.threads import share_cores
 from border_cli.run.status import RunInUse, RunLock, read_run, record_failure, refuse_running
 from border_cli.run.sweep_folder import add_job, read_stop, write_stop
@@ -293,9 +293,8 @@ def _printing_to(path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     before = [os.dup(1), os.dup(2)]
-    file = not_through_links(path, flags)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         _print_to(file, file)
         yield

@@ -30,7 +30,7 @@ from border_cli.config.search_path import user_folders
 from border_cli.config.sources import SAVED_SCHEME
 from border_cli.core.config import RecorderConfig, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.files import SETTINGS, own_folder, read_bytes, write_text
+from border_cli.core.files import SETTINGS, read_bytes, write_text
 from border_cli.registry import GROUPS
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
@@ -81,8 +81,7 @@ def _typed_entries(config: RunConfig) -> list[str]:
 def write_resolved(run_dir: Path, text: str) -> Path:
     """Saves the text of `resolved_yaml` in a run directory."""
     path = run_dir / SETTINGS
-    run_dir.mkdir(parents=True, exist_ok=True)
-    own_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
     return path
 
@@ -93,7 +92,7 @@ def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
     saved = run_dir / SETTINGS
     before = saved.read_text(encoding="utf-8") if saved.is_file() else text
     files = {**record, **({BEFORE: before} if before != text else {})}
-    own_folder(saved.parent)
+    saved.parent.mkdir(exist_ok=True)
     folder, number = saved.parent, 1
     if files and any(folder.iterdir()):
         while os.path.lexists(folder / f"resume-{number}"):

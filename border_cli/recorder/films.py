@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from border_cli.core.files import not_through_links, own_folder
 from border_cli.core.output import Recorder, RecordStep
 from border_cli.core.types import Metrics
 
@@ -21,10 +20,8 @@ class FilmFiles(Recorder):
         """Rows of metrics are for others."""
 
     def film(self, step: RecordStep, gif: bytes) -> None:
-        own_folder(self._folder)
-        path = self._folder / f"{step.opt_steps:010d}.gif"
-        with open(path, "wb", opener=not_through_links) as file:
-            file.write(gif)
+        self._folder.mkdir(exist_ok=True)
+        (self._folder / f"{step.opt_steps:010d}.gif").write_bytes(gif)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.files import not_through_links
 from border_cli.core.output import Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics, State
 from border_cli.recorder.append_file import AppendFile, cut
@@ -92,7 +91,7 @@ def _cut_torn_line(path: Path) -> None:
     """Removes a last line without its end, which a killed process left."""
     if not path.is_file():
         return
-    with open(path, "rb+", opener=not_through_links) as file:
+    with path.open("rb+") as file:
         file.truncate(file.read().rfind(b"\n") + 1)
 
 

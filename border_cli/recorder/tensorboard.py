@@ -34,7 +34,6 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import (
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import not_through_links
 from border_cli.core.output import Recorder, RecordStep, RunEnd, RunInfo
 from border_cli.core.types import Metrics, State
 from border_cli.recorder.append_file import AppendFile, cut
@@ -129,7 +128,7 @@ class TensorboardRecorder(Recorder):
             if path.name < later.name and later != self._path:
                 # Empty, it stays: a TensorBoard without its data server waits forever for a file
                 # that was there before.
-                os.close(not_through_links(later, os.O_WRONLY | os.O_TRUNC))
+                os.truncate(later, 0)
         start = SessionLog(status=SessionLog.START)
         first = max(0, self._last_step if rows else self._last_step + 1)
         begin = record(Event(wall_time=self._wall_time_s(), step=first, session_log=start))
