@@ -1,7 +1,4 @@
-"""Files of a run: written whole or not at all, and never through a link.
-
-A link inside of a run directory may lead to anything, also to the files of another run.
-"""
+"""Files of a run: written whole or not at all."""
 
 from __future__ import annotations
 
@@ -34,20 +31,6 @@ def expanded(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise ConfigError(f"{path}: there is no user of this name with a home directory") from error
-
-
-def not_through_links(path: str | os.PathLike[str], flags: int) -> int:
-    """An `opener` for `open`: a regular file, and none behind a link. Raises `OSError`."""
-    try:
-        # Without O_NONBLOCK a pipe in the place of a file would block.
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError:
-        _refuse_link(path)
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "is not a regular file", str(path))
-    return descriptor
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -96,23 +79,6 @@ def refuse_deleted(path: Path, descriptor: int) -> None:
     raise RunDeleted(path)
 
 
-def own_folder(folder: Path) -> None:
-    """Creates the folder where it is missing; its parent must exist. Raises `OSError` where a link
-    or a file is in its place."""
-    _refuse_link(folder)
-    folder.mkdir(exist_ok=True)
-
-
-def is_own_folder(folder: Path) -> bool:
-    """Whether it is a folder itself, not a link to one."""
-    return folder.is_dir() and not folder.is_symlink()
-
-
-def _refuse_link(path: str | os.PathLike[str]) -> None:
-    if os.path.islink(path):  # noqa: PTH114 - an opener is given a plain string
-        raise OSError(errno.ELOOP, "is a link, and links are not followed", os.fspath(path))
-
-
 def write_text(path: Path, text: str) -> None:
     """Replaces the file atomically."""
     write_bytes(path, text.encode())
@@ -152,7 +118,7 @@ def finite(value: Any) -> Any:
 
 def sync(path: Path) -> None:
     """Makes what a file holds, or the names inside a folder, survive a crash of the machine."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

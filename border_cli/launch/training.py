@@ -34,7 +34,6 @@ from border_cli.core.errors import (
     Stalled,
     reason_of,
 )
-from border_cli.core.files import not_through_links
 from border_cli.core.interfaces import (
     ActorStats,
     Agent,
@@ -354,8 +353,7 @@ class TrainingRun:
     def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
         path, content = self._run_dir / BATCH_FILE, dict[str, Any](rows)
         try:
-            with open(path, "wb", opener=not_through_links) as file:
-                np.savez(file, **content)
+            np.savez(path, **content)
         except OSError as error:
             log.error("could not write %s: %s", BATCH_FILE, error)
 

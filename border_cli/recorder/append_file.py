@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from border_cli.core.files import not_through_links, refuse_deleted
+from border_cli.core.files import refuse_deleted
 from border_cli.core.types import State
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class AppendFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = FileIO(path, "ab", opener=not_through_links)
+        self._file = FileIO(path, "ab")
         self._waiting: deque[bytes] = deque()
         self._torn = 0  # bytes of the first waiting record that are in the file already
         self._lost = 0
@@ -100,7 +100,7 @@ def cut(
     size = int(position["size"])
     waiting = position["waiting"].tobytes() if "waiting" in position else b""
     try:
-        file = open(path, "rb+", opener=not_through_links)  # noqa: SIM115 - its opener
+        file = path.open("rb+")
     except FileNotFoundError:
         log.warning("%s is missing; its earlier records are lost", path)
         return waiting

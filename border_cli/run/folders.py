@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.files import files_in, is_own_folder, own_folder, sync
+from border_cli.core.files import files_in, sync
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.types import State
 from border_cli.run.checkpoint_files import (
@@ -121,7 +121,7 @@ class CheckpointFolders:
     def _put_in_order(self) -> int:
         self._check_lock()
         if self._sequence is None:
-            own_folder(self._folder)
+            self._folder.mkdir(exist_ok=True)
             restore_folders(self._folder)
             collect_garbage(self._folder)
             newest = by_age(self._folder)[-1:]
@@ -167,13 +167,12 @@ def replace_folder(new: Path, place: Path) -> None:
     """
     old = backup_of(place)
     if os.path.lexists(place):
-        own_folder(place)
         remove_hidden(old)
         place.rename(old)
     try:
         new.rename(place)
     except BaseException:
-        if is_own_folder(old):
+        if old.is_dir():
             old.rename(place)
         raise
     sync(place.parent)
@@ -182,7 +181,7 @@ def replace_folder(new: Path, place: Path) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Removes the folder; a crash in between never leaves half of it under its name."""
-    if is_own_folder(folder):
+    if folder.is_dir():
         partial = partial_of(folder)
         remove_hidden(partial)
         folder.rename(partial)
@@ -195,7 +194,7 @@ def remove_hidden(hidden: Path) -> None:
     What is not ours stays in it, in plain sight: `.0000000010.old` becomes
     `0000000010-left`.
     """
-    if not is_own_folder(hidden):
+    if not hidden.is_dir():
         return
     remove_files(hidden, CHECKPOINT)
     try:
@@ -227,7 +226,7 @@ def restore_folders(parent: Path) -> None:
 def _hidden(parent: Path, ending: str) -> list[Path]:
     named = rf"\.{STEPS}\.{ending}"
     found = [each for each in parent.iterdir() if re.fullmatch(named, each.name)]
-    return [each for each in found if is_own_folder(each)]
+    return [each for each in found if each.is_dir()]
 
 
 def point_link(link: Path, target: str) -> None:
@@ -251,7 +250,7 @@ def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
     for each in kept[: max(0, len(kept) - keep)]:
         if each.folder in gone:
             remove_folder(each.folder)
-        elif each.manifest and each.manifest.replay and is_own_folder(each.folder):
+        elif each.manifest and each.manifest.replay:
             write_manifest(each.folder, replace(each.manifest, replay=None))
     sync(folder)  # no manifest may come back after a crash when its chunks are gone
     collect_garbage(folder)
@@ -274,13 +273,12 @@ def collect_garbage(folder: Path) -> None:
     """Removes files of ours that no checkpoint names, or that killed processes left unfinished."""
     kept = by_age(folder)
     for each in kept:
-        if is_own_folder(each.folder):
-            remove_files(each.folder, TEMPORARY)
+        remove_files(each.folder, TEMPORARY)
     if any(each.manifest is None for each in kept):
         return  # it may name any chunk
     named = named_chunks(kept)
     replay = folder / FOLDER
-    if is_own_folder(replay):
+    if replay.is_dir():
         remove_files(replay, REPLAY, keep=frozenset(named))
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import checksum, own_folder, sync
+from border_cli.core.files import checksum, sync
 from border_cli.core.interfaces import FrozenRows, FrozenSharingRows, ReplayBuffer, SharedEntries
 
 FOLDER = "replay"
@@ -93,7 +93,7 @@ def write_chunks(
     """
     piece_rows = max(1, PIECE_NBYTES // row_nbytes)
     chunk_rows = max(1, CHUNK_NBYTES // row_nbytes)
-    own_folder(folder)
+    folder.mkdir(exist_ok=True)
     chunks: list[Chunk] = []
     try:
         for first in range(rows.first, rows.end, chunk_rows):

@@ -23,7 +23,7 @@ from typing import Any
 from weakref import WeakSet
 
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
-from border_cli.core.files import not_through_links, readable_bytes, refuse_deleted, write_json
+from border_cli.core.files import readable_bytes, refuse_deleted, write_json
 from border_cli.core.threads import available_cores
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class RunLock:
     def _take(self) -> int:
         """The file, open and locked."""
         self._run_dir.mkdir(parents=True, exist_ok=True)
-        file = not_through_links(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT)
+        file = os.open(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             self._lock(file)
         except BaseException:
@@ -179,7 +179,7 @@ def refuse_running(run_dir: Path) -> None:
 def _owner(run_dir: Path) -> dict[str, Any]:
     """The process that has the lock, as it wrote itself; empty where it could not."""
     try:
-        with open(run_dir / RUN_LOCK, "rb", opener=not_through_links) as file:
+        with (run_dir / RUN_LOCK).open("rb") as file:
             owner = json.loads(file.read(4096))
     except (OSError, ValueError):
         return {}

@@ -165,15 +165,6 @@ def test_a_file_that_is_too_short_or_gone_is_named_and_left_as_it_is(
     assert f"{tmp_path / 'gone'} is missing" in caplog.text
 
 
-def test_nothing_behind_a_link_is_cut(tmp_path: Path) -> None:
-    path, target = tmp_path / "rows", tmp_path / "target"
-    target.write_bytes(b"a\nb\n")
-    path.symlink_to(target)
-    with pytest.raises(OSError, match="is a link, and links are not followed"):
-        cut(path, {"size": 2})
-    assert target.read_bytes() == b"a\nb\n"
-
-
 def test_a_position_counts_whole_records_only(tmp_path: Path) -> None:
     file = AppendFile(tmp_path / "rows")
     file.append(b"first\n")
