@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import logging
 import math
 import os
 import stat
@@ -13,16 +12,13 @@ import zipfile
 from numbers import Integral, Real
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, BinaryIO
+from typing import Any
 
 from border_cli.core.errors import ConfigError, RunDeleted
-from border_cli.core.words import visible
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
 SWEEP_MARK = "multirun.yaml"  # in the directory of a sweep
 MOST_NBYTES = 2**26  # of a file that is read whole, but for metrics
-
-log = logging.getLogger(__name__)
 
 
 def expanded(path: str) -> Path:
@@ -33,39 +29,24 @@ def expanded(path: str) -> Path:
         raise ConfigError(f"{path}: there is no user of this name with a home directory") from error
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Opens a file that another program may have written; links are followed.
-
-    Raises `OSError` for a pipe or a device, which may be read without end.
-    """
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return file
-
-
 def read_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
     """The contents of a file that another program may have written.
 
-    Raises `OSError` where it is not a regular file or is larger than ours are.
+    Raises `OSError` where it is not a regular file (a pipe would be waited for), or is larger than
+    ours are.
     """
-    with open_regular(path) as file:
-        nbytes = os.fstat(file.fileno()).st_size
-        if nbytes > most_nbytes:
-            raise OSError(errno.EFBIG, f"larger than {most_nbytes:,} bytes", str(path))
-        return file.read(nbytes)  # not `most_nbytes`, which `read` would allocate
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) or found.st_size > most_nbytes:
+        reason = f"not a regular file of at most {most_nbytes:,} bytes"
+        raise OSError(errno.EINVAL, reason, str(path))
+    return path.read_bytes()
 
 
 def readable_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
-    """The same contents; empty, with a warning, where they cannot be read, and where there is no
-    file."""
+    """The contents; empty where they cannot be read."""
     try:
         return read_bytes(path, most_nbytes)
-    except (FileNotFoundError, NotADirectoryError):
-        return b""
-    except OSError as error:
-        log.warning("%s is not read: %s", visible(str(path)), error.strerror)
+    except OSError:
         return b""
 
 

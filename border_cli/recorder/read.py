@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import open_regular, read_bytes
-from border_cli.core.words import visible
-
-log = logging.getLogger(__name__)
+from border_cli.core.files import read_bytes
 
 TAIL_NBYTES = 2**16
 MOST_METRICS_NBYTES = 2**30
@@ -40,16 +37,12 @@ def rows_with(path: Path, name: str) -> list[dict[str, Any]]:
 
 def last_rows(path: Path) -> list[dict[str, Any]]:
     """The rows at the end of a metrics.jsonl, oldest first, some dozens; what is no row is left
-    out, and none where there is no file."""
-    try:
-        with open_regular(path) as file:
-            file.seek(max(0, file.seek(0, 2) - TAIL_NBYTES))
-            lines = file.read(TAIL_NBYTES).split(b"\n")
-    except FileNotFoundError:
+    out, and none where there is no file that can be read."""
+    if not path.is_file() or not os.access(path, os.R_OK):
         return []
-    except OSError as error:
-        log.warning("%s is not read: %s", visible(str(path)), error.strerror)
-        return []
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - TAIL_NBYTES))
+        lines = file.read(TAIL_NBYTES).split(b"\n")
     rows = []
     for line in lines:  # the first one may be cut, too
         with suppress(ValueError, RecursionError):

@@ -167,7 +167,7 @@ def edited(write: Write) -> Callable[[str, str], Path]:
             ),
             ("seed: 0\n", "seed: 0\n---\nseed: 1\n", "a second document"),
             ("  kwargs: {}", "  kwargs: " + "[" * 60 + "]" * 60, "more than 50 levels"),
-            ("seed: 0", "seed: 0 #" + "x" * MOST_BYTES, "larger than 1,048,576 bytes"),
+            ("seed: 0", "seed: 0 #" + "x" * MOST_BYTES, "of at most 1,048,576 bytes"),
             (
                 "seed: 0",
                 "trust: true",
