@@ -8,9 +8,8 @@ import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, UnsupportedValueType
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 RUN_MARKS = ("run.json", ".hydra")
 OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
 RAY_LAUNCHER = "ray"
-
-_File = TypeVar("_File", str, None)
 
 
 def typed(config: DictConfig, parts: Sequence[Part]) -> DictConfig:
@@ -123,38 +120,6 @@ def _elsewhere(key: str) -> list[str]:
         for place, of_place in kinds.items()
         if any(key == each.name for kind in of_place for each in fields(kind))
     ]
-
-
-def refuse_odd_truths(
-    config: DictConfig, parts: Sequence[Part], overrides: Sequence[Override]
-) -> None:
-    """Refuses a number for what is true or false, but for 0 and 1; OmegaConf takes any."""
-    for path, value, file in [*_in_files(parts), *_in_command(overrides)]:
-        odd = type(value) in (int, float) and value not in (0, 1)
-        if odd and isinstance(OmegaConf.select(config, path), bool):
-            place = f"{shown(file)}: " if file else ""
-            raise ConfigError(f"{place}{path} must be true or false, got {value}")
-
-
-def _in_command(overrides: Sequence[Override]) -> Iterator[tuple[str, object, None]]:
-    for override in overrides:
-        if not override.is_delete():
-            yield from _leaves(override.key_or_group, override.value(), None)
-
-
-def _in_files(parts: Sequence[Part]) -> Iterator[tuple[str, object, str]]:
-    for part in parts:
-        if part.file and not part.path.startswith("hydra"):
-            content = OmegaConf.to_container(part.content, resolve=False)
-            yield from _leaves(part.package, content, part.file)
-
-
-def _leaves(path: str, value: object, file: _File) -> Iterator[tuple[str, object, _File]]:
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield from _leaves(f"{path}.{key}".lstrip("."), child, file)
-    else:
-        yield path, value, file
 
 
 def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
@@ -264,7 +229,7 @@ def _settings_in(config: RunConfig) -> Iterator[tuple[str, Settings]]:
 
 def _refuse_mistyped(path: str, settings: Settings) -> None:
     kind = type(settings)
-    hints, typed_node = get_type_hints(kind), OmegaConf.structured(kind)
+    typed_node = OmegaConf.structured(kind)
     for each in fields(settings):
         key, value = f"{path}.{each.name}".lstrip("."), getattr(settings, each.name)
         try:
@@ -279,13 +244,6 @@ def _refuse_mistyped(path: str, settings: Settings) -> None:
             raise ConfigError(
                 f"{key} must be {expected(kind, each.name)}, got {_brief(value)}"
             ) from error
-        # OmegaConf takes any number for true or false.
-        if hints[each.name] is bool and not _is_truth(value):
-            raise ConfigError(f"{key} must be true or false, got {_brief(value)}")
-
-
-def _is_truth(value: object) -> bool:
-    return not isinstance(value, int | float) or value in (0, 1)
 
 
 def _brief(value: object) -> str:

@@ -260,8 +260,6 @@ class Composer:
                 config = check.typed(config, loader.parts)
                 check.refuse_untyped(config, loader.parts)
                 check.refuse_unknown(config, loader.parts)
-                read, _ = loader.read(self.config_name, overrides)
-                check.refuse_odd_truths(config, loader.parts, read)
                 job = _finish(config, loader.parts, imports, job_number)
             if self.trust and job.config.resume is None and self.origin is None:
                 raise ConfigError(

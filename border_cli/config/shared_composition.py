@@ -120,7 +120,6 @@ def _with_values(base: _Base, overrides: list[str], plain: list[str], number: in
     config: DictConfig = pickle.loads(base.pickled)
     read = [read_override(each) for each in plain]
     ConfigLoaderImpl._apply_overrides_to_config(read, config)
-    check.refuse_odd_truths(config, [], read)
     every = [read_override(each) for each in overrides]
     task = [each for each in every if not each.is_hydra_override()]
     _set_hydra(config, task, number)
