@@ -60,28 +60,6 @@ def _refused(error: OmegaConfBaseException, key: str) -> str:
     return f"{key} must be {expected(kind, name)}"
 
 
-def refuse_unknown(config: DictConfig, parts: Sequence[Part]) -> None:
-    """Refuses every key that its dataclass lacks: `+agent.gama=1` passes Hydra and OmegaConf."""
-    for path, kind, key in _unknown(config, ""):
-        full = f"{path}.{key}" if path else key
-        raise ConfigError(f"{where(full, parts)}{unknown_setting(kind, path, key)}")
-
-
-def _unknown(node: DictConfig, path: str) -> Iterator[tuple[str, type[Any], str]]:
-    kind = OmegaConf.get_type(node)
-    if kind is not None and is_dataclass(kind):
-        known = {each.name for each in fields(kind)} | ({"hydra"} if not path else set())
-        yield from ((path, kind, str(key)) for key in node if key not in known)
-    for key in map(str, node):
-        child = node._get_node(key)
-        if isinstance(child, DictConfig) and key != "hydra" and not _empty(child):
-            yield from _unknown(child, f"{path}.{key}" if path else str(key))
-
-
-def _empty(node: DictConfig) -> bool:
-    return bool(node._is_none() or node._is_missing() or node._is_interpolation())
-
-
 def unknown_setting(kind: type[Any], path: str, key: str) -> str:
     """The refusal of an unknown key: the nearest setting, and all that exist there."""
     if key == TRUST and not path:

@@ -259,7 +259,6 @@ class Composer:
                     config.hydra.job.num, config.hydra.job.id = job_number, str(job_number)
                 config = check.typed(config, loader.parts)
                 check.refuse_untyped(config, loader.parts)
-                check.refuse_unknown(config, loader.parts)
                 job = _finish(config, loader.parts, imports, job_number)
             if self.trust and job.config.resume is None and self.origin is None:
                 raise ConfigError(
