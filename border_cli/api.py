@@ -14,7 +14,6 @@ from typing import Any
 
 from border_cli.config.check import checked, refuse_unwritable
 from border_cli.config.imports import homes, import_modules, modules_of_a_run
-from border_cli.config.overrides import refuse_no_text
 from border_cli.config.resuming import attempt, found_in, refuse_no_run
 from border_cli.config.saved import (
     load_resolved,
@@ -118,7 +117,6 @@ def resume(
     Modules that it names are imported as `load_policy` does.
     """
     _refuse_no_path("resume", run_dir)
-    refuse_no_text("resume", overrides)
     place = Path(run_dir).expanduser().absolute()
     with reachable(CheckpointError):
         refuse_no_run(place)

@@ -393,10 +393,6 @@ def test_what_is_no_path_of_a_run_is_refused(function: Any) -> None:
         TypeError, match=said + rf"Result\. Use {function.__name__}\(result\.run_dir"
     ):
         function(result)
-    with pytest.raises(
-        TypeError, match=r"^resume\(\) expects each override as a string of its own"
-    ):
-        resume(result.run_dir, ["trainer.max_opt_steps=4"])  # type: ignore[arg-type]
 
 
 def test_settings_changed_after_composing_are_checked_before_anything_is_written(

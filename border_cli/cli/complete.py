@@ -25,12 +25,12 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from border_cli.cli.train import CFGS, FLAGS, INFOS, read_arguments
 from border_cli.config.compose import Composer, Loader, composing, hydra_turn
 from border_cli.config.describe import choices_of
-from border_cli.config.overrides import HIDDEN_GROUPS
 from border_cli.core.config import AUTO
 from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.files import SETTINGS
 from border_cli.core.words import unknown
 
+HIDDEN_GROUPS = ("schema", "hydra")
 # Settings of paths, with what they take besides
 PATHS = {"resume": [AUTO], "init_from": [], "run_dir": []}
 _ENTRY = re.compile(r"(?P<before>.*[\[,])?(?P<entry>[^\[,\]]*)")  # the last one of a list

@@ -4,25 +4,24 @@ and nearest name; a Python caller's values; folders that are used or cannot be w
 from __future__ import annotations
 
 import os
-import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException, UnsupportedValueType
+from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.describe import expected, meaning_of
 from border_cli.config.interpolation import literal
-from border_cli.config.overrides import OPTIONAL_GROUPS, TRUST, is_sweep
-from border_cli.config.sources import group_base, shown
+from border_cli.config.overrides import OPTIONAL_GROUPS, is_sweep
+from border_cli.config.sources import shown
 from border_cli.config.tuned import Part
-from border_cli.core.config import AUTO, SECTIONS, RecorderConfig, RunConfig
+from border_cli.core.config import AUTO, SECTIONS, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SWEEP_MARK
 from border_cli.core.machine import unwritable, usable_cores
-from border_cli.core.settings import Settings
+from border_cli.core.settings import Settings, flat
 from border_cli.core.words import nearest
 from border_cli.registry import ENVS, GROUPS, RECORDERS
 
@@ -34,146 +33,99 @@ OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
 RAY_LAUNCHER = "ray"
 
 
-def typed(config: DictConfig, parts: Sequence[Part]) -> DictConfig:
-    """The composition as a RunConfig; a primary configuration of the user may lack the schema."""
-    if OmegaConf.get_type(config) is RunConfig:
-        return config
-    root: DictConfig = OmegaConf.structured(RunConfig)
-    hydra = config._get_node("hydra")
-    rest = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    try:
-        root.merge_with(rest)
-    except OmegaConfBaseException as error:
-        key = str(error.full_key or error.key)
-        raise ConfigError(f"{where(key, parts)}{_refused(error, key)}") from error
-    root._set_flag("struct", False)
-    root._set_item_impl("hydra", hydra)
-    return root
-
-
-def _refused(error: OmegaConfBaseException, key: str) -> str:
-    kind, name = error.object_type, key.rpartition(".")[2]
-    if not isinstance(kind, type) or not is_dataclass(kind):
-        return f"{key}: {str(error).splitlines()[0]}"
-    if name not in {each.name for each in fields(kind)}:
-        return unknown_setting(kind, key.rpartition(".")[0], name)
-    return f"{key} must be {expected(kind, name)}"
-
-
-def unknown_setting(kind: type[Any], path: str, key: str) -> str:
+def unknown_setting(path: str, known: Sequence[str]) -> str:
     """The refusal of an unknown key: the nearest setting, and all that exist there."""
-    if key == TRUST and not path:
-        return f"{TRUST}=true is not a setting: give it on the command line with resume=RUN_DIR"
-    if key in OPTIONAL_GROUPS and not path:  # a file of theirs was not merged at the top
+    parent, _, key = path.rpartition(".")
+    if path in OPTIONAL_GROUPS:  # a file of theirs was not merged at the top
         return (
             f"{key} has no settings of its own: {key}=NAME chooses a file, which must begin with "
             "the line `# @package _global_`"
         )
-    known = [each.name for each in fields(kind) if each.compare]  # the others composing sets
-    initials = {"".join(word[:1] for word in name.split("_")): name for name in known}
-    near = nearest(key, known) or initials.get(key)  # learning_rate for lr
-    elsewhere = [each for each in _elsewhere(key) if each != _joined(path, key)]
-    similar = elsewhere or ([_joined(path, near)] if near else _elsewhere(key))
+    near = nearest(key, known)
+    similar = _elsewhere(path) or ([f"{parent}.{near}".lstrip(".")] if near else [])
     hint = f", did you mean {' or '.join(similar)}?" if similar else ""
-    return (
-        f"unknown setting {_joined(path, key)!r}{hint} ({path or 'a run'} has {', '.join(known)})"
-    )
+    there = ", ".join(known) or "no settings"
+    return f"unknown setting {path!r}{hint} ({parent or 'a run'} has {there})"
 
 
-def _joined(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
-
-
-def _elsewhere(key: str) -> list[str]:
-    """Where there is a setting of this name: `agent.gamma` for `gamma`."""
-    kinds: dict[str, list[type[Any]]] = {"": [RunConfig]}
-    kinds |= {name: [kind] for name, kind in SECTIONS.items()}
-    for group, registry in GROUPS.items():
-        for entry in registry:
-            several = group_base(group) is RecorderConfig
-            place = f"{group}.{entry.name}" if several else group
-            kinds.setdefault(place, []).append(entry.config_type)
-    return [
-        _joined(place, key)
-        for place, of_place in kinds.items()
-        if any(key == each.name for kind in of_place for each in fields(kind))
+def _elsewhere(path: str) -> list[str]:
+    """Where else there is a setting of this name: `agent.gamma` for `gamma`."""
+    components = [entry.config_type for registry in GROUPS.values() for entry in registry]
+    found = [
+        f"{kind.path}.{each.name}".lstrip(".")
+        for kind in (RunConfig, *SECTIONS.values(), *components)
+        for each in fields(kind)
+        if each.name == path.rpartition(".")[2]
     ]
+    return [each for each in dict.fromkeys(found) if each != path]
+
+
+def refused_value(error: OmegaConfBaseException, kind: Any, path: str) -> str:
+    """`agent.gamma must be a number: …`: what is allowed, then what OmegaConf says of the value."""
+    name, said = path.rpartition(".")[2], str(error).splitlines()[0]
+    if is_dataclass(kind) and name in {each.name for each in fields(kind)}:
+        assert isinstance(kind, type)
+        return f"{path} must be {expected(kind, name)}: {said}"
+    return f"{path}: {said}"
 
 
 def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
-    """Refuses a group whose file did not begin with a schema: no component is named then."""
+    """Refuses files that did not begin with their schema: what they set has no types then."""
+    if OmegaConf.get_type(config) is not RunConfig:
+        primary = [part.file for part in parts if part.file and "/" not in part.path][-1]
+        raise ConfigError(
+            f"{shown(str(primary))}: the file must begin with `defaults: [config, _self_]`"
+        )
     for group, registry in GROUPS.items():
         node = config._get_node(group)
         assert isinstance(node, DictConfig)
         if node._is_missing() or node._is_none():
             raise ConfigError(f"no {group} is chosen: {group}=NAME")
         kinds = [entry.config_type for entry in registry]
-        single = group_base(group) is not RecorderConfig
-        if not single and is_dataclass(OmegaConf.get_type(node)):
-            raise ConfigError(without_schema(group, parts))
-        members = [node] if single else [node._get_node(key) for key in node]
-        if any(OmegaConf.get_type(member) not in kinds for member in members):
+        several = group == RECORDERS.group
+        members = [node._get_node(key) for key in node] if several else [node]
+        misplaced = several and is_dataclass(OmegaConf.get_type(node))
+        if misplaced or any(OmegaConf.get_type(member) not in kinds for member in members):
             raise ConfigError(without_schema(group, parts))
 
 
 def without_schema(group: str, parts: Sequence[Part]) -> str:
-    """How a file of a group must begin, for one that names no component."""
-    several = group_base(group) is RecorderConfig
-    typed_places = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
+    """How a file of a group must begin, where one names no component; else nothing."""
+    header = "the line `# @package recorder.NAME` and " if group == RECORDERS.group else ""
+    typed = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
     files = [part for part in parts if part.path.startswith(f"{group}/") and part.file]
-    bare = [each for each in files if each.package not in typed_places]
-    bare += unnamed_recorders(parts) if several else []
-    header = f"the line `# @package {group}.NAME` and " if several else ""
-    place = f"{shown(str((bare or files)[-1].file))}: " if files else ""
+    bare = [part for part in files if part.package not in typed and len(part.content)]
+    if header and group in typed:  # hence beside the recorders, not among them
+        bare += [part for part in files if part.package == group]
+    if not bare:
+        return ""
     return (
-        f"{place}the file must begin with {header}`defaults: [/schema/{group}/KIND@_here_, "
-        f"_self_]`, where KIND is one of {', '.join(GROUPS[group].names())}"
+        f"{shown(str(bare[-1].file))}: the file must begin with {header}"
+        f"`defaults: [/schema/{group}/KIND@_here_, _self_]`, where KIND is one of "
+        f"{', '.join(GROUPS[group].names())}"
     )
-
-
-def unnamed_recorders(parts: Sequence[Part]) -> list[Part]:
-    """The recorder files that lack their `# @package recorder.NAME`."""
-    group = RECORDERS.group
-    misplaced = [part for part in parts if part.package == group]
-    has_schema = any(part.path.startswith("schema/") for part in misplaced)
-    return [
-        part
-        for part in misplaced
-        if part.path.startswith(f"{group}/") and (has_schema or len(part.content))
-    ]
 
 
 def where(path: str, parts: Sequence[Part]) -> str:
     """`file: ` of the last file that sets a key, or nothing where only the command line does."""
-    found = [part.file for part in parts if part.file and _holds(part, path.split("."))]
+    found = [part.file for part in parts if part.file and _sets(part, path.partition("[")[0])]
     return f"{shown(found[-1])}: " if found else ""
 
 
-def _holds(part: Part, path: list[str]) -> bool:
-    package = part.package.split(".") if part.package else []
-    if path[: len(package)] != package:
-        return False
-    node: object = OmegaConf.to_container(part.content, resolve=False)
-    for key in path[len(package) :]:
-        if not isinstance(node, dict) or key.partition("[")[0] not in node:
-            return False
-        node = node[key.partition("[")[0]]
-    return len(path) > len(package)
+def _sets(part: Part, path: str) -> bool:
+    content = OmegaConf.to_container(part.content, resolve=False)
+    keys = flat(content, part.package)
+    return part.package != path and any(f"{key}.".startswith(f"{path}.") for key in keys)
 
 
 def refuse_mistyped_evaluation_env(config: RunConfig) -> None:
     """Refuses values of `evaluator.env` that `env` itself would refuse."""
-    if not config.evaluator.env:
-        return
     kind = type(config.env)
-    typed_env = OmegaConf.structured(kind)
     for key, value in config.evaluator.env.items():
         try:
-            typed_env[key] = value
+            OmegaConf.structured(kind)[key] = value
         except OmegaConfBaseException as error:
-            raise ConfigError(
-                f"evaluator.env.{key} must be {expected(kind, key)}, got {value!r}"
-            ) from error
+            raise ConfigError(refused_value(error, kind, f"evaluator.env.{key}")) from error
 
 
 def checked(config: RunConfig) -> RunConfig:
@@ -183,12 +135,13 @@ def checked(config: RunConfig) -> RunConfig:
     YAML, such as 1 to 1.0 and "cpu" to an enum. A wrong type is refused, and ranges and
     combinations are checked again.
     """
-    try:
-        for path, settings in _settings_in(config):
-            _refuse_mistyped(path, settings)
-        made = OmegaConf.to_object(OmegaConf.structured(literal(config)))
-    except OmegaConfBaseException as error:
-        raise ConfigError(str(error).splitlines()[0]) from error
+    made: object = config
+    for path, settings in _settings_in(config):
+        try:
+            made = OmegaConf.to_object(OmegaConf.structured(literal(settings)))
+        except OmegaConfBaseException as error:
+            key = f"{path}.{error.full_key}".lstrip(".")
+            raise ConfigError(refused_value(error, type(settings), key)) from error
     assert isinstance(made, RunConfig)
     refuse_mistyped_evaluation_env(made)
     return made
@@ -203,31 +156,6 @@ def _settings_in(config: RunConfig) -> Iterator[tuple[str, Settings]]:
             if isinstance(settings, Settings):
                 yield f"{each.name}.{key}".rstrip("."), settings
     yield "", config
-
-
-def _refuse_mistyped(path: str, settings: Settings) -> None:
-    kind = type(settings)
-    typed_node = OmegaConf.structured(kind)
-    for each in fields(settings):
-        key, value = f"{path}.{each.name}".lstrip("."), getattr(settings, each.name)
-        try:
-            typed_node[each.name] = literal(value)
-        except UnsupportedValueType as error:
-            place = f"{path}.{error.full_key}".lstrip(".")
-            raise ConfigError(
-                f"{place} must be a number, text, true or false, null, or a list or mapping of "
-                f"these, because settings are saved as YAML; got {_brief(value)}"
-            ) from error
-        except OmegaConfBaseException as error:
-            raise ConfigError(
-                f"{key} must be {expected(kind, each.name)}, got {_brief(value)}"
-            ) from error
-
-
-def _brief(value: object) -> str:
-    short = reprlib.Repr()
-    short.maxother = short.maxstring = 80
-    return short.repr(value)
 
 
 def checked_jobs(

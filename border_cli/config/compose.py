@@ -46,8 +46,6 @@ from border_cli.config.overrides import (
     is_sweep,
     normalized,
     parsed,
-    refuse_empty,
-    refuse_no_text,
     refuse_swept,
     refuse_unmeant,
     run_to_resume,
@@ -99,7 +97,6 @@ def compose(
 
     Hydra's global state is as before, also inside another Hydra app and in threads.
     """
-    refuse_no_text("compose", overrides)
     folders = user_folders([config_dir] if config_dir else [])
     return Composer(folders, config_name, imports=_of_plugins_here()).job(list(overrides)).config
 
@@ -257,7 +254,6 @@ class Composer:
                     self._last = Composed((self.config_name, *overrides), deepcopy(config))
                 else:
                     config.hydra.job.num, config.hydra.job.id = job_number, str(job_number)
-                config = check.typed(config, loader.parts)
                 check.refuse_untyped(config, loader.parts)
                 job = _finish(config, loader.parts, imports, job_number)
             if self.trust and job.config.resume is None and self.origin is None:
@@ -334,9 +330,10 @@ class Composer:
                 if sweeper.get("_target_") == BASIC_SWEEPER:
                     params = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
                     swept = parser.parse_overrides([*params, *task])
-                    refuse_empty(loader, swept)
                     hydra = as_typed(master.hydra.overrides.hydra)
                     split = BasicSweeper.split_arguments(swept, None)[0]
+                    if not split:
+                        raise ConfigError(f"the sweep has no job: {' '.join([*params, *task])}")
                     jobs = [[*hydra, *job] for job in split]
                 settings = OmegaConf.to_container(master.hydra.launcher, resolve=True)
                 assert isinstance(settings, dict)

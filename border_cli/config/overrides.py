@@ -18,8 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 from border_cli.config.sources import TUNED, group_base
 from border_cli.core.config import AUTO, RecorderConfig
 from border_cli.core.errors import ConfigError
-from border_cli.core.words import nearest, unknown
-from border_cli.registry import AGENTS, ENVS, GROUPS
+from border_cli.core.words import unknown
+from border_cli.registry import ENVS, GROUPS
 
 if TYPE_CHECKING:
     from border_cli.config.compose import Loader
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
 ONE_PER_COMMAND = ("run_dir", "resume", "imports", "quiet", "dry_run")
-HIDDEN_GROUPS = ("schema", "hydra")
-
-
-def refuse_no_text(function: str, overrides: Sequence[object]) -> None:
-    """Raises TypeError for anything but strings, such as a list of overrides in one argument."""
-    for each in overrides:
-        if not isinstance(each, str):
-            raise TypeError(
-                f"{function}() expects each override as a string of its own, such as "
-                f"'agent.gamma=0.9', got {type(each).__name__}"
-            )
 
 
 def parsed(texts: Sequence[str]) -> list[Override]:
@@ -45,25 +34,14 @@ def parsed(texts: Sequence[str]) -> list[Override]:
     parser = OverridesParser.create()
     found = []
     for text in texts:
-        if text.startswith("="):
-            raise ConfigError(
-                f"{text!r} has no key: settings are written key=value, without spaces around ="
-            )
-        if "=" not in text and not text.startswith("~"):
-            raise ConfigError(
-                f"{text!r} has no value: settings are written key=value, without spaces around ="
-            )
         try:
             found.append(parser.parse_override(text))
-        except HydraException as error:
+        except (HydraException, ValueError) as error:
             raise ConfigError(
                 f"{text!r} cannot be read: write key=value, lists as key=[1,2], and quote what "
                 "holds spaces or any of , : = [ ] { } for the shell and again inside, "
                 "as in 'name=\"a b\"'"
             ) from error
-        except ValueError as error:  # a number of thousands of digits
-            reason = str(error).partition(";")[0]
-            raise ConfigError(f"'{text[:50]}…' cannot be read: {reason}") from error
     return found
 
 
@@ -118,30 +96,21 @@ def refuse_swept(texts: Sequence[str]) -> None:
             raise ConfigError(f"{override.input_line}: {override.key_or_group} takes one value")
 
 
-def refuse_empty(loader: Loader, overrides: Sequence[Override]) -> None:
-    """Raises ConfigError for a sweep of no value: glob() without a match, or an empty range."""
-    for each in overrides:
-        if each.is_discrete_sweep() and not any(True for _ in each.sweep_string_iterator()):
-            offered = loader.options(each.key_or_group)
-            choose = f": choose from {', '.join(offered)}" if offered else ""
-            raise ConfigError(f"{each.input_line} has no value{choose}")
-
-
 def refuse_unmeant(loader: Loader, config_name: str, texts: Sequence[str]) -> None:
-    """Refuses choices that no group offers, and groups that cannot be null, deleted or listed."""
+    """Refuses several values without `-m`, and choices that no group offers."""
     overrides, repo = loader.read(config_name, list(texts))
     for override in overrides:
         if override.is_sweep_override():
             _refuse_sweep(override)
-        group = override.key_or_group
-        if group in HIDDEN_GROUPS:
-            raise ConfigError(f"{override.input_line}: {group} is not a setting")
-        if override.is_hydra_override() or not repo.group_exists(group):
+        group, value = override.key_or_group, override.value()
+        is_choice = repo.group_exists(group) and not isinstance(value, dict)
+        if override.is_hydra_override() or override.is_delete() or not is_choice:
             continue
-        if override.is_delete():
-            _refuse_deleted(group, repo)
-        elif not isinstance(override.value(), dict):
-            _refuse_choice(group, override, repo)
+        for name in value if isinstance(value, list) and _takes_several(group) else [value]:
+            if not isinstance(name, str) or not repo.config_exists(f"{group}/{name}"):
+                known = repo.get_group_options(group, ObjectType.CONFIG)
+                ids = f"; a Gymnasium id is written env.id={name}" if group == ENVS.group else ""
+                raise ConfigError(unknown(group, name, known) + ids)
 
 
 def _refuse_sweep(override: Override) -> None:
@@ -151,41 +120,6 @@ def _refuse_sweep(override: Override) -> None:
     raise ConfigError(
         f"{override.input_line} has several values: add -m to run a job for each{as_list}"
     )
-
-
-def _refuse_deleted(group: str, repo: IConfigRepository) -> None:
-    if _takes_several(group):
-        raise ConfigError(f"~{group}: use {group}=none for none, ~{group}.NAME for all but one")
-    if group not in OPTIONAL_GROUPS and group in GROUPS:
-        raise ConfigError(f"~{group}: a run needs one: {group}=NAME, {_offered(group, repo)}")
-
-
-def _refuse_choice(group: str, override: Override, repo: IConfigRepository) -> None:
-    value, text = override.value(), override.input_line
-    offered = _offered(group, repo)
-    if value is None and group in OPTIONAL_GROUPS:
-        raise ConfigError(f"{text}: use ~{group} for no {group}")
-    if value is None and _takes_several(group):
-        raise ConfigError(f"{text}: use {group}=none for none of them")
-    if isinstance(value, list) and group in GROUPS and not _takes_several(group):
-        raise ConfigError(f"{text}: a run has one {group}, {offered}; -m runs several, one by one")
-    for name in value if isinstance(value, list) else [value]:
-        if not isinstance(name, str) or not repo.config_exists(f"{group}/{name}"):
-            raise ConfigError(_unknown_choice(group, name, repo))
-
-
-def _unknown_choice(group: str, name: object, repo: IConfigRepository) -> str:
-    known = repo.get_group_options(group, ObjectType.CONFIG)
-    if group != AGENTS.group or nearest(str(name), known):
-        ids = f"; a Gymnasium id is written env.id={name}" if group == ENVS.group else ""
-        return unknown(group, name, known) + ids
-    by_actions: dict[str, list[str]] = {}
-    for each in known:
-        component = component_of(f"{group}/{each}", repo)
-        kinds = AGENTS.entry(component).config_type.actions if component in AGENTS.names() else ()
-        by_actions.setdefault(" or ".join(kinds) or "other", []).append(each)
-    listed = "".join(f"\n  {kind} actions: {', '.join(by_actions[kind])}" for kind in by_actions)
-    return f"unknown agent {name!r}; agents learn off-policy, from a replay buffer:{listed}"
 
 
 def component_of(path: str, repo: IConfigRepository) -> str:
@@ -210,7 +144,3 @@ def component_of(path: str, repo: IConfigRepository) -> str:
 
 def _takes_several(group: str) -> bool:
     return group in GROUPS and group_base(group) is RecorderConfig
-
-
-def _offered(group: str, repo: IConfigRepository) -> str:
-    return "one of " + ", ".join(repo.get_group_options(group, ObjectType.CONFIG))

@@ -102,10 +102,7 @@ def test_a_saved_config_takes_values_and_sweeps_and_no_other_component(
         (1, 0.5, "dqn_cartpole"),
         (2, 0.5, "dqn_cartpole"),
     ]
-    said = (
-        "agent=random: the configuration 'frozen' has no choice of agent. A saved configuration has"
-    )
-    with pytest.raises(ConfigError, match=re.escape(said)):
+    with pytest.raises(ConfigError, match="Could not override 'agent'"):
         composer.job(["agent=random"])
     with pytest.raises(ConfigError, match=r"unknown setting 'agent.gama'"):
         composer.job(["agent.gama=1"])
@@ -168,11 +165,7 @@ def edited(write: Write) -> Callable[[str, str], Path]:
             ("seed: 0\n", "seed: 0\n---\nseed: 1\n", "a second document"),
             ("  kwargs: {}", "  kwargs: " + "[" * 60 + "]" * 60, "more than 50 levels"),
             ("seed: 0", "seed: 0 #" + "x" * MOST_BYTES, "of at most 1,048,576 bytes"),
-            (
-                "seed: 0",
-                "trust: true",
-                "trust=true is not a setting: give it on the command line with resume=RUN_DIR",
-            ),
+            ("seed: 0", "trust: true", "unknown setting 'trust'"),
         ],
         every=6,
     ),

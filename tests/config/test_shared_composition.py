@@ -62,7 +62,7 @@ def test_the_jobs_of_every_shipped_agent_are_equal_both_ways() -> None:
         [
             ("agent.gamma=0.9,1.5", "agent.gamma must be"),
             ("agent.gama=0.9,0.8", "did you mean agent.gamma"),
-            ("seed=1,x", "seed=x must be an integer"),
+            ("seed=1,x", "seed must be an integer"),
         ],
         every=2,
     ),
