@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from border_cli.core.errors import BorderError, OutOfMemory, RunFailed
+from border_cli.core.errors import FULL, BorderError, OutOfMemory, RunFailed
 from border_cli.core.threads import machine_cores
 from border_cli.core.words import size
 
@@ -29,7 +29,6 @@ _ALLOCATION_FAILED = (
     *("bad_alloc", "bad allocation", "Storage size calculation overflowed"),
     "Overflow when unpacking long",
 )
-_LONGEST_PATH_INSIDE = 200  # bytes, of the files in a run directory
 
 
 class Room(NamedTuple):
@@ -197,42 +196,12 @@ def unwritable(folder: Path) -> str | None:
     Tried, with an empty folder that goes again, because owners, lists, namespaces and file systems
     all have their say. A full disk is no reason: what is free is another question.
     """
-    try:
-        existing = _nearest(folder)
-        if not existing.is_dir():
-            return f"{existing} is a file"
-        longest = os.pathconf(existing, "PC_NAME_MAX")
-        most = os.pathconf(existing, "PC_PATH_MAX") - _LONGEST_PATH_INSIDE
-        for name in folder.parts:
-            if len(os.fsencode(name)) > longest:
-                return f"a name in it is longer than {longest} bytes"
-        if len(os.fsencode(folder.absolute())) > most:
-            return f"it is longer than {most} bytes"
-    except OSError as error:
-        return f"{error.filename}: {error.strerror}"
+    existing = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
     probe = existing / f".{os.urandom(4).hex()}.tmp"
     try:
         probe.mkdir()
         probe.rmdir()
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in FULL:
             return f"cannot create files in {existing.absolute()} ({error.strerror})"
     return None
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder, or the next above it that is there; raises OSError for a link that leads
-    nowhere."""
-    for each in (folder, *folder.parents):
-        try:
-            each.stat()
-            return each
-        except OSError as error:
-            # One above it cannot be entered, or it is too long: what is above will say so.
-            if error.errno in (errno.EACCES, errno.ENAMETOOLONG):
-                continue
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                raise
-            if each.is_symlink():
-                raise OSError(errno.ENOENT, "is a broken link", str(each)) from None
-    raise AssertionError("there is no root folder")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import QUICK, UNPRIVILEGED, Command, record_status, train_status
-from sampling import chosen, sampled
+from sampling import sampled
 
 from border_cli import compose, train
 from border_cli.core.config import RunConfig
@@ -83,9 +83,7 @@ def refusal(folder: Path, *argv: str, module: str = "border_cli") -> str:
     sampled(
         [
             (),
-            ("dry_run=true",),
             ("run_dir=a/b/c",),
-            ("run_dir=a", "resume=auto"),
             ("-m", "seed=0,1"),
         ],
         every=3,
@@ -99,81 +97,25 @@ def test_where_nothing_can_be_written_no_run_begins(tmp_path: Path, typed: tuple
     assert f" cannot be made: cannot create files in {tmp_path} (Permission denied)" in said
 
 
-def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir(0o000)
-    try:
-        with Command(tmp_path, *TRAIN, "run_dir=closed/x", before=UNPRIVILEGED) as run:
-            status, said = run.ended()
-    finally:
-        closed.chmod(0o755)
-    assert status == 2, said
-    assert f"run_dir=closed/x cannot be made: cannot create files in {closed} (Permission" in said
-
-
-@pytest.mark.parametrize(
-    ("run_dir", "reason"),
-    [
-        pytest.param(
-            "/proc/x",
-            "cannot create files in /proc (No such file or directory)",
-            marks=pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc"),
-        ),
-        ("file/x", "file is a file"),
-        ("loop", "loop: Too many levels of symbolic links"),
-        ("loop/x", "loop/x: Too many levels of symbolic links"),
-        ("lost", "lost: is a broken link"),
-        ("lost/x", "lost: is a broken link"),
-        ("x/" + 256 * "a", "a name in it is longer than 255 bytes"),
-        ("/".join(20 * [200 * "a"]), "it is longer than 3896 bytes"),
-    ],
-)
-@pytest.mark.parametrize(
-    "how",
-    chosen(
-        {
-            "typed": ((),),
-            "dry": (("dry_run=true",),),
-            "resumed": (("resume=auto",),),
-            "sweep": (("-m", "seed=0,1"),),
-        },
-        ["typed"],
-    ),
-)
-def test_a_run_directory_that_cannot_be_is_refused_with_its_reason(
-    folder: Path,
-    capsys: Capture,
-    composed: RunConfig,
-    how: tuple[str, ...],
-    run_dir: str,
-    reason: str,
+@pytest.mark.parametrize("run_dir", ["file/x", "loop", "lost/x"])
+def test_a_run_directory_that_cannot_be_is_refused(
+    folder: Path, capsys: Capture, composed: RunConfig, run_dir: str
 ) -> None:
     (folder / "file").touch()
     (folder / "loop").symlink_to("loop")
     (folder / "lost").symlink_to("nowhere")
     before = sorted(folder.iterdir())
-    assert train_status(*TRAIN, f"run_dir={run_dir}", *how) == 2
+    assert train_status(*TRAIN, f"run_dir={run_dir}") == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"border-train: run_dir={run_dir}")
-    assert said.endswith(f" cannot be made: {reason}\n") or "-m" in how
+    assert f"run_dir={run_dir} cannot be made: cannot create files in {folder}" in said
     assert sorted(folder.iterdir()) == before
-    with pytest.raises(ConfigError, match="cannot be made: ") as refused:
+    with pytest.raises(ConfigError, match="cannot be made: "):
         train(replace(composed, run_dir=run_dir))
-    assert reason in str(refused.value)
 
 
-@pytest.mark.parametrize("run_dir", ["", "a\0b"])
-def test_a_path_that_names_no_folder_is_refused(run_dir: str) -> None:
-    with pytest.raises(ConfigError, match="run_dir must be null or the path of a directory, got '"):
-        replace(compose(*TRAIN), run_dir=run_dir)
-
-
-@pytest.mark.parametrize(
-    "typed", sampled([("resume=run",), ("resume=run", "dry_run=true")], every=2)
-)
-def test_the_run_of_another_user_cannot_be_resumed(theirs: Path, typed: tuple[str, ...]) -> None:
+def test_the_run_of_another_user_cannot_be_resumed(theirs: Path) -> None:
     read_only(theirs / "run")
-    said = refusal(theirs, *typed, "trainer.max_opt_steps=4")
+    said = refusal(theirs, "resume=run", "trainer.max_opt_steps=4")
     place = theirs / "run"
     assert f"run_dir={place} cannot be written to: cannot create files in {place} (Perm" in said
 

@@ -150,5 +150,6 @@ def test_a_folder_is_tried_for_writing_and_left_as_it_was(tmp_path: Path) -> Non
     assert unwritable(tmp_path) is None
     assert unwritable(tmp_path / "a" / "b") is None
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / "file").touch()
-    assert unwritable(tmp_path / "file" / "x") == f"{tmp_path / 'file'} is a file"
+    file = tmp_path / "file"
+    file.touch()
+    assert unwritable(file / "x") == f"cannot create files in {file} (Not a directory)"
