@@ -137,16 +137,15 @@ class Networks:
         A second registration of the same class is ignored, so a module may be imported twice; of
         another one under the same name it is refused.
         """
-        target = network if isinstance(network, str) else _target_of(network, self._setting, name)
-        if not all(target.partition(":")):
-            raise ConfigError(f"{self._setting}={name} must be module:Class, got {target!r}")
-        if name in self._targets and self._targets[name] != target:
-            known = self._targets[name] or "ours"
+        if not isinstance(network, str):
+            network = f"{network.__module__}:{network.__qualname__}"
+        known = self._targets.get(name, network)
+        if known != network:
             raise ConfigError(
-                f"{self._setting}={name} is registered twice: {known}, {target} (rename one, or "
-                "uninstall the package that has it)"
+                f"{self._setting}={name} is registered twice: {known or 'ours'}, {network} (rename "
+                "one, or uninstall the package that has it)"
             )
-        self._targets[name] = target
+        self._targets[name] = network
 
     def names(self) -> list[str]:
         """Our own, then those of users."""
@@ -155,15 +154,6 @@ class Networks:
     def target(self, name: str) -> str | None:
         """The "module:Class" of a user's network; None of ours."""
         return self._targets[name]
-
-
-def _target_of(network: type[Any], setting: str, name: str) -> str:
-    if not isinstance(network, type) or "." in network.__qualname__:
-        raise ConfigError(
-            f"{setting}={name} must be a class at the level of its module, so that actors can "
-            f"import it, got {network!r}"
-        )
-    return f"{network.__module__}:{network.__qualname__}"
 
 
 NETWORKS = Networks(

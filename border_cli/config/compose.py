@@ -59,7 +59,6 @@ from border_cli.config.sources import (
     Repository,
     Schemas,
     file_of,
-    register_components,
     shown,
 )
 from border_cli.config.tuned import (
@@ -74,7 +73,7 @@ from border_cli.core.config import GroupConfig, RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
 from border_cli.hydra_plugin import register as register_launcher
-from border_cli.registry import GROUPS
+from border_cli.registry import GROUPS, register_builtin
 
 VERSION_BASE = "1.3"
 HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
@@ -230,16 +229,11 @@ class Composer:
         self.origin = origin  # whose saved settings a new run begins with
         self.trust = trust  # whether `trust=true` was typed
         self._last = Composed()
-        self.register()
+        register_builtin()
 
     def __getstate__(self) -> dict[str, Any]:
         """For a worker of a sweep, which composes its jobs itself."""
         return {**vars(self), "_last": Composed()}
-
-    def register(self) -> None:
-        """Registers our components, as every process that composes must."""
-        with hydra_turn():
-            register_components()
 
     def job(self, overrides: list[str], job_number: int | None = None) -> Job:
         """Composes and checks one job; a number says which one of a sweep."""
@@ -268,12 +262,11 @@ class Composer:
         return Loader(self.folders, composed=self._last)
 
     def imported(self, overrides: list[str]) -> list[str]:
-        """Imports the modules that these overrides lead to, and stores what they register."""
+        """Imports the modules that these overrides lead to, which register components."""
         with hydra_turn():
             names = self._named_imports(overrides)
             if names:
                 import_modules(names)
-                register_components()
             return names
 
     def _named_imports(self, overrides: list[str]) -> list[str]:

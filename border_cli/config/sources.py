@@ -15,12 +15,11 @@ from hydra.core.default_element import InputDefault
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import unknown
-from border_cli.registry import GROUPS, Entry, register_builtin
+from border_cli.registry import GROUPS, Entry
 
 SCHEMA = "schema"  # the folder of all schemas
 RUN = "run"
@@ -52,7 +51,7 @@ class Schemas(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         group, option = _named(config_path)
-        made = _schema(group, GROUPS[group].entry(option)) if group else _run_schema()
+        made = _schema(GROUPS[group].entry(option)) if group else _run_schema()
         return ConfigResult("border_cli", self.full_path(), deepcopy(made), {"package": None})
 
     def is_group(self, config_path: str) -> bool:
@@ -82,15 +81,6 @@ def _named(config_path: str) -> tuple[str, str]:
     return (group, option) if slash else ("", group)
 
 
-def register_components() -> None:
-    """Registers our components; refuses those of others that cannot be a schema."""
-    register_builtin()
-    for group, registry in GROUPS.items():
-        for entry in registry:
-            if not entry.target.startswith("border_cli."):
-                _schema(group, entry)
-
-
 @cache
 def _run_schema() -> DictConfig:
     made: DictConfig = OmegaConf.structured(RunConfig)
@@ -98,19 +88,9 @@ def _run_schema() -> DictConfig:
 
 
 @cache
-def _schema(group: str, entry: Entry) -> DictConfig:
-    kind, base = entry.config_type, group_base(group)
-    what = f"{group} {entry.name!r}: its settings {kind.__module__}.{kind.__qualname__}"
-    if not issubclass(kind, base):
-        raise ConfigError(f"{what} must derive from {base.__module__}.{base.__name__}")
-    try:
-        node: DictConfig = OmegaConf.structured(kind)
-        _open_free_dicts(node, kind)
-    except (OmegaConfBaseException, NameError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{what} cannot be a schema: {reason}") from error
-    if kind.__dataclass_params__.frozen:
-        raise ConfigError(f"{what} must not be frozen: the command line could not set them")
+def _schema(entry: Entry) -> DictConfig:
+    node: DictConfig = OmegaConf.structured(entry.config_type)
+    _open_free_dicts(node, entry.config_type)
     return node
 
 

@@ -23,6 +23,7 @@ from border_cli.config.imports import add_to_path
 from border_cli.config.search_path import user_folders
 from border_cli.config.sweep_plan import FolderNames
 from border_cli.core.errors import ConfigError
+from border_cli.registry import register_builtin
 
 _REFUSED = (ConfigError, HydraException, OmegaConfBaseException, ValueError)
 
@@ -90,5 +91,5 @@ def _in_worker(
     with suppress(OSError):  # a worker on another machine may lack it
         os.chdir(cwd)
     user_folders()  # for the plug-ins, which register components
-    composer.register()
+    register_builtin()
     return SweepLoader(composer, folders=folders, fixed=fixed, named=named)

@@ -442,12 +442,9 @@ class RunConfig(Settings):
     def __post_init__(self) -> None:
         """The one place where settings of different groups are held against each other."""
         super().__post_init__()
-        if self.resume == "":
-            self.refuse("resume", self.resume, "must be null, auto or a run directory")
-        if self.run_dir is not None and (not self.run_dir or "\0" in self.run_dir):
-            self.refuse("run_dir", self.run_dir, "must be null or the path of a directory")
-        if self.init_from == "":
-            self.refuse("init_from", self.init_from, "must be null or a run directory")
+        for name in ("run_dir", "resume", "init_from"):
+            if getattr(self, name) == "":
+                self.refuse(name, "", "must be null or the path of a directory")
         if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:
             self.refuse("name", self.name, "must be a plain directory name")
         if self.replay_buffer.prioritizes and not self.agent.gives_priorities:

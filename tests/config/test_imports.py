@@ -136,11 +136,3 @@ def test_schemas_are_made_on_demand_and_not_stored_with_hydra(mine: str, folder:
     loader = Loader(composer.folders)
     assert mine in loader.options("schema/agent")
     assert loader.options("schema") == ["run"]
-
-
-@pytest.mark.usefixtures("own_modules")
-def test_settings_that_cannot_be_a_schema_are_refused_with_their_class(write: Write) -> None:
-    frozen = MODULE.replace("kw_only=True", "frozen=True").replace("(AgentConfig)", "")
-    write("own_frozen.py", frozen.replace("NAME", "own_frozen"))
-    with pytest.raises(ConfigError, match=r"own_frozen.MineConfig must derive from border_cli"):
-        compose("imports=[own_frozen]")

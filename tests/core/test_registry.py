@@ -103,8 +103,7 @@ def test_registering_what_ships_imports_neither_torch_nor_gymnasium() -> None:
 
 
 class Net:
-    class Inner:
-        pass
+    pass
 
 
 def test_networks_are_ours_then_those_of_users_each_by_its_import_path() -> None:
@@ -125,14 +124,9 @@ def test_networks_are_ours_then_those_of_users_each_by_its_import_path() -> None
     [
         ("mine", "elsewhere:Net", r"agent.network=mine is registered twice: .*:Net, elsewhere:Net"),
         ("auto", Net, "agent.network=auto is registered twice: ours, "),
-        ("inner", Net.Inner, "agent.network=inner must be a class at the level of its module"),
-        ("called", len, "agent.network=called must be a class at the level of"),
-        ("bare", "Net", "agent.network=bare must be module:Class, got 'Net'"),
     ],
 )
-def test_a_name_of_a_network_means_one_class_that_can_be_imported(
-    name: str, network: Any, said: str
-) -> None:
+def test_a_name_of_a_network_means_one_class(name: str, network: Any, said: str) -> None:
     networks = Networks("agent.network", ("auto",))
     networks.register("mine", Net)
     with pytest.raises(ConfigError, match=said):
