@@ -9,7 +9,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
@@ -67,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    del signals  # nothing is left half written
+    del signals  # it takes no time
     request = read_request(typed)
     with reachable(ConfigError):
         _refuse_occupied(request.folder)
@@ -88,65 +87,45 @@ def read_request(typed: Sequence[str]) -> Request:
         raise ConfigError(f"give one directory, got {len(folders)}: {' '.join(folders)}".rstrip())
     folder = expanded(folders[0])
     name = pairs[-1][2] if pairs else folder.resolve().name
-    _refuse_name(name, "name" if pairs else f"the name of the directory, {name!r},", folder)
+    _refuse_name(name, folder)
     return Request(folder=folder, name=name)
 
 
-def _refuse_name(name: str, what: str, folder: Path) -> None:
-    """Raises ConfigError for what cannot be both a package of Python and a project of pip."""
-    subject = f"name={name}" if what == "name" else what
-    if not re.fullmatch(r"[a-z]([a-z0-9_]*[a-z0-9])?", name):
-        near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_").lstrip("0123456789_")
-        allowed = "lower-case letters, digits and underscores, beginning with a letter"
-        _refuse(subject, f"cannot be the name of a package ({allowed})", near, folder)
-    if keyword.iskeyword(name) or name in sys.stdlib_module_names:
-        _refuse(subject, "is a name of Python's own", f"{name}_experiments", folder)
-    if name in TAKEN:
-        _refuse(subject, f"is a folder of the repository itself ({', '.join(TAKEN)})", "", folder)
-    place = _installed(name)
-    if place:
-        _refuse(subject, f"is an installed package ({place})", f"{name}_experiments", folder)
-
-
-def _refuse(subject: str, why: str, near: str, folder: Path) -> None:
-    example = near if near and near not in TAKEN else TEMPLATE_NAME
-    raise ConfigError(f"{subject} {why}: try border-init {shlex.quote(str(folder))} name={example}")
-
-
-def _installed(name: str) -> str | None:
-    """Where a package of that name would be imported from; a mere folder is none."""
-    spec = importlib.util.find_spec(name)
-    return spec.origin if spec else None
+def _refuse_name(name: str, folder: Path) -> None:
+    """Raises ConfigError for what cannot be a new package beside the folders of the repository."""
+    is_name = re.fullmatch(r"[a-z][a-z0-9_]*", name) and not keyword.iskeyword(name)
+    if not is_name or name in TAKEN or importlib.util.find_spec(name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a new package: give one of lower-case letters, digits "
+            f"and underscores that is no word of Python, no package that is installed and none of "
+            f"{', '.join(TAKEN)}, such as border-init {shlex.quote(str(folder))} "
+            f"name={TEMPLATE_NAME}"
+        )
 
 
 def _refuse_occupied(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file: give a directory that is new or empty")
     there = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
     visible = [each for each in there if not each.startswith(".") or each in RENAMED.values()]
     if visible:
-        listed = ", ".join(visible[:4]) + (", …" if len(visible) > 4 else "")
         raise ConfigError(
-            f"{folder} is not empty ({listed}): give a directory that is new or empty, such as "
-            f"border-init {shlex.quote(str(folder / TEMPLATE_NAME))}; nothing was written"
+            f"{folder} is not empty ({', '.join(visible[:4])}): give a directory that is new or "
+            f"empty, such as border-init {shlex.quote(str(folder / TEMPLATE_NAME))}"
         )
 
 
 def write_repository(folder: Path, name: str) -> list[Path]:
-    """Writes every file of the template, under that name: all of them or none."""
+    """Writes every file of the template, under that name."""
     template = importlib.resources.files("border_cli") / "template"
-    written: list[Path] = []
-    with _nothing_left(written):
-        for place, source in files_of(template, PurePosixPath()):
-            parts = [RENAMED.get(each, each) for each in place.parts]
-            parts = [name if each == TEMPLATE_NAME else each for each in parts]
-            target = folder.joinpath(*parts)
-            _make_folder(target.parent, written)
-            text = source.read_text(encoding="utf-8").replace(TEMPLATE_NAME, name)
-            with target.open("x", encoding="utf-8") as file:
-                written.append(target)
-                file.write(text)
-    return [each for each in written if each.is_file()]
+    written = []
+    for place, source in files_of(template, PurePosixPath()):
+        parts = [RENAMED.get(each, each) for each in place.parts]
+        parts = [name if each == TEMPLATE_NAME else each for each in parts]
+        target = folder.joinpath(*parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = source.read_text(encoding="utf-8").replace(TEMPLATE_NAME, name)
+        target.write_text(text, encoding="utf-8")
+        written.append(target)
+    return written
 
 
 def files_of(
@@ -160,28 +139,6 @@ def files_of(
             yield from files_of(each, place / each.name)
         else:
             yield place / each.name, each
-
-
-def _make_folder(folder: Path, made: list[Path]) -> None:
-    """Makes a folder with those above it, and notes what was not there."""
-    if not folder.is_dir():
-        _make_folder(folder.parent, made)
-        folder.mkdir()
-        made.append(folder)
-
-
-@contextmanager
-def _nothing_left(made: list[Path]) -> Iterator[None]:
-    """Removes what was made in the block where it ends by an exception."""
-    try:
-        yield
-    except BaseException:
-        for each in reversed(made):
-            if each.is_dir():
-                each.rmdir()
-            else:
-                each.unlink()
-        raise
 
 
 def _report(folder: Path, written: Sequence[Path]) -> str:
