@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,13 +84,7 @@ class Arguments:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuses as every other setting is refused, with status 2."""
-        setting = re.search(r"unrecognized arguments: --?([\w.]+)[= ]([^\s-]\S*)", message)
-        hint = (
-            "; settings are written without dashes: {}={}".format(*setting.groups())
-            if setting
-            else ""
-        )
-        raise ConfigError(f"{message}{hint} (border-train --help lists the flags)")
+        raise ConfigError(f"{message} (border-train --help lists the flags; settings have no dash)")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -33,11 +33,6 @@ from border_cli.registry import GROUPS
 from border_cli.run.finding import find_run
 from border_cli.run.status import chosen_options, import_paths
 
-_REASONS = {
-    "experiment": "its settings would replace those of the run; type the ones to change",
-    "tuned": "the settings of the run are taken as they were saved; type the ones to change",
-}
-
 
 @contextmanager
 def composing_from(
@@ -77,12 +72,6 @@ def _refuse_beside(origin: str, overrides: Sequence[str], config_name: str) -> N
         raise ConfigError(
             "--from RUN_DIR starts a new run and resume=RUN_DIR continues one: give one of them"
         )
-    for override in parsed(overrides):
-        if override.key_or_group in _REASONS:
-            reason = _REASONS[override.key_or_group]
-            raise ConfigError(
-                f"{override.input_line} cannot be combined with --from RUN_DIR: {reason}"
-            )
 
 
 def _composer(

@@ -54,8 +54,6 @@ _ABSENT = object()
 _REASONS = {
     "run_dir": "a resumed run keeps its run directory",
     "init_from": "a resumed run has its own weights; init_from starts a new run",
-    "experiment": "a resumed run keeps its settings; give the ones to change",
-    "tuned": "a resumed run keeps its settings; give the ones to change",
 }
 
 

@@ -127,8 +127,7 @@ def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
     ("typed", "message"),
     [
         ("agent.gama=1", r"did you mean agent\.gamma\?"),
-        ("experiment=cartpole_per", "cannot be combined with --from RUN_DIR: its settings"),
-        ("~tuned", "cannot be combined with --from RUN_DIR"),
+        ("experiment=cartpole_per", "Could not override 'experiment'"),
         ("resume=first", "--from RUN_DIR starts a new run and resume=RUN_DIR continues one"),
         ("seed=1,2", "add -m"),
     ],

@@ -263,23 +263,9 @@ def test_the_folder_of_a_run_is_read_as_hydra_reads_it(
     assert run_to_resume(overrides) == (folder / name if name else None)
 
 
-@pytest.mark.parametrize(
-    ("override", "reason"),
-    sampled(
-        [
-            (
-                "run_dir=x",
-                "run_dir=x cannot be combined with resume=RUN_DIR: a resumed run keeps its",
-            ),
-            ("init_from=x", "starts a new run"),
-            ("experiment=x", "a resumed run keeps its settings"),
-            ("~tuned", "a resumed run keeps its settings"),
-        ],
-        every=2,
-    ),
-)
-def test_what_contradicts_a_resume_is_refused(override: str, reason: str, run_dir: Path) -> None:
-    with pytest.raises(ConfigError, match=reason):
+@pytest.mark.parametrize("override", ["run_dir=x", "init_from=x"])
+def test_what_contradicts_a_resume_is_refused(override: str, run_dir: Path) -> None:
+    with pytest.raises(ConfigError, match=f"^{override} cannot be combined with resume=RUN_DIR: "):
         refuse_beside_resume(run_dir, [override], multirun=False, config_name="config")
 
 
