@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hydra.core.default_element import ConfigDefault, GroupDefault
 from hydra.core.override_parser.types import Glob, Override
@@ -23,6 +24,7 @@ from border_cli.config.saved import (
     read_saved,
     refuse_strange_modules,
     saved_components,
+    saved_options,
     saved_source,
 )
 from border_cli.config.search_path import user_folders
@@ -31,7 +33,7 @@ from border_cli.core.files import SETTINGS, expanded
 from border_cli.core.words import shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import find_run
-from border_cli.run.status import chosen_options, import_paths
+from border_cli.run.status import import_paths
 
 
 @contextmanager
@@ -77,16 +79,17 @@ def _refuse_beside(origin: str, overrides: Sequence[str], config_name: str) -> N
 def _composer(
     run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool
 ) -> Composer:
+    settings = read_saved(run_dir / SETTINGS)
     with hydra_turn():
         loader = Loader(folders)
         typed = _typed_options(parsed(overrides), loader)
         asked = list(typed)
-        saved = saved_components(run_dir / SETTINGS)
+        saved = saved_components(settings)
         for group, options in _chosen_by_files(typed, loader).items():
             if group not in typed:
                 asked.append(_instead(group, saved[group], options, loader))
     other_env = any(each.key_or_group == "env.id" for each in parsed(overrides))
-    name = _name(run_dir, chosen_options(run_dir), typed, other_env=other_env)
+    name = _name(settings, typed, other_env=other_env)
     if name:
         asked.append(f"name={name}")
     if other_env and "env" not in typed:
@@ -140,11 +143,11 @@ def _instead(group: str, saved: str, options: Sequence[str], loader: Loader) -> 
 
 
 def _name(
-    run_dir: Path, labels: Mapping[str, str], typed: Mapping[str, list[str]], *, other_env: bool
+    settings: Mapping[str, Any], typed: Mapping[str, list[str]], *, other_env: bool
 ) -> str | None:
     """`<agent>_<env>` with what is typed, where the run is called so; None: its name stays."""
-    settings = read_saved(run_dir / SETTINGS)
-    agent, chosen = labels.get("agent"), labels.get("env", ANY_ENV)
+    options = saved_options(settings)
+    agent, chosen = options.get("agent"), options.get("env", ANY_ENV)
     name, of_agent = str(settings.get("name")), f"{agent}_"
     changed = other_env or {"agent", "env"} & typed.keys()
     if not changed or not name.startswith(of_agent) or "," in name:

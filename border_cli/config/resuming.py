@@ -16,7 +16,13 @@ from hydra.core.override_parser.types import Override, OverrideType
 
 from border_cli.config.check import holds_run
 from border_cli.config.overrides import parsed
-from border_cli.config.saved import begin_attempt, load_resolved, resolved_yaml
+from border_cli.config.saved import (
+    begin_attempt,
+    load_resolved,
+    read_saved,
+    resolved_yaml,
+    saved_options,
+)
 from border_cli.core.config import AUTO, Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS, SWEEP_MARK
@@ -24,13 +30,7 @@ from border_cli.core.words import setting, shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import resumable, run_around
 from border_cli.run.layout import refuse_denied, refuse_foreign, remove_attempt
-from border_cli.run.status import (
-    NEEDED_TO_RESUME,
-    RunLock,
-    chosen_options,
-    import_paths,
-    read_run,
-)
+from border_cli.run.status import NEEDED_TO_RESUME, RunLock, import_paths, read_run
 
 MAY_CHANGE = (  # these settings, and all that lies below them
     *(
@@ -96,7 +96,7 @@ def without_its_own(run_dir: Path, overrides: Sequence[str]) -> list[str]:
     read = list(zip(overrides, parsed(overrides), strict=True))
     if not any(is_kept(override) for _, override in read):
         return list(overrides)
-    own = chosen_options(run_dir)
+    own = saved_options(read_saved(run_dir / SETTINGS))
     return [
         text
         for text, override in read

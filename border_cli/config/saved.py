@@ -170,10 +170,17 @@ def read_saved(file: Path) -> dict[str, Any]:
     return {str(key): value for key, value in found.items()}
 
 
-def saved_components(file: Path) -> dict[str, str]:
-    """The component of each group in a file of saved settings; of recorders the last."""
-    entries = [_ENTRY.fullmatch(str(each)) for each in read_saved(file)["defaults"]]
+def saved_components(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The component of each group in saved settings; of recorders the last."""
+    entries = [_ENTRY.fullmatch(str(each)) for each in settings["defaults"]]
     return {each["group"]: each["component"] for each in entries if each}
+
+
+def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The option that was chosen of each group, or its component where none was."""
+    groups = {group: each for group, each in settings.items() if isinstance(each, dict)}
+    options = {group: each["option"] for group, each in groups.items() if each.get("option")}
+    return {**saved_components(settings), **options}
 
 
 def _is_ours(entry: object) -> bool:

@@ -403,15 +403,6 @@ def import_paths(run_dir: Path) -> list[str]:
     return list(read_run(run_dir, needed=("import_paths",)).get("import_paths", []))
 
 
-def chosen_options(run_dir: Path) -> dict[str, str]:
-    """The option that was chosen of each group; a list of recorders is none."""
-    settings = read_run(run_dir).get("settings")
-    known = settings if isinstance(settings, dict) else {}
-    return {
-        name: value for name, value in known.items() if "." not in name and isinstance(value, str)
-    }
-
-
 def _read(run_dir: Path, needed: Collection[str] = ()) -> dict[str, Any]:
     path = run_dir / RUN_JSON
     try:

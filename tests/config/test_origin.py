@@ -39,8 +39,6 @@ def first(folder: Path) -> Callable[..., RunConfig]:
     def write(*typed: str) -> RunConfig:
         text, config = saved(*typed)
         write_resolved(folder / "first", text)
-        facts = json.dumps({"settings": flat_settings(config)})
-        (folder / "first" / "run.json").write_text(facts, encoding="utf-8")
         return config
 
     return write
