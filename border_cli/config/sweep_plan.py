@@ -6,7 +6,6 @@ sweep there, so that the same command, or one with more values, finds its jobs a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,8 +17,6 @@ from hydra.core.override_parser.types import Override
 from border_cli.config.interpolation import job_folder
 from border_cli.config.overrides import ONE_PER_COMMAND, parsed
 from border_cli.config.resuming import may_change
-from border_cli.core.files import SETTINGS
-from border_cli.run.status import RUN_JSON
 from border_cli.run.sweep_folder import SweepJob, SweepPlan, read_sweep, swept_keys
 
 if TYPE_CHECKING:
@@ -98,18 +95,8 @@ def _inside(job: Job) -> Path:
 
 
 def _with_folder(job: Job, root: Path, names: FolderNames, known: dict[frozenset[str], str]) -> Job:
-    full = Path(job.folder)
-    folder = known.get(names.identity(job.overrides))
-    if folder is None:
-        folder = names.name(job.overrides)
-        if not _is_used(root / folder) and _is_used(full):  # named by an earlier version
-            return job
+    folder = known.get(names.identity(job.overrides)) or names.name(job.overrides)
     return replace(job, folder=str(root / folder))
-
-
-def _is_used(folder: Path) -> bool:
-    # Not `Path.exists`, which raises for a path that is too long.
-    return os.path.exists(folder / SETTINGS) or os.path.exists(folder / RUN_JSON)  # noqa: PTH110
 
 
 def sweep_job(

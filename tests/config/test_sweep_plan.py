@@ -46,11 +46,6 @@ def note(*typed: str) -> SweepPlan:
     return made
 
 
-def settings_in(name: str) -> None:
-    (Path("S") / name / ".hydra").mkdir(parents=True)
-    (Path("S") / name / ".hydra/resolved.yaml").touch()
-
-
 @pytest.mark.parametrize(
     ("typed", "key", "value"),
     [
@@ -95,12 +90,6 @@ def test_a_limit_of_all_jobs_is_no_part_of_a_name_when_it_grows() -> None:
     ]
     other = folders("seed=0,1", "trainer.max_opt_steps=9", "agent.gamma=0.6", "resume=auto")
     assert "seed-0" not in other  # another discount is another run
-
-
-def test_jobs_that_earlier_versions_named_by_all_overrides_are_found() -> None:
-    old = FolderNames([]).name(["env=cartpole", "agent=dqn", "seed=0"])
-    settings_in(old)
-    assert folders("agent=dqn", "seed=0,1", "resume=auto") == [old, "seed-1"]
 
 
 def test_a_sweep_that_was_numbered_is_continued_by_its_folder() -> None:
