@@ -84,7 +84,7 @@ def read_sweep(root: Path) -> SweepPlan | None:
             command=_strings(found["command"]),
             launcher=str(found["launcher"]),
             swept=_strings(found["swept"]),
-            common=_strings(found.get("common", [])),
+            common=_strings(found["common"]),
             jobs=[_job(each) for each in found["jobs"]],
         )
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
@@ -105,8 +105,8 @@ def _job(value: Mapping[str, Any]) -> SweepJob:
         number=int(value["number"]),
         overrides=tuple(_strings(value["overrides"])),
         folder=str(folder),
-        values={str(key): str(each) for key, each in value.get("values", {}).items()},
-        objective="last" if value.get("objective") == "last" else "best",
+        values={str(key): str(each) for key, each in value["values"].items()},
+        objective="last" if value["objective"] == "last" else "best",
     )
 
 
