@@ -60,21 +60,20 @@ class Run:
                 return "running"
         return status_without_record(self.folder)
 
-    @cached_property
+    @property
     def settings(self) -> dict[str, Value]:
         """All settings by their dotted names, as saved; of a group the chosen option: `agent`.
 
         Raises `CheckpointError` where `run.json` has none.
         """
-        found = self.facts.get("settings")
-        if not isinstance(found, dict):
+        if "settings" not in self.facts:
             raise CheckpointError(f"{self.folder / RUN_JSON} has no settings")
-        return found
+        return self._labels
 
     @property
     def _labels(self) -> dict[str, Value]:
-        found = self.facts.get("settings")
-        return found if isinstance(found, dict) else {}
+        found: dict[str, Value] = self.facts.get("settings", {})
+        return found
 
     @property
     def agent(self) -> str | None:

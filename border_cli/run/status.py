@@ -222,7 +222,7 @@ KINDS = {
     "best_opt_steps": _or_null(_COUNT),
     "import_paths": _list_of(str, "strings"),
     "attempts": _list_of(dict, "objects"),
-    **dict.fromkeys(("seeds", "recorders_switched_off"), _OBJECT),
+    **dict.fromkeys(("seeds", "settings", "recorders_switched_off"), _OBJECT),
 }
 # What a resumed run keeps from the attempts before.
 LASTING = (
