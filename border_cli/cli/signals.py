@@ -17,12 +17,12 @@ from border_cli.cli.monitor import leave
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag, panel_line
 
-# By name, because some systems lack them.
-HANG_UP, SAVE, REQUEUE = (getattr(signal, name, None) for name in ("SIGHUP", "SIGUSR1", "SIGUSR2"))
-STOPPING = [each for each in (signal.SIGINT, signal.SIGTERM, HANG_UP) if each is not None]
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SAVE, REQUEUE = signal.SIGUSR1, signal.SIGUSR2
 
 SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
 CLEAR_LINE = "\x1b[2K"
+AGAIN = "; press Ctrl-C again to quit immediately"
 NOTICE_S = 5.0  # that the panel shows a message of no lasting interest
 
 Handler = Callable[[int, FrameType | None], object]
@@ -32,7 +32,6 @@ class EarlySignals:
     """What signals do while no job listens. Owned by the main thread, which runs the handlers."""
 
     def __init__(self) -> None:
-        self.save = SaveFlag()  # requested before there was a job, which takes the request over
         self.stop = StopFlag()
         self.signum: int = signal.SIGINT
         self._polled = False  # the command polls the flag
@@ -63,11 +62,6 @@ class EarlySignals:
         finally:
             self._polled = False
 
-    def remember(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as above
-        """Keeps the request for the job."""
-        self.save.request()
-        _say("\nSIGUSR1: the run has not started; its first checkpoint will be early\n")
-
 
 @contextmanager
 def leaving_on_signals() -> Iterator[EarlySignals]:
@@ -84,14 +78,14 @@ def leaving_on_signals() -> Iterator[EarlySignals]:
 
 @contextmanager
 def early_signals() -> Iterator[EarlySignals]:
-    """Leaves on signals where no job listens, and remembers SIGUSR1, which otherwise kills.
+    """Leaves on signals where no job listens, and ignores SIGUSR1, which otherwise kills.
 
     For the whole command, from before the first slow import. SIGUSR1 stays ignored after the block:
     a run that has ended must not look killed.
     """
-    if SAVE is not None and signal.getsignal(SAVE) == signal.SIG_DFL:
-        signal.signal(SAVE, signal.SIG_IGN)  # what comes back after the block
-    with leaving_on_signals() as early, _handling([SAVE], early.remember):
+    if signal.getsignal(SAVE) == signal.SIG_DFL:
+        signal.signal(SAVE, signal.SIG_IGN)
+    with leaving_on_signals() as early:
         yield early
 
 
@@ -104,58 +98,46 @@ def stopping_on_signals(
 
     The handlers are installed whatever was inherited: a command that a script starts with `&`
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM, but stays ignored where it was: with
-    `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. What
-    came before the block and found no listener counts here. The previous handlers come back.
+    `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. A
+    signal that came before the block and found no listener counts here. The previous handlers come
+    back.
     """
-    received: list[int] = []
 
-    def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
-        counted = _counted(signum)
-        received.append(counted)
-        if len(received) > 1 and on_second is None:
-            return
-        if len(received) > 1 and on_second is not None:
-            on_second(counted)
-            if os.isatty(1):
-                _say(SHOW_CURSOR, 1)
-            _say("\nquit immediately; the last checkpoint is intact\n")
-            leave(128 + counted)
-        stop.request(Interrupted(counted))
-        again = "" if on_second is None else "; press Ctrl-C again to quit immediately"
-        _announce(f"{signal.Signals(signum).name}: saving{again}")
+    def on_first(signum: int) -> None:
+        stop.request(Interrupted(_counted(signum)))
+        _announce(f"{signal.Signals(signum).name}: saving{'' if on_second is None else AGAIN}")
 
     def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         save.request()
         _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
 
+    handle = _twice(on_first, on_second)
     with _handling(STOPPING, handle) as before, _handling([SAVE], ask):
         early = getattr(before[signal.SIGINT], "__self__", None)
-        if isinstance(early, EarlySignals):
-            _take_over(early, handle, save)
+        if (
+            isinstance(early, EarlySignals) and early.stop.requested
+        ):  # its KeyboardInterrupt is lost
+            handle(early.signum, None)
         yield
 
 
 @contextmanager
 def stopping_a_sweep(
     on_first: Callable[[str], None], on_second: Callable[[], None]
-) -> Iterator[list[int]]:
+) -> Iterator[StopFlag]:
     """Within the block a first signal calls `on_first` and raises nothing: the jobs run elsewhere,
     and whoever waits for them goes on waiting until they have saved. A second calls `on_second`
-    and leaves. Gives the signals that came."""
-    received: list[int] = []
+    and leaves. Gives a flag that tells whether a signal came."""
+    stop = StopFlag()
 
-    def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
-        received.append(_counted(signum))
+    def ask(signum: int) -> None:
         name = signal.Signals(signum).name
-        if len(received) > 1:
-            on_second()
-            _say("\nquit immediately; the last checkpoints are intact\n")
-            leave(128 + received[0])
-        _announce(f"{name}: saving all running jobs; press Ctrl-C again to quit immediately")
+        stop.request(Interrupted(_counted(signum)))
+        _announce(f"{name}: saving all running jobs{AGAIN}")
         on_first(f"stopped by {name}")
 
-    with _handling(STOPPING, handle):
-        yield received
+    with _handling(STOPPING, _twice(ask, lambda _: on_second())):
+        yield stop
 
 
 @contextmanager
@@ -169,8 +151,8 @@ def leaving_to_the_command() -> Iterator[None]:
 def saving_before_a_requeue(stop: StopFlag) -> Iterator[None]:
     """submitit requeues a job on SIGUSR2 and leaves in the middle of it. Within the block the
     signal only sets `stop`; submitit's own handler is called after it, when the job has saved."""
-    before = signal.getsignal(REQUEUE) if REQUEUE is not None else None
-    if REQUEUE is None or not callable(before):
+    before = signal.getsignal(REQUEUE)
+    if not callable(before):
         yield
         return
     received: list[int] = []
@@ -185,16 +167,35 @@ def saving_before_a_requeue(stop: StopFlag) -> Iterator[None]:
         before(REQUEUE, None)
 
 
+def _twice(on_first: Callable[[int], object], on_second: Callable[[int], object] | None) -> Handler:
+    """Calls `on_first` with the first signal; of a second one `on_second`, unless it is None, and
+    leaves."""
+    received: list[int] = []
+
+    def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
+        received.append(signum)
+        if len(received) == 1:
+            on_first(signum)
+        elif on_second is not None:
+            counted = _counted(signum)
+            on_second(counted)
+            if os.isatty(1):
+                _say(SHOW_CURSOR, 1)
+            _say("\nquit immediately; the last checkpoint is intact\n")
+            leave(128 + counted)
+
+    return handle
+
+
 @contextmanager
 def _handling(
-    signums: Iterable[signal.Signals | None], handler: Handler
+    signums: Iterable[signal.Signals], handler: Handler
 ) -> Iterator[dict[signal.Signals, object]]:
-    """Installs the handler for the signals that this system has; gives the previous ones."""
+    """Installs the handler, but not where `nohup` has SIGHUP ignored; gives the previous ones."""
     before = {
         signum: signal.signal(signum, handler)
         for signum in signums
-        if signum is not None
-        and not (signum == HANG_UP and signal.getsignal(signum) == signal.SIG_IGN)
+        if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN
     }
     try:
         yield dict(before)
@@ -204,17 +205,8 @@ def _handling(
                 signal.signal(signum, earlier)
 
 
-def _take_over(early: EarlySignals, handle: Handler, save: SaveFlag) -> None:
-    """Fulfils what was requested before the job listened."""
-    if early.stop.requested:  # its KeyboardInterrupt got lost
-        handle(early.signum, None)
-    if early.save.requested:
-        early.save.clear()
-        save.request()
-
-
 def _counted(signum: int) -> int:
-    return signal.SIGTERM if signum == HANG_UP else signum
+    return signal.SIGTERM if signum == signal.SIGHUP else signum
 
 
 def _announce(message: str, seconds: float | None = None) -> None:

@@ -29,7 +29,7 @@ from border_cli.config.compose import LAUNCHER, Composer, SweepTerms
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.config.sweep_plan import in_common, sweep_job, sweep_plan
 from border_cli.core.config import OnError, RunConfig
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, Interrupted
 from border_cli.core.machine import memory_rooms, usable_cores
 from border_cli.core.words import counted, setting, size
 from border_cli.launch.build import computes_on_cuda
@@ -213,9 +213,9 @@ def _leaving(launcher: str, sweep: Sweep) -> Iterator[None]:
         except KeyboardInterrupt:
             sweep.finish()
             raise
-    if stopped:
+    if stopped is not None and isinstance(stopped.reason, Interrupted):
         sweep.finish()
-        raise SystemExit(128 + stopped[0])
+        raise SystemExit(stopped.reason.exit_status)
 
 
 def _runner(probes: Probes, sweep: Sweep) -> RunJob:
