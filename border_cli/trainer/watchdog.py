@@ -1,8 +1,8 @@
 """Finds the part of a run that hangs, reports where, and ends the run.
 
-It logs all stacks with the blocking line, the queues and which part waits for which, and requests a
-stop. If the learner itself hangs, the command writes `run.json` and exits with status 1; `train`,
-if called in the main thread, is interrupted and raises `Stalled`.
+It logs all stacks, that of the part that hangs first, the queues and which part waits for which,
+and requests a stop. If the learner itself hangs, the command writes `run.json` and exits with
+status 1; `train`, if called in the main thread, is interrupted and raises `Stalled`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Self
 
 from border_cli.core.errors import Stalled
@@ -127,26 +127,16 @@ class Watchdog:
         return True
 
     def _report(self, hung: list[Pulse]) -> str:
-        frames = sys._current_frames()
+        """Who hangs, the stacks of all threads with theirs first, and what every part does."""
+        frames, first = sys._current_frames(), {each.thread_id for each in hung}
+        threads = sorted(threading.enumerate(), key=lambda each: each.ident not in first)
         names = ", ".join(each.name for each in hung)
         lines = [f"no step for {self._timeout_s:g} s (trainer.stall_timeout_s): {names}"]
-        shown: set[int | None] = set()
-        for each in hung:
-            if each.thread_id in frames and each.thread_id not in shown:
-                lines.append(f"stack of {each.name}:\n{_stack(frames[each.thread_id])}")
-                shown.add(each.thread_id)
+        for thread in threads:
+            if thread.ident in frames and thread is not self._thread:
+                stack = "".join(traceback.format_stack(frames[thread.ident])).rstrip()
+                lines.append(f"thread {thread.name}:\n{stack}")
         for each in self._heartbeats:
             state = f"waiting for {each.waiting_for}" if each.waiting_for else "working"
             lines.append(f"{each.name}: {each.beats:,} steps, {state}")
-        lines.append(self._describe())
-        shown.add(self._thread.ident)
-        lines += [
-            f"thread {thread.name}:\n{_stack(frames[thread.ident])}"
-            for thread in threading.enumerate()
-            if thread.ident in frames and thread.ident not in shown
-        ]
-        return "\n".join(lines)
-
-
-def _stack(frame: FrameType) -> str:
-    return "".join(traceback.format_stack(frame)).rstrip()
+        return "\n".join([*lines, self._describe()])

@@ -504,7 +504,7 @@ def test_an_environment_that_blocks_for_ever_fails_the_run_and_names_the_line(
         actor_manager=ThreadConfig(num_actors=1, n_buffer=10, join_timeout_s=0.1),
     )  # fmt: skip
     try:
-        with pytest.raises(Stalled, match="stack of actor 0") as caught:
+        with pytest.raises(Stalled, match="thread actor 0") as caught:
             run(config, tmp_path)
     finally:
         release.set()
