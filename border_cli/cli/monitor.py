@@ -37,7 +37,6 @@ STALL_TIMEOUT_S = 60.0  # until a run has sent its own
 LEAST_S = 1.0  # of silence, however short the timeout
 STOP_GRACE_S = 3.0  # from the second Ctrl-C on
 TICK_S = 0.25  # between two signs of life
-SOON_S = 0.02  # between two looks at a process that is ending
 
 STACKS_SIGNAL = 44  # of Linux: SIGRTMIN + 10, which no library uses
 SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
@@ -187,7 +186,7 @@ class Monitor:
             return
         arrived = os.read(self._signs, 65536)
         if not arrived:  # closed by the end of the command, or by an environment
-            time.sleep(SOON_S)
+            time.sleep(TICK_S / 10)
         for message in arrived.split(b"\0")[:-1]:
             self.hear(os.fsdecode(message))
 
@@ -203,22 +202,23 @@ class Monitor:
         self._end("failed", f"Stalled: {what}", shown, stacks)
 
     def _end(self, status: str, reason: str, shown: str, stacks: str = "") -> None:
-        """Kills the command, unless it is gone, and writes its end into the `run.json` of its run;
-        a failure to write is ignored."""
+        """Writes the end of the command into the `run.json` of its run, and kills it unless it is
+        gone; in this order, because who started it writes an end, too. A failure to write is
+        ignored."""
         cursor = SHOW_CURSOR if os.isatty(2) else ""
         with suppress(OSError):
             os.write(2, f"{cursor}\n{self._command}: {shown.rstrip()}\n".encode())
-        while not self._is_gone:
+        stuck = not self._is_gone
+        if self._run_dir:
+            from border_cli.run.status import end_from_outside
+
+            facts = {"traceback": stacks} if stacks else {}
+            with suppress(OSError, BorderError):
+                run_dir = Path(self._run_dir)
+                end_from_outside(run_dir, self._pid, status, reason, stuck=stuck, **facts)
+        if stuck:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
-            time.sleep(SOON_S)
-        if not self._run_dir:
-            return
-        from border_cli.run.status import end_from_outside
-
-        facts = {"traceback": stacks} if stacks else {}
-        with suppress(OSError, BorderError):
-            end_from_outside(Path(self._run_dir), self._pid, status, reason, **facts)
 
 
 def is_stopped(pid: int) -> bool:

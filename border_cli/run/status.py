@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -379,16 +379,24 @@ def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
 
 
 def end_from_outside(
-    run_dir: Path, pid: int, status: str, reason: str, *, host: str | None = None, **facts: Any
+    run_dir: Path,
+    pid: int,
+    status: str,
+    reason: str,
+    *,
+    host: str | None = None,
+    stuck: bool = False,
+    **facts: Any,
 ) -> bool:
-    """Writes how the run of another process ended, which is gone; of this machine without `host`.
+    """Writes how the run of another process ended, which is gone, or is `stuck` and has the lock
+    still; of this machine without `host`.
 
     Writes nothing where that process has written an end, or where the run is no longer its own:
     the lock is taken first, so no other process resumes the run meanwhile.
     """
     if not (run_dir / RUN_JSON).is_file():
         return False
-    with RunLock(run_dir):
+    with nullcontext() if stuck else RunLock(run_dir):
         found = _read(run_dir)
         own = (found.get("pid"), found.get("host")) == (pid, host or platform.node())
         if found.get("status") != "running" or not own:

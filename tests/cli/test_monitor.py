@@ -188,5 +188,6 @@ def test_nothing_is_told_of_a_run_that_another_process_goes_on_with(tmp_path: Pa
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
         )
-    assert done.stdout == "in use\n"
-    assert facts_of(tmp_path)["status"] == "running"
+        assert done.stdout == "in use\n"
+        assert facts_of(tmp_path)["status"] == "running"
+        assert end_from_outside(tmp_path, os.getpid(), "failed", "it hangs", stuck=True)
