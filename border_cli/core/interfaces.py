@@ -181,8 +181,7 @@ class Translator(Protocol):
     """Converts raw observations and actions of an environment to those of a policy, and back."""
 
     def batch_size(self, observation: Any) -> int | None:
-        """N for a batch of N raw observations [N, …], None for one observation. Raises BadStep for
-        any other shape."""
+        """N for a batch of N raw observations [N, …], None for one observation."""
 
     def observation(self, observation: Any) -> Array:
         """One raw observation as a batch of one.  [1, …]"""

@@ -12,7 +12,7 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from numpy.typing import NDArray
 
 from border_cli.core.types import Array, Beat, State, leaves
-from border_cli.env.answers import as_flag, as_reward
+from border_cli.env.answers import TERMINATED, TRUNCATED, as_flag, as_reward
 
 RECENT = 1024  # steps whose actions are kept as they came, until `tidy`
 
@@ -121,7 +121,7 @@ def replay(
     for count, action in enumerate(actions, start=1):
         observation, reward, terminated, truncated, _ = env.step(action)
         total += as_reward(reward)
-        ended = as_flag("terminated", terminated) or as_flag("truncated", truncated)
+        ended = as_flag(TERMINATED, terminated) or as_flag(TRUNCATED, truncated)
         if ended != (count in ends):
             how = "ended" if ended else "did not end"
             raise ReplayDiverged(f"the episode {how} after {count} of {len(actions)} steps")

@@ -23,13 +23,14 @@ from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
 from border_cli.env.answers import (
     RESET,
     STEP,
+    TERMINATED,
+    TRUNCATED,
     as_flag,
     as_reward,
     info_values,
-    observation_writer,
+    observations,
+    other_answer,
     place_of,
-    plain_layout,
-    refuse_other_answer,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct, starting
@@ -85,8 +86,7 @@ class GymEnv(Env):
         except BaseException:
             self._abandon()
             raise
-        self._write = observation_writer(observation)
-        self._plain = plain_layout(observation)
+        self._check = observations(observation)
         self._read = action_reader(action)
         self._allocate = allocator(self._space, self.num_envs)
         self._no_flags = np.zeros(self.num_envs, np.bool_)  # [N]
@@ -187,7 +187,7 @@ class GymEnv(Env):
                         score=self._score[i],
                         beat=beat,
                     )
-                    self._write(self._obs, i, last)
+                    self._check.write(self._obs, i, last)
                     require_same_row(i, self._obs, state["obs"])
                 except Exception as reason:  # a user's environment may raise anything
                     log.info(
@@ -212,8 +212,8 @@ class GymEnv(Env):
 
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that still moves."""
-        envs, write, limit = self._envs, self._write, self._limit
-        plain_dtype, plain_shape = self._plain
+        envs, check, limit = self._envs, self._check, self._limit
+        plain_dtype, plain_shape = check.plain_dtype, check.shape
         scores, lengths, recent = self._tallies
         obs = self._obs
         next_obs = self._fresh()  # [N, …]
@@ -224,7 +224,11 @@ class GymEnv(Env):
         i = 0
         try:
             for i in self._live:
-                observation, r, terminated, truncated, info = envs[i].step(actions[i])
+                answer = envs[i].step(actions[i])
+                try:
+                    observation, r, terminated, truncated, info = answer
+                except (TypeError, ValueError):
+                    raise other_answer(STEP, answer) from None
                 if (
                     type(observation) is ndarray
                     and observation.dtype is plain_dtype
@@ -232,23 +236,20 @@ class GymEnv(Env):
                 ):
                     next_obs[i] = observation  # type: ignore[index]
                 else:
-                    write(next_obs, i, observation)
+                    check.write(next_obs, i, observation)
                 if type(r) is not float:
                     r = as_reward(r)
                 reward[i] = r
                 scores[i] += r
                 lengths[i] += 1
                 if terminated is not False or truncated is not False:
-                    terminated = as_flag("terminated", terminated)
-                    truncated = as_flag("truncated", truncated)
+                    terminated = as_flag(TERMINATED, terminated)
+                    truncated = as_flag(TRUNCATED, truncated)
                 if terminated or truncated or lengths[i] == limit:
                     over = info_values(info, self._info_metrics)
                     ended.append((i, terminated, truncated or lengths[i] == limit, over))
         except BadStep as error:
             raise error.within(self._place(i)) from None
-        except (TypeError, ValueError) as error:
-            refuse_other_answer(error, self._place(i), STEP)
-            raise
         recent.append(action)
         if len(recent) == RECENT:
             self._log.tidy()
@@ -320,13 +321,14 @@ class GymEnv(Env):
         self._score[i] = 0.0
         self._length[i] = 0
         try:
-            observation, _ = self._envs[i].reset(seed=self._seed_of(i))
-            self._write(obs, i, observation)
+            answer = self._envs[i].reset(seed=self._seed_of(i))
+            try:
+                observation, _ = answer
+            except (TypeError, ValueError):
+                raise other_answer(RESET, answer) from None
+            self._check.write(obs, i, observation)
         except BadStep as error:
             raise error.within(f"{self._place(i)}, at reset") from None
-        except (TypeError, ValueError) as error:
-            refuse_other_answer(error, self._place(i), RESET)
-            raise
 
     def _place(self, i: int) -> str:
         return place_of(self._id, i, self.num_envs)

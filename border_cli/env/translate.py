@@ -5,8 +5,7 @@ What `env/gym_spaces.py` does step by step, for whole episodes at once, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -15,9 +14,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep
-from border_cli.core.spaces import LeafSpace, Space, allocate
-from border_cli.core.types import Array, leaves
-from border_cli.env.answers import Values, batch_size, observation_reader, observation_writer
+from border_cli.core.spaces import LeafSpace, Space
+from border_cli.core.types import Array, leaves, map_array
+from border_cli.env.answers import Values, as_array, copied, observations
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
 from border_cli.env.gym_spaces import (
@@ -38,27 +37,37 @@ class GymTranslator:
         self._id = env_id
         self._space = observation_space(observation, env_id)
         self._raw_space = observation
-        self._write = observation_writer(observation)
-        self._read_rows = observation_reader(observation, lambda i, _: f"observation {i}")
+        self._check = observations(observation)
         self._read = action_reader(action)
         self._read_batch = action_batch(action)
 
     def batch_size(self, observation: Any) -> int | None:
-        """N for a batch of N raw observations [N, …], None for one observation."""
-        with self._naming_env():
-            return batch_size(self._raw_space, observation)
+        """N where it has one axis more than one observation, None otherwise.
+
+        Of a Dict the first key decides; `observations` refuses others that disagree.
+        """
+        space, first = self._raw_space, observation
+        if isinstance(space, spaces.Dict) and isinstance(observation, Mapping):
+            key, space = next(iter(space.spaces.items()))
+            first = observation.get(key)
+        values = as_array(first)
+        if values is None or values.ndim != len(space.shape or ()) + 1:
+            return None
+        return len(values)
 
     def observation(self, observation: Any) -> Array:
         """One raw observation as one row.  [1, …]"""
-        row = allocate(self._space, 1)
-        with self._naming_env():
-            self._write(row, 0, observation)
-        return row
+        return map_array(lambda part: part[None], self._rows(observation))
 
     def observations(self, observations: Any, count: int) -> Array:
         """A batch of raw observations as rows.  [N, …]"""
-        with self._naming_env():
-            return self._read_rows(observations, count)
+        return self._rows(observations, count)
+
+    def _rows(self, observation: Any, *count: int) -> Array:
+        try:
+            return copied(self._check(observation, *count))
+        except BadStep as error:
+            raise error.within(f"env.id={self._id}") from None
 
     def action(self, action: NDArray[Any]) -> Any:
         """One row of actions as the environment's `step` wants it."""
@@ -67,13 +76,6 @@ class GymTranslator:
     def actions(self, actions: NDArray[Any]) -> NDArray[Any]:
         """N rows of actions as the `step` of a vector environment wants them.  [N, …]"""
         return self._read_batch(actions)
-
-    @contextmanager
-    def _naming_env(self) -> Iterator[None]:
-        try:
-            yield
-        except BadStep as error:
-            raise error.within(f"env.id={self._id}") from None
 
 
 def spaces_of(observation: Any, action: Any, name: str) -> tuple[Space, LeafSpace]:
@@ -84,17 +86,13 @@ def spaces_of(observation: Any, action: Any, name: str) -> tuple[Space, LeafSpac
 def observation_rows(space: Any, recorded: Any) -> Array:
     """Observations of an episode as rows; raises `BadStep` as for a played one. [T + 1, …]"""
     with np.errstate(over="ignore"):
-        return observation_reader(space, _step)(recorded, len(leaves(recorded)[0]))
+        return copied(observations(space)(recorded, len(leaves(recorded)[0])))
 
 
 def action_rows(space: Any, recorded: Any) -> NDArray[Any]:
-    """Actions of an episode as rows, within their bounds or not. [T] int64, or [T, A]"""
+    """Actions of an episode as rows; raises `BadStep` for impossible choices. [T], or [T, A]"""
     with np.errstate(over="ignore"):
-        return Values(space, "action", _step).unbounded_rows(recorded, len(recorded))
-
-
-def _step(i: int, _: int) -> str:
-    return f"step {i}"
+        return np.array(Values(space, "the action")(recorded, len(recorded)), order="C")
 
 
 def recorded_rows(space: Any, rows: Array) -> Any:

@@ -18,7 +18,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec as Registered
-from numpy import ndarray
 from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep
@@ -28,17 +27,15 @@ from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec, Space
 from border_cli.core.types import Array, Episode, Step, leaves, map_array
 from border_cli.env.answers import (
     RESET,
+    REWARD,
     STEP,
-    Answer,
-    as_flags,
-    as_rewards,
-    environment_of,
+    TERMINATED,
+    TRUNCATED,
+    copied,
     info_values,
-    observation_reader,
-    observation_writer,
+    observations,
+    other_answer,
     place_of,
-    plain_layout,
-    refuse_other_answer,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construction, starting
@@ -199,13 +196,8 @@ class GymVectorEnv(Env):
         self._limit = max_episode_steps
         self._info_metrics = info_metrics
         self._first = first
-        observation = env.single_observation_space
-        self._read = observation_reader(observation, environment_of)
-        self._write = observation_writer(observation)
-        self._plain_dtype, shape = plain_layout(observation)
-        self._plain_shape = (self.num_envs, *shape)
-        returns_new = getattr(env.unwrapped, "returns_new_arrays", False) is True
-        self._own = np.asarray if returns_new else np.array  # the latter copies in any case
+        self._check = observations(env.single_observation_space)
+        self._returns_new = getattr(env.unwrapped, "returns_new_arrays", False) is True
         self._actions = action_batch(env.single_action_space)
 
     def reset(self, seed: int) -> Array:
@@ -228,22 +220,18 @@ class GymVectorEnv(Env):
         """Acts once in each environment that moves; every array of the step is new."""
         assert self._env is not None, "it is closed"
         obs, moved, count = self._obs, self._moved, self.num_envs
+        answer = self._env.step(self._actions(action))
         try:
-            observation, pay, has_terminated, was_cut, info = self._env.step(self._actions(action))
-            if (
-                type(observation) is ndarray
-                and observation.dtype is self._plain_dtype
-                and observation.shape == self._plain_shape
-            ):
-                next_obs: Array = self._own(observation, obs.dtype, order="C")  # type: ignore[union-attr]
-            else:
-                next_obs = self._read(observation, count)
-            pay = as_rewards(pay, count)  # [N]
-            terminated = as_flags("terminated", has_terminated, count)  # [N]
-            truncated = as_flags("truncated", was_cut, count)  # [N]
-        except (BadStep, TypeError, ValueError) as error:
-            self._explain(error, STEP)
-            raise
+            observation, pay, has_terminated, was_cut, info = answer
+        except (TypeError, ValueError):
+            raise other_answer(STEP, answer).within(f"env.id={self._id}") from None
+        try:
+            next_obs = self._rows(observation)
+            pay = REWARD(pay, count)  # [N]
+            terminated = np.array(TERMINATED(has_terminated, count))  # [N]
+            truncated = np.array(TRUNCATED(was_cut, count))  # [N]
+        except BadStep as error:
+            raise error.within(f"env.id={self._id}") from None
         reward = np.array(pay, np.float32)  # [N]
         self._score += pay
         self._length += 1
@@ -336,7 +324,7 @@ class GymVectorEnv(Env):
                     "returns no final_obs. Use env.vectorization=sync"
                 )
             try:
-                self._write(next_obs, i, last)
+                self._check.write(next_obs, i, last)
             except BadStep as error:
                 place = place_of(self._id, i, self.num_envs)
                 raise error.within(f"{place}, final_obs") from None
@@ -352,20 +340,20 @@ class GymVectorEnv(Env):
     def _begun(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Array:
         """The observations of a reset.  [N, …]"""
         assert self._env is not None
+        answer = self._env.reset(seed=seed, options=options)
         try:
-            observation, _ = self._env.reset(seed=seed, options=options)
-            return self._read(observation, self.num_envs)
-        except (BadStep, TypeError, ValueError) as error:
-            self._explain(error, RESET)
-            raise
+            observation, _ = answer
+        except (TypeError, ValueError):
+            raise other_answer(RESET, answer).within(f"env.id={self._id}") from None
+        try:
+            return self._rows(observation)
+        except BadStep as error:
+            raise error.within(f"env.id={self._id}, at reset") from None
 
-    def _explain(self, error: Exception, answer: Answer) -> None:
-        """Raises `BadStep` with its place where `error` is of an answer that was refused, or that
-        could not be unpacked."""
-        place = f"env.id={self._id}"
-        if isinstance(error, BadStep):
-            raise error.within(place) from None
-        refuse_other_answer(error, place, answer)
+    def _rows(self, observation: Any) -> Array:
+        """Observations in memory of their own: most implementations use theirs again.  [N, …]"""
+        checked = self._check(observation, self.num_envs)
+        return checked if self._returns_new else copied(checked)
 
     def close(self) -> None:
         """Frees the environments; may be called twice."""

@@ -148,7 +148,7 @@ def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
             obs = observation_rows(recording.observation_space, raw.observations)
             action = action_rows(recording.action_space, raw.actions)
         except BadStep as error:
-            raise ConfigError(f"{where}, {error}") from None
+            raise ConfigError(f"{where}: {error}") from None
         if isinstance(obs, dict):
             assert isinstance(spec.observation, DictSpace)
             obs = {key: obs[key] for key in spec.observation.spaces}  # in the order of the env

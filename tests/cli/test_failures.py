@@ -220,7 +220,7 @@ BAD_STEPS = {
     "observation: [0.5]": "the observation [0.5] does not fit Box(-1.0, 1.0, (3,), float32): its",
     "observation: [a, b, c]": "the observation ['a', 'b', 'c'] does not fit Box(-1.0, 1.0,",
     "reward: null": "the reward None is not a number",
-    "terminated: [false, true]": "terminated must be true or false, got [False, True]",
+    "terminated: [false, true]": "terminated [False, True] is not true or false: its shape",
 }
 ROOMS = "env.kwargs.rooms=true", "env.kwargs.what={observation: 5}"
 
@@ -235,8 +235,7 @@ def test_a_step_that_does_not_fit_ends_the_run_in_one_message_and_without_a_rest
     assert train_status(*SMALL[:-1], f"actor_manager={manager}", *chosen, *actors) == 1
     said = capsys.readouterr().out
     message = f"error: actor 0, after 99 env steps: env.id=Wrong-v0: {BAD_STEPS[what]}"
-    assert said.count(message.split("does not")[0]) == 1, said
-    assert message in said
+    assert said.count(message) == 1, said
     assert "restart" not in said
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
@@ -256,7 +255,7 @@ def test_a_run_goes_on_from_before_the_step_that_did_not_fit(
     argv = (*SMALL[:-1], f"actor_manager={manager}", "actor_manager.num_actors=1")
     assert train_status(*argv, "env.id=Wrong-v0", "env.kwargs.at=100", *ROOMS) == 1
     said = capsys.readouterr().out
-    assert "env.id=Wrong-v0: the observation 5 does not fit Discrete(5): it is not within" in said
+    assert "env.id=Wrong-v0: the observation 5 does not fit Discrete(5): 5 is not within" in said
     before = facts_of(folder / "run")["opt_steps"]
     assert train_status("resume=run", f"trainer.max_opt_steps={before + 20}") == 0
     assert facts_of(folder / "run")["opt_steps"] == before + 20

@@ -300,8 +300,6 @@ class Strange(Endless):
             obs = obs.astype(str)
         elif self.shown == "one reward":
             reward = 1.0
-        elif self.shown == "flags of two":
-            over = over[:2]
         elif self.shown == "counted flags":
             cut = np.array([0, 2, 0])
         elif self.shown == "four values":
@@ -321,11 +319,10 @@ gymnasium.register("border/Strange-v1", entry_point=Alone, vector_entry_point=St
 @pytest.mark.parametrize(
     ("shown", "said"),
     [
-        ("one observation less", r": 3 observations .* its shape is \(2, 1\), not \(3, 1\)$"),
-        ("strings", ": 3 observations .* expected real numbers, got <U"),
-        ("one reward", ": the rewards must be 3 numbers, got 1.0$"),
-        ("flags of two", r": terminated must be 3 times true or false, got array\(.*\)$"),
-        ("counted flags", r": truncated must be 3 times true or false, got array\(\[0, 2, 0\]\)$"),
+        ("one observation less", r": the observation .* its shape is \(2, 1\), not \(3, 1\)$"),
+        ("strings", ": the observation .* expected real numbers, got <U"),
+        ("one reward", ": the reward 1.0 is not a number: its shape is"),
+        ("counted flags", r": truncated .* is not true or false: 2 at \[1\] is not within"),
         ("four values", ": step must return observation, reward, terminated, truncated and info"),
         (
             "a long last one",
@@ -342,5 +339,5 @@ def test_what_a_vector_implementation_answers_is_checked(shown: str, said: str) 
 
 def test_a_reset_of_a_vector_implementation_is_checked() -> None:
     env = vector("Strange", num_envs=3, kwargs={"shown": "flat"})
-    with pytest.raises(BadStep, match=r"Strange-v1: 3 observations .* shape is \(3,\), not \(3, 1"):
+    with pytest.raises(BadStep, match=r"Strange-v1, at reset: .* shape is \(3,\), not \(3, 1"):
         env.reset(0)
