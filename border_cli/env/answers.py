@@ -107,8 +107,11 @@ class Values:
     def __call__(self, given: Any, *lead: int) -> NDArray[Any]:
         """One value; or N, where `lead` is N. Not always a copy.  [*lead, …]"""
         shape = lead + self.shape
-        is_array = type(given) is ndarray
-        if is_array and given.shape == shape and given.dtype is self.dtype is self.plain_dtype:
+        if (
+            type(given) is ndarray
+            and given.shape == shape
+            and given.dtype is self.dtype is self.plain_dtype
+        ):
             return given
         values = as_array(given)
         if values is None or values.dtype.kind not in (_NUMBERS if self._is_real else _INTEGERS):
