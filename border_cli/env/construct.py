@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import logging
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -23,6 +24,8 @@ from border_cli.env.registered import (
     missing_packages,
     refused_kwargs,
 )
+
+log = logging.getLogger(__name__)
 
 # Wrappers for what agents do themselves, with one set of statistics that is saved with the model.
 SETTING_INSTEAD = {
@@ -47,14 +50,15 @@ def construction(config: GymConfig) -> Iterator[None]:
 
 
 @contextmanager
-def starting(env_id: str) -> Iterator[None]:
+def starting(env_id: str, close: Callable[[], None]) -> Iterator[None]:
     """The block in which first episodes begin; some environments set themselves up only then.
 
     What that changes of this process is put back where the main thread does it: others would have
-    to take turns, and a first episode may take long.
+    to take turns, and a first episode may take long. A failure closes the environments.
     """
     who = f"env.id={env_id}"
     with ExitStack() as stack:
+        stack.enter_context(closing_if_failed(env_id, close))
         if threading.current_thread() is threading.main_thread():
             stack.enter_context(_constructing)
             stack.enter_context(unchanged(who))
@@ -62,15 +66,25 @@ def starting(env_id: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def closing_if_failed(env_id: str, close: Callable[[], None]) -> Iterator[None]:
+    """The block whose failure stays the one that is raised, whatever closing raises after it."""
+    try:
+        yield
+    except BaseException:
+        try:
+            close()
+        except Exception:
+            log.warning("closing env.id=%s failed as well", env_id, exc_info=True)
+        raise
+
+
 def construct(config: GymConfig, render: str | None = None) -> gym.Env[Any, Any]:
     """A new environment inside its wrappers, not reset. Waits while another one is constructed."""
     with construction(config):
         env = _construct_unwrapped(config, render)
-        try:
+        with closing_if_failed(str(config.id), env.close):
             return apply_wrappers(env, config.wrappers)
-        except BaseException:
-            env.close()
-            raise
 
 
 def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:
@@ -129,6 +143,8 @@ def _without_noise() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.filterwarnings("ignore", message=".*precision lowered by casting")
+        # Vector environments without a mode are not used.
+        warnings.filterwarnings("ignore", message=".*(AutoresetMode|autoreset_mode)")
         yield
 
 

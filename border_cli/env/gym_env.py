@@ -7,8 +7,8 @@ episode that ends is followed by the next one within the same step.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import gymnasium as gym
@@ -33,7 +33,7 @@ from border_cli.env.answers import (
     place_of,
 )
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construct, starting
+from border_cli.env.construct import closing_if_failed, construct, starting
 from border_cli.env.episode_state import RECENT, ActionLog, replay, require_same_row
 from border_cli.env.gym_spaces import (
     action_reader,
@@ -74,7 +74,7 @@ class GymEnv(Env):
         self._envs: list[Any] = []
         if render == "rgb_array":
             choose_renderer()
-        try:
+        with closing_if_failed(self._id, self.close):
             for i in range(config.num_envs):
                 # A process has one window at most: pygame draws all environments into the same.
                 self._envs.append(construct(config, render if i == 0 else None))
@@ -83,9 +83,6 @@ class GymEnv(Env):
             observation, action = self._envs[0].observation_space, self._envs[0].action_space
             self._space = observation_space(observation, self._id)
             action_space(action, self._id)
-        except BaseException:
-            self._abandon()
-            raise
         self._check = observations(observation)
         self._read = action_reader(action)
         self._allocate = allocator(self._space, self.num_envs)
@@ -139,7 +136,7 @@ class GymEnv(Env):
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
         self._clear(seed)
-        with self._starting():
+        with starting(self._id, self.close):
             for i in range(self.num_envs):
                 self._begin(i, self._obs, anew=True)
         return self._obs
@@ -175,7 +172,7 @@ class GymEnv(Env):
         self._length[:] = [len(actions) - before for actions, before in counts]
         self._log.load_state_dict(state)
         anew = []
-        with self._starting():
+        with starting(self._id, self.close):
             for i in range(self.num_envs):
                 try:
                     self._log.restore_statistics(i)
@@ -199,16 +196,6 @@ class GymEnv(Env):
                     self._begin(i, self._obs, anew=True)
                     anew.append(i)
         return self._obs, anew
-
-    @contextmanager
-    def _starting(self) -> Iterator[None]:
-        """The block in which first episodes begin; a failure closes all environments."""
-        try:
-            with starting(self._id):
-                yield
-        except BaseException:
-            self._abandon()
-            raise
 
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that still moves."""
@@ -339,10 +326,3 @@ class GymEnv(Env):
         with ExitStack() as stack:
             for env in envs:
                 stack.callback(env.close)
-
-    def _abandon(self) -> None:
-        """Closes after a failure, which stays the one that is raised."""
-        try:
-            self.close()
-        except Exception:
-            log.warning("closing env.id=%s failed as well", self._id, exc_info=True)

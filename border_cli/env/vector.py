@@ -7,11 +7,6 @@ an episode and the one to act on next.
 from __future__ import annotations
 
 import copy
-import inspect
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
@@ -23,7 +18,7 @@ from numpy.typing import NDArray
 from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
-from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec, Space
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Episode, Step, leaves, map_array
 from border_cli.env.answers import (
     RESET,
@@ -38,11 +33,9 @@ from border_cli.env.answers import (
     place_of,
 )
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construction, starting
+from border_cli.env.construct import closing_if_failed, construction, starting
 from border_cli.env.gym_spaces import action_batch, action_space, observation_space
-from border_cli.env.registered import creator, entry_of, parameters_of, refused_kwargs
-
-log = logging.getLogger(__name__)
+from border_cli.env.registered import creator, entry_of, parameters_of
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 
@@ -78,85 +71,44 @@ def construct_vector(
     Raises `NoVectorEnv` where nothing but stepping single environments gives what `spec` promises.
     Waits while another environment is constructed.
     """
-    with construction(config), _without_mode_warnings():
-        constructor = creator(entry.vector_entry_point)
-        limits = _takes_limit(config, spec, constructor)
-        env = _construct(config, spec, entry, constructor, limits)
+    with construction(config):
+        _refuse_other_limit(creator(entry.vector_entry_point), spec)
+        entry = copy.copy(entry)
+        entry.max_episode_steps = spec.max_episode_steps
+        kwargs = config.vector_arguments()
         try:
-            return env, _check(env, spec, limits)
-        except BaseException:
-            env.close()
-            raise
+            env = gym.make_vec(entry, config.num_envs, "vector_entry_point", **kwargs)
+        except TypeError as error:
+            raise NoVectorEnv(f"it cannot be constructed: {error}") from error
+        with closing_if_failed(spec.id, env.close):
+            return env, _check(env, spec)
 
 
-def _takes_limit(config: GymConfig, spec: EnvSpec, constructor: Any) -> bool:
-    """Whether the constructor takes the time limit; refuses what it does not take by its name."""
-    parameters = parameters_of(constructor)
-    if parameters is None:
-        raise NoVectorEnv("the arguments of its constructor are unknown")
-    any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-    strange = [name for name in config.vector_arguments() if name not in parameters]
-    if strange and not any_name:
-        raise NoVectorEnv(f"it does not accept {', '.join(strange)} of env.kwargs")
-    limit = parameters.get("max_episode_steps")
+def _refuse_other_limit(constructor: Any, spec: EnvSpec) -> None:
+    """Raises where episodes could not end as those of single environments."""
+    limit = (parameters_of(constructor) or {}).get("max_episode_steps")
+    if spec.max_episode_steps is not None and limit is None:
+        raise NoVectorEnv("it does not accept max_episode_steps")
     if spec.max_episode_steps is None and limit is not None and limit.default is not None:
         raise NoVectorEnv("it truncates episodes, unlike a single environment")
-    return limit is not None
 
 
-def _construct(
-    config: GymConfig, spec: EnvSpec, entry: Registered, constructor: Any, limits: bool
-) -> Vector:
-    entry = copy.copy(entry)
-    # Given here or not at all: Gymnasium would pass the registered one even if it is not accepted.
-    entry.max_episode_steps = spec.max_episode_steps if limits else None
-    kwargs = config.vector_arguments()
-    try:
-        return gym.make_vec(entry, config.num_envs, "vector_entry_point", **kwargs)
-    except TypeError as error:
-        if not config.kwargs:
-            raise
-        raise refused_kwargs(config.kwargs, entry.id, constructor, error) from error
-
-
-def _check(env: Vector, spec: EnvSpec, limits: bool) -> Autoreset:
+def _check(env: Vector, spec: EnvSpec) -> Autoreset:
     """How it resets; raises where it differs from single environments."""
     named = env.metadata.get("autoreset_mode")
     try:
         mode = Autoreset(str(getattr(named, "value", named)))
     except ValueError as error:
         raise NoVectorEnv(f"unknown autoreset mode {named!r}") from error
-    if spec.max_episode_steps is not None and not limits and mode is not Autoreset.disabled:
-        raise NoVectorEnv("it does not accept max_episode_steps")
     single_observation, single_action = env.single_observation_space, env.single_action_space
-    if not _same(spec.observation, observation_space(single_observation, spec.id)):
+    # Compared as text: bounds are arrays.
+    if str(observation_space(single_observation, spec.id)) != str(spec.observation):
         raise NoVectorEnv(
             f"its observation space {single_observation} differs from a single environment's"
         )
-    if not _same(spec.action, action_space(single_action, spec.id)):
+    if str(action_space(single_action, spec.id)) != str(spec.action):
         raise NoVectorEnv(f"its action space {single_action} differs from a single environment's")
     return mode
-
-
-def _same(one: Space, other: Space) -> bool:
-    if isinstance(one, DictSpace) and isinstance(other, DictSpace):
-        pairs = zip(one.spaces.values(), other.spaces.values(), strict=True)
-        return list(one.spaces) == list(other.spaces) and all(_same(*pair) for pair in pairs)
-    if isinstance(one, BoxSpace) and isinstance(other, BoxSpace):
-        layout = (one.shape, one.dtype) == (other.shape, other.dtype)
-        return layout and all(
-            np.array_equal(mine, its)
-            for mine, its in ((one.low, other.low), (one.high, other.high))
-        )
-    return type(one) is type(other) and one == other
-
-
-@contextmanager
-def _without_mode_warnings() -> Iterator[None]:
-    """Silences Gymnasium on metadata that `_check` reads and judges itself."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*(AutoresetMode|autoreset_mode)")
-        yield
 
 
 def _values_of(i: int, info: Any, names: tuple[str, ...]) -> tuple[float, ...]:
@@ -203,14 +155,10 @@ class GymVectorEnv(Env):
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
         assert self._env is not None, "it is closed"
-        try:
-            with starting(self._id):
-                # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
-                # a sign.
-                self._obs = self._begun(seed=derived_seed(seed, self._first) >> 2)  # [N, …]
-        except BaseException:
-            self._abandon()
-            raise
+        with starting(self._id, self.close):
+            # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
+            # a sign.
+            self._obs = self._begun(seed=derived_seed(seed, self._first) >> 2)  # [N, …]
         self._moved: NDArray[np.bool_] | None = None  # [N]  in the coming step; None: all
         self._score = np.zeros(self.num_envs)  # [N] float64
         self._length = np.zeros(self.num_envs, np.int64)  # [N]
@@ -237,9 +185,8 @@ class GymVectorEnv(Env):
         self._length += 1
         if moved is not None:
             self._hold_still(~moved, reward, terminated, truncated)
-        self._keep_limit(terminated, truncated)
-
         ended = terminated | truncated  # [N]
+        self._refuse_longer(ended)
         act_obs = next_obs
         episodes: tuple[Episode, ...] = ()
         self._moved = None
@@ -271,22 +218,13 @@ class GymVectorEnv(Env):
         terminated[still] = truncated[still] = False
         self._score[still] = self._length[still] = 0
 
-    def _keep_limit(self, terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]) -> None:
-        """Marks what reached the time limit as truncated, or refuses what should have been."""
-        if self._limit is None:
-            return
-        reached = self._length >= self._limit  # [N]
-        if not np.count_nonzero(reached):
-            return
-        if (
-            self._autoreset is not Autoreset.disabled
-            and not (terminated | truncated)[reached].all()
-        ):
+    def _refuse_longer(self, ended: NDArray[np.bool_]) -> None:
+        """Raises where an episode goes on at the time limit."""
+        if self._limit is not None and np.count_nonzero((self._length >= self._limit) & ~ended):
             raise BadStep(
                 f"env.id={self._id}: its vector implementation does not end episodes at "
                 f"max_episode_steps={self._limit}. Use env.vectorization=sync"
             )
-        truncated |= reached
 
     def _finish(self, ended: NDArray[np.bool_], info: Any) -> tuple[Episode, ...]:
         """The episodes that ended; the counts of the next ones begin at 0."""
@@ -360,10 +298,3 @@ class GymVectorEnv(Env):
         env, self._env = self._env, None
         if env is not None:
             env.close()
-
-    def _abandon(self) -> None:
-        """Closes after a failure, which stays the one that is raised."""
-        try:
-            self.close()
-        except Exception:
-            log.warning("closing env.id=%s failed as well", self._id, exc_info=True)

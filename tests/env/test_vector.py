@@ -172,18 +172,6 @@ def test_the_limit_of_the_registration_holds_where_the_settings_name_none():
     assert lengths == {2}
 
 
-def test_a_limit_is_kept_for_an_implementation_that_others_reset():
-    env = vector("Masked", limit=2, kwargs={"length": 99}, num_envs=3)
-    env.reset(0)
-    idle = np.zeros(3, np.int64)
-    assert env.step(idle).episodes == ()
-    step = env.step(idle)
-    assert step.truncated.tolist() == [True] * 3
-    assert step.next_obs.tolist() == [[2], [3], [4]]  # they begin at 0, 1 and 2
-    assert step.act_obs.tolist() == [[0], [0], [0]]
-    assert step.episodes == (Episode(2.0, 2),) * 3
-
-
 def test_a_limit_that_the_implementation_does_not_keep_is_an_error():
     env = vector("Bounded", limit=2, kwargs={"length": 99}, num_envs=3)
     env.reset(0)

@@ -135,12 +135,6 @@ class Unlimited(Endless):
         super().__init__(num_envs, length=length)
 
 
-class Masked(Unlimited):
-    """Is reset by whoever steps it."""
-
-    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
-
-
 class Bounded(Endless):
     """Says that it takes a time limit, and ends nothing there."""
 
@@ -208,13 +202,6 @@ class Lacking(Endless):
         raise ModuleNotFoundError("no", name="no_such_package_of_ours")
 
 
-class Refusing(Endless):
-    """Refuses an argument that it takes by name."""
-
-    def __init__(self, num_envs: int, length: int = 3) -> None:
-        raise TypeError("length must be even")
-
-
 gym.register("border/Climb-v1", entry_point=Climb, vector_entry_point=gymnasiums_own)
 gym.register(
     "border/ClimbLimited-v1",
@@ -226,7 +213,6 @@ for vector in (
     *(
         Endless,
         Unlimited,
-        Masked,
         Tipping,
         Bounded,
         Silent,
@@ -235,7 +221,6 @@ for vector in (
         Richer,
         Failing,
         Lacking,
-        Refusing,
     ),
 ):
     gym.register(f"border/{vector.__name__}-v1", entry_point=Alone, vector_entry_point=vector)
