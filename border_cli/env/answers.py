@@ -224,7 +224,8 @@ def _info_value(given: Any) -> float:
 
 def other_answer(wanted: str, answer: object) -> BadStep:
     """The error where a method returned something else than a tuple of the wanted values."""
-    return BadStep(f"{wanted}, got {shown(answer)}")
+    got = f"{len(answer)} values" if isinstance(answer, tuple) else shown(answer)
+    return BadStep(f"{wanted}, got {got}")
 
 
 def place_of(env_id: str, i: int, count: int) -> str:

@@ -1,28 +1,20 @@
 """The dry build: environments are tried, and what is cheap is built once, before a run begins.
 
-What would end the run is refused with the user's own lines.
-
-`reset`, three `step`s, `reset` and `close`, in the environment whose spaces are read and in its
-vector implementation if the run uses one, through the classes that training uses and with fixed
-seeds, and for hindsight replay `compute_reward`. `evaluator.env` is tried if it differs; a sweep
-tries equal settings once. A failure is one message: call, exception type and text, traceback lines
-outside this package and Gymnasium. In a sweep it ends the affected jobs, each with a `run.json` in
-its directory. A call that does not return within `stall_timeout_s` is reported with its stack and
-ends the command, also a sweep; `train` is interrupted and raises. A call that holds the GIL is not
-noticed here. `env.probe=false` only constructs the environment; a resume may change it.
+An environment is tried (`launch/trial.py`) as the one whose spaces are read and as its vector
+implementation if the run uses one, with fixed seeds, and for hindsight replay `compute_reward`.
+`evaluator.env` is tried if it differs; a sweep tries equal settings once. What fails ends the
+affected jobs of a sweep, each with a `run.json` in its directory. What does not return within
+`stall_timeout_s` ends the command, also a sweep; `train` is interrupted and raises.
+`env.probe=false` only constructs the environment; a resume may change it.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
-import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from types import FrameType, TracebackType
-from typing import Self
+from functools import partial
 
 from border_cli.actor_manager.config import RayConfig
 from border_cli.cluster.connection import (
@@ -47,12 +39,10 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import check_dataset
-from border_cli.launch.trial import CONSTRUCTOR, called, is_ours, lines_of, play
+from border_cli.launch.trial import CONSTRUCTOR, called, in_time, tried
 from border_cli.registry import ENVS
 
 log = logging.getLogger(__name__)
-
-LOOKS = 4  # at a call in progress, within the time that it has
 
 
 class Probes:
@@ -64,7 +54,7 @@ class Probes:
 
     def __init__(self, on_hung: Callable[[ProbeFailed], None]) -> None:
         self._on_hung = on_hung
-        self._tried: list[tuple[EnvConfig, EnvSpec | ProbeFailed]] = []
+        self._tried: list[tuple[EnvConfig, EnvSpec]] = []
 
     def training(self, effective: EffectiveSettings) -> EnvSpec:
         """What the training environment says of itself.
@@ -82,111 +72,36 @@ class Probes:
         settings = replace(effective.evaluation_env, num_envs=1)
         try:
             self._of(settings, ENVS.build(settings), effective.config.trainer.stall_timeout_s)
-        except ProbeFailed as error:
-            raise ProbeFailed(f"evaluator.env: {error}") from error
         except ConfigError as error:
-            raise ConfigError(f"evaluator.env: {error}") from error
+            kind = ProbeFailed if isinstance(error, ProbeFailed) else ConfigError
+            raise kind(f"evaluator.env: {error}") from error
 
     def goals(self, effective: EffectiveSettings, spec: EnvSpec) -> None:
         """Raises where the replay buffer replaces goals and the environment does not say what other
         goals are worth; such an environment is tried for each job."""
         timeout_s = effective.config.trainer.stall_timeout_s
-        with _Calls(f"env.id={spec.id}", timeout_s, self._on_hung) as calls:
-            with calls("compute_reward"):
-                goal_rewards = build_goal_rewards(effective, spec)
-            if goal_rewards is not None:
-                goal_rewards.close()
+        with self._call(f"env.id={spec.id}", timeout_s, "compute_reward"):
+            goal_rewards = build_goal_rewards(effective, spec)
+        if goal_rewards is not None:
+            goal_rewards.close()
 
     def _of(self, settings: EnvConfig, factory: EnvFactory, timeout_s: float) -> EnvSpec:
-        found = next((found for tried, found in self._tried if tried == settings), None)
-        if found is None:
-            try:
-                found = self._try(settings, factory, timeout_s)
-            except ProbeFailed as error:
-                found = error
-            self._tried.append((settings, found))
-        if isinstance(found, ProbeFailed):
-            raise found
-        return found
-
-    def _try(self, settings: EnvConfig, factory: EnvFactory, timeout_s: float) -> EnvSpec:
-        with _Calls(f"env.id={settings.id}", timeout_s, self._on_hung) as calls:
-            if not settings.probe:
-                with calls(CONSTRUCTOR):
-                    return factory.spec
-            trials = factory.trials()
-            while True:
-                with calls(CONSTRUCTOR):
-                    env, spec = next(trials, None), factory.spec
-                if env is None:
-                    return spec
-                play(env, spec, calls)
-
-
-class _Calls:
-    """Names the call of an environment in progress; its thread finds one that hangs."""
-
-    def __init__(self, who: str, timeout_s: float, on_hung: Callable[[ProbeFailed], None]) -> None:
-        self._who = who
-        self._timeout_s = timeout_s
-        self._on_hung = on_hung
-        self._call = CONSTRUCTOR
-        self._made = 0
-        self._hung: ProbeFailed | None = None
-        self._player = threading.get_ident()
-        self._ended = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="probe's watch", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._watcher.start()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        self._watcher.join()
-        if self._hung is not None and isinstance(exc, KeyboardInterrupt):  # by `on_hung`
-            raise self._hung from None
+        for like, spec in self._tried:
+            if like == settings:
+                return spec
+        calls = partial(self._call, f"env.id={settings.id}", timeout_s)
+        if settings.probe:
+            spec = tried(factory, calls, plays=True)
+        else:
+            with calls(CONSTRUCTOR):
+                spec = factory.spec
+        self._tried.append((settings, spec))
+        return spec
 
     @contextmanager
-    def __call__(self, call: str) -> Iterator[None]:
-        """The block in which the environment is called; what it raises becomes ProbeFailed."""
-        self._call = call
-        self._made += 1
-        with called(self._who, call):
+    def _call(self, who: str, timeout_s: float, call: str) -> Iterator[None]:
+        with in_time(who, call, timeout_s, self._on_hung), called(who, call):
             yield
-
-    def _watch(self) -> None:
-        made, looks = -1, 0
-        while not self._ended.wait(self._timeout_s / LOOKS):
-            looks = looks + 1 if made == self._made else 0
-            made = self._made
-            if looks == LOOKS:
-                self._hung = self._found_hung()
-                self._on_hung(self._hung)
-                return
-
-    def _found_hung(self) -> ProbeFailed:
-        frame = sys._current_frames().get(self._player)
-        return ProbeFailed(
-            f"{self._who}: {self._call} did not return within {self._timeout_s:g} s "
-            "(trainer.stall_timeout_s)",
-            f"; it is here:\n{lines_of(_inner_frames(frame))}".rstrip(),
-        )
-
-
-def _inner_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
-    """Those of a thread that stand within the last one of ours, the innermost last."""
-    inner = []
-    for each, line in traceback.walk_stack(frame) if frame is not None else ():
-        if is_ours(each):
-            break
-        inner.append((each, line))
-    return reversed(inner)
 
 
 def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Agent] | None:

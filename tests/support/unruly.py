@@ -187,13 +187,6 @@ class Faults(Calm):
         return answer
 
 
-class Unbuildable(Calm):
-    """Fails in its constructor."""
-
-    def __init__(self, **_: Any) -> None:
-        raise RuntimeError("no licence for this simulator")
-
-
 class Signals(Calm):
     """Sends its own process a signal, as somebody outside would."""
 
@@ -274,7 +267,6 @@ class Named(FromOne):
 
 
 for _each in (
-    Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Quits, Faults, Unbuildable,
     Signals, NeedsFile, StopsSweep, Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)

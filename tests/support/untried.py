@@ -23,13 +23,6 @@ class FourValues(Calm):
         return observation, reward, terminated or truncated, told
 
 
-class OldReset(Calm):
-    """Begins as Gym did before Gymnasium."""
-
-    def reset(self, **options: Any) -> Any:
-        return super().reset(**options)[0]
-
-
 class Seedless(Calm):
     """Cannot be seeded."""
 
@@ -139,7 +132,7 @@ class Writes(Calm):
 
 
 for _each in (
-    FourValues, OldReset, Seedless, Misshapen, Exits, Breaks, Unclosable, Hangs, Counted, Meddles,
+    FourValues, Seedless, Misshapen, Exits, Breaks, Unclosable, Hangs, Counted, Meddles,
     Writes,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)
