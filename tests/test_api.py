@@ -240,7 +240,7 @@ def test_a_directory_that_another_process_has_taken_since_the_checks_is_left_alo
     ("typed", "said"),
     [
         ("env.kwargs.suton=1", "unexpected keyword argument 'suton'"),
-        ("env.id=CartPol-v1", "did you mean CartPole-v1"),
+        ("env.id=CartPol-v1", "Did you mean: `CartPole`"),
         ("actor_manager.exploration=[0.1,1.5]", "1.5"),
     ],
 )

@@ -178,26 +178,16 @@ def _name_and_arguments(where: str, entry: object) -> tuple[str, dict[str, Any]]
     raise ConfigError(f"{where} must be a name or {{Name: {{argument: value}}}}, got {entry!r}")
 
 
-def _wrapper(where: str, name: str) -> Any:
-    module, colon, own = name.partition(":")
-    if colon:
-        return _wrapper_of_module(where, module, own)
-    known = sorted(each for each in gym_wrappers.__all__ if each != "vector")  # a module
-    if name not in known:
-        raise ConfigError(f"{where}: {unknown('wrapper of gymnasium.wrappers', name, known)}")
-    return getattr(gym_wrappers, name)
-
-
-def _wrapper_of_module(where: str, module: str, name: str) -> type[gym.Wrapper[Any, Any, Any, Any]]:
-    """The class of a user's own module, as in `env.wrappers=[my_wrappers:Twice]`."""
-    found = vars(import_named(module, f"{where}={module}:{name}"))
-    wrappers = {
-        key: each
-        for key, each in found.items()
+def _wrapper(where: str, name: str) -> type[gym.Wrapper[Any, Any, Any, Any]]:
+    """The class that a name in gymnasium.wrappers means, or `module:Class` of the user's own."""
+    module, colon, own = name.rpartition(":")
+    home: Any = import_named(module, f"{where}={name}") if colon else gym_wrappers
+    found = getattr(home, own, None)  # Gymnasium imports some of its own only now
+    if isinstance(found, type) and issubclass(found, gym.Wrapper):
+        return found
+    known = [
+        key
+        for key, each in vars(home).items()
         if isinstance(each, type) and issubclass(each, gym.Wrapper)
-    }
-    if name in wrappers:
-        return wrappers[name]
-    if name in found:
-        raise ConfigError(f"{where}: {module}:{name} is no class that inherits gymnasium.Wrapper")
-    raise ConfigError(f"{where}: {unknown(f'wrapper of {module}', name, sorted(wrappers))}")
+    ]
+    raise ConfigError(f"{where}: {unknown(f'wrapper of {home.__name__}', own, sorted(known))}")

@@ -18,7 +18,6 @@ from gymnasium.envs import registration
 
 from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.core.foreign import refuse_standard
-from border_cli.core.words import nearest
 from border_cli.env import minatar
 from border_cli.env.config import GymConfig
 
@@ -56,7 +55,7 @@ def entry_of(config: GymConfig) -> registration.EnvSpec:
 
 
 def registered(env_id: str | None) -> registration.EnvSpec:
-    """What is registered under the id; unlike Gymnasium's look-up, without warnings."""
+    """What is registered under the id; `gym.make` would warn of older versions."""
     if env_id is None:
         raise ConfigError("env.id must be set: a Gymnasium id such as CartPole-v1, or module:Id-v0")
     module, _, name = env_id.rpartition(":")
@@ -66,28 +65,22 @@ def registered(env_id: str | None) -> registration.EnvSpec:
         if _is_absent("minatar"):
             raise _missing(f"env.id={env_id}", "minatar")
         minatar.register_games()
-    if name in registration.registry:
-        return registration.registry[name]
-    newest = _newest_version(name)
-    if newest is not None:
-        return newest
-    refuse_of_other_package(name)
-    raise ConfigError(
-        f"env.id={env_id} is not registered with Gymnasium{_did_you_mean(name)} If another package "
-        f"registers it: imports=[its_module], or env.id=its_module:{name}"
-    )
+    try:
+        return gym.spec(_with_version(name))
+    except gym.error.Error as error:  # did you mean …?
+        refuse_of_other_package(name)
+        raise ConfigError(
+            f"env.id={env_id} is not registered with Gymnasium: {error} If another package "
+            f"registers it: imports=[its_module], or env.id=its_module:{name}"
+        ) from error
 
 
-def _did_you_mean(name: str) -> str:
-    """Ends a sentence with the newest id of a similar name; case and version do not count."""
-    by_version = sorted(registration.registry.values(), key=lambda each: each.version or 0)
-    newest = {_without_version(each.id): each.id for each in by_version}
-    near = nearest(_without_version(name), newest, cutoff=0.7)
-    return f", did you mean {newest[near]}?" if near else "."
-
-
-def _without_version(env_id: str) -> str:
-    return re.sub(r"-v\d+$", "", env_id).lower()
+def _with_version(name: str) -> str:
+    """The newest one of an id without version."""
+    namespace, plain, version = registration.parse_env_id(name)
+    if version is None:
+        version = registration.find_highest_version(namespace, plain)
+    return registration.get_env_id(namespace, plain, version)
 
 
 def portable(env_id: str | None) -> tuple[str, bytes] | None:
@@ -119,24 +112,22 @@ def creator(entry_point: Any) -> Any:
     return entry_point
 
 
-def parameters_of(function: Any) -> Mapping[str, inspect.Parameter] | None:
-    """Its parameters by name; None where they are unknown, as of what is written in C."""
+def parameters_of(function: Any) -> Mapping[str, inspect.Parameter]:
+    """Its parameters by name; none where they are unknown, as of what is written in C."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return None
+        return {}
 
 
 def refused_kwargs(
     kwargs: dict[str, Any], env_id: str, function: Any, error: TypeError
 ) -> ConfigError:
     """The error for `env.kwargs` that `function`, a constructor, did not take."""
-    parameters, known = parameters_of(function), ""
-    if parameters is not None:
-        names = ", ".join(name for name in parameters if name not in _NOT_OF_USERS)
-        known = f" (accepted: {names or 'none'})"
+    names = [name for name in parameters_of(function) if name not in _NOT_OF_USERS]
     return ConfigError(
-        f"env.kwargs {kwargs} is not accepted by {env_id}: {error.__cause__ or error}{known}"
+        f"env.kwargs {kwargs} is not accepted by {env_id}: {error.__cause__ or error} (accepted: "
+        f"{', '.join(names) or 'none'})"
     )
 
 
@@ -153,19 +144,6 @@ def import_named(module: str, setting: str) -> ModuleType:
             f"{setting}: no module named {error.name!r}; the part before the colon must "
             "be on the Python path"
         ) from error
-
-
-def _newest_version(name: str) -> registration.EnvSpec | None:
-    try:
-        namespace, plain, version = registration.parse_env_id(name)
-    except gym.error.Error:
-        return None  # not the form of an id: the caller refuses it
-    if version is not None:
-        return None
-    newest = registration.find_highest_version(namespace, plain)
-    if newest is None:
-        return None
-    return registration.registry[registration.get_env_id(namespace, plain, newest)]
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def construct_vector(
 
 def _refuse_other_limit(constructor: Any, spec: EnvSpec) -> None:
     """Raises where episodes could not end as those of single environments."""
-    limit = (parameters_of(constructor) or {}).get("max_episode_steps")
+    limit = parameters_of(constructor).get("max_episode_steps")
     if spec.max_episode_steps is not None and limit is None:
         raise NoVectorEnv("it does not accept max_episode_steps")
     if spec.max_episode_steps is None and limit is not None and limit.default is not None:
