@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.interfaces import GoalRewards
-from border_cli.env.answers import shown
+from border_cli.env.answers import Values, shown
 
+REWARDS = Values(
+    gym.spaces.Box(-np.inf, np.inf, (), np.float64),
+    "what compute_reward returned,",
+    "is not one number for each pair of goals, computed along their last axis",
+    np.dtype(np.float64),
+)
 TRIED = 3  # goals at once in the check before a run: none of the goals' own axes
 
 
@@ -34,7 +40,8 @@ class GymGoalRewards(GoalRewards):
                     f"achieved_goal, desired_goal, info), and env.id={env_id} has none. Add it, or "
                     "use replay_buffer=uniform"
                 )
-            self._dtype = self._goal_dtype(env)
+            assert isinstance(env.observation_space, gym.spaces.Dict), "refuse_no_goals() is first"
+            self._dtype = env.observation_space["desired_goal"].dtype
             self._at_once = False  # whether `compute_terminated` takes many goals
             self._try(env)
         except BaseException:
@@ -48,11 +55,6 @@ class GymGoalRewards(GoalRewards):
             return None
         method: Callable[..., Any] = self._env.get_wrapper_attr(name)
         return method
-
-    def _goal_dtype(self, env: gym.Env[Any, Any]) -> np.dtype[Any] | None:
-        space = env.observation_space
-        assert isinstance(space, gym.spaces.Dict), "refuse_no_goals() comes first"
-        return space["desired_goal"].dtype
 
     def _try(self, env: gym.Env[Any, Any]) -> None:
         """Calls both with the goals of a first episode; refuses what is not one reward per row."""
@@ -68,22 +70,15 @@ class GymGoalRewards(GoalRewards):
     def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
         """Of M pairs of goals. [M]"""
         assert self._reward is not None
-        count = len(achieved)
         given = self._reward(self._typed(achieved), self._typed(desired), {})
-        found = np.asarray(given)
-        which = f"env.id={self._id}: compute_reward must return"
-        if found.dtype.kind not in "fiub":
-            raise BadStep(f"{which} {count} real numbers, got {shown(given)}")
-        if found.shape != (count,):
-            raise BadStep(
-                f"{which} an array of {count} rewards for {count} pairs of goals, got one of shape "
-                f"{list(found.shape)}. Compute it along the last axis of the goals"
-            )
+        try:
+            found = REWARDS(given, len(achieved))
+        except BadStep as error:
+            raise error.within(f"env.id={self._id}") from None
         with np.errstate(over="ignore"):  # what becomes infinite is refused
             rewards = found.astype(np.float32)
-        odd = found[~np.isfinite(rewards)]
-        if len(odd):
-            raise BadStep(f"{which} finite numbers of type float32, got {shown(odd[0])}")
+        if not np.isfinite(rewards).all():
+            raise BadStep(f"env.id={self._id}: compute_reward returned {shown(given)}: not finite")
         return rewards
 
     def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:

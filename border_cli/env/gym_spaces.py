@@ -63,21 +63,9 @@ def _observation_leaf(
     if leaf is None:
         raise ConfigError(
             f"env.id={env_id}: observation space {part}{where} is not supported; "
-            f"supported: {LEAVES} and Dict of these{remedy if _is_numbers(whole) else ''}"
+            f"supported: {LEAVES} and Dict of these{remedy if whole.is_np_flattenable else ''}"
         )
     return leaf
-
-
-def _is_numbers(space: gym.Space[Any]) -> bool:
-    """Whether FlattenObservation makes a Box of it that means something: of texts it does not."""
-    match space:
-        case spaces.Dict() | spaces.Tuple():
-            parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-            return len(parts) > 0 and all(map(_is_numbers, parts))
-        case spaces.MultiBinary():
-            return True
-        case _:
-            return _leaf(space) is not None
 
 
 def _leaf(space: gym.Space[Any]) -> LeafSpace | None:
@@ -112,25 +100,11 @@ def allocator(space: Space, rows: int) -> Callable[[], Array]:
 
 def action_reader(space: gym.Space[Any]) -> ActionReader:
     """How actions of a policy become those of `space`; always copies, for envs may write there."""
-    match space:
-        case spaces.Discrete() if space.start == 0:
-            return np.ndarray.tolist
-        case spaces.Discrete():
-            first = space.start
-            return lambda action: (action + first).tolist()
-        case _:
-            start = space.start if isinstance(space, spaces.MultiDiscrete) else None
-            return _row_reader(space.shape or (), space.dtype, start)
-
-
-def _row_reader(
-    shape: tuple[int, ...], dtype: np.dtype[Any] | None, start: NDArray[Any] | None
-) -> ActionReader:
-    def read(action: NDArray[Any]) -> Sequence[Any]:
-        rows = action.astype(dtype).reshape(len(action), *shape)  # [N, *shape]
-        return list(rows if start is None else rows + start)
-
-    return read
+    if isinstance(space, spaces.Discrete):
+        first = int(space.start)
+        return (lambda action: (action + first).tolist()) if first else np.ndarray.tolist
+    batch = action_batch(space)
+    return lambda action: list(batch(action))
 
 
 def action_batch(space: gym.Space[Any]) -> ActionBatcher:

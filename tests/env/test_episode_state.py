@@ -270,20 +270,6 @@ def test_an_observation_that_differs_in_one_bit_is_noticed():
     assert make(num_envs=2, named=True).resume(5, state)[1] == [1]
 
 
-def test_a_nan_that_was_observed_equals_itself():
-    def lose(walk: Walk) -> None:
-        if walk.t == 1:
-            walk.place = walk.place * np.array([1, np.nan])
-
-    Walk.spoil = lose
-    env = make(num_envs=1)
-    env.reset(5)
-    play(env, "number", 3, np.random.default_rng(0))
-    state = reread(env.state_dict())
-    assert np.isnan(state["obs"][0, 1])
-    assert make(num_envs=1).resume(5, state)[1] == []
-
-
 def test_an_episode_that_began_anew_is_itself_continued_the_next_time():
     resumed, _, _, anew = continued(of_second(throw_out))
     assert anew == [1]
@@ -311,20 +297,6 @@ def test_a_state_of_a_vector_implementation_lets_all_begin():
     assert same(obs, make(num_envs=2).reset(0))
 
 
-def test_a_failed_start_of_a_resumed_environment_closes_all(counting):
-    config = GymConfig(id="border/Counting-v1", num_envs=2, vectorization="sync")
-    env = GymEnvFactory(config).make(training=True)
-    env.reset(0)
-    state = env.state_dict()
-    config = GymConfig(
-        id="border/Counting-v1", num_envs=2, vectorization="sync", kwargs={"fail_reset": True}
-    )
-    resumed = GymEnvFactory(config).make(training=True)
-    with pytest.raises(OSError, match=r"^cannot begin$"):
-        resumed.resume(0, state)
-    assert [each.closed for each in counting.made] == [0, 0, 1, 1]
-
-
 @pytest.mark.parametrize("wrapper", ["NormalizeObservation", "NormalizeReward"])
 def test_what_a_normalizing_wrapper_learned_in_earlier_episodes_comes_back(wrapper):
     settings = {"wrappers": [wrapper], "max_episode_steps": 9}
@@ -341,27 +313,3 @@ def test_what_a_normalizing_wrapper_learned_in_earlier_episodes_comes_back(wrapp
     expected = described(play(env, "number", 40, rng))
     assert same(described(play(resumed, "number", 40, ahead)), expected)
     assert same(state, before)
-
-
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "Pendulum-v1", "LunarLander-v3"])
-def test_environments_that_people_use_come_back(env_id):
-    config = GymConfig(id=env_id, num_envs=2, vectorization="sync")
-    env, resumed = (GymEnvFactory(config).make(training=True) for _ in "ab")
-    env.reset(3)
-    rng = np.random.default_rng(1)
-    numbered = env_id != "Pendulum-v1"
-
-    def action() -> Any:
-        if numbered:
-            return rng.integers(2, size=2)
-        return rng.uniform(-2, 2, (2, 1)).astype(np.float32)
-
-    for _ in range(130):
-        env.step(action())
-    _, anew = resumed.resume(3, reread(env.state_dict()))
-    assert anew == []
-    taken = [action() for _ in range(100)]
-    expected = described([env.step(each) for each in taken])
-    assert same(described([resumed.step(each) for each in taken]), expected)
-    env.close()
-    resumed.close()

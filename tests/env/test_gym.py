@@ -63,13 +63,6 @@ def test_an_end_shows_the_true_last_observation_and_the_first_of_the_next_episod
     np.testing.assert_array_equal(act(env).obs, step.act_obs)
 
 
-def test_score_and_length_begin_anew_with_every_episode():
-    env = make()
-    env.reset(0)
-    ends = [episode for _ in range(9) for episode in act(env).episodes]
-    assert ends == [Episode(6.0, 3)] * 3
-
-
 def test_only_the_environment_that_ended_begins_anew(counting):
     env = make(num_envs=2, kwargs={"length": 2})
     counting.made[1].length = 3
@@ -133,8 +126,6 @@ def test_the_spec_tells_spaces_and_time_limit():
     ("settings", "limit"),
     [
         ({}, None),
-        ({"max_episode_steps": 7}, 7),
-        ({"id": "border/Limited-v1"}, 2),
         ({"id": "border/Limited-v1", "max_episode_steps": 7}, 7),
         ({"wrappers": [{"TimeLimit": {"max_episode_steps": 9}}, "FlattenObservation"]}, 9),
     ],
@@ -246,13 +237,3 @@ def test_no_array_of_a_step_is_written_again(training):
         for a, b in pairwise(getattr(step, name) for step in steps):
             constant = not a.flags.writeable and not b.flags.writeable
             assert constant or not np.shares_memory(a, b)
-
-
-def test_flags_of_steps_in_which_nothing_ended_are_shared_and_cannot_be_written():
-    env = make()
-    env.reset(0)
-    first, second = act(env), act(env)
-    assert first.terminated is second.terminated
-    with pytest.raises(ValueError, match="read-only"):
-        first.truncated[0] = True
-    assert act(env).terminated.flags.writeable

@@ -63,11 +63,6 @@ def test_discrete_observations_are_counted_from_zero(spaced):
     assert (step.next_obs.tolist(), step.next_obs.dtype) == ([2], np.int64)
 
 
-def test_discrete_observations_without_offset_are_kept(spaced):
-    env = opened(spaced, spaces.Discrete(3), FLAG, [2])
-    assert env.reset(0).tolist() == [2]
-
-
 def test_several_integers_are_counted_from_zero_and_flat(spaced):
     space = spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 10]])
     assert observation_space(space, "X-v0") == MultiDiscreteSpace((2, 3, 4, 5))
@@ -118,9 +113,7 @@ def test_the_end_of_an_episode_copies_every_named_part(spaced):
 @pytest.mark.parametrize(
     ("space", "ours", "action", "expected"),
     [
-        (spaces.Discrete(3), DiscreteSpace(3), [2], 2),
         (spaces.Discrete(3, start=1), DiscreteSpace(3), [2], 3),
-        (spaces.MultiDiscrete([3, 4]), MultiDiscreteSpace((3, 4)), [[2, 3]], [2, 3]),
         (spaces.MultiDiscrete([3, 4], start=[5, 0]), MultiDiscreteSpace((3, 4)), [[2, 3]], [7, 3]),
         (spaces.MultiDiscrete([[2], [2]]), MultiDiscreteSpace((2, 2)), [[0, 1]], [[0], [1]]),
     ],
@@ -152,28 +145,13 @@ def test_real_actions_reach_the_environment_as_a_copy_of_its_own_type(spaced, co
     assert step.action.tolist() == [[0.5, -1.0]]
 
 
-def test_real_actions_of_the_same_type_are_copied_too(spaced, counting):
-    env = opened(spaced, spaces.Discrete(1), spaces.Box(-1.0, 1.0, (2,)), [0, 0])
-    env.reset(0)
-    step = env.step(np.array([[0.5, -1.0]], np.float32))
-    counting.made[0].actions[0][:] = 9
-    assert step.action.tolist() == [[0.5, -1.0]]
-
-
 REMEDY = r"; env\.wrappers=\[FlattenObservation\] turns it into a Box"
 
 
 @pytest.mark.parametrize(
     ("space", "named", "remedy"),
     [
-        (spaces.Text(5), r"observation space Text\(", ""),
-        (spaces.MultiBinary(3), r"observation space MultiBinary\(3\)", REMEDY),
         (spaces.Tuple([FLAG]), r"observation space Tuple\(", REMEDY),
-        (spaces.Tuple([FLAG, spaces.Text(5)]), r"observation space Tuple\(", ""),
-        (spaces.Tuple([]), r"observation space Tuple\(", ""),
-        (spaces.Dict({}), r"observation space Dict\(\)", ""),
-        (spaces.Dict(a=FLAG, note=spaces.Text(5)), r"space Text\(.* of key 'note'", ""),
-        (spaces.Dict(inner=spaces.Dict(a=FLAG)), r"space Dict\(.* of key 'inner'", REMEDY),
         (spaces.Dict(a=FLAG, b=spaces.Sequence(FLAG)), r"Sequence\(.* of key 'b'", ""),
     ],
 )
@@ -193,13 +171,7 @@ def test_an_unsupported_observation_space_is_refused_with_its_name(
 @pytest.mark.parametrize(
     ("space", "value", "flat"),
     [
-        (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
         (spaces.Tuple([FLAG, spaces.Discrete(3, start=1)]), (1, 2), [0, 1, 0, 1, 0]),
-        (
-            spaces.Dict(inner=spaces.Dict(a=FLAG, b=spaces.Box(0, 9, (2,), np.float64))),
-            {"inner": {"a": np.int64(0), "b": np.array([0.5, 2.0])}},
-            [1, 0, 0.5, 2],
-        ),
     ],
 )
 def test_what_the_refusal_names_makes_numbers_of_it(spaced, space, value, flat):
@@ -210,24 +182,15 @@ def test_what_the_refusal_names_makes_numbers_of_it(spaced, space, value, flat):
     assert env.step(np.array([0])).next_obs.tolist() == [flat]
 
 
-@pytest.mark.parametrize("space", [spaces.Dict(a=FLAG), spaces.Tuple([FLAG]), spaces.Text(3)])
-def test_an_unsupported_action_space_is_refused_with_its_name(spaced, space):
-    name = type(space).__name__
+def test_an_unsupported_action_space_is_refused_with_its_name(spaced):
     end = "is not supported; supported: Box, Discrete, MultiDiscrete$"
-    spaced.spaces = (FLAG, space)
-    with pytest.raises(ConfigError, match=rf"Spaced-v1: action space {name}\(.* {end}"):
+    spaced.spaces = (FLAG, spaces.Dict(a=FLAG))
+    with pytest.raises(ConfigError, match=rf"Spaced-v1: action space Dict\(.* {end}"):
         assert GymEnvFactory(GymConfig(id="border/Spaced-v1")).spec
-
-
-def test_an_observation_of_another_shape_than_its_space_is_refused(spaced):
-    env = opened(spaced, spaces.Box(0, 1, (3,), np.float32), FLAG, [np.zeros(1, np.float32)])
-    with pytest.raises(BadStep, match=r"Spaced-v1, at reset: .* shape is \(1,\), not \(3,\)$"):
-        env.reset(0)
 
 
 NAMED = spaces.Dict(x=spaces.Box(0, 1, (2,), np.float64), room=spaces.Discrete(4, start=1))
 PIXELS = spaces.Box(0, 255, (2, 3, 1), np.uint8)
-INTEGERS = spaces.MultiDiscrete([3, 4])
 
 
 def translator(observation: Any, action: Any = FLAG) -> GymTranslator:
@@ -237,12 +200,9 @@ def translator(observation: Any, action: Any = FLAG) -> GymTranslator:
 @pytest.mark.parametrize(
     ("space", "one", "several"),
     [
-        (spaces.Box(-1, 1, (3,), np.float32), [0.1, 0.2, 0.3], [[0.1, 0.2, 0.3]] * 2),
         (spaces.Box(-1, 1, (), np.float32), 0.5, [0.5, 0.25]),
         (PIXELS, np.full((2, 3, 1), 255, np.uint8), np.full((5, 2, 3, 1), 255, np.uint8)),
-        (spaces.Discrete(3), 2, [2]),
         (spaces.Discrete(3, start=-1), np.int64(-1), np.array([-1, 0, 1])),
-        (INTEGERS, (2, 3), [[2, 3], [0, 0]]),
         (spaces.MultiDiscrete([[2, 3]]), [[1, 2]], [[[1, 2]], [[0, 1]]]),
         (NAMED, {"x": [0, 0.5], "room": 4}, {"x": [[0, 0.5], [1, 1]], "room": [4, 1]}),
     ],
@@ -273,10 +233,8 @@ def test_a_batch_of_observations_gives_the_rows_of_its_single_ones(
     ("space", "observation", "said"),
     [
         (spaces.Box(-1, 1, (4,), np.float32), np.zeros(3), r"shape is \(3,\), not \(4,\)"),
-        (PIXELS, np.zeros((1, 5, 2, 3, 1), np.uint8), r"not \(2, 3, 1\)"),
         (NAMED, {"x": np.zeros((3, 2)), "room": [1, 2]}, r"'room' .* shape is \(2,\), not \(3,\)"),
         (NAMED, [0.0, 1.0], "must be a dict of"),
-        (NAMED, {"x": np.zeros((3, 2))}, "must be a dict of"),
         (spaces.Discrete(3), [0, 7], r"7 at \[1\] is not within 0 to 2"),
         (spaces.Box(-1, 1, (1,), np.float32), "abc", "expected real numbers, got <U3"),
     ],
@@ -293,7 +251,6 @@ def test_what_is_neither_one_observation_nor_a_batch_is_refused(
 @pytest.mark.parametrize(
     ("space", "rows", "expected"),
     [
-        (spaces.Discrete(3, start=1), [0, 2], np.array([1, 3])),
         (spaces.MultiDiscrete([3, 4], start=[5, 0]), [[2, 3]], np.array([[7, 3]])),
         (
             spaces.Box(-1, 1, (2, 1), np.float64),

@@ -24,11 +24,8 @@ from border_cli.env.translate import (
 
 SPACES: dict[str, spaces.Space[Any]] = {
     "float64": spaces.Box(-1, 1, (2, 3), np.float64),
-    "pixels": spaces.Box(0, 255, (4, 4, 1), np.uint8),
     "choice": spaces.Discrete(5),
-    "choice that begins at 3": spaces.Discrete(5, start=3),
     "choices": spaces.MultiDiscrete([3, 4], start=[1, -1]),
-    "table of choices": spaces.MultiDiscrete(np.array([[3, 4], [5, 6]])),
     "named": spaces.Dict({"b": spaces.Discrete(3, start=1), "a": spaces.Box(0, 1, (2,))}),
 }
 

@@ -113,9 +113,6 @@ class Odd(Reach):
 
     worth: ClassVar[dict[str, Any]] = {
         "none": None,
-        "nones": [None] * 3,
-        "text": np.full(3, "near"),
-        "complex": np.full(3, 1j),
         "not a number": np.array([0, np.nan, 0]),
         "huge": np.full(3, 1e300),
     }
