@@ -102,7 +102,9 @@ def action_reader(space: gym.Space[Any]) -> ActionReader:
     """How actions of a policy become those of `space`; always copies, for envs may write there."""
     if isinstance(space, spaces.Discrete):
         first = int(space.start)
-        return (lambda action: (action + first).tolist()) if first else np.ndarray.tolist
+        if first == 0:
+            return np.ndarray.tolist
+        return lambda action: (action + first).tolist()
     batch = action_batch(space)
     return lambda action: list(batch(action))
 
