@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,11 @@ def filmed(writer: film.FilmWriter, steps: int = STEPS) -> None:
 
 def pictures(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
     """The frames of a film, decoded. [F, H, W, 3]"""
-    from imageio_ffmpeg import read_frames
+    from imageio_ffmpeg import get_ffmpeg_exe
 
-    _, *frames = read_frames(path)  # the first are the facts about it
-    return np.frombuffer(b"".join(frames), np.uint8).reshape(-1, size[1], size[0], 3)
+    decode = [get_ffmpeg_exe(), "-loglevel", "error", "-i", str(path), "-f", "rawvideo"]
+    raw = subprocess.run([*decode, "-pix_fmt", "rgb24", "-"], check=True, capture_output=True)
+    return np.frombuffer(raw.stdout, np.uint8).reshape(-1, size[1], size[0], 3)
 
 
 EXPECTED = [frame(episode, step)[0, 0, 0] for episode in range(EPISODES) for step in range(STEPS)]
