@@ -7,7 +7,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,8 +50,7 @@ border-plot: plots runs with 95 % intervals over seeds.
   --reference ENV=RANDOM:EXPERT
                          returns that map to normalised scores 0 and 100; default: those of
                          evaluator.ref_min_score and ref_max_score, or of the data set of a run
-  --csv curves|scores|improvement|profile
-                         the numbers in a .csv file; default: curves
+  --csv curves|scores    the numbers in a .csv file; default: curves
   --version, --help
 
 Examples
@@ -64,7 +63,7 @@ SUFFIXES = (*DRAWN, ".md", ".csv")
 CHOICES = {
     "--stat": ("mean", "iqm"),
     "--x": ("env_steps", "opt_steps", "time_s"),
-    "--csv": ("curves", "scores", "improvement", "profile"),
+    "--csv": ("curves", "scores"),
 }
 SEVERAL = ("--by", "--out", "--reference")  # may be given several times
 FLAGS = (*SEVERAL, *CHOICES, "--y", "--where", "--hold", "--help", "--version")
@@ -174,12 +173,6 @@ def _reference(text: str) -> tuple[str, Reference]:
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
     request = read_request(typed)
     report = _report(request)
-    if request.table == "improvement" and not report.improvements:
-        raise ConfigError("--csv improvement needs two groups on one environment; see --by")
-    if request.table == "profile" and not report.profiles:
-        raise ConfigError(
-            "--csv profile needs normalised scores on several environments; see --reference"
-        )
     drawn = [path for path in request.out if path.suffix.lower() in DRAWN]
     missing = drawn if find_spec("matplotlib") is None else []
     written = [path for path in request.out if path not in missing]
@@ -247,13 +240,8 @@ def _content(suffix: str, report: Report, table: str) -> bytes:
         return drawn(report, suffix[1:])
     if suffix == ".md":
         return tables.markdown(report).encode()
-    made: dict[str, Callable[[Report], str]] = {
-        "curves": tables.curves_csv,
-        "scores": tables.scores_csv,
-        "improvement": tables.improvement_csv,
-        "profile": tables.profile_csv,
-    }
-    return made[table](report).encode()
+    text = tables.scores_csv(report) if table == "scores" else tables.curves_csv(report)
+    return text.encode()
 
 
 def _show(report: Report, *, curves: bool, files: Sequence[Path]) -> None:
@@ -281,7 +269,7 @@ def _show_tables(console: Console, report: Report) -> None:
         head, rows = improvement_table(report)
         show_table(console, head, rows[:MOST_PAIRS], names=2)
         left = len(rows) - MOST_PAIRS
-        more = f"; {left} more in .md, .html and .csv files" if left > 0 else ""
+        more = f"; {left} more in .md and .html files" if left > 0 else ""
         console.print(f"probability of improvement{more}\n", style="dim", soft_wrap=True)
 
 

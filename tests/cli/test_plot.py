@@ -48,12 +48,10 @@ def test_files_are_written_by_their_suffix(
     assert printed.count("wrote ") == 5
 
 
-@pytest.mark.parametrize("table", ["scores", "improvement"])
-def test_a_csv_file_has_the_numbers_that_were_asked_for(tmp_path: Path, table: str) -> None:
+def test_a_csv_file_has_the_numbers_that_were_asked_for(tmp_path: Path) -> None:
     out = tmp_path / "numbers.csv"
-    main([str(two_groups(tmp_path)), "--csv", table, "--out", str(out)])
-    head = {"scores": "env,group,seeds", "improvement": "group,other"}
-    assert out.read_text(encoding="utf-8").startswith(head[table])
+    main([str(two_groups(tmp_path)), "--csv", "scores", "--out", str(out)])
+    assert out.read_text(encoding="utf-8").startswith("env,group,seeds")
 
 
 def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,20 +70,18 @@ def test_conditions_choose_the_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "B  " not in out
 
 
-def test_references_give_normalised_scores_and_profiles_over_environments(
+def test_references_give_normalised_scores_over_environments(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for env in ("cartpole", "acrobot"):
         two_groups(tmp_path / env, env=env)
     asked = ["--reference", "cartpole=5:25", "--reference=acrobot=-15:35"]
-    out = tmp_path / "profile.csv"
-    main([str(tmp_path), *asked, "--csv", "profile", "--out", str(out)])
+    main([str(tmp_path), *asked])
     lines = capsys.readouterr().out.split("\n")
     # 5, 15, 25 are 0, 50, 100 of cartpole, and 40, 60, 80 of acrobot
     [overall] = [line.split() for line in lines if line.startswith(" all") and "false" in line]
     assert overall[:5] == ["all", "(normalised)", "false", "6", "–"]
     assert overall[7] == "55.00"
-    assert len(out.read_text(encoding="utf-8").splitlines()) == 1 + 2 * 101
 
 
 def test_figures_are_whole_in_a_narrow_terminal() -> None:
@@ -117,7 +113,7 @@ def test_without_the_extra_the_terminal_has_the_curves_and_the_pip_line_follows(
     [
         ("--stat=iqr", "--stat must be one of mean, iqm, got 'iqr'"),
         ("--x=steps", "--x must be one of env_steps, opt_steps, time_s, got 'steps'"),
-        ("--csv=all", "--csv must be one of curves, scores, improvement, profile, got 'all'"),
+        ("--csv=all", "--csv must be one of curves, scores, got 'all'"),
         ("--bye=agent", "unknown flag '--bye', did you mean --by?"),
         ("--out=curves.pdf", "--out must end in one of .*, got 'curves.pdf'"),
         ("--out", "--out: expected one argument"),
@@ -137,17 +133,6 @@ def test_what_is_not_understood_is_refused_before_anything_is_read(
 def test_references_of_another_metric_are_refused() -> None:
     with pytest.raises(ConfigError, match="--reference applies to --y eval/return, not to train/"):
         read_request(["runs", "--reference=cartpole=1:2", "--y=train/loss"])
-
-
-@pytest.mark.parametrize("table", ["improvement", "profile"])
-def test_tables_that_would_be_empty_are_refused(
-    tmp_path: Path, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    evaluated_run(tmp_path / "run", [1.0])
-    with pytest.raises(SystemExit, match="2"):
-        main([str(tmp_path), "--csv", table, "--out", str(tmp_path / "table.csv")])
-    assert f"border-plot: --csv {table} needs " in capsys.readouterr().err
-    assert not (tmp_path / "table.csv").exists()
 
 
 @pytest.mark.parametrize(
