@@ -3,11 +3,13 @@ border-record, how they are typed (`RUN_DIR key=value … --flag`) and the run t
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from border_cli import __version__
 from border_cli.cli.signals import EarlySignals, leaving_on_signals
@@ -24,6 +26,16 @@ from border_cli.core.machine import memory_for
 from border_cli.core.words import shortest, unknown
 
 FLAGS = ("--json",)
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses as the other commands do, with status 2."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, add_help=False, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} ({self.prog} --help lists the flags)")
 
 
 def plain_command(

@@ -3,21 +3,20 @@ the terminal."""
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from border_cli.cli.plain_command import plain_command, until_nobody_reads
+from border_cli.cli.plain_command import Parser, plain_command, until_nobody_reads
 from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, RunFailed
 from border_cli.core.foreign import complain
-from border_cli.core.words import counted, unknown
+from border_cli.core.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,13 +59,6 @@ Examples
 """
 DRAWN = (".png", ".svg", ".html")  # by matplotlib
 SUFFIXES = (*DRAWN, ".md", ".csv")
-CHOICES = {
-    "--stat": ("mean", "iqm"),
-    "--x": ("env_steps", "opt_steps", "time_s"),
-    "--csv": ("curves", "scores"),
-}
-SEVERAL = ("--by", "--out", "--reference")  # may be given several times
-FLAGS = (*SEVERAL, *CHOICES, "--y", "--where", "--hold", "--help", "--version")
 SCORE = "eval/return"
 NAME_CHARACTERS = 20  # of a name in a narrow terminal
 BETWEEN = 3  # characters between two columns
@@ -78,16 +70,16 @@ EXTRA = "border-cli[plot]"
 class Request:
     """What was asked for, checked as far as it can be without the runs."""
 
-    paths: tuple[Path, ...]
-    by: tuple[str, ...] = ()
-    out: tuple[Path, ...] = ()
-    stat: str = "mean"
-    x: str | None = None
-    y: str = SCORE
-    where: str = ""
-    hold: bool = False
-    references: Mapping[str, Reference]
-    table: str = "curves"
+    paths: list[Path]
+    by: list[str]
+    out: list[Path]
+    stat: str
+    x: str | None
+    y: str
+    where: str
+    hold: bool
+    reference: list[tuple[str, Reference]]
+    csv: str | None
 
 
 def command() -> None:
@@ -100,50 +92,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     plain_command(NAME, HELP, _run, argv)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Refuses as the other commands do."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(message.removeprefix("argument "))
-
-
 def read_request(typed: Sequence[str]) -> Request:
     """Reads the arguments in any order; raises ConfigError naming what is not understood."""
-    parser = _Parser(add_help=False, allow_abbrev=False, usage="")
-    parser.add_argument("paths", nargs="*", type=Path)
-    for flag in SEVERAL:
-        parser.add_argument(flag, action="append", default=[])
-    parser.add_argument("--hold", action="store_true")
-    for flag in CHOICES:
-        parser.add_argument(flag)
+    parser = Parser(NAME)
+    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--by", action="extend", type=_keys, default=[])
+    parser.add_argument("--out", action="append", type=_checked_out, default=[])
+    parser.add_argument("--stat", choices=("mean", "iqm"), default="mean")
+    parser.add_argument("--x", choices=("env_steps", "opt_steps", "time_s"))
     parser.add_argument("--y", default=SCORE)
     parser.add_argument("--where", default="")
-    given, rest = parser.parse_known_intermixed_args(typed)
-    for each in rest:
-        raise ConfigError(unknown("flag", each.partition("=")[0], FLAGS))
-    if not given.paths:
-        raise ConfigError("give at least one run directory, or a directory with runs below it")
-    chosen = {flag: getattr(given, flag[2:]) for flag in CHOICES}
-    for flag, value in chosen.items():
-        if value not in (None, *CHOICES[flag]):
-            raise ConfigError(f"{flag} must be one of {', '.join(CHOICES[flag])}, got {value!r}")
-    out = tuple(map(_checked_out, given.out))
-    if chosen["--csv"] and not any(each.suffix.lower() == ".csv" for each in out):
+    parser.add_argument("--hold", action="store_true")
+    parser.add_argument("--reference", action="append", type=_reference, default=[])
+    parser.add_argument("--csv", choices=("curves", "scores"))
+    request = Request(**vars(parser.parse_intermixed_args(typed)))
+    if request.csv and not any(each.suffix.lower() == ".csv" for each in request.out):
         raise ConfigError("--csv needs an --out that ends in .csv")
-    if given.reference and given.y != SCORE:
-        raise ConfigError(f"--reference applies to --y {SCORE}, not to {given.y}")
-    return Request(
-        paths=tuple(given.paths),
-        by=tuple(key.strip() for each in given.by for key in each.split(",") if key.strip()),
-        out=out,
-        stat=chosen["--stat"] or "mean",
-        x=chosen["--x"],
-        y=given.y,
-        where=given.where,
-        hold=given.hold,
-        references=dict(map(_reference, given.reference)),
-        table=chosen["--csv"] or "curves",
-    )
+    if request.reference and request.y != SCORE:
+        raise ConfigError(f"--reference applies to --y {SCORE}, not to {request.y}")
+    return request
+
+
+def _keys(text: str) -> list[str]:
+    return [key.strip() for key in text.split(",") if key.strip()]
 
 
 def _checked_out(text: str) -> Path:
@@ -177,7 +148,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
     missing = drawn if find_spec("matplotlib") is None else []
     written = [path for path in request.out if path not in missing]
     for path in written:
-        _write(path, report, request.table)
+        _write(path, report, request.csv)
     _show(report, curves=not written, files=written)
     for each in report.warnings:
         complain(NAME, f"warning: {each}")
@@ -190,7 +161,9 @@ def _report(request: Request) -> Report:
     from border_cli.analysis.grouping import grouped
 
     runs = _runs(request)
-    found = grouped(runs, by=request.by, x=request.x, y=request.y, references=request.references)
+    found = grouped(
+        runs, by=request.by, x=request.x, y=request.y, references=dict(request.reference)
+    )
     return report(
         found.curves,
         by=found.by,
@@ -217,7 +190,7 @@ def _runs(request: Request) -> list[Run]:
     return [row.run for row in rows if row.run is not None]
 
 
-def _write(path: Path, report: Report, table: str) -> None:
+def _write(path: Path, report: Report, table: str | None) -> None:
     from border_cli.core.files import write_bytes
 
     try:
@@ -227,7 +200,7 @@ def _write(path: Path, report: Report, table: str) -> None:
         raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 
 
-def _content(suffix: str, report: Report, table: str) -> bytes:
+def _content(suffix: str, report: Report, table: str | None) -> bytes:
     from border_cli.analysis import tables
 
     if suffix == ".html":

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, row_of_job, where
 from border_cli.analysis.load import Run, find_runs, is_run
-from border_cli.cli.plain_command import plain_command, until_nobody_reads
+from border_cli.cli.plain_command import Parser, plain_command, until_nobody_reads
 from border_cli.cli.signals import EarlySignals
 from border_cli.cli.startup import not_collecting
 from border_cli.core.errors import ConfigError
@@ -63,13 +63,6 @@ UNREMARKABLE = ("done", "running", "not started")  # statuses that need no reaso
 MOST_LISTED = 10
 
 
-class Parser(argparse.ArgumentParser):
-    """Refuses as every other command refuses, with status 2."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message} (border-runs --help lists the flags)")
-
-
 def command() -> None:
     """The console script."""
     main()
@@ -84,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     del signals  # nothing here takes long
     chosen = typed[0] if typed[0] in ("diff", "rm", "prune") else None
-    parser = Parser(prog="border-runs", add_help=False, allow_abbrev=False)
+    parser = Parser("border-runs")
     parser.add_argument("paths", nargs="*", type=Path)
     if chosen in (None, "diff"):
         parser.add_argument("--json", action="store_true")
