@@ -25,7 +25,7 @@ ENDED = "ended"  # the last phase: nothing is left of any budget then
 HINT = "Ctrl-C stops the run and saves a checkpoint"
 MAX_SCORES = 12  # evaluations that the small curve shows
 RATE_SPAN_S = 5.0  # rates are means over the last seconds: samples arrive in bursts
-RATE_STEP_S = 0.1  # between two of the moments that are kept
+ACTOR_RATES_S = 2.5  # in which a change of an actor's rate is mostly shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,13 @@ class RunView:
         self._values: dict[str, float] = {}
         self._pace_from: RecordStep | None = None
         self._moments: deque[tuple[float, int, int]] = deque()  # time_s, updates, samples
-        # time_s, seconds since the row before, samples per second of each actor
-        self._actor_rates: deque[tuple[float, float, dict[int, float]]] = deque()
+        self._actor_rates: dict[int, float] = {}  # samples per second, by the actor's id
+        self._rates_s = 0.0  # when they were taken
 
     def take_row(self, step: RecordStep, metrics: Metrics) -> None:
         """A row of metrics, maybe with an evaluation."""
-        passed_s = step.time_s - (self._actor_rates[-1][0] if self._actor_rates else 0.0)
-        if (rates := _actor_rates(metrics)) and passed_s > 0:
-            self._actor_rates.append((step.time_s, passed_s, rates))
-            while step.time_s - self._actor_rates[0][0] >= RATE_SPAN_S:
-                self._actor_rates.popleft()
+        if rates := _actor_rates(metrics):
+            self._take_actor_rates(step.time_s, rates)
         self._move_to(step)
         self._values.update(metrics)
         if "eval/return" not in metrics:
@@ -82,6 +79,13 @@ class RunView:
         self.scores.append(score)
         if math.isfinite(score) and (self.best is None or score > self.best[0]):
             self.best = (score, step.opt_steps)
+
+    def _take_actor_rates(self, time_s: float, rates: dict[int, float]) -> None:
+        newest = 1 - math.exp((self._rates_s - time_s) / ACTOR_RATES_S)  # its share in the mean
+        self._rates_s = time_s
+        for actor_id, rate in rates.items():
+            before = self._actor_rates.get(actor_id, rate)
+            self._actor_rates[actor_id] = before + newest * (rate - before)
 
     def take_progress(self, progress: Progress) -> None:
         """Where the run stands now."""
@@ -94,25 +98,20 @@ class RunView:
             self._take_moment(progress)
 
     def _take_moment(self, progress: Progress) -> None:
-        time_s = progress.step.time_s
-        moment = (time_s, progress.step.opt_steps, progress.samples_total)
-        moments = self._moments
-        if len(moments) > 1 and time_s - moments[-2][0] < RATE_STEP_S:
-            moments[-1] = moment
-        else:
-            moments.append(moment)
-        while len(moments) > 2 and time_s - moments[1][0] >= RATE_SPAN_S:
+        step, moments = progress.step, self._moments
+        moments.append((step.time_s, step.opt_steps, progress.samples_total))
+        while len(moments) > 2 and step.time_s - moments[1][0] >= RATE_SPAN_S:
             moments.popleft()
 
     def rates(self) -> Rates:
         """Updates and samples per second, and samples per update."""
-        if len(self._moments) < 2:
+        if not self._moments:
             return Rates()
         (began_s, *before), (now_s, *now) = self._moments[0], self._moments[-1]
         passed_s = now_s - began_s
-        updates, samples = (new - old for old, new in zip(before, now, strict=True))
         if passed_s <= 0:
             return Rates()
+        updates, samples = (new - old for old, new in zip(before, now, strict=True))
         ratio = samples / updates if updates else None
         return Rates(updates / passed_s, samples / passed_s, ratio)
 
@@ -121,15 +120,9 @@ class RunView:
         return self._values.get(name)
 
     def actor_rates(self) -> list[float]:
-        """Samples per second of each actor, by id: means over the rows of the last seconds."""
-        newest = _actor_rates(self._values)
-        found = []
-        for actor_id in sorted(newest):
-            rows = [(s, rates[actor_id]) for _, s, rates in self._actor_rates if actor_id in rates]
-            whole_s = sum(seconds for seconds, _ in rows)
-            mean = sum(seconds * rate for seconds, rate in rows) / whole_s if rows else None
-            found.append(newest[actor_id] if mean is None else mean)
-        return found
+        """Samples per second of each actor, by id: running means over the last seconds."""
+        rates = self._actor_rates or _actor_rates(self._values)
+        return [rates[actor_id] for actor_id in sorted(rates)]
 
     def nearest_budget(self) -> Budget | None:
         """The limit that will be reached first, or None for a run without one."""

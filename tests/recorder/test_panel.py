@@ -256,10 +256,10 @@ def test_no_update_means_no_ratio() -> None:
 
 def test_the_rates_of_actors_are_means_over_the_last_seconds() -> None:
     run = view()
-    for second, rate in enumerate([10_000.0, 0.0, 100.0, 0.0, 100.0], 1):
-        rates = {"actor/0/samples_per_sec": rate, "actor/1/samples_per_sec": 7.0}
-        run.take_row(at(3.0 * second, second), rates)
-    assert run.actor_rates() == [50.0, 7.0]
+    for half_second, burst in enumerate([10_000.0, 0.0] + 20 * [0.0, 100.0], 1):
+        rates = {"actor/10/samples_per_sec": burst, "actor/2/samples_per_sec": 7.0}
+        run.take_row(at(half_second / 2, half_second), rates)
+    assert run.actor_rates() == [7.0, pytest.approx(50.0, abs=10.0)]
 
 
 def test_a_wide_terminal_does_not_stretch_the_panel() -> None:
