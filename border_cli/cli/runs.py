@@ -307,36 +307,27 @@ def _numbers(rows: Sequence[Row]) -> str:
 def _diff(asked: argparse.Namespace) -> None:
     if len(asked.paths) != 2:
         raise ConfigError(f"diff compares two run directories, got {len(asked.paths)}")
-    from border_cli.analysis.difference import Absent, differences
+    from border_cli.analysis.difference import differences
 
     first, second = (row_of(Run(_one_run(each)), time.time()) for each in asked.paths)
     found = differences(first, second)
     if asked.json:
-        sections = {
-            each.name: {
-                key: [None if isinstance(value, Absent) else value for value in pair]
-                for key, pair in each.differing.items()
-            }
-            for each in found
-        }
         pair = [str(first.folder), str(second.folder)]
-        sys.stdout.write(_json({"runs": pair, **sections}) + "\n")
+        sys.stdout.write(_json({"runs": pair, **found}) + "\n")
         return
     _say(f"A  {first.folder}\nB  {second.folder}")
-    for section in found:
-        if section.differing:
-            _say(section.name)
-        for key, values in section.differing.items():
-            before, after = (_shown(section.name, key, value) for value in values)
+    for kind, differing in found.items():
+        if differing:
+            _say(kind)
+        for key, values in differing.items():
+            before, after = (_shown(kind, key, value) for value in values)
             _say(f"  {key}: {before} -> {after}")
-    equal = [f"{each.name} {each.num_equal}" for each in found if each.num_equal]
-    _say(f"equal: {', '.join(equal) or 'nothing'}")
+    if not any(found.values()):
+        _say("nothing differs")
 
 
-def _shown(section: str, key: str, value: Any) -> str:
-    if not isinstance(value, str | int | float | bool | list | dict | None):
-        return "absent"
-    if section == "results" and key in COLUMNS and value is not None:
+def _shown(kind: str, key: str, value: Any) -> str:
+    if kind == "results" and key in COLUMNS and value is not None:
         return COLUMNS[key][1](value)
     return value if isinstance(value, str) else json.dumps(value)
 
