@@ -174,7 +174,8 @@ class Recorder(ABC):
         """Takes a short film of an evaluated episode, a GIF."""
 
     def position(self) -> State | None:
-        """How far what was written reaches, for a checkpoint; None: nothing to go back to."""
+        """How far what was written reaches, for a checkpoint; None: nothing to go back to. A `file`
+        in it, relative to the run directory, is on the disk before the checkpoint."""
         return None
 
     def rewind(self, position: Mapping[str, Any]) -> None:  # noqa: B027 - see above
@@ -183,9 +184,6 @@ class Recorder(ABC):
 
     def end(self, ended: RunEnd) -> None:  # noqa: B027 - only some record it
         """Takes how the run ended; `close` follows."""
-
-    def flush(self) -> None:  # noqa: B027 - unbuffered recorders have nothing to do
-        """Makes what was written readable by other processes."""
 
     @abstractmethod
     def close(self) -> None:

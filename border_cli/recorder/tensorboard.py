@@ -17,11 +17,9 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import metadata as hparams
@@ -44,7 +42,6 @@ from border_cli.recorder.config import StepAxis, TensorboardConfig
 SYSTEM, OF_SYSTEM = "system/", ("actor/", "async/")
 PREFIX = "events.out.tfevents."  # TensorBoard reads every file with `tfevents` in its name
 SUFFIX = ".border"  # of ours, in a directory where users may put event files of their own
-MAX_LAST_ROWS = 2**16  # bytes; more rows have one step only where no step is taken
 STATUSES = {"done": STATUS_SUCCESS, "failed": STATUS_FAILURE}  # else unknown
 
 
@@ -71,23 +68,20 @@ class TensorboardRecorder(Recorder):
         self._path = self._files.new(now_s)
         self._name = str(self._path.relative_to(info.run_dir))
         version = record(Event(wall_time=now_s, file_version="brain.Event:2"))
-        head = version + _session_start(info, now_s)
+        # Of the file, written with its first row: a full disk is reported where that is counted.
+        self._head = version + _session_start(info, now_s)
         self._file = AppendFile(self._path)
         self._last_step = -1  # the highest that was recorded, earlier attempts included
-        self._last_rows: bytes | None = b""  # those at that step; None: not kept
-        # Kept, not written: a full disk must not raise before anyone is there to count it.
-        self._file.enqueue(head)
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
         at = step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
-        row = self._row(at, metrics)
-        if at > self._last_step:
-            self._last_step, self._last_rows = at, row
-        elif at == self._last_step and self._last_rows is not None:
-            rows = self._last_rows + row
-            self._last_rows = rows if len(rows) <= MAX_LAST_ROWS else None
-        self._file.append(row)
+        self._append(self._row(at, metrics))
+        self._last_step = max(self._last_step, at)
+
+    def _append(self, row: bytes) -> None:
+        self._file.append(self._head + row)
+        self._head = b""
 
     def film(self, step: RecordStep, gif: bytes) -> None:
         """A moving picture on the page of images."""
@@ -96,7 +90,7 @@ class TensorboardRecorder(Recorder):
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
         value = Summary.Value(tag="eval/film", image=image)
         event = Event(wall_time=self._wall_time_s(), step=at, summary=Summary(value=[value]))
-        self._file.append(record(event))
+        self._append(record(event))
 
     def _row(self, at: int, metrics: Metrics) -> bytes:
         values = [
@@ -107,41 +101,25 @@ class TensorboardRecorder(Recorder):
         return record(event)
 
     def position(self) -> State:
-        position: State = {"file": self._name, "step": self._last_step, **self._file.position()}
-        if self._last_rows:
-            position["rows"] = np.frombuffer(self._last_rows, dtype=np.uint8)  # [bytes]
-        return position
+        return {"file": self._name, "size": self._file.size, "step": self._last_step}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
-        """Drops the rows after `position`, also from a TensorBoard that has shown them.
+        """Drops the rows after `position`, also from a page that has shown them.
 
-        That one drops all from a step on where a file begins with the start of a session, and it
-        drops it from every file. Rows after the position may have the step of the last that stays
-        (the last window of a run that ended has the step of the row before); so that step is
-        dropped as a whole, and what stays of it is written again, where the checkpoint has it.
+        TensorBoard drops all from a step on where a file begins with the start of a session. A page
+        that stays open keeps rows at the last step before it, as the last window of a run.
         """
         path = self._files.named(position["file"])
         self._last_step = int(position["step"])
-        self._last_rows = position["rows"].tobytes() if "rows" in position else None
-        rows, waiting = self._last_rows or b"", cut(path, position)
+        cut(path, int(position["size"]))
         for later in self._files.all():
             if path.name < later.name and later != self._path:
                 # Empty, it stays: a TensorBoard without its data server waits forever for a file
                 # that was there before.
                 os.truncate(later, 0)
-        start = SessionLog(status=SessionLog.START)
-        first = max(0, self._last_step if rows else self._last_step + 1)
+        start, first = SessionLog(status=SessionLog.START), self._last_step + 1
         begin = record(Event(wall_time=self._wall_time_s(), step=first, session_log=start))
-        self._file.enqueue(begin + begin)  # TensorBoard ignores the first that it ever sees
-        if waiting.endswith(rows):
-            rows = b""
-        elif rows.endswith(waiting):
-            waiting = b""
-        for each in (rows, waiting):
-            if each:
-                self._file.enqueue(each)
-        with suppress(OSError):  # it waits, and the next `write` reports it
-            self._file.flush()
+        self._head += begin + begin  # TensorBoard ignores the first that it ever sees
 
     def end(self, ended: RunEnd) -> None:
         """Writes the result for the HParams page.
@@ -149,16 +127,12 @@ class TensorboardRecorder(Recorder):
         A resume drops it again: it lies after the position of every checkpoint.
         """
         if ended.best_score is not None:
-            row = self._row(max(self._last_step, 0), {"eval/best_score": ended.best_score})
-            self._file.append(row)
+            self._append(self._row(max(self._last_step, 0), {"eval/best_score": ended.best_score}))
         if ended.status in STATUSES:
             now_s = self._wall_time_s()
             session = SessionEndInfo(status=STATUSES[ended.status], end_time_secs=now_s)
             data = HParamsPluginData(session_end_info=session)
-            self._file.append(_hparams(hparams.SESSION_END_INFO_TAG, data, now_s))
-
-    def flush(self) -> None:
-        self._file.flush()
+            self._append(_hparams(hparams.SESSION_END_INFO_TAG, data, now_s))
 
     def close(self) -> None:
         self._file.close()

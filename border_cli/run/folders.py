@@ -131,8 +131,9 @@ class CheckpointFolders:
     def _sync_records(self, run: State) -> None:
         # What was recorded before the checkpoint must not be lost where that is kept.
         for position in run.get("recorders", {}).values():
-            if "file" in position:
-                sync(self._run_dir / position["file"])
+            path = self._run_dir / position.get("file", "")
+            if path.is_file():
+                sync(path)
 
     def _write(self, name: str, fill: Fill, replay: SavedRows | None) -> None:
         """Replaces one folder by another, which is written whole first."""

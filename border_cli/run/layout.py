@@ -61,7 +61,7 @@ HYDRA = Layout(
 )
 FILMS = Layout(files=r"\d{10,}\.gif")
 RUN = Layout(
-    files=r"run\.(json|lock)|(metrics|superseded)\.jsonl|border-train\.log|not_finite\.npz"
+    files=r"run\.(json|lock)|metrics\.jsonl|border-train\.log|not_finite\.npz"
     rf"|output\.log|{EVENT_FILE}",
     links="best",
     folders={"checkpoints": CHECKPOINTS, "videos": FILMS, r"\.hydra": HYDRA},
@@ -76,7 +76,7 @@ KEPT = ("run.lock", "border-train.log", "output.log")
 # What a resumed run reads or writes; what is only replaced need not be writable itself.
 FOLDERS = (".", ".hydra", "checkpoints", "checkpoints/replay")
 READ = (".hydra/resolved.yaml", "run.json")
-GROWING = ("run.lock", "border-train.log", "metrics.jsonl", "superseded.jsonl")
+GROWING = ("run.lock", "border-train.log", "metrics.jsonl")
 
 
 def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:

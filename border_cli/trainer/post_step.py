@@ -282,7 +282,6 @@ class PostStep:
         self.check()
         with self.timing.section("save"):
             self._hand_over(self._state())
-        self.reporting.flush()
 
     def save_last(self) -> None:
         """Hands over what a resume continues from, unless the newest checkpoint is of this moment;

@@ -93,11 +93,6 @@ class Recording:
         for recorder in self._recorders:
             self._try(recorder, "show", lambda each: each.show(progress))
 
-    def flush(self) -> None:
-        """Makes everything written readable by other processes."""
-        for recorder in self._recorders:
-            self._try(recorder, "flush", lambda each: each.flush())
-
     def end(self, ended: RunEnd) -> None:
         """Reports to every recorder how the run ended."""
         for recorder in self._recorders:

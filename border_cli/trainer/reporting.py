@@ -194,11 +194,6 @@ class Reporting:
         with self.timing.section("record"):
             self.recording.film(step, film.gif)
 
-    def flush(self) -> None:
-        """Makes everything recorded readable by other processes."""
-        with self.timing.section("record"):
-            self.recording.flush()
-
     def show_if_due(self, phase: str, now_s: float) -> None:
         """Shows progress several times a second."""
         if self.recording.due(now_s):

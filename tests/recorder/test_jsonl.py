@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import full_disk
 
 from border_cli.core.errors import CheckpointError
 from border_cli.core.output import RecordStep, RunInfo
@@ -71,27 +70,6 @@ def test_steps_above_what_32_bits_hold_stay_exact(tmp_path: Path) -> None:
     assert (row["opt_steps"], row["env_steps"]) == (2**40 + 1, 16_777_217)
 
 
-def test_a_line_torn_by_a_killed_run_is_cut_before_new_rows_follow(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"opt_steps": 1}\n{"opt_st')
-    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    recorder.write(step(2), {})
-    recorder.close()
-    assert [row["opt_steps"] for row in read_metrics(path)] == [1, 2]
-
-
-def test_a_full_disk_is_said_by_write_flush_and_close(tmp_path: Path) -> None:
-    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    with full_disk(0):
-        with pytest.raises(OSError, match="File too large"):
-            recorder.write(step(1), {"train/loss": 1.0})
-        with pytest.raises(OSError, match="File too large"):
-            recorder.flush()
-        with pytest.raises(OSError, match="File too large"):
-            recorder.close()
-        recorder.close()
-
-
 def test_a_last_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"opt_steps": 1}\n{"opt_steps": 2, "train/l')
@@ -141,7 +119,7 @@ def steps(path: Path) -> list[int]:
 def test_a_resumed_run_goes_on_where_its_checkpoint_was_without_gap_or_overlap(
     tmp_path: Path,
 ) -> None:
-    path, superseded = tmp_path / "metrics.jsonl", tmp_path / "superseded.jsonl"
+    path = tmp_path / "metrics.jsonl"
     first = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
     first.write(step(1), {})
     early = first.position()
@@ -166,40 +144,6 @@ def test_a_resumed_run_goes_on_where_its_checkpoint_was_without_gap_or_overlap(
     assert [(row["opt_steps"], row.get("a/b")) for row in read_metrics(path)] == [
         (1, None), (2, 2.0), (3, 3.0),
     ]  # fmt: skip
-    assert [(row["opt_steps"], row["a/b"]) for row in read_metrics(superseded)] == [
-        (2, 1.0), (3, 2.0),
-    ]  # fmt: skip
-
-
-def test_rows_that_waited_for_room_at_the_checkpoint_are_there_once(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    first = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    first.write(step(1), {})
-    with full_disk(path.stat().st_size + 5):
-        for each in (2, 3):
-            with pytest.raises(OSError, match="File too large"):
-                first.write(step(each), {})
-        position = first.position()
-    killed = path.read_bytes()
-    first.close()  # there is room again, and rows 2 and 3 are written
-    for content in (killed, path.read_bytes()):
-        path.write_bytes(content)
-        second = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-        second.rewind(position)
-        second.write(step(4), {})
-        second.close()
-        assert steps(path) == [1, 2, 3, 4]
-    assert not (tmp_path / "superseded.jsonl").exists()
-
-
-def test_a_position_inside_of_a_line_drops_that_line_whole(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"opt_steps": 1}\n{"opt_steps": 2}\n')
-    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    recorder.rewind({"file": "metrics.jsonl", "size": 20})
-    recorder.close()
-    assert steps(path) == [1]
-    assert steps(tmp_path / "superseded.jsonl") == [2]
 
 
 def test_no_other_file_than_its_own_is_cut_whatever_a_position_says(tmp_path: Path) -> None:
@@ -208,32 +152,3 @@ def test_no_other_file_than_its_own_is_cut_whatever_a_position_says(tmp_path: Pa
     recorder.rewind({"file": "mine", "size": 0})
     recorder.close()
     assert (tmp_path / "mine").read_bytes() == b"keep\n"
-
-
-def test_superseded_rows_wait_in_memory_where_the_disk_is_full(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path, into = tmp_path / "metrics.jsonl", tmp_path / "superseded.jsonl"
-    path.write_bytes(b"{}\n[22]\n[33]\n")
-    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    with full_disk(3):
-        recorder.rewind({"file": "metrics.jsonl", "size": 3})
-        with pytest.raises(OSError, match="File too large"):
-            recorder.flush()
-    assert f"could not write superseded rows to {into}" in caplog.text
-    assert (path.read_bytes(), into.read_bytes()) == (b"{}\n", b"[22")
-    recorder.flush()
-    assert into.read_bytes() == b"[22]\n[33]\n"
-    recorder.close()
-    recorder.close()
-    assert into.read_bytes() == b"[22]\n[33]\n"
-
-
-def test_superseded_rows_follow_earlier_ones(tmp_path: Path) -> None:
-    path, into = tmp_path / "metrics.jsonl", tmp_path / "superseded.jsonl"
-    path.write_bytes(b"{}\n[22]\n")
-    into.write_bytes(b"[11]\n")
-    recorder = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    recorder.rewind({"file": "metrics.jsonl", "size": 3})
-    recorder.close()
-    assert into.read_bytes() == b"[11]\n[22]\n"

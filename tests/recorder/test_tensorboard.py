@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 import subprocess
 import sys
 import threading
@@ -25,7 +24,7 @@ from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
 from border_cli.core.errors import CheckpointError
 from border_cli.core.output import RecordStep, RunEnd, RunInfo
 from border_cli.recorder.config import StepAxis, TensorboardConfig
-from border_cli.recorder.tensorboard import MAX_LAST_ROWS, EventFiles, TensorboardRecorder
+from border_cli.recorder.tensorboard import EventFiles, TensorboardRecorder
 from border_cli.registry import RECORDERS
 
 ABOVE_FLOAT32 = 16_777_217  # the first integer that 32-bit floats cannot hold
@@ -111,22 +110,19 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     assert scalars(tmp_path, "train/huge") == [(1, math.inf)]  # past the range of 32 bits
 
 
-def test_no_row_is_lost_while_the_disk_is_full_for_a_time(tmp_path: Path) -> None:
+def test_rows_that_a_full_disk_does_not_take_leave_the_others_whole(tmp_path: Path) -> None:
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (70, hard))  # in the middle of the first records
-    try:
-        for opt_steps in (1, 2):
-            with pytest.raises(OSError, match="File too large"):
-                recorder.write(step(opt_steps), {"train/loss": 1.0})
-        with pytest.raises(OSError, match="File too large"):
-            recorder.flush()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    recorder.write(step(3), {"train/loss": 1.0})
+    with full_disk(70), pytest.raises(OSError, match="File too large"):  # in the head of the file
+        recorder.write(step(1), {"train/loss": 1.0})
+    recorder.write(step(2), {"train/loss": 1.0})
+    (path,) = tmp_path.iterdir()
+    with full_disk(path.stat().st_size + 5), pytest.raises(OSError, match="File too large"):
+        recorder.write(step(3), {"train/loss": 1.0})
+    recorder.write(step(4), {"train/loss": 1.0})
     recorder.close()
     recorder.close()
-    assert scalars(tmp_path, "train/loss") == [(1, 1.0), (2, 1.0), (3, 1.0)]
+    assert scalars(tmp_path, "train/loss") == [(2, 1.0), (4, 1.0)]
+    assert events(tmp_path)[0].file_version == "brain.Event:2"
 
 
 def test_it_needs_no_thread(tmp_path: Path) -> None:
@@ -292,7 +288,6 @@ def test_two_resumes_leave_neither_gap_nor_overlap_on_a_page_or_in_the_files(
 
     second = attempts.begin()
     second.rewind(early)
-    assert attempts.page() == [(10, 1.0), (20, 1.0)]
     write(second, [(30, 2.0)])
     late = second.position()
     write(second, [(40, 2.0), (50, 2.0)])
@@ -321,56 +316,6 @@ def test_all_of_a_later_attempt_goes_where_a_run_goes_back_behind_it(attempts: A
     assert sizes[1] == 0 < min(sizes[0], sizes[2])  # a page may wait for the second file
 
 
-def test_a_row_at_the_step_of_the_last_that_stays_goes_and_that_one_stays(
-    attempts: Attempts,
-) -> None:
-    """As the last window of a run."""
-    first = attempts.begin()
-    write(first, [(10, 1.0), (20, 1.0)])
-    position = first.position()
-    write(first, [(20, 9.0)])
-    assert attempts.page() == [(10, 1.0), (20, 1.0), (20, 9.0)]
-    second = attempts.begin()
-    second.rewind(position)
-    write(second, [(30, 2.0)])
-    assert attempts.page() == [(10, 1.0), (20, 1.0), (30, 2.0)]
-    assert attempts.files() == [(10, 1.0), (20, 1.0), (30, 2.0)]
-
-
-def test_rows_that_waited_for_room_at_the_checkpoint_are_there_once(attempts: Attempts) -> None:
-    first = attempts.begin()
-    write(first, [(10, 1.0)])
-    (path,) = EventFiles(attempts.folder).all()
-    with full_disk(path.stat().st_size + 5):
-        with pytest.raises(OSError, match="File too large"):
-            write(first, [(20, 1.0)])
-        position = first.position()
-        second = attempts.begin()
-        second.rewind(position)
-    write(second, [(30, 1.0)])
-    assert attempts.files() == [(10, 1.0), (20, 1.0), (30, 1.0)]
-
-    first.flush()  # the row reaches the file of the first attempt after all
-    third = attempts.begin()
-    third.rewind(position)
-    write(third, [(30, 1.0)])
-    assert attempts.files() == [(10, 1.0), (20, 1.0), (30, 1.0)]
-
-
-def test_the_first_write_of_a_resumed_run_survives_a_full_disk(attempts: Attempts) -> None:
-    first = attempts.begin()
-    write(first, [(10, 1.0)])
-    position = first.position()
-    write(first, [(20, 1.0)])
-    with full_disk(0):
-        second = attempts.begin()
-        second.rewind(position)
-        with pytest.raises(OSError, match="File too large"):
-            write(second, [(20, 2.0)])
-    second.flush()
-    assert attempts.files() == [(10, 1.0), (20, 2.0)]
-
-
 def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(
     attempts: Attempts, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -388,7 +333,7 @@ def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(
     third.rewind(position)
     assert f"{path} is missing" in caplog.text
     write(third, [(20, 1.0)])
-    assert attempts.files() == [(10, 1.0), (20, 1.0)]  # the last row is in the checkpoint
+    assert attempts.files() == [(20, 1.0)]
 
 
 def test_a_position_that_names_another_file_is_refused_and_nothing_is_cut(
@@ -418,25 +363,3 @@ def test_the_end_of_an_attempt_goes_where_a_run_is_resumed(attempts: Attempts) -
     assert ended.status == STATUS_SUCCESS
     assert attempts.files() == [(10, 1.0), (20, 2.0)]
     assert attempts.page() == [(10, 1.0), (20, 2.0)]
-
-
-def test_a_position_without_the_rows_at_its_step_cuts_what_came_after(attempts: Attempts) -> None:
-    first = attempts.begin()
-    write(first, [(10, 1.0), (20, 1.0)])
-    position = first.position()
-    del position["rows"]
-    write(first, [(20, 9.0), (30, 9.0)])
-    second = attempts.begin()
-    second.rewind(position)
-    assert "rows" not in second.position()  # those at step 20 are not known
-    write(second, [(30, 2.0)])
-    assert attempts.files() == [(10, 1.0), (20, 1.0), (30, 2.0)]
-
-
-def test_a_run_without_steps_keeps_no_endless_list_of_rows(attempts: Attempts) -> None:
-    recorder = attempts.begin()
-    for value in range(MAX_LAST_ROWS // 40):
-        write(recorder, [(0, float(value))])
-    assert "rows" not in recorder.position()
-    write(recorder, [(10, 1.0)])
-    assert recorder.position()["rows"].size < 100
