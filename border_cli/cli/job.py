@@ -19,6 +19,7 @@ from border_cli.config.check import checked_jobs
 from border_cli.config.compose import Composer, Job, SweepTerms, composing
 from border_cli.config.overrides import normalized
 from border_cli.core.errors import BorderError, ProbeFailed
+from border_cli.core.messages import complain, say
 from border_cli.core.words import visible
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
         if arguments.help:
             from border_cli.config.describe import settings_help
 
-            sys.stdout.write(visible(settings_help(composer.job(overrides), overrides)))
+            say(settings_help(composer.job(overrides), overrides).rstrip("\n"))
         elif arguments.cfg == "job" and not arguments.package:
             from border_cli.config.saved import resolved_yaml
 
@@ -136,7 +137,7 @@ def _is_finished(planned: Planned) -> bool:
 
         folder = Path(planned.job.folder)
         message = result_line(folder, read_run(folder))
-    sys.stdout.write(visible(f"{message}\n"))
+    say(message)
     return True
 
 
@@ -159,7 +160,7 @@ def make_probes() -> Probes:
     from border_cli.launch.dry_build import Probes
 
     def on_hung(error: BorderError) -> None:
-        sys.stderr.write(f"border-train: {error}\n")
+        complain("border-train", error)
         leave_now(error.exit_status)
 
     return Probes(on_hung)

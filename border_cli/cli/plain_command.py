@@ -21,8 +21,9 @@ from border_cli.core.errors import (
     Interrupted,
     reachable,
 )
-from border_cli.core.foreign import complain, keep_runs_off_path
+from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.machine import memory_for
+from border_cli.core.messages import complain
 from border_cli.core.words import shortest, unknown
 
 FLAGS = ("--json",)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from border_cli.analysis.load import Run, find_runs
 from border_cli.core.errors import BorderError, CheckpointError, ConfigError
-from border_cli.core.foreign import complain
-from border_cli.core.words import counted, size, visible
+from border_cli.core.messages import complain, say
+from border_cli.core.words import counted, size
 from border_cli.run.removal import (
     prune,
     refuse_removal,
@@ -96,26 +96,26 @@ def _carry_out(
     if found:
         _ask_and_remove(found, failures, agreed=agreed)
     else:
-        _say("nothing to remove")
+        say("nothing to remove")
     if failures.num:
         sys.exit(1)
 
 
 def _ask_and_remove(found: Sequence[Removal], failures: Failures, *, agreed: bool) -> None:
     for each in found[:MOST_LISTED]:
-        _say(f"{each.run.folder}  {each.what}")
+        say(f"{each.run.folder}  {each.what}")
     if len(found) > MOST_LISTED:
-        _say(f"… and {len(found) - MOST_LISTED:,} more")
+        say(f"… and {len(found) - MOST_LISTED:,} more")
     total = f"{counted(len(found), 'run')}, {size(sum(each.nbytes for each in found))}"
     if not agreed and not _agrees(f"remove this from {total}?"):
-        _say("nothing was removed")
+        say("nothing was removed")
         return
     freed = 0
     for each in found:
         with failures.reported():
             each.remove()
             freed += each.nbytes
-    _say(f"freed {size(freed)}")
+    say(f"freed {size(freed)}")
 
 
 class Failures:
@@ -137,10 +137,5 @@ def _agrees(question: str) -> bool:
     """Raises `ConfigError` where nobody can answer."""
     if not sys.stdin.isatty():
         raise ConfigError("nobody can be asked here: add --yes to remove without a question")
-    _say(f"{question} [y/N]")
+    say(f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(visible(text) + "\n")
-    sys.stdout.flush()

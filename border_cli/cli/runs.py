@@ -21,6 +21,7 @@ from border_cli.cli.signals import EarlySignals
 from border_cli.cli.startup import not_collecting
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import finite
+from border_cli.core.messages import say
 from border_cli.core.words import counted, visible
 from border_cli.recorder import figures
 from border_cli.run.sweep_folder import SWEEP_JSON, job_rows, read_sweep
@@ -112,10 +113,6 @@ def _answer(chosen: str | None, asked: argparse.Namespace) -> None:
             prune_runs(runs, keep=asked.keep, agreed=asked.yes)
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(visible(text) + "\n")
-
-
 def _list(asked: argparse.Namespace) -> None:
     paths = asked.paths or [OUTPUTS]
     rows = rows_of(paths)
@@ -125,18 +122,17 @@ def _list(asked: argparse.Namespace) -> None:
     if asked.json:
         _print_json(found)
     elif not rows:
-        _say(f"no runs in {', '.join(map(str, paths))}{_run_around(paths)}")
+        say(f"no runs in {', '.join(map(str, paths))}{_run_around(paths)}")
     elif not found:
-        _say(f"none of {counted(len(rows), 'run')} meets {asked.where}")
+        say(f"none of {counted(len(rows), 'run')} meets {asked.where}")
     else:
         is_terminal = sys.stdout.isatty()
         width = shutil.get_terminal_size().columns if is_terminal else None
         lines = table(found, width)
         if is_terminal and not os.environ.get("NO_COLOR"):
-            lines[0] = f"\x1b[2m{lines[0]}\x1b[0m"
-        sys.stdout.write("\n".join(lines) + "\n")
-        for line in [*_reasons(found), _numbers(found)]:
-            _say(line.replace("\n", " "))
+            sys.stdout.write(f"\x1b[2m{visible(lines.pop(0))}\x1b[0m\n")
+        lines += [*_reasons(found), _numbers(found)]
+        say("\n".join(line.replace("\n", " ") for line in lines))
 
 
 def rows_of(paths: Sequence[Path]) -> list[Row]:
@@ -222,9 +218,9 @@ def table(rows: Sequence[Row], width: int | None) -> list[str]:
     if width is not None and _width(columns) > width:
         parent = _parent([row.folder for row in rows])
         if parent:
-            relative = [visible(os.path.relpath(row.folder, parent)) for row in rows]
+            relative = [os.path.relpath(row.folder, parent) for row in rows]
             columns["folder"] = [columns["folder"][0], *relative]
-            notes = [f"run directories are relative to {visible(parent)}"]
+            notes = [f"run directories are relative to {parent}"]
         hidden = _narrowed(columns, width, {key for row in rows for key in row.swept})
         notes += [f"no room for {', '.join(hidden)}"] if hidden else []
     padded = [_padded(key, each) for key, each in columns.items()]
@@ -263,7 +259,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[str]]:
 
 
 def _text(value: Any, text: Callable[[Any], str]) -> str:
-    return figures.UNKNOWN if value is None else visible(text(value)).replace("\n", " ")
+    return figures.UNKNOWN if value is None else text(value)
 
 
 def _width(texts: Mapping[str, list[str]]) -> int:
@@ -315,15 +311,15 @@ def _diff(asked: argparse.Namespace) -> None:
         pair = [str(first.folder), str(second.folder)]
         sys.stdout.write(_json({"runs": pair, **found}) + "\n")
         return
-    _say(f"A  {first.folder}\nB  {second.folder}")
+    say(f"A  {first.folder}\nB  {second.folder}")
     for kind, differing in found.items():
         if differing:
-            _say(kind)
+            say(kind)
         for key, values in differing.items():
             before, after = (_shown(kind, key, value) for value in values)
-            _say(f"  {key}: {before} -> {after}")
+            say(f"  {key}: {before} -> {after}")
     if not any(found.values()):
-        _say("nothing differs")
+        say("nothing differs")
 
 
 def _shown(kind: str, key: str, value: Any) -> str:

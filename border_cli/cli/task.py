@@ -30,6 +30,7 @@ from border_cli.config.sweep_plan import key_and_value, sweep_job
 from border_cli.core.config import AUTO, OnError
 from border_cli.core.errors import BorderError, ConfigError, ProbeFailed, RunFailed, reason_of
 from border_cli.core.files import SETTINGS
+from border_cli.core.messages import complain
 from border_cli.core.threads import share_cores
 from border_cli.run.status import RunInUse, RunLock, read_run, record_failure, refuse_running
 from border_cli.run.sweep_folder import add_job, read_stop, write_stop
@@ -261,7 +262,7 @@ def run_in_worker(
     from border_cli.launch.dry_build import Probes
 
     def on_hung_env(error: ProbeFailed) -> None:
-        sys.stderr.write(f"border-train: {error}\n")
+        complain("border-train", error)
         with suppress(OSError, BorderError):
             record_failure(context.run_dir, command=context.command, reason=reason_of(error))
         leave_now(error.exit_status)

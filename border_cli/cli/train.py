@@ -13,8 +13,9 @@ from border_cli.cli.monitor import monitored
 from border_cli.cli.signals import early_signals
 from border_cli.cli.startup import not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
-from border_cli.core.foreign import complain, keep_runs_off_path
+from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.machine import memory_for
+from border_cli.core.messages import complain
 
 if TYPE_CHECKING:
     from border_cli.cli.training_job import RunJob

@@ -28,7 +28,7 @@ from border_cli.core.errors import (
     reason_of,
 )
 from border_cli.core.files import write_json
-from border_cli.core.foreign import complain
+from border_cli.core.messages import complain
 from border_cli.core.stop import SaveFlag, StopFlag
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS
-from border_cli.core.words import visible
 
 
 def run_of(place: Path) -> Path | None:
@@ -36,8 +35,3 @@ def refuse_standard(module: str, setting: str) -> None:
         raise ConfigError(
             f"{setting}: {module!r} is part of Python's standard library, which has no components"
         )
-
-
-def complain(command: str, message: object) -> None:
-    """Writes to standard error what a command refuses or reports."""
-    sys.stderr.write(visible(f"{command}: {message}\n"))

@@ -12,7 +12,7 @@ from border_cli.core.interfaces import ActorStats, Agent
 from border_cli.core.output import TrainerStats
 from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
-from border_cli.core.words import counted, visible
+from border_cli.core.words import counted
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
 from border_cli.trainer.bottleneck import TimeUse, bottleneck_advice
@@ -64,7 +64,7 @@ class Result:
             "updates": f"{stats.opt_steps:,}",
             "env steps": f"{stats.env_steps:,}",
             "duration": figures.duration(stats.duration_s),
-            "run directory": visible(str(self.run_dir)),
+            "run directory": str(self.run_dir),
         }
 
 

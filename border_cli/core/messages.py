@@ -1,0 +1,19 @@
+"""Messages on standard output and error: what others named is escaped here (and in the consoles of
+rich and the log file), so that it cannot control a terminal."""
+
+from __future__ import annotations
+
+import sys
+
+from border_cli.core.words import visible
+
+
+def say(text: str) -> None:
+    """Prints an answer of a command."""
+    sys.stdout.write(visible(f"{text}\n"))
+    sys.stdout.flush()
+
+
+def complain(command: str, message: object) -> None:
+    """Writes to standard error what a command refuses or reports."""
+    sys.stderr.write(visible(f"{command}: {message}\n"))
