@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,7 +28,6 @@ from border_cli.core.errors import (
     Stalled,
     reason_of,
 )
-from border_cli.core.files import write_json
 from border_cli.core.messages import complain
 from border_cli.core.stop import SaveFlag, StopFlag
 
@@ -179,6 +179,7 @@ def _run(
 ) -> Result:
     from border_cli.cli.report import doubts, print_header
     from border_cli.launch.training import RunOptions, training_run
+    from border_cli.run.status import end_from_outside
 
     run_dir = context.run_dir
     refused = _refusal(probes, effective)
@@ -194,7 +195,9 @@ def _run(
     )
 
     def on_second_signal(signum: int) -> None:
-        _note_quit(run_dir, signum)
+        reason = f"quit immediately: {Interrupted(signum)}"
+        with suppress(OSError):
+            end_from_outside(run_dir, os.getpid(), "interrupted", reason, stuck=True)
 
     watched = watching(run_dir, effective.config.trainer.stall_timeout_s)
     with (
@@ -213,16 +216,6 @@ def _run(
         run.build()
         begun.confirm()
         return run.train()
-
-
-def _note_quit(run_dir: Path, signum: int) -> None:
-    from border_cli.run.status import now, read_run
-
-    facts = read_run(run_dir)
-    reason = f"quit immediately: {Interrupted(signum)}"
-    facts |= {"status": "interrupted", "exit_reason": reason, "ended": now()}
-    with suppress(OSError):
-        write_json(run_dir / "run.json", facts)
 
 
 def _objective(objective: Objective, result: Result) -> float:
