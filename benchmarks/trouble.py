@@ -117,6 +117,7 @@ class Place:
             text = text.replace(str(path), word)
         for pattern, word in (*WORDS, *MEASURED):
             text = pattern.sub(word, text)
+        text = re.sub(r"0x[0-9a-f]+", "0x", text)
         text = re.sub(r"^ *File .+\n(?: .+\n)?", "", text, flags=re.MULTILINE)  # of stacks
         lines = [each.strip() for each in text.splitlines() if each.strip()]
         return lines[-LAST_LINES:]
@@ -246,11 +247,12 @@ def full_disk(place: Place) -> None:
     """A disk without room; then there is some again."""
     disk = place.folder / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3M", "none", disk]).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40M", "none", disk]).returncode:
         place.facts["left out"] = "no tmpfs can be mounted"
         return
     try:
-        process = place.start(*CALM, f"run_dir={disk / 'run'}", "trainer.save_interval=500")
+        own = ("trainer.save_interval=500", "trainer.record_interval=1000")
+        process = place.start(*CALM, f"run_dir={disk / 'run'}", *own)
         place.until(partial(_newer, disk / "run", set()), process)
         filler = disk / "filler"
         with filler.open("wb", buffering=0) as file, suppress(OSError):
@@ -272,7 +274,11 @@ def linked(place: Place, what: str) -> None:
     place.play(*BRIEF)
     theirs = place.folder / "theirs"
     path = next(place.run.glob(what))
-    shutil.move(path, theirs)
+    if path.is_symlink():  # `best`, which is ours
+        shutil.copytree(path, theirs)
+        path.unlink()
+    else:
+        path.rename(theirs)
     path.symlink_to(theirs)
     before = _stamps(theirs)
     place.play(*BRIEF, "resume=auto", "trainer.max_opt_steps=4000")

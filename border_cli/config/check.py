@@ -51,9 +51,10 @@ def unknown_setting(path: str, known: Sequence[str]) -> str:
 def _elsewhere(path: str) -> list[str]:
     """Where else there is a setting of this name: `agent.gamma` for `gamma`."""
     components = [entry.config_type for registry in GROUPS.values() for entry in registry]
+    kinds: list[type[Any]] = [RunConfig, *SECTIONS.values(), *components]
     found = [
         f"{kind.path}.{each.name}".lstrip(".")
-        for kind in (RunConfig, *SECTIONS.values(), *components)
+        for kind in kinds
         for each in fields(kind)
         if each.name == path.rpartition(".")[2]
     ]
