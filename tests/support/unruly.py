@@ -267,6 +267,7 @@ class Named(FromOne):
 
 
 for _each in (
+    Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Quits, Faults,
     Signals, NeedsFile, StopsSweep, Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)
