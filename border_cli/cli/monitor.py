@@ -130,18 +130,17 @@ class Monitor:
         self._timeout_s = STALL_TIMEOUT_S
         self._run_dir = ""  # empty while no run is running
         self._silent_s = 0.0
-        self._interrupts = 0
-        self._deadline_s = math.inf  # of a command that was interrupted twice
+        self._interrupts: list[float] = []  # when a Ctrl-C came
 
     def run(self) -> None:
         """Until the command has ended."""
         # What terminals, shells and schedulers send to a whole process group is for the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGINT})
-        signal.signal(signal.SIGINT, lambda *_: self.interrupt())
+        signal.signal(signal.SIGINT, lambda *_: self._interrupts.append(time.monotonic()))
         while not self._is_gone:
             if self.is_stuck:
                 return self._end_stuck()
-            if time.monotonic() >= self._deadline_s:
+            if any(each + STOP_GRACE_S <= time.monotonic() for each in self._interrupts[1:]):
                 what = f"a second Ctrl-C was not answered within {STOP_GRACE_S:g} s"
                 return self._end("interrupted", f"killed: {what}", f"{what}; killing it")
             self._listen()
@@ -164,12 +163,6 @@ class Monitor:
         Ticks and not time, because both processes sleep on a suspended machine.
         """
         self._silent_s = 0.0 if stopped else self._silent_s + TICK_S
-
-    def interrupt(self) -> None:
-        """Counts a Ctrl-C."""
-        self._interrupts += 1
-        if self._interrupts == 2:
-            self._deadline_s = time.monotonic() + STOP_GRACE_S
 
     @property
     def is_stuck(self) -> bool:

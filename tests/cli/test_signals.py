@@ -202,14 +202,6 @@ def test_a_signal_whose_exception_got_lost_stops_the_next_job(capfd: Capture) ->
     assert "SIGTERM: saving" in capfd.readouterr().err
 
 
-def test_where_no_job_listens_a_hang_up_that_was_ignored_stays_so() -> None:
-    with disposed(signal.SIGHUP, signal.SIG_IGN), early_signals():
-        signal.raise_signal(signal.SIGHUP)
-        with stopping_on_signals(stop := StopFlag(), lambda _: None, SaveFlag()):
-            signal.raise_signal(signal.SIGHUP)
-        assert not stop.requested
-
-
 def test_a_wish_for_a_checkpoint_outside_of_a_run_changes_nothing() -> None:
     with disposed(signal.SIGUSR1, signal.SIG_DFL):
         with early_signals():
