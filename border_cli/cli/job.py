@@ -96,10 +96,9 @@ def _train(
     if run_job is None:
         from border_cli.launch.needs import refuse_unmet
 
-        probes = make_probes()
-        refuse_unmet(tried(planned, probes))
+        refuse_unmet(tried(planned, make_probes()))
         collect_from_here()
-        run_job = _runner(probes)
+        run_job = _run
     task = Task(composer, planned, run_job, command)
     run_one(task, composer.config_name, overrides, composer.loader())
 
@@ -170,7 +169,7 @@ def tried(planned: Sequence[Planned], probes: Probes) -> list[RunNeeds]:
     """What the jobs need, counted from dry builds, in which components refuse what only they can
     judge; jobs with the same components share one.
 
-    A job of a sweep whose environment fails as it is tried reports that itself: it needs nothing.
+    A job of a sweep whose environment fails as it is tried fails by itself: it needs nothing.
     """
     from border_cli.launch.dry_build import dry_build
     from border_cli.launch.needs import run_needs
@@ -214,18 +213,13 @@ def job_names(jobs: Sequence[Job]) -> list[str]:
     ]
 
 
-def _runner(probes: Probes) -> RunJob:
+def _run(effective: EffectiveSettings, context: JobContext) -> float:
     """Runs a job alone; the command leaves with its status where it was not done."""
     from border_cli.cli.training_job import leave_now, train_job
 
-    def run(effective: EffectiveSettings, context: JobContext) -> float:
-        outcome = train_job(
-            effective, context, on_hung=lambda each: leave_now(each.exit_status), probes=probes
-        )
-        if outcome.threads_left:
-            leave_now(outcome.exit_status)
-        if outcome.exit_status:
-            raise SystemExit(outcome.exit_status)
-        return outcome.score
-
-    return run
+    outcome = train_job(effective, context, on_hung=lambda each: leave_now(each.exit_status))
+    if outcome.threads_left:
+        leave_now(outcome.exit_status)
+    if outcome.exit_status:
+        raise SystemExit(outcome.exit_status)
+    return outcome.score

@@ -14,8 +14,8 @@ from omegaconf import DictConfig, open_dict
 
 from border_cli.cli.monitor import monitored
 from border_cli.cli.startup import set_up_threads
-from border_cli.cli.task import OUTPUT, Planned, Task, run_in_worker
-from border_cli.cli.training_job import JobContext, JobControl, Outcome
+from border_cli.cli.task import OUTPUT, Planned, Task
+from border_cli.cli.training_job import JobContext, JobControl, Outcome, train_job
 from border_cli.config.compose import VERSION_BASE, Job
 from border_cli.config.resuming import Found
 from border_cli.config.sweep_loader import SweepLoader
@@ -121,7 +121,7 @@ def _run_job(parts: JobParts, control: JobControl, pipe: Pipe) -> None:
         watched = JobControl(
             stop=control.stop, save=control.save, recorders=[watcher], in_worker=True
         )
-        outcome = run_in_worker(effective, context, watched)
+        outcome = train_job(effective, context, on_hung=lambda _: None, control=watched)
         _tell(pipe, outcome)
         return outcome
 

@@ -33,7 +33,6 @@ from border_cli.core.errors import ConfigError, Interrupted
 from border_cli.core.machine import memory_rooms, usable_cores
 from border_cli.core.words import counted, setting, size
 from border_cli.launch.build import computes_on_cuda
-from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import RunNeeds, refuse_unmet
 
@@ -72,15 +71,14 @@ def run_command(
         from border_cli.cli.ray_jobs import refuse_settings
 
         refuse_settings(terms.launcher_settings)
-    probes = make_probes()
-    refuse_unmet(needs := tried(planned, probes))
+    refuse_unmet(needs := tried(planned, make_probes()))
     sweep = _sweep(terms, planned, command, launcher, config)
     at_once = _at_once(launcher, terms, len(planned), needs, config)
     common = _in_common(terms, planned, sweep, launcher, at_once)
     # Hydra composes the sweep once more, and with it the time of day in its directory.
     settings = [setting("hydra.sweep.dir", terms.root), f"{LAUNCHER}={launcher}"]
     with _starter(launcher, terms, sweep, at_once) as starter:
-        task = Task(composer, planned, _runner(probes, sweep), command, common, starter)
+        task = Task(composer, planned, _runner(sweep), command, common, starter)
         collect_from_here()
         sweep.begin()
         with _leaving(launcher, sweep):
@@ -218,7 +216,7 @@ def _leaving(launcher: str, sweep: Sweep) -> Iterator[None]:
         raise SystemExit(stopped.reason.exit_status)
 
 
-def _runner(probes: Probes, sweep: Sweep) -> RunJob:
+def _runner(sweep: Sweep) -> RunJob:
     """Runs a job in the command's own process; one that fails leaves the others alone.
 
     The objective of a failed job is NaN. An interruption ends the sweep after its job.
@@ -229,7 +227,7 @@ def _runner(probes: Probes, sweep: Sweep) -> RunJob:
         leave_now(outcome.exit_status)
 
     def run(effective: EffectiveSettings, context: JobContext) -> Outcome:
-        outcome = train_job(effective, context, on_hung=leave, probes=probes)
+        outcome = train_job(effective, context, on_hung=leave)
         if outcome.threads_left:
             leave(outcome)
         if outcome.status == "interrupted":

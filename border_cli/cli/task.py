@@ -21,16 +21,14 @@ from border_cli.cli.training_job import (
     JobControl,
     Outcome,
     RunJob,
-    leave_now,
     train_job,
 )
 from border_cli.config.compose import Composer, Job, as_typed
 from border_cli.config.imports import homes
 from border_cli.config.sweep_plan import key_and_value, sweep_job
 from border_cli.core.config import AUTO, OnError
-from border_cli.core.errors import BorderError, ConfigError, ProbeFailed, RunFailed, reason_of
+from border_cli.core.errors import ConfigError, RunFailed, reason_of
 from border_cli.core.files import SETTINGS
-from border_cli.core.messages import complain
 from border_cli.core.threads import share_cores
 from border_cli.run.status import RunInUse, RunLock, read_run, record_failure, refuse_running
 from border_cli.run.sweep_folder import add_job, read_stop, write_stop
@@ -225,7 +223,9 @@ class Task:
             sweep = self._sweep.root if self._sweep is not None else None
             control = JobControl(in_worker=True, sweep=sweep)
             with saving_before_a_requeue(control.stop):
-                outcome = run_in_worker(planned.effective, context, control)
+                outcome = train_job(
+                    planned.effective, context, on_hung=lambda _: None, control=control
+                )
         return self._ended(outcome, planned.effective) if isinstance(outcome, Outcome) else outcome
 
     def _ended(self, outcome: Outcome, effective: EffectiveSettings) -> float:
@@ -253,22 +253,6 @@ def _record(composed: DictConfig, hydra: Any) -> dict[str, str]:
         "hydra.yaml": OmegaConf.to_yaml(OmegaConf.create({"hydra": hydra})),
         "overrides.yaml": OmegaConf.to_yaml(hydra.overrides.task),
     }
-
-
-def run_in_worker(
-    effective: EffectiveSettings, context: JobContext, control: JobControl
-) -> Outcome:
-    """Runs a job in a process that is not the command's; its environments are tried here again."""
-    from border_cli.launch.dry_build import Probes
-
-    def on_hung_env(error: ProbeFailed) -> None:
-        complain("border-train", error)
-        with suppress(OSError, BorderError):
-            record_failure(context.run_dir, command=context.command, reason=reason_of(error))
-        leave_now(error.exit_status)
-
-    probes = Probes(on_hung_env)
-    return train_job(effective, context, on_hung=lambda _: None, probes=probes, control=control)
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from border_cli.core.errors import (
     ActorHung,
     BorderError,
     CheckpointError,
-    ConfigError,
     Interrupted,
     Stalled,
     reason_of,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from border_cli.config.resuming import Attempt
     from border_cli.core.output import Recorders
-    from border_cli.launch.dry_build import Probes
     from border_cli.launch.effective import EffectiveSettings
     from border_cli.launch.summary import Result
 
@@ -92,14 +90,12 @@ def train_job(
     context: JobContext,
     *,
     on_hung: Callable[[Outcome], None],
-    probes: Probes,
     control: JobControl | None = None,
 ) -> Outcome:
     """Runs one job to its end, whatever that is; never raises what a run can raise.
 
-    One whose environments fail ends before it begins, in a folder that says why; one in whose
-    folder another process runs touches nothing. A learner that hangs never comes back: `on_hung` is
-    called by the watchdog's thread, then the process ends.
+    One in whose folder another process runs touches nothing. A learner that hangs never comes back:
+    `on_hung` is called by the watchdog's thread, then the process ends.
     """
     from border_cli.cli.logs import job_log
     from border_cli.cli.report import result_line
@@ -127,7 +123,7 @@ def train_job(
     log_console = terminal.make_console(stderr=True) if config.quiet else console
     with job_log(log_console, quiet=config.quiet):
         try:
-            outcome.score = _score(effective, context, console, on_hung_learner, probes, control)
+            outcome.score = _score(effective, context, console, on_hung_learner, control)
         except RunInUse as error:  # the log file is that process's own
             outcome.status, outcome.exit_status = "in use", error.exit_status
             outcome.reason = str(error)
@@ -147,7 +143,6 @@ def _score(
     context: JobContext,
     console: Console,
     on_hung_learner: Callable[[Stalled], None],
-    probes: Probes,
     control: JobControl,
 ) -> float:
     """Trains, unless the run is finished, perhaps since the command began; the objective."""
@@ -161,7 +156,7 @@ def _score(
         if finished is not None:
             log.info("%s", finished.message)
             return finished.score
-        result = _run(effective, context, console, on_hung_learner, probes, control, begun)
+        result = _run(effective, context, console, on_hung_learner, control, begun)
     if not config.quiet:
         print_tables(console, effective, result.actor_stats, result.trainer_stats)
         print_closing(console, run_dir, read_run(run_dir))
@@ -173,7 +168,6 @@ def _run(
     context: JobContext,
     console: Console,
     on_hung_learner: Callable[[Stalled], None],
-    probes: Probes,
     control: JobControl,
     begun: Attempt,
 ) -> Result:
@@ -182,7 +176,6 @@ def _run(
     from border_cli.run.status import end_from_outside
 
     run_dir = context.run_dir
-    refused = _refusal(probes, effective)
     options = RunOptions(
         console=console,
         resume=begun.found.resumes,
@@ -207,8 +200,6 @@ def _run(
         watched,
         training_run(effective, run_dir, options, begun.lock) as run,
     ):
-        if refused is not None:
-            raise refused
         started = run.prepare()
         print_header(console, effective, context, started, begun.found.changed)
         for doubt in doubts(effective, context.sources):
@@ -248,17 +239,6 @@ def _fail(outcome: Outcome, error: BaseException, console: Console, *, quiet: bo
     if not quiet:
         intact = not isinstance(error, CheckpointError)
         print_closing(console, outcome.folder, outcome.facts, intact=intact)
-
-
-def _refusal(probes: Probes, effective: EffectiveSettings) -> ConfigError | None:
-    """Why the environments of a job cannot be used; they were tried before, unless its sweeper
-    invented it, or this is another process."""
-    try:
-        probes.training(effective)
-        probes.evaluation(effective)
-    except ConfigError as error:
-        return error
-    return None
 
 
 def leave_now(status: int) -> None:

@@ -3,7 +3,7 @@
 An environment is tried (`launch/trial.py`) as the one whose spaces are read and as its vector
 implementation if the run uses one, with fixed seeds, and for hindsight replay `compute_reward`.
 `evaluator.env` is tried if it differs; a sweep tries equal settings once. What fails ends the
-affected jobs of a sweep, each with a `run.json` in its directory. What does not return within
+affected jobs of a sweep, which fail by themselves. What does not return within
 `stall_timeout_s` ends the command, also a sweep; `train` is interrupted and raises.
 `env.probe=false` only constructs the environment; a resume may change it.
 """

@@ -67,18 +67,6 @@ def test_ctrl_c_saves_the_jobs_of_workers(tmp_path: Path, launcher: str) -> None
     assert facts_of(tmp_path / "S/seed-0")["status"] == "interrupted"
 
 
-@_needs("joblib")
-def test_a_stop_before_a_job_is_seen_to_run_is_not_missed(tmp_path: Path) -> None:
-    """No signal reaches it, for the command does not know yet that it runs."""
-    endless = ("trainer.max_opt_steps=100000000", "trainer.stop_at_score=null", "run_dir=S")
-    typed = ("-m", *QUICK, "imports=[unruly]", "env.id=StopsSweep-v0", *endless, "seed=0,1")
-    with Command(tmp_path, *typed, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2") as command:
-        command.ended()
-    statuses = [row["status"] for row in _rows(tmp_path)]
-    assert "interrupted" in statuses
-    assert {*statuses} <= {"interrupted", "not started"}
-
-
 @pytest.mark.parametrize("launcher", [SUBMITIT])
 def test_a_requeued_job_goes_on_from_its_own_directory(tmp_path: Path, launcher: str) -> None:
     limits = ("trainer.max_opt_steps=3000", "trainer.stop_at_score=null")

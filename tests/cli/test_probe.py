@@ -153,11 +153,10 @@ def test_in_a_sweep_a_failed_probe_ends_its_own_jobs_only(folder: Path, capsys: 
     with (folder / "S" / "sweep.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["status"] for row in rows] == ["failed", "done", "failed", "done"]
-    reason = "ProbeFailed: env.id=Breaks-v0: step raised KeyError: 'joint_7'"
     for row in rows[::2]:
-        assert row["reason"] == reason
+        assert "failed, first with KeyError: 'joint_7'" in row["reason"]
         facts = facts_of(Path(row["folder"]))
-        assert (facts["status"], facts["exit_reason"]) == ("failed", reason)
+        assert (facts["status"], facts["exit_reason"]) == ("failed", row["reason"])
         assert "THE LINE THAT RAISES" in facts["traceback"]
     assert "2 of 4 jobs done\n" in said
     probe = derived_seed(derived_seed(0, Branch.PROBE, 0), 0, 0)

@@ -25,7 +25,6 @@ from border_cli.config.interpolation import job_folder
 from border_cli.config.resuming import Found, finished
 from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.core.files import SETTINGS, write_json
-from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder.read import read_metrics
 from border_cli.run.status import RunLock
@@ -178,9 +177,7 @@ def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refus
 
 
 def train_or_refuse(effective: EffectiveSettings, context: JobContext) -> Outcome:
-    """A job whose environments must not be tried."""
-    probes = Probes(on_hung=lambda error: pytest.fail(f"{error}"))
-    return train_job(effective, context, on_hung=lambda _: None, probes=probes)
+    return train_job(effective, context, on_hung=lambda _: None)
 
 
 def test_a_folder_that_another_process_has_taken_since_the_checks_is_left_alone(

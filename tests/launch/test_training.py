@@ -49,6 +49,7 @@ from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import find_checkpoint, steps_saved
 from border_cli.run.status import RunLock
+from border_cli.run.sweep_folder import write_stop
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 
@@ -322,6 +323,13 @@ def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None
     assert steps_saved(tmp_path) == [100]
     assert recorder.ended == RunEnd(status="interrupted", best_score=told["best_score"])
     assert recorder.closings == 1
+
+
+def test_a_job_of_a_sweep_that_was_stopped_before_it_ran_is_interrupted(tmp_path: Path) -> None:
+    """No signal reaches it: the command does not know yet that it runs."""
+    write_stop(tmp_path, "stopped by SIGINT")
+    with pytest.raises(Interrupted, match="stopped by SIGTERM"):
+        run(make_config("sync"), tmp_path / "job", sweep=tmp_path)
 
 
 @pytest.mark.parametrize("kind", TRAINERS)

@@ -212,15 +212,6 @@ class NeedsFile(Calm):
         return super().step(action)
 
 
-class StopsSweep(Calm):
-    """While a sweep in S runs, somebody stops it just when the environment is constructed."""
-
-    def __init__(self, render_mode: str | None = None) -> None:
-        super().__init__(render_mode=render_mode)
-        if Path("S/sweep.json").exists():
-            Path("S/sweep.stop").write_text("stopped by SIGINT\n")
-
-
 class Shows(Calm):
     """Draws in no window; counts instead. `opened` holds the seed of each shown episode."""
 
@@ -268,6 +259,6 @@ class Named(FromOne):
 
 for _each in (
     Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Quits, Faults,
-    Signals, NeedsFile, StopsSweep, Shows, FromOne, Named, Greedy, Vast,
+    Signals, NeedsFile, Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)
