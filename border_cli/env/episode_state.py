@@ -50,17 +50,12 @@ class ActionLog:
             self._statistics[i] = statistics_of(self._normalizers[i])
 
     def tidy(self) -> None:
-        """Drops actions of episodes that are over, and packs the others where they are many."""
-        longest = max(self._counts())
-        if 2 * longest <= RECENT:
-            del self.recent[: len(self.recent) - longest]
-            self._packed.clear()
-            return
+        """Packs the actions that came as they are, and drops those of episodes that are over."""
         self._packed.append(_stacked(self.recent))
         self.recent.clear()
-        steps = sum(map(len, self._packed))
-        while steps - len(self._packed[0]) >= longest:
-            steps -= len(self._packed.pop(0))
+        longest = max(self._counts())
+        while sum(map(len, self._packed[1:])) >= longest:
+            self._packed.pop(0)
 
     def _counts(self) -> list[int]:
         """The actions of each environment that `replay` needs."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import ConfigError
+from border_cli.env.answers import shown
 
 WITHOUT_DISPLAY = {"egl": "EGL", "osmesa": "OSMesa"}  # of MuJoCo's renderers, each with its library
 
@@ -44,13 +45,11 @@ def drawn_frame(env: gym.Env[Any, Any], env_id: str) -> NDArray[np.uint8]:
             "needs EGL or OSMesa (apt-get install libegl1, or libosmesa6) and MUJOCO_GL=egl or "
             'osmesa; classic control needs pip install "border-cli[render]"'
         ) from error
-    if isinstance(drawn, list) and drawn:  # of wrappers that collect frames
-        drawn = drawn[-1]
-    if not isinstance(drawn, np.ndarray) or drawn.ndim != 3 or drawn.shape[2] != 3:
-        what = f"shape {list(drawn.shape)}" if isinstance(drawn, np.ndarray) else repr(drawn)
-        modes = env.metadata.get("render_modes", [])
+    picture = drawn[-1] if isinstance(drawn, list) and drawn else drawn  # of collected frames
+    if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
         raise ConfigError(
             f"env.id={env_id} cannot be filmed: with render_mode=rgb_array, render must return "
-            f"pixels [height, width, 3], got {what}; its render_modes: {list(modes)}"
+            f"pixels [height, width, 3], got {shown(drawn)}; its render_modes: "
+            f"{env.metadata.get('render_modes')}"
         )
-    return np.array(drawn, np.uint8)
+    return np.array(picture, np.uint8)

@@ -22,9 +22,6 @@ from border_cli.env import minatar
 from border_cli.env.config import GymConfig
 
 PACKAGES = {  # module -> what pip calls it
-    "Box2D": "gymnasium[box2d]",
-    "mujoco": "gymnasium[mujoco]",
-    "pygame": "gymnasium[classic-control]",
     "ale_py": "border-cli[atari]",
     "minatar": "border-cli[minatar]",
     "cv2": "opencv-python",
@@ -155,14 +152,9 @@ def missing_packages(what: str) -> Iterator[None]:
         if not _is_absent(error.name):
             raise  # a mistake inside a package that is installed
         raise _missing(what, str(error.name)) from error
-    except gym.error.DependencyNotInstalled as error:
-        cause = error.__cause__
-        if isinstance(cause, ModuleNotFoundError) and _is_absent(cause.name):
-            raise _missing(what, str(cause.name)) from error
-        named = re.search(r"gymnasium\[[\w-]+\]", str(error))
-        if named and cause is None:
-            raise MissingPackage(what, named[0]) from error
-        raise ConfigError(f"{what}: {error}" + (f" ({cause})" if cause else "")) from error
+    except gym.error.DependencyNotInstalled as error:  # it names the line that installs it
+        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        raise ConfigError(f"{what}: {error}{cause}") from error
 
 
 def refuse_of_other_package(env_id: str) -> None:

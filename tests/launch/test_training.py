@@ -31,7 +31,7 @@ from border_cli.core.config import (
     RunConfig,
     TrainerConfig,
 )
-from border_cli.core.errors import ActorCrashed, ConfigError, Interrupted, NotFinite, Stalled
+from border_cli.core.errors import ActorCrashed, ConfigError, Interrupted, Stalled
 from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Policy, Translator
 from border_cli.core.output import Progress, Recorder, RecordStep, RunEnd
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
@@ -356,34 +356,6 @@ def test_a_failing_environment_ends_the_run_with_the_counters_it_had(
     assert recorder.closings == 1
 
 
-def test_an_environment_that_cannot_be_made_is_a_failure_without_updates(tmp_path: Path) -> None:
-    def fail(number: int) -> None:
-        raise RuntimeError(f"no licence for number {number}")
-
-    config = make_config("async-thread", env=ScriptedConfig(id="x", on_make=fail))
-    config.actor_manager.max_restarts = 0
-    with pytest.raises(ActorCrashed, match="no licence for number 0"):
-        run(config, tmp_path)
-    assert (facts(tmp_path)["status"], facts(tmp_path)["opt_steps"]) == ("failed", 0)
-
-
-def test_an_observation_that_is_no_number_is_named_and_the_last_checkpoint_stays(
-    tmp_path: Path,
-) -> None:
-    def spoil(count: int) -> float | None:
-        return float("nan") if count == 200 else None
-
-    config = make_config("sync", env=ScriptedConfig(id="x", on_step=spoil))
-    recorder = Recording()
-    with pytest.raises(NotFinite, match="next observation of actor"):
-        run(config, tmp_path, recorders=[recorder])
-    told = facts(tmp_path)
-    assert told["status"] == "failed"
-    assert told["exit_reason"].startswith("NotFinite: next observation of actor ")
-    assert steps_saved(tmp_path) == [150]
-    assert recorder.closings == 1
-
-
 def test_a_key_pressed_in_python_is_an_interruption(tmp_path: Path) -> None:
     def press() -> None:
         raise KeyboardInterrupt("Ctrl-C")
@@ -494,33 +466,6 @@ def test_a_caller_who_fails_before_the_run_closes_the_recorders(tmp_path: Path) 
 
 
 # Hanging ----------------------------------------------------------------------------------------
-
-
-def test_an_environment_that_blocks_for_ever_fails_the_run_and_names_the_line(
-    tmp_path: Path,
-) -> None:
-    release = threading.Event()
-
-    def block(count: int) -> None:
-        if count == 120:
-            release.wait(60)  # a device that never answers
-
-    trainer = AsyncConfig(**BUDGET | {"max_opt_steps": 100_000, "stall_timeout_s": 0.3})
-    config = make_config(
-        "async-thread", trainer=trainer,
-        env=ScriptedConfig(id="x", on_step=block, max_episode_steps=9),
-        actor_manager=ThreadConfig(num_actors=1, n_buffer=10, join_timeout_s=0.1),
-    )  # fmt: skip
-    try:
-        with pytest.raises(Stalled, match="thread actor 0") as caught:
-            run(config, tmp_path)
-    finally:
-        release.set()
-    assert "release.wait(60)  # a device that never answers" in str(caught.value)
-    told = facts(tmp_path)
-    assert told["status"] == "failed"
-    assert told["exit_reason"].startswith("Stalled: no step for 0.3 s")
-    assert steps_saved(tmp_path)
 
 
 # A KeyboardInterrupt has no words and does not match; left alone it would end all tests.
