@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final, NoReturn
 
 import gymnasium as gym
@@ -34,7 +33,6 @@ _MAPPING: Final = (dict, Mapping)  # the former is found faster
 _NUMBER: Final = (float, np.floating, *_INTEGER)
 _MOST_SHOWN: Final = 80  # characters of a value
 
-_copied = partial(np.array, order="C")
 _short = reprlib.Repr()
 _short.maxother = _short.maxstring = _MOST_SHOWN
 
@@ -118,10 +116,10 @@ class Values:
             got = "objects" if values is None else values.dtype
             expected = "real numbers" if self._is_real else "integers"
             self._refuse(given, f"expected {expected}, got {got}")
-        if not self.shape and values.size == math.prod(values.shape[: len(lead)]):
-            values = values.reshape(values.shape[: len(lead)])
         if values.shape != shape:
-            self._refuse(given, f"its shape is {values.shape}, not {shape}")
+            if self.shape or values.shape[: len(lead)] != lead or values.size != math.prod(lead):
+                self._refuse(given, f"its shape is {values.shape}, not {shape}")
+            values = values.reshape(lead)
         if self._is_real or values.dtype is self.plain_dtype:
             return values.astype(self.dtype, copy=False)
         beyond = (values < self._low) | (values > self._high)
@@ -182,7 +180,7 @@ def observations(space: gym.Space[Any]) -> Values | Parts:
 
 def copied(values: Array) -> Array:
     """Checked observations in memory of their own: environments may use theirs again."""
-    return map_array(_copied, values)
+    return map_array(ndarray.copy, values)  # C-contiguous
 
 
 REWARD: Final = Values(

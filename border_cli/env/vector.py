@@ -176,8 +176,8 @@ class GymVectorEnv(Env):
         try:
             next_obs = self._rows(observation)
             pay = REWARD(pay, count)  # [N]
-            terminated = np.array(TERMINATED(has_terminated, count))  # [N]
-            truncated = np.array(TRUNCATED(was_cut, count))  # [N]
+            terminated = TERMINATED(has_terminated, count).copy()  # [N]
+            truncated = TRUNCATED(was_cut, count).copy()  # [N]
         except BadStep as error:
             raise error.within(f"env.id={self._id}") from None
         reward = np.array(pay, np.float32)  # [N]
@@ -220,7 +220,10 @@ class GymVectorEnv(Env):
 
     def _refuse_longer(self, ended: NDArray[np.bool_]) -> None:
         """Raises where an episode goes on at the time limit."""
-        if self._limit is not None and np.count_nonzero((self._length >= self._limit) & ~ended):
+        if self._limit is None:
+            return
+        reached = self._length >= self._limit  # [N]
+        if np.count_nonzero(reached) and not ended[reached].all():
             raise BadStep(
                 f"env.id={self._id}: its vector implementation does not end episodes at "
                 f"max_episode_steps={self._limit}. Use env.vectorization=sync"

@@ -118,7 +118,7 @@ def test_a_package_that_a_wrapper_lacks_is_the_wrappers(counting, monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     monkeypatch.setattr("gymnasium.wrappers.atari_preprocessing.cv2", None, raising=False)
     refused(
-        r"^env\.wrappers\[0\] AtariPreprocessing: .* pip install", wrappers=["AtariPreprocessing"]
+        r"^env\.wrappers\[0\] AtariPreprocessing: .*pip install", wrappers=["AtariPreprocessing"]
     )
 
 
