@@ -131,7 +131,7 @@ def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
         ("metrics", _metrics_line(effective)),
         ("checkpoints", _checkpoints_line(effective)),
         ("run directory", _run_dir(job)),
-        *[("warning", each) for each in doubts(effective, job.sources)],
+        *[("warning", each) for each in doubts(effective)],
     ]
 
 

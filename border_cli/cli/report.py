@@ -14,7 +14,7 @@ from rich.console import Console
 from border_cli import __version__
 from border_cli.config.compose import Source
 from border_cli.config.interpolation import ANY_ENV
-from border_cli.config.tuned import tuned_files, values_of_another_pair
+from border_cli.config.tuned import tuned_files
 from border_cli.core.config import EnvConfig, TrainerConfig
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import FILE_ONLY, MAX_FAILURES, TrainerStats
@@ -93,7 +93,7 @@ def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
     agent = next((each.choice for each in sources if each.group == "agent"), None)
     if agent is not None:  # saved settings choose none
         found = [each for each in sources if each.group == "tuned"]
-        of_env = any(not each.general or each.choice.startswith(f"{agent}_") for each in found)
+        of_env = any(each.choice.startswith(f"{agent}_") for each in found)
         none = [] if of_env else [f"none for this {'env' if found else 'agent and env'}"]
         tuned = [*tuned_files(sources), *none]
         lines.append(("tuned values", "\n".join(tuned)))
@@ -203,16 +203,10 @@ def _size(nbytes: float) -> str:
     return f"{nbytes:.3g} TB"
 
 
-def doubts(effective: EffectiveSettings, sources: Sequence[Source]) -> list[str]:
+def doubts(effective: EffectiveSettings) -> list[str]:
     """What is allowed and probably not meant."""
     from border_cli.launch.build import normalizing_wrappers
 
-    chosen = {each.group: each.choice for each in sources}
-    pairs = [
-        f"tuned={pair} was tuned for another pair than agent={chosen.get('agent')} "
-        f"env={chosen.get('env')}"
-        for pair in values_of_another_pair(sources)
-    ]
     wrappers = [
         f"the statistics of env.wrappers={name} differ between actors and evaluation and are not "
         f"saved with the model; use {setting}=true instead"
@@ -220,7 +214,7 @@ def doubts(effective: EffectiveSettings, sources: Sequence[Source]) -> list[str]
     ]
     imitates = AGENTS.entry_of(effective.config.agent).name == "bc" and effective.has_actors
     cloned = ["agent=bc imitates its own actions without trainer=offline"] if imitates else []
-    return [*pairs, *_bare_id(effective.config.env), *wrappers, *cloned]
+    return [*_bare_id(effective.config.env), *wrappers, *cloned]
 
 
 def _bare_id(env: EnvConfig) -> list[str]:

@@ -202,7 +202,7 @@ def _run(
     ):
         started = run.prepare()
         print_header(console, effective, context, started, begun.found.changed)
-        for doubt in doubts(effective, context.sources):
+        for doubt in doubts(effective):
             log.warning("%s", doubt)
         run.build()
         begun.confirm()

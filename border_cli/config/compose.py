@@ -176,7 +176,6 @@ class Source(NamedTuple):
     group: str
     choice: str
     file: str
-    general: bool = False  # a tuned file of the agent or of a family of envs, not of a pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +416,7 @@ def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Sourc
         ours = part.file and not group.startswith("hydra/")
         chosen = choices.get(group, name) == name or group == TUNED
         if ours and chosen and (group or _primary(part, parts)):
-            found.append(Source(group or "config", name, str(part.file), part.general))
+            found.append(Source(group or "config", name, str(part.file)))
     return sorted(dict.fromkeys(found), key=lambda source: source.group != "config")
 
 

@@ -32,7 +32,7 @@ from border_cli.config.sources import TUNED, file_of, shown
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.settings import flat
-from border_cli.registry import ENVS, GROUPS
+from border_cli.registry import GROUPS
 
 if TYPE_CHECKING:
     from border_cli.config.compose import Source
@@ -102,11 +102,7 @@ def _general_file(name: str, of: str, repo: IConfigRepository) -> ResultDefault 
     assert loaded is not None
     if loaded.defaults_list:
         file = file_of(loaded.path, path)
-        owner = "an agent" if of.startswith("agent/") else "a family of envs"
-        raise ConfigError(
-            f"{shown(file) if file else path}: it belongs to {owner} and may only set values: "
-            "remove its defaults list"
-        )
+        raise ConfigError(f"{shown(str(file))}: it may only set values: remove its defaults list")
     update_package_header(repo, entry)
     return ResultDefault(path, of, entry.get_final_package())
 
@@ -190,16 +186,3 @@ def _of_other_options(group: str, kind: type[Any]) -> set[str]:
 def tuned_files(found: Sequence[Source]) -> list[str]:
     """The files of values for agent, family and pair that took part; later ones win."""
     return [source.file for source in found if source.group == TUNED]
-
-
-def values_of_another_pair(found: Sequence[Source]) -> list[str]:
-    """The tuned pairs that took part although another agent or env is chosen.
-
-    Without a preset (`env.id=…`) there is no pair to compare with.
-    """
-    chosen = {each.group: each.choice for each in found}
-    if chosen.get("env") in ENVS.names():
-        return []
-    pair = f"{chosen.get('agent')}_{chosen.get('env')}"
-    tuned = [each.choice for each in found if each.group == TUNED and not each.general]
-    return [each for each in tuned if each != pair]
