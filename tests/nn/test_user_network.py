@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -118,54 +117,23 @@ class OneAxis(user_networks.Tanh):
         return super().forward(obs).sum(1)
 
 
-class Doubles(user_networks.Tanh):
-    def forward(self, obs: Tensor) -> Tensor:
-        return super().forward(obs).double()
-
-
-class Nothing(user_networks.Tanh):
-    def forward(self, obs: Tensor) -> None:  # type: ignore[override]
-        pass
-
-
 class HalfUsed(user_networks.Tanh):
     def forward(self, obs: Tensor) -> Tensor:
         return self.layers(obs)
 
 
-class Overwrites(user_networks.Tanh):
-    def forward(self, obs: Tensor) -> Tensor:
-        return super().forward(obs.add_(1))
-
-
-class Brain16(user_networks.Tanh):
-    def __init__(self, space: Any) -> None:
-        super().__init__(space)
-        self.register_buffer("extra", torch.zeros(1, dtype=torch.bfloat16))
-
-
-class NeedsNothing(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-
-
 class Fails(nn.Module):
     def __init__(self, space: Any) -> None:  # noqa: ARG002
         super().__init__()
-        raise ValueError("no  luck")
+        raise ValueError("no luck")
 
 
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (Slices, r"Slices cannot take \[2, 4\] torch.float32: .*test_user_network.py:\d+: Runtime"),
+        (Slices, r"Slices cannot take \[2, 4\] torch.float32: .*RuntimeError: mat1"),
         (OneAxis, r"OneAxis must give \[2, F\] torch.float32 for .*, got \[2\] torch.float32"),
-        (Doubles, r"Doubles must give \[2, F\] .* got \[2, 9\] torch.float64"),
-        (Nothing, r"Nothing must give \[2, F\] .* got <class 'NoneType'>"),
         (HalfUsed, r"do not depend on its parameters last.weight, last.bias: leave them out"),
-        (Overwrites, "Overwrites must not change observations in place"),
-        (Brain16, "Brain16 must be copyable, for targets and actors: TypeError"),
-        (NeedsNothing, "NeedsNothing must take the observation space first"),
         (Fails, r"Fails cannot be built: .*test_user_network.py:\d+: ValueError: no luck"),
     ],
 )
@@ -174,23 +142,12 @@ def test_what_does_not_fit_is_refused_by_its_name(kind: type[nn.Module], said: s
         Network(here(kind), 2, seeded())
 
 
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
-        ("no_such_module:Net", "agent.network=mine: no module named 'no_such_module'"),
-        ("user_networks:Tahn", "user_networks has no Tahn, did you mean Tanh?"),
-        ("user_networks:registered", "user_networks:registered must be a torch.nn.Module, got"),
-    ],
-)
-def test_a_target_that_is_no_module_is_refused(target: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)):
+@pytest.mark.parametrize("target", ["no_such_module:Net", "user_networks:Tahn"])
+def test_a_target_that_cannot_be_imported_is_refused(target: str) -> None:
+    with pytest.raises(ConfigError, match=f"^agent.network=mine: {target} cannot be imported: "):
         Network(Architecture(VECTOR, kind="mine", target=target), 2, seeded())
 
 
-def test_an_argument_that_it_does_not_have_is_refused_with_those_it_has() -> None:
-    said = (
-        "agent.network_kwargs {'widht': 3} is not accepted by user_networks.Tanh: got an "
-        "unexpected keyword argument 'widht' (accepted: width)"
-    )
-    with pytest.raises(ConfigError, match=re.escape(said)):
+def test_an_argument_that_it_does_not_have_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Tanh cannot be built: .*unexpected keyword.*'widht'"):
         Network(architecture("Tanh", widht=3), 2, seeded())
