@@ -187,7 +187,7 @@ def test_a_used_run_directory_is_refused(folder: Path) -> None:
         train(by_hand(folder / "run"))
     assert (folder / "run" / "run.json").read_bytes() == before
     (folder / "file").touch()
-    with pytest.raises(ConfigError, match=r"cannot be made: .* is a file"):
+    with pytest.raises(ConfigError, match=r"cannot be made: .*Not a directory"):
         train(by_hand(folder / "file"))
 
 
@@ -305,7 +305,7 @@ def test_a_module_of_the_caller_is_found_by_a_later_process(folder: Path) -> Non
     sys.path.remove(str(folder / "here"))
     del sys.modules["mine"]
     assert facts_of(result.run_dir)["import_paths"] == [str(folder / "here")]
-    with pytest.raises(ConfigError, match=r"imports names the module 'mine'(?s:.*)cd \S+/here, or"):
+    with pytest.raises(ConfigError, match=r"imports names the module 'mine'.*/here\. .*trust=True"):
         load_policy(result.run_dir)
     load_policy(result.run_dir, trust=True)
     del sys.modules["mine"]
@@ -405,7 +405,7 @@ def test_settings_changed_after_composing_are_checked_before_anything_is_written
     with pytest.raises(ConfigError, match=r"^agent\.gamma must be at least 0 and at most 1, got 5"):
         train(config)
     config.agent.gamma = "high"  # type: ignore[assignment]
-    with pytest.raises(ConfigError, match=r"^agent\.gamma must be a number .*, got 'high'$"):
+    with pytest.raises(ConfigError, match=r"^agent\.gamma must be a number .*'high'"):
         train(config)
     assert list(folder.iterdir()) == []
     config.agent.gamma = np.float32(0.5)  # type: ignore[assignment]

@@ -89,7 +89,7 @@ def test_what_cannot_be_trained_on_is_refused_before_a_folder_is_made(
 @pytest.mark.parametrize(
     ("env", "said"),
     [
-        ("OneGoal", r"OneGoal-v0: compute_reward must return an array of 3 rewards for 3 pairs"),
+        ("OneGoal", r"OneGoal-v0: compute_reward's answer -1.0 is not one number for each pair"),
         ("Odd", r"Odd-v0: compute_reward did not return within 0\.2 s .*\n(.*\n)+.* THAT HANGS"),
     ],
 )

@@ -15,7 +15,7 @@ from border_cli.env.answers import Values, shown
 
 REWARDS = Values(
     gym.spaces.Box(-np.inf, np.inf, (), np.float64),
-    "what compute_reward returned,",
+    "compute_reward's answer",
     "is not one number for each pair of goals, computed along their last axis",
     np.dtype(np.float64),
 )

