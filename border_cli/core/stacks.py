@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import select
+import time
 from contextlib import suppress
 
 ASK_S = 0.5  # within which a process that runs at all has written its stacks
@@ -18,20 +18,14 @@ def show_stacks_on(signum: int, file: int) -> None:
     faulthandler.register(signum, file=file, all_threads=True)
 
 
-def ask_for_stacks(pid: int, signum: int, file: int, timeout_s: float = ASK_S) -> str:
+def ask_for_stacks(pid: int, signum: int, file: int) -> str:
     """The stacks of a process that has called `show_stacks_on` with the same signal and file."""
     with suppress(ProcessLookupError):
         os.kill(pid, signum)
-    return read_stacks(file, timeout_s)
+    time.sleep(ASK_S)
+    return read_stacks(file)
 
 
-def read_stacks(file: int, timeout_s: float = ASK_S) -> str:
-    """What has been written there, once it has stopped to grow."""
-    size, nothing = -1, select.poll()
-    for _ in range(10):
-        nothing.poll(timeout_s * 1000 / 10)
-        grown = os.fstat(file).st_size
-        if grown == size > 0:
-            break
-        size = grown
-    return os.pread(file, max(0, size), 0).decode(errors="replace")
+def read_stacks(file: int) -> str:
+    """All stacks that have been written there."""
+    return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from border_cli.core.errors import BadStep, ClusterRefused
-from border_cli.core.stacks import ASK_S, ask_for_stacks, show_stacks_on
+from border_cli.core.stacks import ask_for_stacks, read_stacks, show_stacks_on
 from border_cli.process.shared_memory import anonymous_file
 from border_cli.process.start import OURS, PARENT_SIGNALS, SAFE_PATH
 
@@ -76,14 +76,14 @@ class StackFile:
     def fileno(self) -> int:
         return self._fd
 
-    def ask(self, pid: int, timeout_s: float = ASK_S) -> str:
+    def ask(self, pid: int) -> str:
         """The stacks of that process, which must be a child that was given this file."""
-        text = ask_for_stacks(pid, STACK_SIGNAL, self._fd, timeout_s)
+        text = ask_for_stacks(pid, STACK_SIGNAL, self._fd)
         return text or "(the process did not report its stack)"
 
     def crash(self) -> str:
         """The stack of a child that a fault has ended; empty if there is none."""
-        return os.pread(self._fd, os.fstat(self._fd).st_size, 0).decode(errors="replace")
+        return read_stacks(self._fd)
 
     def close(self) -> None:
         """Gives the file up; may be called twice."""
