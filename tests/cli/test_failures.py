@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import untried
 from commands import Command, facts_of, full_disk, train_status
 from sampling import sampled
 
@@ -150,33 +149,6 @@ def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
     assert facts["env_steps"] <= 299
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
     assert "run directory  run" in said
-
-
-def test_an_env_that_fails_again_in_its_thread_is_reported_by_its_first_failure(
-    folder: Path, capsys: Capture
-) -> None:
-    argv = [*SMALL, "actor_manager.max_restarts=1", "env.id=Raises-v0", "env.kwargs.at=300"]
-    argv.remove("actor_manager.max_restarts=0")
-    assert train_status(*argv) == 1
-    said = capsys.readouterr().out
-    assert re.search(r"warning: actor \d failed at env step 299, restart 1 of 1:", said)
-    assert "no restarts are left (actor_manager.max_restarts=1)" in said
-    facts = facts_of(folder / "run")
-    assert facts["status"] == "failed"
-    assert steps_saved(folder / "run") == [facts["opt_steps"]]
-
-
-def test_an_env_that_cannot_be_built_again_ends_the_run(folder: Path, capsys: Capture) -> None:
-    more = ("imports=[untried]", "env.id=Counted-v0", "env.kwargs.most=1")
-    untried.Counted.made = 0
-    assert train_status(*SMALL[1:], *more) == 1
-    said = capsys.readouterr().out
-    assert "error: the run failed: RuntimeError: no licence left" in said
-    assert 'raise RuntimeError("no licence left")' in said
-    facts = facts_of(folder / "run")
-    assert (facts["status"], facts["opt_steps"]) == ("failed", 0)
-    assert facts["exit_reason"] == "RuntimeError: no licence left"
-    assert not (folder / "run" / "checkpoints").exists()
 
 
 @pytest.mark.parametrize(("small", "message"), [(SMALL, "my update is wrong"), (SERIAL, "")])
