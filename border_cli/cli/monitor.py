@@ -179,7 +179,7 @@ class Monitor:
             return
         arrived = os.read(self._signs, 65536)
         if not arrived:  # closed by the end of the command, or by an environment
-            time.sleep(TICK_S / 10)
+            time.sleep(TICK_S / 50)
         for message in arrived.split(b"\0")[:-1]:
             self.hear(os.fsdecode(message))
 
