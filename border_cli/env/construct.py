@@ -91,12 +91,15 @@ def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:
     """The env steps after which an episode is truncated; None where it need not end."""
     if config.max_episode_steps is not None:
         return config.max_episode_steps
-    limits = []
+    inside = (each for each in layers(env) if isinstance(each, gym_wrappers.TimeLimit))
+    return min((each._max_episode_steps for each in inside), default=None)
+
+
+def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]:
+    """The wrappers around an environment, the outermost first."""
     while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            limits.append(env._max_episode_steps)
+        yield env
         env = env.env
-    return min(limits, default=None)
 
 
 def stacks_images(env: gym.Env[Any, Any]) -> bool:
@@ -107,11 +110,8 @@ def stacks_images(env: gym.Env[Any, Any]) -> bool:
         return False
     if getattr(env.unwrapped, "stacks_frames", False) is True:
         return True
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym_wrappers.FrameStackObservation):
-            return bool(env.stack_size == space.shape[0] > 1)
-        env = env.env
-    return False
+    stacks = (each for each in layers(env) if isinstance(each, gym_wrappers.FrameStackObservation))
+    return any(each.stack_size == space.shape[0] > 1 for each in stacks)
 
 
 def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, Any]:

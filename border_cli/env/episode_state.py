@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.types import Array, Beat, State, leaves
 from border_cli.env.answers import TERMINATED, TRUNCATED, as_flag, as_reward
+from border_cli.env.construct import layers
 
 RECENT = 1024  # steps whose actions are kept as they came, until `tidy`
 
@@ -140,12 +141,9 @@ def normalizers(env: gym.Env[Any, Any]) -> list[Normalizer]:
     """The wrappers around `env` that keep running statistics, the outermost first."""
     # By their classes: a look at vars(env) would make every step slower from then on, because
     # Python then keeps the attributes in a dictionary.
-    found: list[Normalizer] = []
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, NormalizeObservation | NormalizeReward):
-            found.append(env)
-        env = env.env
-    return found
+    return [
+        each for each in layers(env) if isinstance(each, NormalizeObservation | NormalizeReward)
+    ]
 
 
 def statistics_of(wrappers: Sequence[Normalizer]) -> list[State]:

@@ -18,7 +18,7 @@ from border_cli.env.goals import GymGoalRewards
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import action_space, observation_space
 from border_cli.env.registered import portable, register_portable
-from border_cli.env.translate import GymTranslator
+from border_cli.env.translate import GymTranslator, raw_parts
 from border_cli.env.vector import GymVectorEnv, NoVectorEnv, construct_vector, vector_entry
 
 log = logging.getLogger(__name__)
@@ -102,11 +102,8 @@ class GymEnvFactory(EnvFactory):
 
     def translator(self) -> GymTranslator:
         """For callers that step an environment of their own; constructs one to read its spaces."""
-        env = construct(self.config)
-        try:
-            return GymTranslator(env.observation_space, env.action_space, str(self.config.id))
-        finally:
-            env.close()
+        observation, action, _ = raw_parts(self.config)
+        return GymTranslator(observation, action, str(self.config.id))
 
     def _spec_of(self, env: gym.Env[Any, Any]) -> EnvSpec:
         env_id = str(self.config.id)

@@ -28,8 +28,8 @@ FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"
 
 # [N] or [N, A] of a policy -> N actions as the environments want them.
 ActionReader: TypeAlias = Callable[[NDArray[Any]], Sequence[Any]]
-# The same as one array of N actions, always a copy.
-ActionBatcher: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
+# [N, …] rows -> one array of N values as a vector environment has them, always a copy.
+Batcher: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def observation_space(space: gym.Space[Any], env_id: str, remedy: str = FLATTEN) -> Space:
@@ -105,16 +105,16 @@ def action_reader(space: gym.Space[Any]) -> ActionReader:
         if first == 0:
             return np.ndarray.tolist
         return lambda action: (action + first).tolist()
-    batch = action_batch(space)
+    batch = batch_of(space)
     return lambda action: list(batch(action))
 
 
-def action_batch(space: gym.Space[Any]) -> ActionBatcher:
-    """How N actions of a policy become N of the single `space`."""
+def batch_of(space: gym.Space[Any]) -> Batcher:
+    """How N rows become N values of the single `space`."""
     shape, dtype = space.shape or (), space.dtype
     start: Any = 0
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         start = space.start
     if not np.any(start):
-        return lambda action: action.astype(dtype).reshape(len(action), *shape)
-    return lambda action: (action.reshape(len(action), *shape) + start).astype(dtype)
+        return lambda rows: rows.astype(dtype).reshape(len(rows), *shape)
+    return lambda rows: (rows.reshape(len(rows), *shape) + start).astype(dtype)

@@ -20,9 +20,9 @@ from border_cli.env.answers import Values, as_array, copied, observations
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
 from border_cli.env.gym_spaces import (
-    action_batch,
     action_reader,
     action_space,
+    batch_of,
     observation_space,
 )
 
@@ -39,7 +39,7 @@ class GymTranslator:
         self._raw_space = observation
         self._check = observations(observation)
         self._read = action_reader(action)
-        self._read_batch = action_batch(action)
+        self._read_batch = batch_of(action)
 
     def batch_size(self, observation: Any) -> int | None:
         """N where it has one axis more than one observation, None otherwise.
@@ -97,20 +97,9 @@ def action_rows(space: Any, recorded: Any) -> NDArray[Any]:
 
 def recorded_rows(space: Any, rows: Array) -> Any:
     """Rows as a data set of this space holds them: what the two above undo."""
-    if isinstance(space, spaces.Dict):
-        assert isinstance(rows, dict)
-        return {key: _recorded(part, rows[str(key)]) for key, part in space.spaces.items()}
-    assert not isinstance(rows, dict)
-    return _recorded(space, rows)
-
-
-def _recorded(space: gym.Space[Any], rows: NDArray[Any]) -> NDArray[Any]:
-    match space:
-        case spaces.Discrete():
-            return (rows + int(space.start)).astype(space.dtype)
-        case spaces.MultiDiscrete():
-            return (rows.reshape(len(rows), *space.shape) + space.start).astype(space.dtype)
-    return rows.reshape(len(rows), *(space.shape or ())).astype(space.dtype)
+    if isinstance(rows, dict):
+        return {key: batch_of(part)(rows[str(key)]) for key, part in space.spaces.items()}
+    return batch_of(space)(rows)
 
 
 def raw_parts(config: GymConfig) -> tuple[Any, Any, Any]:

@@ -34,7 +34,7 @@ from border_cli.env.answers import (
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import closing_if_failed, construction, starting
-from border_cli.env.gym_spaces import action_batch, action_space, observation_space
+from border_cli.env.gym_spaces import action_space, batch_of, observation_space
 from border_cli.env.registered import creator, entry_of, parameters_of
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
@@ -150,7 +150,7 @@ class GymVectorEnv(Env):
         self._first = first
         self._check = observations(env.single_observation_space)
         self._returns_new = getattr(env.unwrapped, "returns_new_arrays", False) is True
-        self._actions = action_batch(env.single_action_space)
+        self._actions = batch_of(env.single_action_space)
 
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
