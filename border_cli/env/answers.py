@@ -226,6 +226,15 @@ def other_answer(wanted: str, answer: object) -> BadStep:
     return BadStep(f"{wanted}, got {got}")
 
 
+def begun(answer: Any) -> Any:
+    """The observation in the answer of a `reset`."""
+    try:
+        observation, _ = answer
+    except (TypeError, ValueError):
+        raise other_answer(RESET, answer) from None
+    return observation
+
+
 def place_of(env_id: str, i: int, count: int) -> str:
     """Where an error happened; one environment alone needs no number."""
     return f"env.id={env_id}" + (f", environment {i + 1} of {count}" if count > 1 else "")

@@ -33,7 +33,6 @@ class GymEnvFactory(EnvFactory):
     def __init__(self, config: GymConfig) -> None:
         self.config = config
         self._spec: EnvSpec | None = None
-        self._without_vector_env = False  # there is no vector implementation to use
 
     def __getstate__(self) -> dict[str, Any]:
         return {"settings": vars(self), "registered": portable(self.config.id)}
@@ -74,18 +73,14 @@ class GymEnvFactory(EnvFactory):
 
     def _make_vector(self, first: int) -> GymVectorEnv | None:
         """The environment's own vector implementation; None where it is not to be used."""
-        several = self.config.num_envs > 1 and self.config.vectorization == Vectorization.auto
-        if not several or self._without_vector_env:
+        if self.config.num_envs == 1 or self.config.vectorization == Vectorization.sync:
             return None
         try:
             entry = vector_entry(self.config)
             spec = self.spec
             env, autoreset = construct_vector(self.config, entry, spec)
         except NoVectorEnv as reason:
-            self._without_vector_env = True
-            log.debug(
-                "env.id=%s: its vector implementation is not used: %s", self.config.id, reason
-            )
+            log.debug("env.id=%s: no vector implementation is used: %s", self.config.id, reason)
             return None
         return GymVectorEnv(
             env,

@@ -21,12 +21,12 @@ from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
 from border_cli.env.answers import (
-    RESET,
     STEP,
     TERMINATED,
     TRUNCATED,
     as_flag,
     as_reward,
+    begun,
     info_values,
     observations,
     other_answer,
@@ -309,11 +309,7 @@ class GymEnv(Env):
         self._length[i] = 0
         try:
             answer = self._envs[i].reset(seed=self._seed_of(i))
-            try:
-                observation, _ = answer
-            except (TypeError, ValueError):
-                raise other_answer(RESET, answer) from None
-            self._check.write(obs, i, observation)
+            self._check.write(obs, i, begun(answer))
         except BadStep as error:
             raise error.within(f"{self._place(i)}, at reset") from None
 

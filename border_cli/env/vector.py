@@ -21,11 +21,11 @@ from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Episode, Step, leaves, map_array
 from border_cli.env.answers import (
-    RESET,
     REWARD,
     STEP,
     TERMINATED,
     TRUNCATED,
+    begun,
     copied,
     info_values,
     observations,
@@ -60,7 +60,7 @@ def vector_entry(config: GymConfig) -> Registered:
         raise NoVectorEnv("there is none")
     if config.wrappers or entry.additional_wrappers:
         raise NoVectorEnv("wrappers apply to single environments only")
-    return entry
+    return copy.copy(entry)
 
 
 def construct_vector(
@@ -73,7 +73,6 @@ def construct_vector(
     """
     with construction(config):
         _refuse_other_limit(creator(entry.vector_entry_point), spec)
-        entry = copy.copy(entry)
         entry.max_episode_steps = spec.max_episode_steps
         kwargs = config.vector_arguments()
         try:
@@ -115,12 +114,11 @@ def _values_of(i: int, info: Any, names: tuple[str, ...]) -> tuple[float, ...]:
     """Those of environment i in the `info` of all, where `_name` says which have one."""
     if not isinstance(info, dict):
         return ()
-    found = {}
-    for name in names:
-        values: Any = info.get(name)
-        which: Any = info.get(f"_{name}")
-        if np.ndim(values) > 0 and len(values) > i and (which is None or which[i]):
-            found[name] = values[i]
+    found = {
+        name: info[name][i]
+        for name in names
+        if np.ndim(info.get(name, 0)) > 0 and info.get(f"_{name}", [True] * (i + 1))[i]
+    }
     return info_values(found, names)
 
 
@@ -283,11 +281,7 @@ class GymVectorEnv(Env):
         assert self._env is not None
         answer = self._env.reset(seed=seed, options=options)
         try:
-            observation, _ = answer
-        except (TypeError, ValueError):
-            raise other_answer(RESET, answer).within(f"env.id={self._id}") from None
-        try:
-            return self._rows(observation)
+            return self._rows(begun(answer))
         except BadStep as error:
             raise error.within(f"env.id={self._id}, at reset") from None
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from typing import Any
 
-import gymnasium
 import pytest
-import vectors
 
 from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.env.config import GymConfig
@@ -58,27 +55,6 @@ def test_several_that_train_use_it_and_no_others():
 )
 def test_one_that_would_give_something_else_is_left_alone(caplog, settings, why):
     assert re.search(why, reason(caplog, **settings))
-
-
-def test_one_that_is_left_alone_is_closed_and_not_asked_again(monkeypatch):
-    made: list[Any] = []
-
-    class Recorded(vectors.Silent):
-        def __init__(self, num_envs: int) -> None:
-            super().__init__(num_envs)
-            made.append(self)
-
-    monkeypatch.setattr(registered("border/Silent-v1"), "vector_entry_point", Recorded)
-    factory = GymEnvFactory(GymConfig(id="border/Silent-v1", num_envs=2))
-    for _ in range(2):
-        assert isinstance(factory.make(training=True), GymEnv)
-    assert [each.closings for each in made] == [1]
-    assert isinstance(pickle.loads(pickle.dumps(factory)).make(training=True), GymEnv)
-    assert len(made) == 1
-
-
-def registered(env_id: str) -> Any:
-    return gymnasium.registry[env_id]
 
 
 def test_it_takes_the_arguments_of_the_settings_and_cannot_change_them():
