@@ -15,7 +15,7 @@ from border_cli.core.types import Array, Beat, State, leaves
 from border_cli.env.answers import TERMINATED, TRUNCATED, as_flag, as_reward
 from border_cli.env.construct import layers
 
-RECENT = 1024  # steps whose actions are kept as they came, until `tidy`
+TIDY_EVERY = 1024  # steps whose actions are kept between two calls of `tidy`
 
 Normalizer: TypeAlias = NormalizeObservation[Any, Any, Any] | NormalizeReward[Any, Any]
 
@@ -28,7 +28,7 @@ class ActionLog:
     """The actions of N running episodes, and the statistics with which their wrappers began.
 
     The environment appends to `recent` itself, because a call in every step would cost more than
-    all the rest, and calls `tidy` after the `RECENT`th entry.
+    all the rest, and calls `tidy` every `TIDY_EVERY` entries.
     """
 
     def __init__(self, envs: Sequence[Any], *, length: list[int], before: list[int]) -> None:
@@ -42,7 +42,6 @@ class ActionLog:
     def clear(self) -> None:
         """No episode has begun yet."""
         self.recent.clear()
-        self._packed: list[NDArray[Any]] = []  # each [T, N] or [T, N, A]: of the steps before
         self._statistics: list[list[State]] = [[] for _ in self._length]  # before the episode
 
     def episode_begins(self, i: int) -> None:
@@ -51,12 +50,8 @@ class ActionLog:
             self._statistics[i] = statistics_of(self._normalizers[i])
 
     def tidy(self) -> None:
-        """Packs the actions that came as they are, and drops those of episodes that are over."""
-        self._packed.append(_stacked(self.recent))
-        self.recent.clear()
-        longest = max(self._counts())
-        while sum(map(len, self._packed[1:])) >= longest:
-            self._packed.pop(0)
+        """Drops actions of episodes that are over."""
+        del self.recent[: max(0, len(self.recent) - max(self._counts()))]
 
     def _counts(self) -> list[int]:
         """The actions of each environment that `replay` needs."""
@@ -64,11 +59,9 @@ class ActionLog:
 
     def state_dict(self) -> State:
         """The actions and statistics from which `replay` starts."""
-        parts = [*self._packed, *([_stacked(self.recent)] if self.recent else [])]
-        steps = sum(map(len, parts))
+        steps, count = len(self.recent), len(self._length)
         # [T, N] or [T, N, A]; without any step the form of an action is not known, nor needed
-        count = len(self._length)
-        taken = np.concatenate(parts) if parts else np.empty((0, count), np.float32)
+        taken = _stacked(self.recent) if steps else np.empty((0, count), np.float32)
         return {
             # Each [length] or [length, A]
             "actions": [taken[steps - n :, i].copy() for i, n in enumerate(self._counts())],
@@ -86,7 +79,7 @@ class ActionLog:
         for i, each in enumerate(actions):
             if len(each):
                 taken[-len(each) :, i] = each
-        self._packed = [taken]
+        self.recent[:] = taken
 
     def restore_statistics(self, i: int) -> None:
         """Sets the wrappers of environment i to the statistics with which its episode began."""

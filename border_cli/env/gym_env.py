@@ -34,7 +34,7 @@ from border_cli.env.answers import (
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import closing_if_failed, construct, starting
-from border_cli.env.episode_state import RECENT, ActionLog, replay, require_same_row
+from border_cli.env.episode_state import TIDY_EVERY, ActionLog, replay, require_same_row
 from border_cli.env.gym_spaces import (
     action_reader,
     action_space,
@@ -238,7 +238,7 @@ class GymEnv(Env):
         except BadStep as error:
             raise error.within(self._place(i)) from None
         recent.append(action)
-        if len(recent) == RECENT:
+        if len(recent) % TIDY_EVERY == 0:
             self._log.tidy()
         if ended:
             return self._ending(obs, action, reward, next_obs, ended)

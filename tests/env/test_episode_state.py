@@ -14,7 +14,6 @@ from states import reread, same
 from border_cli.core.errors import CheckpointError
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Step
-from border_cli.env import episode_state
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
@@ -135,10 +134,8 @@ def test_a_resumed_environment_goes_on_to_the_bit(action, num_envs, named, limit
         assert Walk.seeds == seeds
 
 
-@pytest.mark.parametrize("recent", [2, 8, 30])
-def test_long_episodes_are_packed_and_come_back_all_the_same(recent, monkeypatch):
-    monkeypatch.setattr(episode_state, "RECENT", recent)
-    monkeypatch.setattr("border_cli.env.gym_env.RECENT", recent)
+def test_actions_of_episodes_that_are_over_are_dropped(monkeypatch):
+    monkeypatch.setattr("border_cli.env.gym_env.TIDY_EVERY", 8)
     for action in ACTIONS:
         env = make(action=action)
         env.reset(1)
@@ -150,18 +147,11 @@ def test_long_episodes_are_packed_and_come_back_all_the_same(recent, monkeypatch
             assert anew == []
             assert same(obs, env.state_dict()["obs"])
             assert same(resumed.state_dict(), env.state_dict())
-            env = resumed  # and again from there, with what it had packed
-
-
-def test_actions_of_episodes_that_are_over_are_dropped(monkeypatch):
-    monkeypatch.setattr(episode_state, "RECENT", 64)
-    monkeypatch.setattr("border_cli.env.gym_env.RECENT", 64)
+            env = resumed  # and again from there
     env = make(num_envs=2, max_episode_steps=5)
     env.reset(0)
-    for _ in range(5):
-        play(env, "number", 63, np.random.default_rng(0))
-        assert len(env._log.recent) < 64
-        assert sum(map(len, env._log._packed)) <= 64
+    play(env, "number", 63, np.random.default_rng(0))
+    assert len(env._log.recent) < 8 + 5
 
 
 def test_nothing_in_a_state_is_written_afterwards():
