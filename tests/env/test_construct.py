@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
@@ -241,26 +240,6 @@ def test_a_wrapper_of_a_module_that_cannot_be_meant_is_refused(wrapper, message)
 def test_a_wrapper_that_cannot_be_meant_is_refused(counting, wrapper, message):
     refused(message, wrappers=[wrapper])
     assert [env.closed for env in counting.made] == [1]
-
-
-@pytest.mark.parametrize(
-    ("preset", "package", "obs_shape", "bound"),
-    [
-        ("pendulum", "gymnasium", (3,), [2.0]),
-        ("lunarlander_continuous", "Box2D", (8,), [1.0] * 2),
-        ("halfcheetah", "mujoco", (17,), [1.0] * 6),
-    ],
-)
-def test_a_preset_of_continuous_control_gives_its_spaces(
-    preset, package, obs_shape, bound, tmp_path, monkeypatch
-):
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"needs {package}")
-    monkeypatch.chdir(tmp_path)  # MuJoCo 4 writes its warnings into the current folder
-    spec = GymEnvFactory(compose(f"env={preset}").env).spec
-    assert spec.observation.shape == obs_shape
-    np.testing.assert_array_equal(spec.action.high, np.float32(bound))
-    np.testing.assert_array_equal(spec.action.low, -np.float32(bound))
 
 
 def test_a_wrapper_that_tells_the_time_knows_the_limit_of_the_settings():

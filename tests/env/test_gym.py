@@ -167,14 +167,6 @@ def test_an_evaluation_environment_lies_still_after_its_end(counting):
     assert [len(env.actions) for env in counting.made] == [2, 4]
 
 
-def test_an_evaluation_environment_moves_again_after_a_reset():
-    env = make(training=False, kwargs={"length": 1})
-    env.reset(0)
-    act(env, times=3)
-    np.testing.assert_array_equal(env.reset(0), [[2, 0]])
-    assert act(env).episodes == (Episode(1.0, 1),)
-
-
 def test_every_episode_has_a_seed_of_its_own_that_no_other_environment_changes(counting):
     make_one = make(num_envs=1, kwargs={"length": 1})
     make_one.reset(7)
@@ -188,15 +180,6 @@ def test_every_episode_has_a_seed_of_its_own_that_no_other_environment_changes(c
         children = [np.random.SeedSequence(7, spawn_key=(i, n)) for n in range(3)]
         assert seeds == [int(child.generate_state(1)[0]) for child in children]
     assert len({seed for seeds in three for seed in seeds}) == 9
-
-
-def test_a_reset_begins_the_seeds_anew(counting):
-    env = make(kwargs={"length": 1})
-    env.reset(7)
-    act(env, times=2)
-    env.reset(7)
-    act(env, times=2)
-    assert counting.made[0].seeds[:3] == counting.made[0].seeds[3:]
 
 
 def test_a_run_of_cartpole_agrees_with_gymnasium_itself():

@@ -37,14 +37,6 @@ def test_float64_arrives_as_float32(spaced):
     np.testing.assert_array_equal(obs, np.array([[0.1, 2.0]], np.float32))
 
 
-def test_pixels_stay_bytes(spaced):
-    frames = [np.full((2, 3), 255, np.uint8), np.full((2, 3), 7, np.uint8)]
-    env = opened(spaced, spaces.Box(0, 255, (2, 3), np.uint8), FLAG, frames)
-    obs = env.reset(0)
-    assert (obs.dtype, obs.shape) == (np.uint8, (1, 2, 3))
-    assert env.step(np.array([0])).next_obs.tolist() == [frames[1].tolist()]
-
-
 def test_an_environment_may_reuse_its_own_array(spaced):
     buffer = np.zeros(2, np.float32)
     env = opened(spaced, spaces.Box(0, 9, (2,), np.float32), FLAG, [buffer, buffer])
@@ -52,22 +44,6 @@ def test_an_environment_may_reuse_its_own_array(spaced):
     buffer[:] = 9
     env.step(np.array([0]))
     assert first.tolist() == [[0, 0]]
-
-
-def test_discrete_observations_are_counted_from_zero(spaced):
-    space = spaces.Discrete(3, start=-1)
-    assert observation_space(space, "X-v0") == DiscreteSpace(3)
-    env = opened(spaced, space, FLAG, [-1, np.int64(1)])
-    assert env.reset(0).tolist() == [0]
-    step = env.step(np.array([0]))
-    assert (step.next_obs.tolist(), step.next_obs.dtype) == ([2], np.int64)
-
-
-def test_several_integers_are_counted_from_zero_and_flat(spaced):
-    space = spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 10]])
-    assert observation_space(space, "X-v0") == MultiDiscreteSpace((2, 3, 4, 5))
-    env = opened(spaced, space, FLAG, [np.array([[2, 1], [3, 14]])])
-    assert env.reset(0).tolist() == [[1, 1, 3, 4]]
 
 
 def test_named_parts_keep_the_order_of_the_space(spaced):
@@ -97,17 +73,6 @@ def test_named_parts_keep_the_order_of_the_space(spaced):
     assert step.next_obs["a"].tolist() == [0]
     assert step.obs["a"].tolist() == [3]
     assert obs["z"].dtype == np.float32
-
-
-def test_the_end_of_an_episode_copies_every_named_part(spaced):
-    space = spaces.Dict(x=spaces.Discrete(9))
-    spaced.spaces = (space, FLAG)
-    spaced.observations = [{"x": 1}, {"x": 5}]
-    factory = GymEnvFactory(GymConfig(id="border/Spaced-v1", max_episode_steps=1))
-    env = factory.make(training=True)
-    env.reset(0)
-    step = env.step(np.array([0]))
-    assert (step.next_obs["x"].tolist(), step.act_obs["x"].tolist()) == ([5], [1])
 
 
 @pytest.mark.parametrize(
@@ -197,36 +162,22 @@ def translator(observation: Any, action: Any = FLAG) -> GymTranslator:
     return GymTranslator(observation, action, "X-v0")
 
 
-@pytest.mark.parametrize(
-    ("space", "one", "several"),
-    [
-        (spaces.Box(-1, 1, (), np.float32), 0.5, [0.5, 0.25]),
-        (PIXELS, np.full((2, 3, 1), 255, np.uint8), np.full((5, 2, 3, 1), 255, np.uint8)),
-        (spaces.Discrete(3, start=-1), np.int64(-1), np.array([-1, 0, 1])),
-        (spaces.MultiDiscrete([[2, 3]]), [[1, 2]], [[[1, 2]], [[0, 1]]]),
-        (NAMED, {"x": [0, 0.5], "room": 4}, {"x": [[0, 0.5], [1, 1]], "room": [4, 1]}),
-    ],
-)
-def test_a_batch_of_observations_gives_the_rows_of_its_single_ones(
-    space: spaces.Space[Any], one: Any, several: Any
-) -> None:
-    reads = translator(space)
-    assert reads.batch_size(one) is None
-    reads.observation(one)
-    count = reads.batch_size(several)
-    assert count == len(several["x"] if isinstance(several, dict) else several)
+def test_spaces_of_integers_are_counted_from_zero_and_flat() -> None:
+    assert observation_space(spaces.Discrete(3, start=-1), "X-v0") == DiscreteSpace(3)
+    table = spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 10]])
+    assert observation_space(table, "X-v0") == MultiDiscreteSpace((2, 3, 4, 5))
 
-    def pick(i: int) -> Any:
-        if isinstance(several, dict):
-            return {key: part[i] for key, part in several.items()}
-        return several[i]
 
-    rows = reads.observations(several, count)
-    single = [reads.observation(pick(i)) for i in range(count)]
-    for key in rows if isinstance(rows, dict) else [...]:
-        expected = np.concatenate([each[key] for each in single])
-        np.testing.assert_array_equal(rows[key], expected)
-        assert rows[key].dtype == expected.dtype
+def test_a_batch_of_observations_and_actions_has_one_axis_more() -> None:
+    reads = translator(NAMED, spaces.MultiDiscrete([3, 4], start=[5, 0]))
+    assert reads.batch_size({"x": [0, 0.5], "room": 4}) is None
+    several = {"x": [[0, 0.5], [1, 1]], "room": [4, 1]}
+    assert reads.batch_size(several) == 2
+    rows = reads.observations(several, 2)
+    assert isinstance(rows, dict)
+    assert (rows["x"].tolist(), rows["room"].tolist()) == ([[0, 0.5], [1, 1]], [3, 0])
+    actions = reads.actions(np.array([[2, 3], [0, 0]]))
+    assert (actions.tolist(), actions.dtype) == ([[7, 3], [5, 0]], np.int64)
 
 
 @pytest.mark.parametrize(
@@ -246,23 +197,3 @@ def test_what_is_neither_one_observation_nor_a_batch_is_refused(
     count = reads.batch_size(observation)
     with pytest.raises(BadStep, match=rf"^env\.id=X-v0: .*{said}"):
         reads.observation(observation) if count is None else reads.observations(observation, count)
-
-
-@pytest.mark.parametrize(
-    ("space", "rows", "expected"),
-    [
-        (spaces.MultiDiscrete([3, 4], start=[5, 0]), [[2, 3]], np.array([[7, 3]])),
-        (
-            spaces.Box(-1, 1, (2, 1), np.float64),
-            np.array([[0.5, 1], [0, 0]], np.float32),
-            np.array([[[0.5], [1]], [[0], [0]]]),
-        ),
-    ],
-)
-def test_the_actions_of_a_batch_are_those_of_a_vector_environment(
-    space: spaces.Space[Any], rows: Any, expected: Any
-) -> None:
-    actions = translator(FLAG, space).actions(np.asarray(rows))
-    np.testing.assert_array_equal(actions, expected)
-    assert actions.dtype == space.dtype
-    assert all(space.contains(each) for each in actions)

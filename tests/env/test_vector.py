@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from itertools import pairwise
 from typing import Any
 
@@ -256,25 +255,6 @@ def test_cartpole_agrees_with_the_single_environment_from_the_same_states():
             lengths[i] = 0 if begin[i] else lengths[i]
         obs = step.act_obs
     assert min(ends.values()) > 5
-
-
-def test_a_vector_environment_can_be_closed_twice_and_its_steps_pickled():
-    env = vector("Endless", num_envs=3)
-    env.reset(0)
-    step = env.step(np.zeros(3, np.int64))
-    assert pickle.loads(pickle.dumps(step)).episodes == step.episodes
-    inner = env._env
-    env.close()
-    env.close()
-    assert inner.closings == 1
-
-
-def test_a_failure_to_close_never_hides_a_failed_reset(caplog):
-    env = vector("Failing", num_envs=3)
-    with pytest.raises(OSError, match="cannot begin"):
-        env.reset(0)
-    assert "failed as well" in caplog.text
-    env.close()
 
 
 class Strange(Endless):

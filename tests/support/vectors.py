@@ -183,18 +183,6 @@ class Richer(Endless):
         self.single_action_space = spaces.Discrete(3)
 
 
-class Failing(Endless):
-    """Its first reset fails, and so does its first closing."""
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        raise OSError("cannot begin")
-
-    def close_extras(self, **_: Any) -> None:
-        super().close_extras()
-        if self.closings == 1:  # not when it is forgotten: some versions close once more then
-            raise OSError("cannot close")
-
-
 class Lacking(Endless):
     """Needs a package that is not there."""
 
@@ -219,7 +207,6 @@ for vector in (
         Odd,
         Wider,
         Richer,
-        Failing,
         Lacking,
     ),
 ):
