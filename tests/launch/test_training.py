@@ -7,7 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from fakes import FakePolicy, ListRecorder
-from numpy.typing import NDArray
 from tensorboard.backend.event_processing.plugin_event_accumulator import (
     EventAccumulator as PageAccumulator,
 )
@@ -26,17 +25,15 @@ from border_cli.actor_manager.config import SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.core.config import (
     CheckpointConfig,
-    EnvConfig,
     RecorderConfig,
     RunConfig,
     TrainerConfig,
 )
-from border_cli.core.errors import ActorCrashed, ConfigError, Interrupted, Stalled
-from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Policy, Translator
+from border_cli.core.errors import ConfigError, Interrupted, Stalled
+from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.output import Progress, Recorder, RecordStep, RunEnd
-from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.stop import StopFlag
-from border_cli.core.types import Array, Beat, Metrics, Step
+from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.effective import effective_settings
@@ -44,7 +41,7 @@ from border_cli.launch.summary import Result
 from border_cli.launch.training import RunOptions, train_through, training_run
 from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
-from border_cli.registry import ENVS, RECORDERS, register_builtin
+from border_cli.registry import RECORDERS, register_builtin
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import find_checkpoint, steps_saved
@@ -206,67 +203,6 @@ def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
 
 
 @dataclass(kw_only=True)
-class ScriptedConfig(EnvConfig):
-    """An environment whose steps do what a test says."""
-
-    on_make: Any = None  # called with the number of the environment
-    on_step: Any = None  # called with the number of the step, may return an observation
-    made: list[int] = field(default_factory=list)
-
-
-class ScriptedFactory(EnvFactory):
-    def __init__(self, config: ScriptedConfig) -> None:
-        self.config = config
-
-    @property
-    def spec(self) -> EnvSpec:
-        low, high = np.zeros(1, np.float32), np.ones(1, np.float32)
-        box = BoxSpace((1,), "float32", low, high)
-        return EnvSpec("Scripted", box, DiscreteSpace(2), self.config.max_episode_steps)
-
-    def make(
-        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
-    ) -> Env:
-        del render, first, beat
-        if training and self.config.on_make:
-            self.config.on_make(len(self.config.made))
-        self.config.made.append(1)
-        return ScriptedEnv(self.config, training)
-
-    def translator(self) -> Translator:
-        raise AssertionError("no test steps an environment of its own here")
-
-
-class ScriptedEnv(Env):
-    def __init__(self, config: ScriptedConfig, training: bool) -> None:
-        self.num_envs = config.num_envs
-        self._on_step = config.on_step if training else None
-        self._count = 0
-
-    def reset(self, seed: int) -> Array:
-        del seed
-        return np.zeros((self.num_envs, 1), np.float32)
-
-    def step(self, action: NDArray[Any]) -> Step:
-        self._count += 1
-        answer = self._on_step(self._count) if self._on_step else None
-        obs = np.zeros((self.num_envs, 1), np.float32)
-        next_obs = obs if answer is None else np.full_like(obs, answer)
-        return Step(
-            obs=obs,
-            action=action,
-            reward=np.ones(self.num_envs, np.float32),
-            terminated=np.full(self.num_envs, self._count % 10 == 0),
-            truncated=np.zeros(self.num_envs, bool),
-            next_obs=next_obs,
-            act_obs=next_obs,
-        )
-
-    def close(self) -> None:
-        pass
-
-
-@dataclass(kw_only=True)
 class UnwritableConfig(RecorderConfig):
     """A recorder that cannot be opened."""
 
@@ -281,9 +217,7 @@ class Unwritable:
 def registered() -> Iterator[None]:
     register_builtin()
     with pytest.MonkeyPatch.context() as patch:
-        for registry in (ENVS, RECORDERS):
-            patch.setattr(registry, "_entries", dict(registry._entries))
-        ENVS.register("scripted_by_a_test", ScriptedConfig, f"{__name__}:ScriptedFactory")
+        patch.setattr(RECORDERS, "_entries", dict(RECORDERS._entries))
         RECORDERS.register("unwritable_in_a_test", UnwritableConfig, f"{__name__}:Unwritable")
         yield
 
@@ -330,30 +264,6 @@ def test_a_job_of_a_sweep_that_was_stopped_before_it_ran_is_interrupted(tmp_path
     write_stop(tmp_path, "stopped by SIGINT")
     with pytest.raises(Interrupted, match="stopped by SIGTERM"):
         run(make_config("sync"), tmp_path / "job", sweep=tmp_path)
-
-
-@pytest.mark.parametrize("kind", TRAINERS)
-def test_a_failing_environment_ends_the_run_with_the_counters_it_had(
-    kind: str, tmp_path: Path
-) -> None:
-    def fail(count: int) -> None:
-        if count == 150:
-            raise RuntimeError("the simulator broke")
-
-    recorder = Recording()
-    config = make_config(kind, env=ScriptedConfig(id="x", on_step=fail))
-    config.actor_manager.max_restarts = 0
-    with pytest.raises(ActorCrashed, match="the simulator broke"):
-        run(config, tmp_path, recorders=[recorder])
-    told = facts(tmp_path)
-    assert told["status"] == "failed"
-    assert told["exit_reason"].startswith("ActorCrashed: actor ")
-    assert recorder.ended == RunEnd(status="failed", best_score=told["best_score"])
-    assert 'raise RuntimeError("the simulator broke")' in told["traceback"]
-    assert 100 <= told["env_steps"] <= 300
-    assert told["opt_steps"] > 0
-    assert steps_saved(tmp_path)[-1] == told["opt_steps"]
-    assert recorder.closings == 1
 
 
 def test_a_key_pressed_in_python_is_an_interruption(tmp_path: Path) -> None:
@@ -470,18 +380,6 @@ def test_a_caller_who_fails_before_the_run_closes_the_recorders(tmp_path: Path) 
 
 # A KeyboardInterrupt has no words and does not match; left alone it would end all tests.
 HEARD = (Stalled, KeyboardInterrupt)
-
-
-@pytest.mark.slow
-def test_a_learner_that_hangs_is_interrupted_and_the_caller_hears_why(tmp_path: Path) -> None:
-    never_set = threading.Event()
-    evaluator = OwnEvaluator(lambda: wait_for(never_set))
-    trainer = SyncConfig(**BUDGET | {"stall_timeout_s": 0.2})
-    with pytest.raises(HEARD, match=r"never_set\.wait\(20\)"):
-        run(make_config("sync", trainer=trainer), tmp_path, evaluator=evaluator)
-    told = facts(tmp_path)
-    assert told["status"] == "failed"
-    assert told["exit_reason"].startswith("Stalled: ")
 
 
 def wait_for(never_set: threading.Event) -> None:
