@@ -145,7 +145,7 @@ class Values:
 
 
 class Parts:
-    """Accepts values of a Dict of the spaces above; its keys become names."""
+    """Accepts values of a Dict of the spaces above."""
 
     plain_dtype = None
     shape: tuple[int, ...] = ()
@@ -159,12 +159,12 @@ class Parts:
         """Puts one value into row i of each part.  [N, …]"""
         self._refuse_other_keys(given)
         for key, part in self._parts.items():
-            part.write(rows[str(key)], i, given[key])
+            part.write(rows[key], i, given[key])
 
     def __call__(self, given: Any, *lead: int) -> dict[str, NDArray[Any]]:
         """One value; or N, where `lead` is N. Not always copies.  [*lead, …]"""
         self._refuse_other_keys(given)
-        return {str(key): part(given[key], *lead) for key, part in self._parts.items()}
+        return {key: part(given[key], *lead) for key, part in self._parts.items()}
 
     def _refuse_other_keys(self, given: Any) -> None:
         is_dict = isinstance(given, _MAPPING)

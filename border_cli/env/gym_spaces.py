@@ -37,11 +37,10 @@ def observation_space(space: gym.Space[Any], env_id: str, remedy: str = FLATTEN)
     the `remedy` where flattened it is numbers."""
     if not isinstance(space, spaces.Dict) or not space.spaces:
         return _observation_leaf(space, "", space, env_id, remedy)
-    named = {str(key): (key, part) for key, part in space.spaces.items()}
     return DictSpace(
         {
-            name: _observation_leaf(part, f" of key {key!r}", space, env_id, remedy)
-            for name, (key, part) in named.items()
+            key: _observation_leaf(part, f" of key {key!r}", space, env_id, remedy)
+            for key, part in space.spaces.items()
         }
     )
 

@@ -98,7 +98,7 @@ def action_rows(space: Any, recorded: Any) -> NDArray[Any]:
 def recorded_rows(space: Any, rows: Array) -> Any:
     """Rows as a data set of this space holds them: what the two above undo."""
     if isinstance(rows, dict):
-        return {key: batch_of(part)(rows[str(key)]) for key, part in space.spaces.items()}
+        return {key: batch_of(part)(rows[key]) for key, part in space.spaces.items()}
     return batch_of(space)(rows)
 
 

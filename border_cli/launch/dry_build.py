@@ -39,7 +39,7 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import check_dataset
-from border_cli.launch.trial import CONSTRUCTOR, called, in_time, tried
+from border_cli.launch.trial import called, in_time, tried
 from border_cli.registry import ENVS
 
 log = logging.getLogger(__name__)
@@ -90,11 +90,7 @@ class Probes:
             if like == settings:
                 return spec
         calls = partial(self._call, f"env.id={settings.id}", timeout_s)
-        if settings.probe:
-            spec = tried(factory, calls, plays=True)
-        else:
-            with calls(CONSTRUCTOR):
-                spec = factory.spec
+        spec = tried(factory, calls, plays=settings.probe)
         self._tried.append((settings, spec))
         return spec
 

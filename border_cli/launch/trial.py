@@ -17,7 +17,7 @@ from itertools import takewhile
 from types import FrameType
 
 from border_cli.agent.policies import RandomPolicy
-from border_cli.core.errors import BorderError, ConfigError, MissingPackage, ProbeFailed
+from border_cli.core.errors import BorderError, ConfigError, ProbeFailed
 from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.machine import failed_allocation
 from border_cli.core.seeding import Branch, derived_seed, generator
@@ -66,7 +66,7 @@ def called(who: str, call: str) -> Iterator[None]:
     try:
         yield
     except BorderError as error:
-        if call == CONSTRUCTOR or isinstance(error, MissingPackage):
+        if call == CONSTRUCTOR:
             raise  # its settings are refused
         raise ProbeFailed(str(error)) from error
     except (Exception, SystemExit) as error:
