@@ -82,14 +82,7 @@ class GymEnvFactory(EnvFactory):
         except NoVectorEnv as reason:
             log.debug("env.id=%s: no vector implementation is used: %s", self.config.id, reason)
             return None
-        return GymVectorEnv(
-            env,
-            env_id=spec.id,
-            autoreset=autoreset,
-            max_episode_steps=spec.max_episode_steps,
-            info_metrics=spec.info_metrics,
-            first=first,
-        )
+        return GymVectorEnv(env, spec, autoreset=autoreset, first=first)
 
     def goal_rewards(self) -> GymGoalRewards:
         """Those of one more environment, which is never stepped."""

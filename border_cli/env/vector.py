@@ -129,22 +129,13 @@ class GymVectorEnv(Env):
     implementation draws those that follow.
     """
 
-    def __init__(
-        self,
-        env: Vector,
-        *,
-        env_id: str,
-        autoreset: Autoreset,
-        max_episode_steps: int | None,
-        info_metrics: tuple[str, ...] = (),
-        first: int = 0,
-    ) -> None:
+    def __init__(self, env: Vector, spec: EnvSpec, *, autoreset: Autoreset, first: int) -> None:
         self.num_envs = env.num_envs
         self._env: Vector | None = env
-        self._id = env_id
+        self._id = spec.id
         self._autoreset = autoreset
-        self._limit = max_episode_steps
-        self._info_metrics = info_metrics
+        self._limit = spec.max_episode_steps
+        self._info_metrics = spec.info_metrics
         self._first = first
         self._check = observations(env.single_observation_space)
         self._returns_new = getattr(env.unwrapped, "returns_new_arrays", False) is True

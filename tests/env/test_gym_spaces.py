@@ -57,21 +57,14 @@ def test_named_parts_keep_the_order_of_the_space(spaced):
     ours = observation_space(space, "X-v0")
     assert isinstance(ours, DictSpace)
     assert list(ours.spaces) == ["z", "a", "m"]
-    told = [
-        {"a": 4, "m": np.array([2, 1]), "z": np.array([0.0, 0.5])},
-        {"a": 1, "m": np.array([0, 0]), "z": np.array([0.0, 1.0])},
-    ]
+    told = [{"a": 4, "m": np.array([2, 1]), "z": np.array([0.0, 0.5])}]
     env = opened(spaced, space, FLAG, told)
     obs = env.reset(0)
-    assert list(obs) == ["z", "a", "m"]
-    assert {key: value.tolist() for key, value in obs.items()} == {
-        "z": [[0.0, 0.5]],
-        "a": [3],
-        "m": [[2, 1]],
-    }
-    step = env.step(np.array([0]))
-    assert step.next_obs["a"].tolist() == [0]
-    assert step.obs["a"].tolist() == [3]
+    assert [(key, value.tolist()) for key, value in obs.items()] == [
+        ("z", [[0.0, 0.5]]),
+        ("a", [3]),
+        ("m", [[2, 1]]),
+    ]
     assert obs["z"].dtype == np.float32
 
 

@@ -208,16 +208,6 @@ def test_the_seed_of_the_first_episodes_follows_from_the_seed_and_the_first_envi
         assert env._env.seeds == [int(child.generate_state(1)[0]) >> 2]
 
 
-def test_one_seed_gives_one_run():
-    def observed(seed: int) -> Any:
-        env = vector_of_cartpole()
-        env.reset(seed)
-        return [env.step(np.arange(3) % 2).next_obs.tolist() for _ in range(60)]
-
-    assert observed(1) == observed(1)
-    assert observed(1) != observed(2)
-
-
 def vector_of_cartpole() -> GymVectorEnv:
     config = GymConfig(id="CartPole-v1", num_envs=3, max_episode_steps=30)
     env = GymEnvFactory(config).make(training=True)
