@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.complete import matches, set_up
+from border_cli.cli.complete import matches
 from border_cli.config.compose import Composer
-from border_cli.core.errors import ConfigError
 
 
 def test_options_settings_and_values() -> None:
@@ -41,14 +40,6 @@ def test_files_of_the_user_are_offered(folder: Path) -> None:
 
 def test_settings_that_do_not_compose_offer_nothing() -> None:
     assert matches(Composer(), ["agent.gama=1"], "agent.ga") == []
-
-
-def test_an_unknown_shell_is_refused() -> None:
-    with pytest.raises(
-        ConfigError,
-        match=r"unknown shell 'csh'.* \(choose from bash, fish, zsh\)",
-    ):
-        set_up("csh", "install")
 
 
 def test_choices_complete_every_value() -> None:

@@ -73,24 +73,6 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     assert all(len(line) <= 120 for line in text.splitlines())
 
 
-def test_the_overview_lists_what_plug_ins_bring(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    info = folder / "shown_plugin-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shown_plugin\nVersion: 1\n")
-    entry = "[border_cli.plugins]\nown = shown_plugin:register\n"
-    (info / "entry_points.txt").write_text(entry)
-    theirs = folder / "theirs" / "agent"
-    theirs.mkdir(parents=True)
-    (theirs / "brought.yaml").write_text("defaults: [dqn, _self_]\n")
-    module = f"def register():\n    return {str(theirs.parent)!r}\n"
-    (folder / "shown_plugin.py").write_text(module)
-    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    main(["--help"])
-    assert ", brought, " in capsys.readouterr().out
-
-
 def test_help_of_a_choice_lists_its_settings(capsys: Capture) -> None:
     main(["agent=dqn", "-h"])
     assert "  agent.tau=0.005\n" in capsys.readouterr().out
@@ -140,15 +122,6 @@ def test_tab_reads_quotes_as_the_shell_does(
     assert completed(line, monkeypatch, capsys) == ["agent=dqn"]
     line = "border-train 'recorder=[jsonl,c"
     assert completed(line, monkeypatch, capsys) == ["recorder=[jsonl,console"]
-
-
-def test_a_shell_can_install_the_completion(capsys: Capture) -> None:
-    main(["-sc", "install=bash"])
-    assert "complete -o nospace" in capsys.readouterr().out
-    main(["-sc", "install=zsh"])
-    assert "compdef _border_train border-train" in capsys.readouterr().out
-    main(["-sc", "install=fish"])
-    assert "complete -c" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -44,19 +44,6 @@ def test_a_flag_that_does_not_exist_is_refused(argv: list[str], said: str) -> No
         read_arguments(argv)
 
 
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["agent=dqn"], "env.id is null: choose an environment, env=NAME with one of acrobot, "),
-        (["env=atari"], "env.game must be set: name of the game in ALE, such as qbert or "),
-    ],
-)
-def test_a_command_without_an_environment_is_told_what_names_one(
-    argv: list[str], said: str, refusal: Callable[..., str]
-) -> None:
-    assert said in refusal(*argv)
-
-
 def test_a_job_gets_typed_settings_and_its_context(folder: Path, ran: Callable[..., Any]) -> None:
     jobs = ran("env=cartpole", "seed=3")
     config, context = jobs.configs[0], jobs.contexts[0]
@@ -77,11 +64,6 @@ def test_a_job_gets_typed_settings_and_its_context(folder: Path, ran: Callable[.
         "overrides.yaml",
         "resolved.yaml",
     }
-
-
-def test_a_bare_id_is_never_tuned(folder: Path, ran: Callable[..., Any]) -> None:
-    assert folder
-    assert tuned_files(ran("env.id=CartPole-v1").contexts[0].sources) == []
 
 
 @pytest.mark.slow
@@ -148,7 +130,7 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
     (folder / "b").mkdir()
     (folder / "b" / "run.json").write_text("{}")
     assert "b already contains a run: choose another" in refusal("run_dir=b", "env=cartpole")
-    assert "Not a directory" in refusal("run_dir=b/run.json/x", "env=cartpole")
+    assert "(Not a directory)" in refusal("run_dir=b/run.json/x", "env=cartpole")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +141,6 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
                 [],
                 "one of acrobot, ant, beam_rider, breakout, cartpole, enduro, fetch_pick",
             ),
-            (["env=cartpol"], "did you mean cartpole?"),
             (["env=cartpole", "+agent.gama=1"], "unknown setting 'agent.gama', did you mean"),
             (["env=cartpole", "resume=auto"], "resume=auto needs run_dir=DIR"),
             (["-m", "env=cartpole", "run_dir=a,b"], "run_dir takes one value"),
@@ -167,16 +148,13 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
                 ["-m", "env=cartpole", "agent.gamma=0.5,0.6,7"],
                 "must be at least 0 and at most 1, got 7",
             ),
-            (["-m", "env=cartpole", "agent=dqn,dqm"], "unknown agent 'dqm', did you mean dqn?"),
             (["-m", "env=cartpole", "agent.gama=1,2"], "unknown setting 'agent.gama'"),
             (["-m", "env=glob(zzz*)"], "the sweep has no job: env=glob(zzz*)"),
             (["-m", "env=cartpole", "seed=interval(1,2)"], "does not support sweep type"),
             (["-m", "run_dir=s", "env=cartpole", "seed=1,1"], "give each value only once"),
             (["-cd", "nowhere"], "--config-dir: no such directory: "),
-            (["--info", "defaults", "agent=dqm"], "did you mean dqn?"),
             (["agent=dqm", "--help"], "did you mean dqn?"),
             (["-sc", "install=csh"], "unknown shell 'csh'"),
-            (["-sc"], "-sc takes one of install=SHELL"),
         ],
         every=4,
     ),
@@ -185,10 +163,3 @@ def test_a_refusal_leaves_nothing_behind(
     argv: list[str], said: str, refusal: Callable[..., str]
 ) -> None:
     assert said in refusal(*argv)
-
-
-def test_refusals_do_not_depend_on_hydras_own_switch(
-    refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-    assert "did you mean dqn?" in refusal("agent=dqm")

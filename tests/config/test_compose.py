@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,14 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.version import VersionBase
-from omegaconf import OmegaConf
 
 from border_cli.agent.config import DqnConfig, RandomConfig
 from border_cli.config.compose import Composer, compose
 from border_cli.core.config import Device
 from border_cli.core.errors import ConfigError
 from border_cli.env.config import GymConfig
-from border_cli.recorder.config import JsonlConfig
 
 Write = Callable[[str, str], Path]
-
-TUNED = OmegaConf.load(Path(__file__).parents[2] / "conf" / "tuned" / "dqn_cartpole.yaml")
 
 
 def test_names_give_typed_settings() -> None:
@@ -34,22 +29,6 @@ def test_names_give_typed_settings() -> None:
     assert isinstance(config.env, GymConfig)
     assert (config.env.id, config.agent.gamma, config.device) == ("CartPole-v1", 0.5, Device.cpu)
     assert config.name == "dqn_cartpole"
-
-
-def test_the_tuned_file_of_a_pair_loses_against_experiment_and_command_line(
-    folder: Path, write: Write
-) -> None:
-    assert compose("env=cartpole").agent.batch_size == TUNED.agent.batch_size != 64
-    assert compose("env=cartpole", "~tuned").agent.batch_size == 64
-    assert compose("env=cartpole", "agent.batch_size=7").agent.batch_size == 7
-    write("experiment/x.yaml", "# @package _global_\nagent: {batch_size: 9}\n")
-    mine = compose("env=cartpole", "experiment=x", config_dir=str(folder))
-    assert (mine.agent.batch_size, mine.step_processor.n_steps) == (9, 3)  # type: ignore[attr-defined]
-
-
-def test_the_tuned_file_follows_an_experiment_that_chooses() -> None:
-    config = compose("experiment=cartpole_per")
-    assert (config.name, config.agent.batch_size) == ("dqn_cartpole", TUNED.agent.batch_size)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +53,6 @@ def test_free_dicts_take_keys_without_a_plus() -> None:
     assert config.evaluator.env == {"id": "A-v0", "kwargs": {"y": 3}}
 
 
-def test_one_name_is_a_list_of_imports() -> None:
-    assert compose("imports=yaml").imports == ["yaml"]
-
-
 def test_interpolations_reach_hydra_and_other_settings() -> None:
     config = compose("seed=3", "name=s${seed}_${hydra:job.name}", "trainer.stop_evals=${seed}")
     assert (config.name, config.trainer.stop_evals) == ("s3_border-train", 3)
@@ -89,18 +64,6 @@ def test_jobs_of_a_sweep_know_their_number() -> None:
     assert jobs is not None
     configs = [composer.job(job, number).config for number, job in enumerate(jobs)]
     assert [(each.env.id, each.seed) for each in configs] == [("CartPole-v1", 0), ("Acrobot-v1", 1)]
-
-
-def test_threads_compose_side_by_side() -> None:
-    def one(number: int) -> tuple[str, int, float]:
-        env = ["cartpole", "acrobot", "mountaincar", "lunarlander"][number % 4]
-        config = compose(f"env={env}", f"seed={number}", "agent.gamma=0.9")
-        return config.name, config.seed, config.agent.gamma
-
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(one, range(8)))
-    names = ["dqn_cartpole", "dqn_acrobot", "dqn_mountaincar", "dqn_lunarlander"]
-    assert found == [(names[number % 4], number, 0.9) for number in range(8)]
 
 
 def test_hydra_is_as_before_inside_another_app(folder: Path, write: Write) -> None:
@@ -159,17 +122,6 @@ def test_a_file_of_the_user_wins_over_ours_and_is_named(folder: Path, write: Wri
     assert files["env"].endswith("conf/env/cartpole.yaml")
     assert files["config"].endswith("conf/config.yaml")
     assert "tuned" not in files
-
-
-def test_recorders_are_among_the_sources() -> None:
-    job = Composer().job(["recorder=[jsonl,console]"])
-    assert [each.choice for each in job.sources if each.group == "recorder"] == ["jsonl", "console"]
-    assert isinstance(job.config.recorder["jsonl"], JsonlConfig)
-
-
-def test_a_config_leaves_no_interpolation_unresolved() -> None:
-    shown = OmegaConf.to_yaml(OmegaConf.structured(compose("env=cartpole")))
-    assert "${" not in shown
 
 
 def test_an_unknown_folder_is_refused() -> None:

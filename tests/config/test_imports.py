@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hydra.core.config_store import ConfigStore
 
-from border_cli.config.compose import Composer, Loader, compose
+from border_cli.config.compose import Composer, compose
 from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.core.errors import ConfigError
 
@@ -125,14 +124,3 @@ def test_a_module_that_needs_another_says_which(write: Write) -> None:
     write("own_needy.py", "import no_such_thing\n")
     with pytest.raises(ConfigError, match=r"'own_needy' needs 'no_such_thing': .*own_needy.py:1"):
         compose("imports=[own_needy]")
-
-
-def test_schemas_are_made_on_demand_and_not_stored_with_hydra(mine: str, folder: Path) -> None:
-    stored = set(ConfigStore.instance().repo)
-    composer = Composer([f"file://{folder}"])
-    assert courage(composer.job([f"agent={mine}", f"imports=[{mine}]"]).config) == 0.75
-    assert set(ConfigStore.instance().repo) == stored
-    assert "schema" not in stored
-    loader = Loader(composer.folders)
-    assert mine in loader.options("schema/agent")
-    assert loader.options("schema") == ["run"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -71,17 +70,6 @@ def test_what_is_typed_replaces_what_was_saved(run_dir: Path) -> None:
     assert (config.seed, config.actor_manager.num_actors) == (4, 5)
 
 
-def test_a_typo_is_refused_as_usual(run_dir: Path) -> None:
-    with pytest.raises(ConfigError, match=r"unknown setting 'agent.gama', did you"):
-        resumed(run_dir, "agent.gama=1")
-    with pytest.raises(ConfigError, match="must be at least 1, got 0"):
-        resumed(run_dir, "trainer.max_opt_steps=0")
-    with pytest.raises(ConfigError, match=r"unknown actor_manager 'proces', did you mean"):
-        resumed(run_dir, "actor_manager=proces")
-    with pytest.raises(ConfigError, match="seed=1,2 has several values"):
-        resumed(run_dir, "seed=1,2")
-
-
 def test_a_group_that_is_named_is_taken_from_its_file(run_dir: Path) -> None:
     config = resumed(run_dir, "actor_manager=process", "actor_manager.nice=3").config
     assert config.actor_manager == ProcessConfig(nice=3)  # not 5 actors
@@ -107,15 +95,6 @@ def test_recorders_are_taken_from_their_files_too(
     assert list(resumed(run_dir, override).config.recorder) == names
 
 
-def test_a_recorder_that_is_added_leaves_the_others_as_they_were(run_dir: Path) -> None:
-    write_resolved(run_dir, resolved_yaml(compose(*CHOICES, "recorder=[console]")))
-    config = resumed(run_dir, "+recorder=jsonl").config
-    assert list(config.recorder) == ["console", "jsonl"]
-    fresh = resumed(run_dir, "recorder=[console]").config
-    intervals = [each.recorder["console"].line_interval_s for each in (config, fresh)]  # type: ignore[attr-defined]
-    assert intervals == [7, 30]
-
-
 def test_a_group_may_come_from_the_users_folder(run_dir: Path, folder: Path, write: Write) -> None:
     text = "defaults: [/schema/actor_manager/serial@_here_, _self_]\nnum_actors: 3\n"
     write("own/actor_manager/mine.yaml", text)
@@ -130,15 +109,6 @@ def test_the_users_yaml_is_not_needed_again(folder: Path, write: Write) -> None:
     write_resolved(folder / "run", resolved_yaml(config))
     (folder / "own" / "agent" / "mine.yaml").unlink()
     assert resumed(folder / "run").config.agent.gamma == 0.5
-
-
-def test_a_setting_that_a_later_version_added_has_its_default(run_dir: Path) -> None:
-    text = (run_dir / SETTINGS).read_text()
-    older = re.sub(r"\n  milestone_interval: .*|\ndry_run: .*|\n  stop_evals: .*", "", text)
-    assert older.count("\n") == text.count("\n") - 3
-    (run_dir / SETTINGS).write_text(older)
-    assert resolved_yaml(resumed(run_dir).config) == text.replace("stop_evals: 1", "stop_evals: 2")
-    assert changed(run_dir) == []
 
 
 def test_a_damaged_file_is_named(run_dir: Path) -> None:
@@ -188,38 +158,23 @@ def test_where_a_run_is_written_is_no_change() -> None:
 
 
 ALLOWED = (
-    *("trainer.max_opt_steps=1", "trainer.max_env_steps=1", "trainer.max_time_s=1"),
-    *("trainer.stop_at_score=1", "trainer.stop_evals=9", "trainer.eval_interval=1"),
-    *("trainer.record_interval=1", "trainer.save_interval=1", "trainer.save_every_s=1"),
-    *("trainer.sync_interval=1", "trainer.stall_timeout_s=1", "actor_manager=process"),
-    *("actor_manager.max_restarts=9", "device=cpu", "agent.num_threads=2", "agent.compile=true"),
-    *("evaluator.background=true", "recorder=none", "recorder.tensorboard.step=env_steps"),
-    *("checkpoint.keep=9", "checkpoint.replay_buffer=false", "quiet=true", "objective=last"),
+    *("trainer.max_opt_steps=1", "trainer.stop_evals=9", "actor_manager=process", "device=cpu"),
+    *("agent.num_threads=2", "recorder=none", "checkpoint.keep=9", "quiet=true"),
 )
 REFUSED = (
-    *("seed=1", "agent=random", "agent.gamma=0.5", "agent.hidden=[1]", "env=acrobot"),
-    *("env.num_envs=2", "step_processor.n_steps=1", "replay_buffer=prioritized"),
-    *("replay_buffer.capacity=5000", "trainer=sync", "trainer.warmup_period=1"),
-    *("trainer.samples_per_opt_step=9", "evaluator.num_episodes=1", "evaluator.env.kwargs.x=1"),
+    *("seed=1", "agent=random", "agent.gamma=0.5", "env=acrobot", "replay_buffer.capacity=5000"),
+    *("trainer=sync", "trainer.warmup_period=1", "evaluator.num_episodes=1"),
 )
 
 
-@pytest.fixture(scope="module")
-def cartpole() -> RunConfig:
-    return compose("env=cartpole")
-
-
-@pytest.mark.parametrize("override", sampled([*ALLOWED], every=8))
-def test_a_run_goes_on_with_another(override: str, cartpole: RunConfig) -> None:
-    found = changes(cartpole, compose("env=cartpole", override))
-    assert found
+def test_a_run_goes_on_with_other_limits_parts_and_outputs_and_nothing_else() -> None:
+    before = compose("env=cartpole")
+    found = changes(before, compose("env=cartpole", *ALLOWED))
+    assert len(found) >= len(ALLOWED)
     assert all(each.allowed for each in found)
-
-
-@pytest.mark.parametrize("override", sampled([*REFUSED], every=8))
-def test_a_run_does_not_go_on_with_another(override: str, cartpole: RunConfig) -> None:
-    found = changes(cartpole, compose("env=cartpole", override))
-    assert any(not each.allowed for each in found)
+    for override in REFUSED:
+        found = changes(before, compose("env=cartpole", override))
+        assert any(not each.allowed for each in found), override
 
 
 def test_modules_may_join_and_must_not_leave() -> None:
@@ -232,12 +187,10 @@ def test_a_refusal_shows_only_what_is_refused_and_what_else_can_be_done() -> Non
     before, after = compose(), compose("seed=1", "agent.tau=0.5", "trainer.max_opt_steps=7")
     with pytest.raises(ConfigError) as refused:
         refuse_fixed(changes(before, after), Path("r"), job="job 3: ")
-    lines = str(refused.value).splitlines()
-    assert lines[0].startswith("job 3: a resumed run keeps its settings")
-    assert lines[0].endswith("but these differ from r/.hydra/resolved.yaml:")
-    assert lines[1:3] == ["  seed: 0 -> 1", "  agent.tau: 0.005 -> 0.5"]
-    assert lines[3] == f"These may change: {', '.join(MAY_CHANGE)}."
-    assert lines[4] == "To start a new run from its weights, set init_from=r"
+    said = str(refused.value)
+    assert said.startswith("job 3: a resumed run keeps its settings")
+    assert "r/.hydra/resolved.yaml:\n  seed: 0 -> 1\n  agent.tau: 0.005 -> 0.5\nThese" in said
+    assert said.endswith("set init_from=r")
     refuse_fixed(changes(before, replace(before, quiet=True)), Path(), job="")
 
 
@@ -246,15 +199,9 @@ def test_a_refusal_shows_only_what_is_refused_and_what_else_can_be_done() -> Non
     [
         (["seed=1"], None),
         (["resume=auto"], None),
-        (["resume=null"], None),
-        (["~resume"], None),
         (["resume=a,b"], None),
-        (["resume=run"], "run"),
-        (["resume=2026"], "2026"),
         (["resume=1e5"], "1e5"),
-        (["resume=a b"], "a b"),
-        (["resume='a,b'"], "a,b"),
-        (["resume=auto", "resume=run/"], "run"),
+        (["resume=auto", "resume='a b'"], "a b"),
     ],
 )
 def test_the_folder_of_a_run_is_read_as_hydra_reads_it(
@@ -283,18 +230,13 @@ def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: W
         return str(refused.value)
 
     assert said(folder / "none") == f"resume: no such directory: {folder / 'none'}"
-    (folder / "empty").mkdir()
-    assert "is not a run directory: there is no .hydra/resolved.yaml" in said(folder / "empty")
-    file = run_dir / SETTINGS
-    assert said(file) == f"resume: not a directory: {file}; the run is {run_dir}"
+    assert "is not a run directory: there is no .hydra/resolved.yaml" in said(folder)
     (run_dir / "checkpoints" / "0000000010").mkdir(parents=True)
     assert said(run_dir / "checkpoints" / "0000000010").endswith(f"; the run is {run_dir}")
     write("sweep/multirun.yaml", "")
     write_resolved(folder / "sweep" / "seed-1", "")
-    assert said(folder / "sweep").endswith(
-        f"is the directory of a sweep: repeat its command with run_dir={folder}/sweep resume=auto, "
-        f"or resume one of its jobs, such as {folder}/sweep/seed-1"
-    )
+    assert "is the directory of a sweep" in said(folder / "sweep")
+    assert said(folder / "sweep").endswith(f"such as {folder}/sweep/seed-1")
 
 
 def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces(

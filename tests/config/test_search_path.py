@@ -83,13 +83,6 @@ def test_a_plugin_that_fails_is_named(folder: Path, write: Write) -> None:
         compose()
 
 
-@pytest.mark.usefixtures("own_modules")
-def test_one_that_is_no_python_is_named_with_its_line(folder: Path, write: Write) -> None:
-    install_plugin(folder, write, "def register():\n    return (\n")
-    with pytest.raises(ConfigError, match=rf"failed: {folder}/own_plugin.py:2: SyntaxError: '\('"):
-        compose()
-
-
 DECLARED = """\
 [project.entry-points."border_cli.plugins"]
 own = "own_plugin:register"

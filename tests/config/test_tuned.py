@@ -54,13 +54,6 @@ def test_redq_and_droq_make_twenty_updates_per_sample_with_any_env(agent: str, e
     assert (trainer.sync_interval, config.actor_manager.n_buffer) == (20, 1)
 
 
-@pytest.mark.parametrize("env", ["env=acrobot", "env.id=A-v0"])
-def test_rainbow_has_returns_of_three_steps_and_its_own_exponents(env: str) -> None:
-    config = compose("agent=rainbow", env)
-    assert config.step_processor == NStepConfig(n_steps=3)
-    assert config.replay_buffer == PrioritizedConfig(alpha=0.5, beta_0=0.4, n_opts_final=None)
-
-
 def test_the_pair_wins_over_the_agent_and_the_experiment_and_the_line_over_both(
     folder: Path, write: Write
 ) -> None:
@@ -125,13 +118,6 @@ def test_a_pace_of_samples_with_its_limits_is_nothing_to_learning_from_a_data_se
     assert offline[0] == offline[1]
     config = compose("agent=redq", "trainer=offline", "trainer.max_opt_steps=7")
     assert limits(config) == (7, None, None)
-
-
-def test_other_values_of_the_trainer_go_with_a_data_set(folder: Path, write: Write) -> None:
-    write("agent/mine.yaml", "defaults: [iql, _self_]\n")
-    write("tuned/mine.yaml", "# @package _global_\ntrainer: {max_opt_steps: 50}\n")
-    config = compose("agent=mine", "trainer=offline", config_dir=str(folder))
-    assert limits(config) == (50, None, None)
 
 
 @pytest.mark.parametrize(
@@ -265,20 +251,6 @@ def test_an_agent_inherits_the_values_of_what_it_is_built_on(
     assert tuned_names(made) == ["redq", "mine", "mine_pendulum"]
     assert (pace(made.config), made.config.trainer.eval_interval) == (0.05, 7)
     assert made.config.agent.batch_size == 12
-
-
-def test_a_file_of_the_user_wins_over_ours(folder: Path, write: Write) -> None:
-    mine = write("tuned/redq.yaml", "# @package _global_\ntrainer: {eval_interval: 7}\n")
-    made = job("agent=redq", "env=pendulum", folder=folder)
-    assert tuned_files(made.sources) == [str(mine)]
-    assert (pace(made.config), made.config.trainer.eval_interval) == (1.0, 7)
-
-
-def test_a_first_file_that_knows_no_tuned_gets_none(folder: Path, write: Write) -> None:
-    text = (Path(__file__).parents[2] / "conf" / "config.yaml").read_text(encoding="utf-8")
-    write("own.yaml", text.replace("  - optional tuned: ${agent}_${env}\n", ""))
-    config = compose("agent=redq", config_dir=str(folder), config_name="own")
-    assert pace(config) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -45,23 +45,11 @@ def test_a_run_without_any_limit_is_refused() -> None:
         TrainerConfig(max_opt_steps=None)
 
 
-@pytest.mark.parametrize(
-    "limit", [{"max_env_steps": 1}, {"max_time_s": 0.1}, {"stop_at_score": -200.0}]
-)
-def test_any_one_limit_is_enough(limit: dict[str, Any]) -> None:
-    TrainerConfig(max_opt_steps=None, **limit)
-
-
 def test_a_score_to_stop_at_needs_evaluations() -> None:
     with pytest.raises(
         ConfigError, match=r"trainer\.stop_at_score needs trainer.eval_interval above 0"
     ):
         TrainerConfig(stop_at_score=475.0, eval_interval=0)
-
-
-def test_a_score_that_is_not_a_number_cannot_be_the_only_limit() -> None:
-    with pytest.raises(ConfigError, match=r"trainer\.stop_at_score must be a finite number, got n"):
-        TrainerConfig(max_opt_steps=None, stop_at_score=float("nan"))
 
 
 @pytest.mark.parametrize(
@@ -100,20 +88,10 @@ def test_an_unknown_key_for_the_evaluation_environment_is_refused_with_the_neare
     run_config(evaluator=EvaluatorConfig(env={"max_episode_steps": 5}))
 
 
-def test_the_number_of_evaluation_environments_cannot_be_replaced() -> None:
-    with pytest.raises(ConfigError, match=r"evaluator\.env: unknown setting 'num_envs'"):
-        run_config(evaluator=EvaluatorConfig(env={"num_envs": 5}))
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a/", "/a"])
+@pytest.mark.parametrize("name", ["", "..", "a/b"])
 def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"^name must be a plain directory name, got "):
         run_config(name=name)
-
-
-@pytest.mark.parametrize("name", ["run", "dqn_cartpole", "my run", "a.b", "..."])
-def test_a_folder_name_is_a_name(name: str) -> None:
-    assert run_config(name=name).name == name
 
 
 @pytest.mark.parametrize("key", ["run_dir", "resume", "init_from"])
@@ -121,11 +99,6 @@ def test_what_a_run_begins_with_is_not_named_by_nothing(key: str) -> None:
     assert getattr(run_config(**{key: "somewhere"}), key) == "somewhere"
     with pytest.raises(ConfigError, match=rf"^{key} must be null or the path of a directory, got "):
         run_config(**{key: ""})
-
-
-def test_a_negative_seed_is_refused_without_a_group_in_front() -> None:
-    with pytest.raises(ConfigError, match=r"^seed must be at least 0, got -1$"):
-        run_config(seed=-1)
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,6 @@ def test_every_expected_failure_has_its_exit_status(error: BorderError, status: 
     assert error.exit_status == status
 
 
-def test_an_interruption_names_its_signal() -> None:
-    assert str(Interrupted(signal.SIGINT)) == "stopped by SIGINT"
-
-
 def test_a_crash_shows_its_first_failure_in_its_first_line() -> None:
     text = "Traceback (most recent call last):\n  …\nValueError: mine\n"
     first_line, *rest = str(ActorCrashed(2, "no restart is left", text)).splitlines()

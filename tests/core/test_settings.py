@@ -6,13 +6,13 @@ import copy
 import math
 import pickle
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from border_cli.core.errors import ConfigError, UnknownSetting
-from border_cli.core.settings import Range, Settings, setting
+from border_cli.core.settings import Settings, setting
 
 
 @dataclass(kw_only=True)
@@ -90,31 +90,6 @@ def test_a_whole_number_of_more_than_64_bits_is_refused_by_its_first_digits() ->
         Sample(sizes=[10**400])
 
 
-def test_the_path_is_inherited_and_may_be_empty() -> None:
-    with pytest.raises(ConfigError, match=r"^group\.more must be"):
-        Child(more=-1)
-    with pytest.raises(ConfigError, match=r"^seed must be"):
-        Top(seed=-1)
-
-
-def test_each_instance_has_its_own_copy_of_a_default_list() -> None:
-    one, other = Sample(), Sample()
-    one.sizes.append(3)
-    one.free["x"] = 1
-    assert (other.sizes, other.free) == ([1, 2], {})
-
-
-def test_a_field_keeps_its_meaning_and_its_range() -> None:
-    metadata = {each.name: each.metadata for each in fields(Sample)}
-    assert metadata["share"] == {"meaning": "a share", "range": Range(low=0, high=1)}
-    assert metadata["score"]["range"] is None
-
-
-def test_a_range_reads_as_a_user_would_say_it() -> None:
-    assert str(Range(low=1)) == "at least 1"
-    assert str(Range(above=0, high=1)) == "above 0 and at most 1"
-
-
 def test_settings_that_take_memory_are_known_also_where_their_default_is_another() -> None:
     @dataclass(kw_only=True)
     class Rows(Settings, path="group"):
@@ -178,17 +153,6 @@ def test_assigning_what_is_no_setting_is_refused_with_the_nearest_name(
     assert isinstance(caught.value, AttributeError)
     assert isinstance(caught.value, ConfigError)
     assert settings == before
-
-
-def test_settings_without_any_field_have_no_names_to_suggest() -> None:
-    @dataclass(kw_only=True)
-    class Bare(Settings, path="recorder.bare"):
-        pass
-
-    with pytest.raises(
-        UnknownSetting, match=r"'recorder\.bare\.x' \(recorder\.bare has no settings\)$"
-    ):
-        Bare().x = 1  # type: ignore[attr-defined]
 
 
 def test_settings_properties_private_and_derived_attributes_can_be_assigned() -> None:
