@@ -73,11 +73,6 @@ RUN_OR_SWEEP = replace(RUN, files=f"{RUN.files}|{SWEEP.files}")
 # What stays where a run starts over.
 KEPT = ("run.lock", "border-train.log", "output.log")
 
-# What a resumed run reads or writes; what is only replaced need not be writable itself.
-FOLDERS = (".", ".hydra", "checkpoints", "checkpoints/replay")
-READ = (".hydra/resolved.yaml", "run.json")
-GROWING = ("run.lock", "border-train.log", "metrics.jsonl")
-
 
 def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:
     """All that has a name of ours, and what it should be; links are not followed."""
@@ -132,24 +127,12 @@ def _refuse_other(entry: os.DirEntry[str], kind: Kind) -> None:
         )
 
 
-def refuse_denied(run_dir: Path) -> None:
-    """Raises ConfigError where a run cannot be resumed because access to its files is denied."""
-    denied = [
-        *(name for name in FOLDERS if _is_denied(run_dir / name, os.R_OK | os.W_OK | os.X_OK)),
-        *(name for name in READ if _is_denied(run_dir / name, os.R_OK)),
-        *(name for name in GROWING if _is_denied(run_dir / name, os.R_OK | os.W_OK)),
-    ]
-    if denied:
-        raise ConfigError(
-            f"{run_dir} cannot be resumed: {run_dir / denied[0]} cannot be "
-            f"{'read' if denied[0] in READ else 'written to'} (Permission denied). "
-            "init_from starts a new run from the weights of any readable run"
-        )
-
-
-def _is_denied(path: Path, mode: int) -> bool:
-    """Whether it is there and this process may not use it so."""
-    return os.path.lexists(path) and not os.access(path, mode)
+def refresh_times(run_dir: Path) -> None:
+    """Sets the times of all that is ours to now, so that no purge of old files deletes it."""
+    with suppress(OSError):  # something was deleted meanwhile: the next save finds out
+        for entry, kind in entries_of_ours(run_dir):
+            if kind == "file":
+                os.utime(entry.path, follow_symlinks=False)
 
 
 def remove_files(folder: Path, layout: Layout, *, keep: frozenset[str] = frozenset()) -> None:
