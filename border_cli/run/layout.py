@@ -127,14 +127,6 @@ def _refuse_other(entry: os.DirEntry[str], kind: Kind) -> None:
         )
 
 
-def refresh_times(run_dir: Path) -> None:
-    """Sets the times of all that is ours to now, so that no purge of old files deletes it."""
-    with suppress(OSError):  # something was deleted meanwhile: the next save finds out
-        for entry, kind in entries_of_ours(run_dir):
-            if kind == "file":
-                os.utime(entry.path, follow_symlinks=False)
-
-
 def remove_files(folder: Path, layout: Layout, *, keep: frozenset[str] = frozenset()) -> None:
     """Removes the regular files with names of ours, but for those to `keep`."""
     with os.scandir(folder) as entries:

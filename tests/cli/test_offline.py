@@ -128,11 +128,6 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
                 ["trainer.max_opt_steps=null", "trainer.max_env_steps=9"],
                 "set trainer.max_opt_steps, got 9",
             ),
-            (
-                ["evaluator.ref_min_score=1"],
-                "evaluator.ref_max_score must be set together with ref_min",
-            ),
-            (["replay_buffer.datset=a-v0"], "replay_buffer.datset"),
         ],
         every=2,
     ),

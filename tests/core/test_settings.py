@@ -134,14 +134,8 @@ class Derived(Sample):
             "cuont",
             r"^unknown setting 'group\.cuont', did you mean group\.count\? \(gro",
         ),
-        (
-            Child(),
-            "moer",
-            r"^unknown setting 'group\.moer', did you mean group\.more\? \(group",
-        ),
         (Derived(), "totla", r"^unknown setting 'group\.totla' \(group has share, rate, count, "),
         (Top(), "sede", r"^unknown setting 'sede', did you mean seed\? \(a run has seed\)$"),
-        (Sample(), "path", r"^unknown setting 'group\.path'"),
     ],
 )
 def test_assigning_what_is_no_setting_is_refused_with_the_nearest_name(
