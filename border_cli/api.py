@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,6 @@ def train(
     The settings are checked again, because a caller may have changed them since `compose`.
     """
     refuse_while_imported_by_a_child()
-    _refuse_no_config(config)
     config = checked(config)
     if evaluator is not None and config.evaluator.background:
         raise ConfigError(
@@ -116,7 +114,6 @@ def resume(
 
     Modules that it names are imported as `load_policy` does.
     """
-    _refuse_no_path("resume", run_dir)
     place = Path(run_dir).expanduser().absolute()
     with reachable(CheckpointError):
         refuse_no_run(place)
@@ -129,29 +126,6 @@ def resume(
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))
         return train(config, recorders=recorders, evaluator=evaluator)
-
-
-def _refuse_no_config(config: object) -> None:
-    """Raises TypeError with the call that was meant."""
-    if isinstance(config, RunConfig):
-        return
-    given = [config] if isinstance(config, str) else config
-    overrides = ["agent=dqn", "env=cartpole"]
-    if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
-        overrides = [*given]
-    raise TypeError(
-        f"train() expects a RunConfig, got {type(config).__name__}. "
-        f"Use train(compose({', '.join(map(repr, overrides))}))"
-    )
-
-
-def _refuse_no_path(function: str, run_dir: object) -> None:
-    if isinstance(run_dir, str | PathLike):
-        return
-    hint = f". Use {function}(result.run_dir)" if isinstance(run_dir, Result) else ""
-    raise TypeError(
-        f"{function}() expects the path of a run directory, got {type(run_dir).__name__}{hint}"
-    )
 
 
 def _interrupt_here() -> Callable[[ProbeFailed], None]:
@@ -213,7 +187,6 @@ def load_policy(
     `trust` also where the run says that it had found them. Raises CheckpointError where there is
     no such checkpoint, or where it is damaged.
     """
-    _refuse_no_path("load_policy", run_dir)
     named = None if checkpoint is None else str(checkpoint)
     place, which = find_run(Path(run_dir).expanduser(), named)
     with opened(place, trust=trust):

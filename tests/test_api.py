@@ -23,7 +23,6 @@ import unruly
 import untried
 from commands import QUICK, facts_of, repeatable_rows
 from fakes import ListRecorder
-from omegaconf import OmegaConf
 from sampling import sampled
 
 from border_cli import RunConfig, compose, load_policy, resume, train
@@ -363,36 +362,6 @@ def test_the_public_names_are_listed_before_any_of_them_is_used() -> None:
         "Result RunConfig __version__ compose load_policy load_runs resume train",
         "[]",
     ]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("agent=dqn", r"got str\. Use train\(compose\('agent=dqn'\)\)$"),
-        (
-            ["agent=sac", "env=pendulum"],
-            r"got list\. .* train\(compose\('agent=sac', 'env=pendulum'",
-        ),
-        ({"agent": "dqn"}, r"got dict\. Use train\(compose\('agent=dqn', 'env=cartpole'\)\)$"),
-        (OmegaConf.create({"agent": "dqn"}), r"got DictConfig\. Use train\(compose\("),
-        (None, r"got NoneType\. Use train\(compose\("),
-    ],
-)
-def test_training_what_is_no_config_shows_the_call_that_was_meant(given: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=rf"^train\(\) expects a RunConfig, {said}"):
-        train(given)
-
-
-@pytest.mark.parametrize("function", [resume, load_policy])
-def test_what_is_no_path_of_a_run_is_refused(function: Any) -> None:
-    said = rf"^{function.__name__}\(\) expects the path of a run directory, got "
-    with pytest.raises(TypeError, match=said + "RunConfig$"):
-        function(compose(*SERIAL))
-    result = train(compose(*SERIAL))
-    with pytest.raises(
-        TypeError, match=said + rf"Result\. Use {function.__name__}\(result\.run_dir"
-    ):
-        function(result)
 
 
 def test_settings_changed_after_composing_are_checked_before_anything_is_written(

@@ -102,13 +102,11 @@ def _is_plain(loader: Loader, text: str) -> bool:
 
 
 def _base(composer: Composer, overrides: list[str], job: Job) -> _Base | None:
-    """Composes without plain values; None where that fails, or is not typed by our schema."""
+    """Composes without plain values; None where that fails."""
     loader = Loader(composer.folders)
     try:
         config = loader.load_configuration(composer.config_name, overrides, RunMode.RUN)
     except _REFUSED:
-        return None
-    if OmegaConf.get_type(config) is not RunConfig:
         return None
     localise(config)
     paths = interpolated(config)
