@@ -56,10 +56,10 @@ WRONG = {
     "shape": "{observation: [0.5, 0.5]}",
     "text": "{observation: left}",
     "nothing": "{observation: null}",
-    "NaN": "{observation: [.nan, 0.5, 0.5]}",
+    "NaN": "{observation: [nan, 0.5, 0.5]}",
     "dict": "{observation: {a: 1}}",
     "reward text": "{reward: much}",
-    "reward NaN": "{reward: .nan}",
+    "reward NaN": "{reward: nan}",
     "reward list": "{reward: [1.0, 2.0]}",
     "flag": "{terminated: 7}",
     "info": "{told: 5}",
@@ -325,7 +325,8 @@ def leaves(place: Place, at: int) -> None:
 
 def wrong(place: Place, value: str, at: int) -> None:
     """An environment whose answer does not fit its spaces."""
-    place.play(*SMALL, "env.id=Wrong-v0", f"env.kwargs={{at: {at}, what: {value}}}")
+    ends = "trainer.max_opt_steps=3000"
+    place.play(*SMALL, "env.id=Wrong-v0", f"env.kwargs={{at: {at}, what: {value}}}", ends)
 
 
 def too_large(place: Place, own: str) -> None:

@@ -374,7 +374,7 @@ def test_settings_changed_after_composing_are_checked_before_anything_is_written
     with pytest.raises(ConfigError, match=r"^agent\.gamma must be at least 0 and at most 1, got 5"):
         train(config)
     config.agent.gamma = "high"  # type: ignore[assignment]
-    with pytest.raises(ConfigError, match=r"^agent\.gamma must be a number .*'high'"):
+    with pytest.raises(ConfigError, match=r"^agent\.gamma must be a number .*: Value 'high'"):
         train(config)
     assert list(folder.iterdir()) == []
     config.agent.gamma = np.float32(0.5)  # type: ignore[assignment]
