@@ -19,14 +19,6 @@ def test_the_folder_of_a_job_of_a_sweep_is_no_setting(folder: str, tmp_path: Pat
     assert read_pairs(["episodes=3", str(place)], KEYS) == (place, {"episodes": "3"})
 
 
-def test_one_in_the_current_folder_is_none_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "lr=0.1").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert read_pairs(["lr=0.1", "lr=0.2"], KEYS) == (Path("lr=0.1"), {"lr": "0.2"})
-
-
 def test_a_value_may_have_slashes() -> None:
     with pytest.raises(ConfigError, match="give one run directory, got 0"):
         read_pairs(["lr=a/b"], KEYS)

@@ -14,7 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.version import VersionBase
 
-from border_cli.agent.config import DqnConfig, RandomConfig
+from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import Composer, compose
 from border_cli.core.config import Device
 from border_cli.core.errors import ConfigError
@@ -110,18 +110,6 @@ def test_a_configuration_of_the_user_may_be_the_first(folder: Path, write: Write
     write("my_run.yaml", "defaults: [config, override agent: mine, _self_]\nseed: 5\n")
     config = compose("env=cartpole", config_dir=str(folder), config_name="my_run")
     assert (config.seed, config.agent.gamma, config.name) == (5, 0.5, "mine_cartpole")
-
-
-def test_a_file_of_the_user_wins_over_ours_and_is_named(folder: Path, write: Write) -> None:
-    text = "defaults: [/schema/agent/random@_here_, _self_]\n"
-    mine = write("agent/dqn.yaml", text)
-    job = Composer([f"file://{folder}"]).job(["env=cartpole", "~tuned"])
-    assert isinstance(job.config.agent, RandomConfig)
-    files = {source.group: source.file for source in job.sources if source.group != "recorder"}
-    assert files["agent"] == str(mine)
-    assert files["env"].endswith("conf/env/cartpole.yaml")
-    assert files["config"].endswith("conf/config.yaml")
-    assert "tuned" not in files
 
 
 def test_an_unknown_folder_is_refused() -> None:

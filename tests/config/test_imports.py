@@ -44,11 +44,6 @@ def courage(config: object) -> float:
     return config.agent.courage  # type: ignore[attr-defined, no-any-return]
 
 
-def test_on_the_command_line(mine: str, folder: Path) -> None:
-    config = compose(f"agent={mine}", f"imports=[{mine}]", config_dir=str(folder))
-    assert (courage(config), config.imports, config.name) == (0.75, [mine], f"{mine}_gym")
-
-
 def test_one_name_without_brackets(mine: str, folder: Path) -> None:
     assert courage(compose(f"imports={mine}", f"agent={mine}", config_dir=str(folder))) == 0.75
 
@@ -61,11 +56,6 @@ def test_in_an_experiment(mine: str, folder: Path, write: Write) -> None:
     )
     config = compose("experiment=x", config_dir=str(folder))
     assert (courage(config), config.imports) == (0.25, [mine])
-
-
-def test_in_a_first_file_of_the_user(mine: str, folder: Path, write: Write) -> None:
-    write("my_run.yaml", f"defaults: [config, override agent: {mine}, _self_]\nimports: [{mine}]\n")
-    assert courage(compose(config_dir=str(folder), config_name="my_run")) == 0.75
 
 
 def test_in_a_swept_experiment(mine: str, folder: Path, write: Write) -> None:

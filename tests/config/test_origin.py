@@ -59,13 +59,6 @@ def test_a_new_run_has_the_settings_of_the_other_with_what_is_typed(
     assert begun("seed=3", "agent.tau=0.5") == expected
 
 
-def test_values_tuned_for_another_pair_are_not_added(first: Callable[..., RunConfig]) -> None:
-    before = first(*FIRST)
-    after = begun("env=acrobot")
-    assert (after.env.id, after.name) == ("Acrobot-v1", "dqn_acrobot")
-    assert (after.agent, after.trainer) == (before.agent, before.trainer)
-
-
 @pytest.mark.parametrize(
     ("typed", "name"),
     [
@@ -78,11 +71,6 @@ def test_the_name_follows_what_is_typed(
 ) -> None:
     first(*FIRST)
     assert begun(typed).name == name
-
-
-def test_a_name_of_its_own_stays(first: Callable[..., RunConfig]) -> None:
-    first(*FIRST, "name=mine")
-    assert begun("agent=rainbow", "env=acrobot").name == "mine"
 
 
 def test_an_agent_chooses_options_of_other_groups_and_their_fitting_values_stay(

@@ -39,12 +39,6 @@ def test_the_first_folder_wins_then_the_variable_then_ours(
     assert steps == [1, 3, None]
 
 
-def test_the_current_folder_is_never_searched_by_itself(folder: Path, write: Write) -> None:
-    assert folder
-    write("conf/env/cartpole.yaml", preset(1))
-    assert compose("env=cartpole").env.max_episode_steps is None
-
-
 def test_a_folder_that_is_not_there_is_refused_with_its_origin(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,26 +53,6 @@ def test_every_registered_component_has_its_file_and_is_what_the_file_gives() ->
                 assert type(made) is entry.config_type
 
 
-def test_every_file_that_is_no_component_is_a_preset() -> None:
-    components = {(group, name) for group, registry in GROUPS.items() for name in registry.names()}
-    others = {(group, name) for group, name in FILES if group != "experiment"} - components
-    presets = {"cartpole", "acrobot", "mountaincar", "lunarlander", "lunarlander_continuous"}
-    presets |= {"mountaincar_continuous", "taxi"}
-    presets |= {"pendulum", "hopper", "halfcheetah", "walker2d", "ant"}
-    presets |= {"robotics", "fetch_reach", "fetch_push", "fetch_slide", "fetch_pick_and_place"}
-    presets |= {"pong", "breakout", "space_invaders", "seaquest", "qbert", "beam_rider", "enduro"}
-    presets |= {"ms_pacman", "freeway", "minatar", "minatar_asterix", "minatar_breakout"}
-    presets |= {"minatar_freeway", "minatar_seaquest", "minatar_space_invaders"}
-    variants = {name for entry in GROUPS["agent"] for name in entry.presets}
-    presets_of_envs = {("env", name) for name in presets}
-    of_agents = {("agent", name) for name in variants}
-    assert others == presets_of_envs | of_agents | {
-        ("recorder", "none"),
-        ("step_processor", "multi_step"),
-        ("replay_buffer", "frames"),
-    }
-
-
 GROUPS_BESIDE = sorted({group for group, _ in FILES} - {"agent", "env", "experiment"})
 OPTIONS = [
     [f"{group}={name}" for in_group, name in FILES if in_group == group] for group in GROUPS_BESIDE
