@@ -55,18 +55,6 @@ def test_a_dry_run_tells_what_would_be_done_and_makes_no_folder(
         assert line in said
 
 
-def test_an_endless_run_says_that_it_is(folder: Path, capsys: Capture) -> None:
-    assert folder
-    said, _ = shown(
-        capsys, "env=cartpole", "trainer.max_opt_steps=null", "trainer.max_time_s=60",
-        "trainer.save_every_s=10", "trainer.eval_interval=0", "trainer.stop_at_score=null",
-        "checkpoint.replay_buffer=false",
-    )  # fmt: skip
-    assert "budget no limit on updates, no limit on samples, 60 s" in said
-    assert "evaluation 1, at the end: 20 episodes" in said
-    assert "checkpoints every 5,000 updates, and every 10 s; keeps the newest 3, without" in said
-
-
 def test_what_is_not_there_is_shown_and_then_refused(folder: Path, capsys: Capture) -> None:
     said, refused = shown(capsys, "env=cartpole", HUGE, status=2)
     assert list(folder.iterdir()) == []

@@ -57,26 +57,12 @@ def test_one_job_is_composed_once(
     assert len(composed) == 1
 
 
-@pytest.mark.slow
-def test_jobs_alone_and_of_a_sweep_are_saved_with_the_values_of_their_agent(
-    folder: Path, ran: Callable[..., Any]
-) -> None:
-    assert folder
-    alone = ran("agent=redq", "env=pendulum", "run_dir=alone").contexts[0].run_dir
-    swept = [each.run_dir for each in ran("-m", "agent=redq,sac", "env=pendulum").contexts]
-    trainers = [saved(each, "config.yaml")["trainer"] for each in (alone, *swept)]
-    assert [each["samples_per_opt_step"] for each in trainers] == [0.05, 0.05, 1.0]
-
-
 @pytest.mark.parametrize(
     ("flags", "shown"),
     sampled(
         [
             (("--info", "defaults"), "tuned/redq"),
-            (("--info", "config"), "samples_per_opt_step: 0.05"),
-            (("--cfg", "all"), "samples_per_opt_step: 0.05"),
             (("--cfg", "job", "-p", "trainer"), "samples_per_opt_step: 0.05"),
-            (("--cfg", "job"), "samples_per_opt_step: 0.05"),
         ],
         every=5,
     ),

@@ -11,7 +11,6 @@ from sampling import sampled
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
-from border_cli.cli.complete import matches
 from border_cli.config.compose import Job, compose
 from border_cli.config.overrides import run_to_resume
 from border_cli.config.resuming import MAY_CHANGE, changes, refuse_beside_resume, refuse_fixed
@@ -251,13 +250,6 @@ def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces
         f"resume-2/{BEFORE}": "one",
         f"resume-3/{BEFORE}": "two",
     }
-
-
-def test_tab_offers_what_the_saved_run_has(run_dir: Path) -> None:
-    composer = saved_composer(run_dir, [f"resume={run_dir}"], [])
-    typed = [f"resume={run_dir}"]
-    assert "agent.tau=" in matches(composer, typed, "agent.ta")
-    assert matches(composer, typed, "actor_manager=p") == ["actor_manager=process"]
 
 
 def test_every_key_that_may_change_exists() -> None:

@@ -9,19 +9,14 @@ import pytest
 
 from border_cli.core.errors import (
     ActorCrashed,
-    ActorHung,
     BadStep,
     BorderError,
     CheckpointError,
     ConfigError,
     Interrupted,
     MissingPackage,
-    NotFinite,
-    OutOfMemory,
     ProbeFailed,
     RunFailed,
-    Stalled,
-    UnknownSetting,
 )
 from border_cli.core.words import did_you_mean
 
@@ -29,16 +24,8 @@ from border_cli.core.words import did_you_mean
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (BorderError("x"), 1),
         (RunFailed("x"), 1),
-        (ActorCrashed(0, "no restart is left", "Traceback\nValueError: mine"), 1),
-        (ActorHung(0, 5.0, "stack"), 1),
-        (Stalled("x"), 1),
-        (NotFinite("x"), 1),
-        (BadStep("x"), 1),
-        (OutOfMemory("x"), 1),
         (ConfigError("x"), 2),
-        (UnknownSetting("x"), 2),
         (MissingPackage("env.id=X", "x"), 2),
         (ProbeFailed("x"), 2),
         (CheckpointError("x"), 2),

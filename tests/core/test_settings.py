@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -170,13 +169,3 @@ def test_a_copy_is_equal_and_refuses_the_same(duplicate: Any) -> None:
     assert (made.twice, made.total) == (4, 3)
     with pytest.raises(UnknownSetting, match=r"did you mean group\.count\?"):
         made.cuont = 1
-
-
-def test_settings_may_be_abstract() -> None:
-    @dataclass(kw_only=True)
-    class Abstract(Settings, ABC):
-        @abstractmethod
-        def size(self) -> int: ...
-
-    with pytest.raises(TypeError, match="abstract"):
-        Abstract()  # type: ignore[abstract]
