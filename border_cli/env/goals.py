@@ -42,7 +42,6 @@ class GymGoalRewards(GoalRewards):
                 )
             assert isinstance(env.observation_space, gym.spaces.Dict), "refuse_no_goals() is first"
             self._dtype = env.observation_space["desired_goal"].dtype
-            self._at_once = False  # whether `compute_terminated` takes many goals
             self._try(env)
         except BaseException:
             self.close()
@@ -63,8 +62,6 @@ class GymGoalRewards(GoalRewards):
             np.stack([np.asarray(obs[name])] * TRIED) for name in ("achieved_goal", "desired_goal")
         )
         self.rewards(achieved, desired)
-        if self._terminated is not None:
-            self._at_once = np.shape(self._terminated(achieved, desired, {})) == (TRIED,)
         self.terminated(achieved, desired)
 
     def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
@@ -87,8 +84,9 @@ class GymGoalRewards(GoalRewards):
         if method is None:
             return None
         achieved, desired = self._typed(achieved), self._typed(desired)
-        if self._at_once:
-            return np.asarray(method(achieved, desired, {}), np.bool_)
+        found = np.asarray(method(achieved, desired, {}), np.bool_)
+        if found.shape == (len(achieved),):
+            return found
         ends = [bool(method(*each, {})) for each in zip(achieved, desired, strict=True)]
         return np.array(ends, np.bool_)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from border_cli.core.errors import BadStep, CheckpointError
+from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
@@ -158,11 +158,6 @@ class GymEnv(Env):
         its environment is returned."""
         if "episodes" not in state:  # of a vector implementation, whose seeds are others
             return self.reset(seed), list(range(self.num_envs))
-        if len(state["episodes"]) != self.num_envs:
-            raise CheckpointError(
-                f"env.num_envs={self.num_envs} does not match the saved state of "
-                f"{len(state['episodes'])} environments"
-            )
         self._clear(seed)
         self._number = list(state["episodes"])
         self._score[:] = state["scores"]

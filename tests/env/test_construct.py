@@ -236,22 +236,6 @@ def test_a_wrapper_that_tells_the_time_knows_the_limit_of_the_settings():
     np.testing.assert_allclose(env.step(np.array([0])).next_obs, [[1.0, 1.0, 0.25]])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("Box2D") is None, reason="needs box2d")
-def test_lunarlander_is_made_where_warnings_are_errors():
-    env = GymEnvFactory(GymConfig(id="LunarLander-v3")).make(training=True)
-    env.reset(0)
-    assert env.step(np.array([0])).next_obs.shape == (1, 8)
-    env.close()
-
-
-@pytest.mark.skipif(importlib.util.find_spec("pygame") is None, reason="needs pygame")
-def test_a_window_can_be_opened(monkeypatch):
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    env = GymEnvFactory(GymConfig(id="CartPole-v1")).make(training=False, render="human")
-    env.reset(0)
-    env.close()
-
-
 def test_an_environment_may_construct_another():
     class Nested(CartPoleEnv):
         def __init__(self, **_: Any) -> None:

@@ -11,7 +11,6 @@ import pytest
 from gymnasium import spaces
 from states import reread, same
 
-from border_cli.core.errors import CheckpointError
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Step
 from border_cli.env.config import GymConfig
@@ -263,13 +262,6 @@ def test_an_episode_that_began_anew_is_itself_continued_the_next_time():
         described(play(again, "number", 40, copy.deepcopy(rng))),
         described(play(resumed, "number", 40, rng)),
     )
-
-
-def test_a_state_of_another_number_of_environments_is_refused():
-    env = make(num_envs=2)
-    env.reset(0)
-    with pytest.raises(CheckpointError, match=r"env\.num_envs=3 does not match .* 2 environments"):
-        make(num_envs=3).resume(0, env.state_dict())
 
 
 def test_a_state_of_a_vector_implementation_lets_all_begin():
