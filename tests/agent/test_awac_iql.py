@@ -84,16 +84,6 @@ BOUNDLESS = BoxSpace(shape=(1,), dtype="float32", low=np.full(1, -np.inf), high=
 COUNTS = MultiDiscreteSpace((2, 3))
 
 
-@pytest.mark.parametrize("make", [awac, iql], ids=["awac", "iql"])
-@pytest.mark.parametrize(
-    ("space", "has"), [(BOUNDLESS, r"Box\(-inf, inf, \(1,\), float32\)"), (COUNTS, "MultiDiscrete")]
-)
-def test_other_actions_are_refused(make, space, has):
-    env = EnvSpec(id="X-v0", observation=BOUNDLESS, action=space, max_episode_steps=None)
-    with pytest.raises(ConfigError, match=rf"needs a Discrete or a Box action space .*has {has}"):
-        make(env=env)
-
-
 def test_cql_refuses_counted_actions():
     env = EnvSpec(id="X-v0", observation=BOUNDLESS, action=DiscreteSpace(2), max_episode_steps=None)
     said = r"agent=cql needs a Box action space.*Discrete\(2\).* der, discrete_cql, dqn, .*rainbow"

@@ -83,17 +83,6 @@ def test_a_sweep_runs_one_job_after_another(folder: Path, ran: Callable[..., Any
 
 
 @pytest.mark.slow
-def test_a_sweep_in_a_folder_of_its_own_names_jobs_by_overrides(
-    folder: Path, ran: Callable[..., Any]
-) -> None:
-    first = ran("-m", "run_dir=s", "env=cartpole", "seed=0,1")
-    names = ["seed-0", "seed-1"]
-    assert [each.run_dir for each in first.contexts] == [folder / "s" / name for name in names]
-    more = ran("-m", "run_dir=s", "env=cartpole", "seed=2,1", "resume=auto", "quiet=true")
-    assert [each.run_dir.name for each in more.contexts] == ["seed-2", names[1]]
-
-
-@pytest.mark.slow
 def test_a_first_file_may_ask_for_a_sweep(folder: Path, ran: Callable[..., Any]) -> None:
     text = "defaults: [config, override env: cartpole, _self_]\nhydra:\n  mode: MULTIRUN\n"
     (folder / "all.yaml").write_text(text + "  sweeper: {params: {seed: '4,5'}}\n")

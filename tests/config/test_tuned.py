@@ -16,7 +16,7 @@ from border_cli.config.tuned import tuned_files
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.launch.effective import effective_settings
-from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
+from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.step_processor.config import NStepConfig
 
 Write = Callable[[str, str], Path]
@@ -92,22 +92,12 @@ def test_values_of_a_family_stand_between_those_of_the_agent_and_of_the_pair(
     ("agent", "env", "files"),
     [
         ("dqn", "pong", ["dqn_atari", "dqn_pong"]),
-        ("dqn", "breakout", ["dqn_atari"]),
         ("der", "qbert", ["rainbow", "der", "der_atari"]),
-        ("dqn", "minatar_breakout", ["dqn_minatar"]),
         ("dqn", "minatar_freeway", ["dqn_minatar", "dqn_minatar_freeway"]),
     ],
 )
 def test_games_have_the_values_of_their_family(agent: str, env: str, files: list[str]) -> None:
     assert tuned_names(job(f"agent={agent}", f"env={env}")) == files
-
-
-def test_only_settings_of_the_chosen_option_are_set() -> None:
-    config = compose("agent=rainbow", "env=acrobot", "replay_buffer=uniform")
-    assert config.replay_buffer == UniformConfig()
-    assert config.step_processor == NStepConfig(n_steps=3)
-    assert pace(compose("agent=redq", "trainer=sync")) == 0.05
-    assert compose("agent=redq", "actor_manager=process").actor_manager.n_buffer == 1
 
 
 def test_a_pace_of_samples_with_its_limits_is_nothing_to_learning_from_a_data_set() -> None:

@@ -46,14 +46,6 @@ def test_build_passes_the_config_first_and_what_only_the_program_knows_by_name(
     assert (kettle.litres, kettle.owner) == (3, "me")
 
 
-def test_an_unknown_name_lists_the_known_and_offers_the_nearest(registry: Registry) -> None:
-    registry.register("pot", PotConfig, "nowhere:Pot")
-    with pytest.raises(ConfigError, match=r"unknown vessel 'ketle', did you mean kettle\?"):
-        registry.entry("ketle")
-    with pytest.raises(ConfigError, match=r"choose from kettle, pot\)$"):
-        registry.entry("spoon")
-
-
 def test_a_module_that_is_imported_twice_registers_once(registry: Registry) -> None:
     registry.register("kettle", KettleConfig, HERE)
     assert registry.names() == ["kettle"]
@@ -68,16 +60,6 @@ def test_another_component_of_the_same_name_is_refused(
     with pytest.raises(ConfigError, match="vessel=kettle is registered twice"):
         registry.register("kettle", config_type, target)
     assert registry.entry("kettle").config_type is KettleConfig
-
-
-def test_settings_must_be_a_dataclass(registry: Registry) -> None:
-    with pytest.raises(TypeError, match=r"vessel 'jar': .* is not a dataclass"):
-        registry.register("jar", int, "nowhere:Jar")
-
-
-def test_settings_that_nobody_registered_are_refused_with_the_known(registry: Registry) -> None:
-    with pytest.raises(ConfigError, match=r"settings of type PotConfig\. Known: kettle"):
-        registry.build(PotConfig())
 
 
 def test_the_class_is_imported_only_when_it_is_built(registry: Registry) -> None:

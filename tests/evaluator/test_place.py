@@ -24,17 +24,8 @@ ON_RAY = ("evaluator.background=true", "evaluator.where=ray")
                 ["evaluator.address=auto"],
                 r"evaluator\.address needs evaluator\.where=ray, got 'auto'",
             ),
-            (
-                ["evaluator.num_workers=2"],
-                r"evaluator\.num_workers needs evaluator\.where=ray, got 2",
-            ),
             ([*ON_RAY, "evaluator.num_workers=0"], r"evaluator\.num_workers must be at least 1"),
-            ([*ON_RAY, "evaluator.resources={CPU: -1}"], r"evaluator\.resources must have numbers"),
             ([*ON_RAY, "trainer=sync"], r"evaluator\.where=ray needs actors beside the learner"),
-            (
-                [*ON_RAY, "actor_manager=serial"],
-                r"evaluator\.where=ray needs actors beside the learner",
-            ),
         ],
         every=3,
     ),
