@@ -177,8 +177,3 @@ def test_environments_without_bounded_real_actions_are_refused():
     box = BoxSpace(shape=(2,), dtype="float32", low=-infinite, high=infinite)
     with pytest.raises(ConfigError, match=r"has Box\(-inf, inf, \(2,\), float32\)\. Give "):
         Sac(SacConfig(), spec=replace(spec(), action=box), device="cpu", seed=0)
-    low, high = np.zeros(2, np.int32), np.full(2, 5, np.int32)
-    integers = BoxSpace(shape=(2,), dtype="int32", low=low, high=high)
-    match = r"has Box\(0, 5, \(2,\), int32\)\. For integers, .*DiscretizeAction"
-    with pytest.raises(ConfigError, match=match):
-        Sac(SacConfig(), spec=replace(spec(), action=integers), device="cpu", seed=0)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import QUICK, UNPRIVILEGED, Command, record_status, train_status
+from commands import QUICK, UNPRIVILEGED, Command, train_status
 from sampling import sampled
 
 from border_cli import compose, train
@@ -134,18 +134,6 @@ def test_a_run_that_cannot_be_read_is_refused_by_all_who_read_it(theirs: Path) -
         assert "run" in said
         assert "Traceback" not in said
         assert [each.name for each in theirs.iterdir()] == ["run"]
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
-def test_a_data_set_that_cannot_be_written_is_refused_before_anything_is_played(
-    theirs: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MINARI_DATASETS_PATH", "/proc/x")
-    assert record_status(str(theirs / "run"), "dataset=my/data-v0", "episodes=1") == 2
-    said = capsys.readouterr().err
-    assert (
-        "dataset=my/data-v0 cannot be written to /proc/x/my: cannot create files in /proc" in said
-    )
 
 
 def test_a_current_directory_that_is_gone_is_said(tmp_path: Path) -> None:

@@ -55,14 +55,6 @@ def test_a_dry_run_tells_what_would_be_done_and_makes_no_folder(
         assert line in said
 
 
-def test_what_is_not_there_is_shown_and_then_refused(folder: Path, capsys: Capture) -> None:
-    said, refused = shown(capsys, "env=cartpole", HUGE, status=2)
-    assert list(folder.iterdir()) == []
-    assert "needed 44,703" in said
-    assert refused.startswith("border-train: the run needs 44,703.")
-    assert "To reduce it: replay_buffer.capacity=" in refused
-
-
 @pytest.mark.slow
 def test_a_sweep_shows_a_block_per_job_and_the_largest(folder: Path, capsys: Capture) -> None:
     said, _ = shown(

@@ -19,7 +19,6 @@ from sampling import sampled
 
 from border_cli.cli.eval import refuse_no_display
 from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS
 from border_cli.env.gym_env import GymEnv
 
 Capture = pytest.CaptureFixture[str]
@@ -148,23 +147,6 @@ def test_json_says_which_weights_of_which_run_played_in_which_environment(
     assert (found["env"], found["run_dir"]) == ("CartPole-v1", str(run_dir))
     assert (found["checkpoint"], found["opt_steps"]) == ("best", facts["best_opt_steps"])
     assert judged(run_dir / "checkpoints" / "80", "episodes=1")["opt_steps"] == 80
-
-
-def test_the_directory_of_a_sweep_is_refused_with_its_runs(
-    run_dir: Path, folder: Path, capsys: Capture
-) -> None:
-    for number in range(11):
-        shutil.copytree(run_dir / ".hydra", folder / "sweep" / str(number) / ".hydra")
-    listed = (
-        "Choose one of the runs in it: sweep/0, sweep/1, sweep/2, sweep/3, sweep/4 and 6 more\n"
-    )
-    assert eval_status("sweep") == 2
-    assert (
-        f"sweep is not a run directory: it has no {SETTINGS}. {listed}" in capsys.readouterr().err
-    )
-    (folder / "sweep" / "multirun.yaml").touch()
-    assert eval_status("sweep") == 2
-    assert f"sweep is the directory of a sweep, not of a run. {listed}" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a window always opens")

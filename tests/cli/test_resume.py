@@ -356,12 +356,9 @@ def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
         [
             (["resume=x"], "resume: no such directory: "),
             (["-m", "resume=a"], "-m runs several"),
-            (["resume=a", "hydra.mode=MULTIRUN"], "do not set hydra.mode or hydra.run.dir"),
             (["resume=a", "hydra.run.dir=b"], "do not set hydra.mode or hydra.run.dir"),
-            (["resume=a", "agent.gama=1"], "did you mean agent.gamma?"),
             (["resume=a", "-cn", "own"], "a resumed run uses its own settings"),
             (["-cd", ".", "-cn", "own"], "give the run to resume on the command line"),
-            (["-cd", ".", "-cn", "own", "run_dir=b"], "give the run to resume on the command line"),
         ],
         every=3,
     ),

@@ -67,22 +67,6 @@ def test_a_job_gets_typed_settings_and_its_context(folder: Path, ran: Callable[.
 
 
 @pytest.mark.slow
-def test_a_sweep_runs_one_job_after_another(folder: Path, ran: Callable[..., Any]) -> None:
-    jobs = ran("agent=iqn", "seed=0,1", "env=cartpole,mountaincar", "-m")
-    seen = [(each.seed, each.env.id) for each in jobs.configs]
-    assert seen == [
-        (0, "CartPole-v1"),
-        (0, "MountainCar-v0"),
-        (1, "CartPole-v1"),
-        (1, "MountainCar-v0"),
-    ]
-    assert [each.job_number for each in jobs.contexts] == [0, 1, 2, 3]
-    assert [each.run_dir.name for each in jobs.contexts] == ["0", "1", "2", "3"]
-    assert jobs.contexts[0].run_dir.parent.parent == folder / "outputs" / "multirun"
-    assert [len(tuned_files(each.sources)) for each in jobs.contexts] == [1, 0, 1, 0]
-
-
-@pytest.mark.slow
 def test_a_first_file_may_ask_for_a_sweep(folder: Path, ran: Callable[..., Any]) -> None:
     text = "defaults: [config, override env: cartpole, _self_]\nhydra:\n  mode: MULTIRUN\n"
     (folder / "all.yaml").write_text(text + "  sweeper: {params: {seed: '4,5'}}\n")

@@ -18,7 +18,6 @@ from border_cli.core.errors import (
     ProbeFailed,
     RunFailed,
 )
-from border_cli.core.words import did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -49,12 +48,6 @@ def test_a_missing_package_comes_with_the_line_that_installs_it() -> None:
         'pip install "gymnasium[box2d]"'
     )
     assert str(MissingPackage("env.id=X", "ale-py")).endswith("pip install ale-py")
-
-
-def test_the_nearest_known_word_is_offered_and_nothing_where_none_is_near() -> None:
-    assert did_you_mean("gama", ["batch_size", "gamma"]) == ", did you mean gamma?"
-    assert did_you_mean("zzz", ["batch_size", "gamma"]) == ""
-    assert did_you_mean("gama", []) == ""
 
 
 def test_a_bad_step_says_from_outside_in_where_it_happened_also_past_a_process() -> None:

@@ -146,8 +146,3 @@ def test_what_does_not_fit_is_refused_by_its_name(kind: type[nn.Module], said: s
 def test_a_target_that_cannot_be_imported_is_refused(target: str) -> None:
     with pytest.raises(ConfigError, match=f"^agent.network=mine: {target} cannot be imported: "):
         Network(Architecture(VECTOR, kind="mine", target=target), 2, seeded())
-
-
-def test_an_argument_that_it_does_not_have_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Tanh cannot be built: .*unexpected keyword.*'widht'"):
-        Network(architecture("Tanh", widht=3), 2, seeded())
