@@ -14,8 +14,7 @@ from border_cli.core.config import ActorManagerConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Env
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
-from border_cli.core.threads import available_cores, blas_threads
-from border_cli.core.words import counted
+from border_cli.core.threads import available_cores
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
 from border_cli.launch.build import build_agent, env_factory
@@ -216,21 +215,3 @@ def test_environments_are_stepped_one_by_one_where_runs_are_bit_reproducible(
     line = actors_line(found)
     said = "2 env" in line and "env.vectorization=sync" in line
     assert said == (overrides[0] in ("trainer=sync", "actor_manager=serial"))
-
-
-def test_the_line_about_threads_says_where_actors_compute() -> None:
-    blas, cores = blas_threads(), counted(available_cores(), "core")
-    ours = "BLAS default" if blas is None else f"BLAS {blas}"
-    one = ("agent.num_threads=1", "actor_manager.num_actors=1")
-    start = f"learner: torch 1 (agent.num_threads), {ours}; "
-    acting = {
-        "actor_manager=serial": "1 actor: in the learner's thread; ",
-        "actor_manager=thread": f"1 actor: {ours} each; ",
-        "actor_manager=process": "1 actor: 1 each; ",
-        "trainer=offline": "",
-    }
-    for chosen, said in acting.items():
-        line = settings(*one, chosen).threads_line()
-        assert line.startswith(f"{start}{said}{cores}")
-    crowd = settings("agent.num_threads=1", "actor_manager.num_actors=500").threads_line()
-    assert crowd.endswith(f"{cores}, fewer than the 501 compute threads")
