@@ -18,11 +18,9 @@ from border_cli.core.process_state import unchanged
 from border_cli.core.words import unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.registered import (
-    creator,
     entry_of,
     import_named,
     missing_packages,
-    refused_kwargs,
 )
 
 log = logging.getLogger(__name__)
@@ -116,7 +114,6 @@ def stacks_images(env: gym.Env[Any, Any]) -> bool:
 
 def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, Any]:
     spec = entry_of(config)
-    constructor = creator(spec.entry_point)
     kwargs = config.arguments()
     if render is not None:
         kwargs["render_mode"] = render
@@ -128,7 +125,9 @@ def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, 
     except TypeError as error:
         if not config.kwargs:
             raise
-        raise refused_kwargs(config.kwargs, spec.id, constructor, error) from error
+        raise ConfigError(
+            f"env.kwargs {config.kwargs} is not accepted by {spec.id}: {error.__cause__ or error}"
+        ) from error
     if own_limit is not None and env.unwrapped.spec is not None:
         env.unwrapped.spec.max_episode_steps = own_limit  # TimeAwareObservation reads it there
     return env

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import pickle
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs import registration
@@ -37,7 +35,6 @@ REGISTERED_BY = {
     ),
     r"dm_control/": "shimmy",
 }
-_NOT_OF_USERS = ("self", "args", "kwargs", "render_mode", "num_envs")  # parameters
 
 
 def entry_of(config: GymConfig) -> registration.EnvSpec:
@@ -100,32 +97,6 @@ def register_portable(sent: tuple[str, bytes] | None) -> None:
     if sent is not None and sent[0] not in registration.registry:
         entry: registration.EnvSpec = pickle.loads(sent[1])
         registration.registry.setdefault(entry.id, entry)  # its module may have done so
-
-
-def creator(entry_point: Any) -> Any:
-    """The class or function behind an entry point; its module is imported here."""
-    if isinstance(entry_point, str):
-        return registration.load_env_creator(entry_point)
-    return entry_point
-
-
-def parameters_of(function: Any) -> Mapping[str, inspect.Parameter]:
-    """Its parameters by name; none where they are unknown, as of what is written in C."""
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return {}
-
-
-def refused_kwargs(
-    kwargs: dict[str, Any], env_id: str, function: Any, error: TypeError
-) -> ConfigError:
-    """The error for `env.kwargs` that `function`, a constructor, did not take."""
-    names = [name for name in parameters_of(function) if name not in _NOT_OF_USERS]
-    return ConfigError(
-        f"env.kwargs {kwargs} is not accepted by {env_id}: {error.__cause__ or error} (accepted: "
-        f"{', '.join(names) or 'none'})"
-    )
 
 
 def import_named(module: str, setting: str) -> ModuleType:

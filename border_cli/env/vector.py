@@ -7,12 +7,13 @@ an episode and the one to act on next.
 from __future__ import annotations
 
 import copy
+import inspect
 from enum import StrEnum
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.registration import EnvSpec as Registered
+from gymnasium.envs import registration
 from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep
@@ -35,7 +36,7 @@ from border_cli.env.answers import (
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import closing_if_failed, construction, starting
 from border_cli.env.gym_spaces import action_space, batch_of, observation_space
-from border_cli.env.registered import creator, entry_of, parameters_of
+from border_cli.env.registered import entry_of
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 
@@ -52,7 +53,7 @@ class NoVectorEnv(Exception):
     """The environment has no vector implementation that does what the settings ask; says why."""
 
 
-def vector_entry(config: GymConfig) -> Registered:
+def vector_entry(config: GymConfig) -> registration.EnvSpec:
     """What is registered of an environment with a vector implementation; raises `NoVectorEnv`."""
     with construction(config):
         entry = entry_of(config)
@@ -64,7 +65,7 @@ def vector_entry(config: GymConfig) -> Registered:
 
 
 def construct_vector(
-    config: GymConfig, entry: Registered, spec: EnvSpec
+    config: GymConfig, entry: registration.EnvSpec, spec: EnvSpec
 ) -> tuple[Vector, Autoreset]:
     """A new vector environment, not reset, and how it resets.
 
@@ -72,7 +73,7 @@ def construct_vector(
     Waits while another environment is constructed.
     """
     with construction(config):
-        _refuse_other_limit(creator(entry.vector_entry_point), spec)
+        _refuse_other_limit(entry.vector_entry_point, spec)
         entry.max_episode_steps = spec.max_episode_steps
         kwargs = config.vector_arguments()
         try:
@@ -85,7 +86,12 @@ def construct_vector(
 
 def _refuse_other_limit(constructor: Any, spec: EnvSpec) -> None:
     """Raises where episodes could not end as those of single environments."""
-    limit = parameters_of(constructor).get("max_episode_steps")
+    if isinstance(constructor, str):
+        constructor = registration.load_env_creator(constructor)
+    try:
+        limit = inspect.signature(constructor).parameters.get("max_episode_steps")
+    except (TypeError, ValueError):  # of what is written in C
+        limit = None
     if spec.max_episode_steps is not None and limit is None:
         raise NoVectorEnv("it does not accept max_episode_steps")
     if spec.max_episode_steps is None and limit is not None and limit.default is not None:
