@@ -209,17 +209,6 @@ def test_a_reset_is_refused_whether_it_is_the_first_or_not(reset: Any, said: str
         act(env, 1)
 
 
-def test_what_an_environment_itself_cannot_unpack_is_its_own_failure() -> None:
-    def step(*five: Any) -> Any:
-        one, two = five
-        return one, two
-
-    env = answering(at=2, step=step)
-    act(env, 1)
-    with pytest.raises(ValueError, match="too many values to unpack"):
-        act(env, 1)
-
-
 def test_rewards_and_flags_in_arrays_of_one_are_numbers_of_an_episode() -> None:
     env = answering(
         at=0,

@@ -161,26 +161,12 @@ class Silent(Endless):
     metadata = {}  # noqa: RUF012
 
 
-class Odd(Endless):
-    """Tells a mode that nobody knows."""
-
-    metadata = {"autoreset_mode": "Sometimes"}  # noqa: RUF012
-
-
 class Wider(Endless):
     """Observes something else than its single environment."""
 
     def __init__(self, num_envs: int) -> None:
         super().__init__(num_envs)
         self.single_observation_space = spaces.Box(0, 1, (1,), np.float64)
-
-
-class Richer(Endless):
-    """Takes other actions than its single environment."""
-
-    def __init__(self, num_envs: int) -> None:
-        super().__init__(num_envs)
-        self.single_action_space = spaces.Discrete(3)
 
 
 class Lacking(Endless):
@@ -204,9 +190,7 @@ for vector in (
         Tipping,
         Bounded,
         Silent,
-        Odd,
         Wider,
-        Richer,
         Lacking,
     ),
 ):
