@@ -29,6 +29,7 @@ STEP: Final = "step must return observation, reward, terminated, truncated and i
 _INTEGERS: Final = "iub"  # kinds of dtypes
 _NUMBERS: Final = "fiub"
 _INTEGER: Final = (int, np.integer)
+_FLAG: Final = (bool, np.bool_)
 _MAPPING: Final = (dict, Mapping)  # the former is found faster
 _NUMBER: Final = (float, np.floating, *_INTEGER)
 _MOST_SHOWN: Final = 80  # characters of a value
@@ -202,7 +203,7 @@ def as_reward(given: Any) -> float:
 
 def as_flag(check: Values, given: Any) -> bool:
     """True, False, 0, 1, or an array of one of these."""
-    return bool(given if isinstance(given, bool | np.bool_) else check(given))
+    return bool(given if isinstance(given, _FLAG) else check(given))
 
 
 def info_values(info: Any, names: Sequence[str]) -> tuple[float, ...]:

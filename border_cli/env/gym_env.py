@@ -84,6 +84,7 @@ class GymEnv(Env):
             self._space = observation_space(observation, self._id)
             action_space(action, self._id)
         self._check = observations(observation)
+        self._plain = self._check.plain_dtype, self._check.shape
         self._read = action_reader(action)
         self._allocate = allocator(self._space, self.num_envs)
         self._no_flags = np.zeros(self.num_envs, np.bool_)  # [N]
@@ -194,8 +195,8 @@ class GymEnv(Env):
 
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that still moves."""
-        envs, check, limit = self._envs, self._check, self._limit
-        plain_dtype, plain_shape = check.plain_dtype, check.shape
+        envs, limit = self._envs, self._limit
+        plain_dtype, plain_shape = self._plain
         scores, lengths, recent = self._tallies
         obs = self._obs
         next_obs = self._fresh()  # [N, …]
@@ -218,7 +219,7 @@ class GymEnv(Env):
                 ):
                     next_obs[i] = observation  # type: ignore[index]
                 else:
-                    check.write(next_obs, i, observation)
+                    self._check.write(next_obs, i, observation)
                 if type(r) is not float:
                     r = as_reward(r)
                 reward[i] = r
