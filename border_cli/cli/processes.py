@@ -301,13 +301,13 @@ class JobProcesses:
         """Leaves nothing behind but the last checkpoints."""
         reason = f"quit immediately: {Interrupted(signum)}"
         for each in self._running.values():
+            with suppress(OSError, BorderError):  # first: a killed job's monitor writes an end, too
+                host = self._starter.host_of(each.child)
+                pid = each.child.pid
+                end_from_outside(each.folder, pid, "interrupted", reason, host=host, stuck=True)
             each.child.kill()
         for end in {each.child.waitables[-1] for each in self._running.values()}:
             wait_for([end], GONE_S)  # one for all jobs, where they are elsewhere
-        for each in self._running.values():
-            with suppress(OSError, BorderError):
-                host = self._starter.host_of(each.child)
-                end_from_outside(each.folder, each.child.pid, "interrupted", reason, host=host)
 
 
 def _last_line(cause: str | None) -> str:

@@ -388,8 +388,8 @@ def end_from_outside(
     stuck: bool = False,
     **facts: Any,
 ) -> bool:
-    """Writes how the run of another process ended, which is gone, or is `stuck` and has the lock
-    still; of this machine without `host`.
+    """Writes how the run of another process ended, which is gone, or still has the lock and is
+    about to be killed (`stuck`); of this machine without `host`.
 
     Writes nothing where that process has written an end, or where the run is no longer its own:
     the lock is taken first, so no other process resumes the run meanwhile.
