@@ -35,7 +35,10 @@ def parsed(texts: Sequence[str]) -> list[Override]:
     found = []
     for text in texts:
         try:
-            found.append(parser.parse_override(text))
+            read = parser.parse_override(text)
+            if not read.key_or_group:
+                raise ValueError("there is no key")
+            found.append(read)
         except (HydraException, ValueError) as error:
             raise ConfigError(
                 f"{text!r} cannot be read: write key=value, lists as key=[1,2], and quote what "
@@ -104,7 +107,11 @@ def refuse_unmeant(loader: Loader, config_name: str, texts: Sequence[str]) -> No
             _refuse_sweep(override)
         group, value = override.key_or_group, override.value()
         is_choice = repo.group_exists(group) and not isinstance(value, dict)
-        if override.is_hydra_override() or override.is_delete() or not is_choice:
+        if override.is_hydra_override() or not is_choice:
+            continue
+        if override.is_delete():
+            if group in GROUPS and not _takes_several(group):
+                raise ConfigError(f"{override.input_line}: a run needs one {group}")
             continue
         for name in value if isinstance(value, list) and _takes_several(group) else [value]:
             if not isinstance(name, str) or not repo.config_exists(f"{group}/{name}"):

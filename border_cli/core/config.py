@@ -444,7 +444,7 @@ class RunConfig(Settings):
         super().__post_init__()
         for name in ("run_dir", "resume", "init_from"):
             if getattr(self, name) == "":
-                self.refuse(name, "", "must be null or the path of a directory")
+                self.refuse(name, "", "must not be empty; null: none")
         if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:
             self.refuse("name", self.name, "must be a plain directory name")
         if self.replay_buffer.prioritizes and not self.agent.gives_priorities:

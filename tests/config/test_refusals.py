@@ -44,6 +44,8 @@ TYPED = [
     ("+agent.gamma=0.5", "An item is already at 'agent.gamma'"),
     ("dqn", "'dqn' cannot be read: write key=value"),
     ("a b=1", "'a b=1' cannot be read: write key=value"),
+    ("=3", "'=3' cannot be read: write key=value"),
+    ("~agent", "~agent: a run needs one agent"),
     ("seed=1,2", "seed=1,2 has several values: add -m to run a job for each; write a list as "),
     ("env=cartpole,acrobot", "env=cartpole,acrobot has several values: add -m"),
     ("seed=???", "seed must be an integer (at least 0): "),
