@@ -59,12 +59,6 @@ def test_a_run_that_is_held_keeps_its_last_value(stopped: bool, hold: bool) -> N
     assert values[:, -1].tolist() == [7.0, 10.0]
 
 
-def test_runs_that_never_met_have_one_point() -> None:
-    x, values = on_one_grid([run([1.0], [10]), run([5.0, 6.0], [20, 30])], hold=False)
-    assert x.tolist() == [20]
-    assert values.tolist() == [[1], [5]]
-
-
 def test_final_scores_are_those_at_each_runs_own_end() -> None:
     found = made([run([0.0, 4.0]), run([0.0, 6.0, 8.0]), run([1.0, 3.0], group="b")])
     first, second = found.finals
@@ -121,10 +115,6 @@ def test_unequal_budgets_are_named_with_the_runs_that_ended_early() -> None:
     [warning] = made(runs).warnings
     assert warning.startswith("unequal budgets on cartpole: 200 to 400 env steps, 1 run ended")
     assert "a_cartpole" in warning
-
-
-def test_budgets_that_differ_by_a_few_steps_are_equal() -> None:
-    assert made([run([1.0, 2.0], [50, 960]), run([1.0, 3.0], [50, 1000])]).warnings == ()
 
 
 def test_a_run_that_reached_its_score_has_no_budget_to_miss() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from border_cli.analysis.curves import Report, RunCurve, report
-from border_cli.analysis.drawing import drawn, look
+from border_cli.analysis.drawing import drawn
 
 
 def a_report(groups: int, envs: tuple[str, ...] = ("cartpole",), *, name: str = "") -> Report:
@@ -25,13 +25,6 @@ def a_report(groups: int, envs: tuple[str, ...] = ("cartpole",), *, name: str = 
         for seed in range(2)
     ]
     return report(runs, by=["agent.double"], x="env_steps", y="eval/return", stat="mean")
-
-
-def test_groups_differ_in_print_as_well() -> None:
-    looks = [look(number) for number in range(28)]
-    assert len({(each["color"], each["dashes"]) for each in looks}) == 28
-    assert len({each["marker"] for each in looks[:10]}) == 10
-    assert len({(each["dashes"], each["marker"]) for each in looks[:20]}) == 20
 
 
 def test_an_svg_is_the_same_whenever_it_is_drawn() -> None:

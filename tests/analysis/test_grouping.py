@@ -37,13 +37,6 @@ def test_an_option_goes_before_the_values_that_it_brings(tmp_path: Path) -> None
     assert (found.by, groups(found)) == (("agent",), {"dqn": 2, "sac": 2})
 
 
-def test_an_environment_with_two_lengths_is_two_groups(tmp_path: Path) -> None:
-    for length in (5, 10):
-        evaluated_run(tmp_path / str(length), [1.0], settings={"env.kwargs.length": length})
-    found = of(tmp_path)
-    assert (found.by, groups(found)) == (("env.kwargs.length",), {"5": 1, "10": 1})
-
-
 def test_seeds_alone_are_one_group_named_by_the_agent(tmp_path: Path) -> None:
     for seed in range(2):
         evaluated_run(tmp_path / str(seed), [1.0], seed=seed)
@@ -54,11 +47,6 @@ def test_several_settings_are_named_in_the_label(tmp_path: Path) -> None:
     evaluated_run(tmp_path / "run", [1.0], settings={"agent.hidden": [64, 64], "agent.seed": None})
     by = ["agent", "agent.double", "agent.hidden", "agent.seed"]
     assert list(groups(of(tmp_path, by=by))) == ["dqn, double=true, hidden=[64,64], seed=null"]
-
-
-def test_settings_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    evaluated_run(tmp_path / "run", [1.0], settings={"agent.n": 1, "env.n": 2})
-    assert list(groups(of(tmp_path, by=["agent.n", "env.n"]))) == ["agent.n=1, env.n=2"]
 
 
 @pytest.mark.parametrize(
@@ -92,29 +80,6 @@ def test_a_damaged_run_is_left_out_by_name(tmp_path: Path) -> None:
     assert groups(found) == {"dqn": 1}
     [warning] = found.warnings
     assert warning.startswith(f"left out: {tmp_path / 'run1'}/metrics.jsonl, line 1: not JSON")
-
-
-def test_an_env_without_a_file_is_named_by_its_id(tmp_path: Path) -> None:
-    evaluated_run(tmp_path / "run", [1.0], settings={"env": "gym", "env.id": "CliffWalking-v1"})
-    assert list(groups(of(tmp_path, by=["env"]))) == ["CliffWalking-v1"]
-    assert of(tmp_path).curves[0].env == "CliffWalking-v1"
-
-
-def test_names_of_others_are_shown_with_their_control_characters_escaped(tmp_path: Path) -> None:
-    settings = {"agent": "a\x1b[2J", "env": "e\ud800"}
-    evaluated_run(tmp_path / "n\x1b", [1.0], settings=settings)
-    evaluated_run(tmp_path / "n\x1b2", [], settings=settings)
-    found = of(tmp_path)
-    [curve] = found.curves
-    assert (curve.group, curve.env) == (r"a\x1b[2J", r"e\ud800")
-    assert curve.name.endswith(r"n\x1b")
-    assert r"n\x1b2) left out" in found.warnings[0]
-
-
-def test_no_values_at_all_are_refused(tmp_path: Path) -> None:
-    evaluated_run(tmp_path / "empty", [])
-    with pytest.raises(ConfigError, match="1 run, but none has recorded metrics yet"):
-        of(tmp_path)
 
 
 def test_what_differs_within_a_group_is_named(tmp_path: Path) -> None:
@@ -154,14 +119,6 @@ def test_curves_are_drawn_over_what_was_asked_for(tmp_path: Path) -> None:
         assert (curve.budget, curve.budget_unit) == budget
 
 
-def test_a_position_that_a_run_has_not_recorded_is_refused(tmp_path: Path) -> None:
-    folder = evaluated_run(tmp_path / "run", [1.0])
-    (folder / "metrics.jsonl").write_text('{"env_steps": 5, "opt_steps": 1, "eval/return": 2.0}\n')
-    assert of(tmp_path).x == "env_steps"
-    with pytest.raises(ConfigError, match=r"--x: .*run has not recorded time_s"):
-        of(tmp_path, x="time_s")
-
-
 def test_offline_runs_are_drawn_over_updates(tmp_path: Path) -> None:
     evaluated_run(tmp_path / "run", [1.0, 2.0], every=0)
     assert of(tmp_path).x == "opt_steps"
@@ -179,11 +136,6 @@ def test_normalised_scores_come_from_references_or_from_the_run(tmp_path: Path) 
     assert of(tmp_path, y="eval/return", by=["agent"]).curves[0].x.tolist() == [100, 200]
     with pytest.raises(ConfigError, match="--reference: unknown env 'cartpol', did you mean"):
         of(tmp_path, references={"cartpol": (0.0, 1.0)})
-
-
-def test_a_run_that_reached_its_score_is_known(tmp_path: Path) -> None:
-    evaluated_run(tmp_path / "run", [1.0], exit_reason="stop_at_score reached")
-    assert of(tmp_path).curves[0].stopped
 
 
 def test_of_two_values_at_one_step_the_last_counts(tmp_path: Path) -> None:

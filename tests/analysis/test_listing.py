@@ -116,16 +116,3 @@ def test_the_best_comes_first_and_what_has_no_value_last(
     key: str, order: str, rows: list[Row]
 ) -> None:
     assert names(ordered(rows, key)) == order
-
-
-def test_an_order_by_what_no_run_has_is_refused(rows: list[Row]) -> None:
-    with pytest.raises(ConfigError, match="unknown key 'score'"):
-        ordered(rows, "score")
-
-
-def test_a_run_whose_settings_are_damaged_is_listed_all_the_same(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "a")
-    (folder / "run.json").write_text("{", encoding="utf-8")
-    row = row_of(Run(folder), NOW_S)
-    assert (row.values["status"], row.values["best"]) == ("lost", None)
-    assert row.settings == {}

@@ -132,16 +132,3 @@ def test_every_point_of_a_curve_is_bootstrapped() -> None:
     assert found.low[0] < found.mid[0] < found.high[0]
     for each in found:
         assert each[1] == pytest.approx(10 * each[0])
-
-
-def test_rliable_itself_agrees() -> None:
-    metrics = pytest.importorskip("rliable.metrics", reason="pip install 'rliable' 'pandas<3'")
-    rng = np.random.default_rng(0)
-    for seeds in (1, 2, 3, 4, 5, 10, 17):
-        ours, theirs = rng.normal(size=(seeds, 3)), rng.normal(size=(6, 3))
-        ties = np.round(ours), np.round(theirs)
-        assert iqm(columns(ours)) == pytest.approx(metrics.aggregate_iqm(ours), abs=1e-6)
-        assert mean(columns(ours)) == pytest.approx(metrics.aggregate_mean(ours), abs=1e-6)
-        for x, y in ((ours, theirs), ties):
-            expected = metrics.probability_of_improvement(x, y)
-            assert improvement(columns(x), columns(y)) == pytest.approx(expected, abs=1e-6)

@@ -10,7 +10,6 @@ import pytest
 
 from border_cli.analysis import tables
 from border_cli.analysis.curves import Report, RunCurve, report
-from border_cli.analysis.statistics import Estimate
 
 
 def a_report(
@@ -50,14 +49,6 @@ def test_a_number_has_the_digits_of_its_row(
     value: float, others: tuple[float, ...], text: str
 ) -> None:
     assert tables.number(value, *others) == text
-
-
-def test_an_interval_is_written_beside_its_value() -> None:
-    known = Estimate(np.array(412.34), np.array(99.96), np.array(444.5))
-    assert tables.with_interval(known) == "412.3 [100.0, 444.5]"
-    unknown = Estimate(np.array(5.0), np.array(np.nan), np.array(np.nan))
-    assert tables.with_interval(unknown) == "5.00"
-    assert tables.with_interval(None) == "–"
 
 
 def test_markdown_has_the_final_scores_and_escapes_names() -> None:

@@ -48,12 +48,6 @@ def test_files_are_written_by_their_suffix(
     assert printed.count("wrote ") == 5
 
 
-def test_a_csv_file_has_the_numbers_that_were_asked_for(tmp_path: Path) -> None:
-    out = tmp_path / "numbers.csv"
-    main([str(two_groups(tmp_path)), "--csv", "scores", "--out", str(out)])
-    assert out.read_text(encoding="utf-8").startswith("env,group,seeds")
-
-
 def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluated_run(tmp_path / "short", [1.0], settings={"agent.gamma": 0.9})
     evaluated_run(tmp_path / "long", [1.0, 2.0])
@@ -61,13 +55,6 @@ def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFix
     err = capsys.readouterr().err
     assert "border-plot: warning: 0.9 on cartpole: one seed" in err
     assert "border-plot: warning: unequal budgets on cartpole: 100 to 200 env steps" in err
-
-
-def test_conditions_choose_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main([str(two_groups(tmp_path)), "--where", "agent.double=true", "--y", "eval/return"])
-    out = capsys.readouterr().out
-    assert "A  dqn" in out
-    assert "B  " not in out
 
 
 def test_references_give_normalised_scores_over_environments(
@@ -124,11 +111,6 @@ def test_what_is_not_understood_is_refused_before_anything_is_read(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         read_request(["runs", typed])
-
-
-def test_references_of_another_metric_are_refused() -> None:
-    with pytest.raises(ConfigError, match="--reference applies to --y eval/return, not to train/"):
-        read_request(["runs", "--reference=cartpole=1:2", "--y=train/loss"])
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ import json
 import re
 import signal
 import sys
-import threading
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from datasets import datasets_in
 from sampling import sampled
 
 from border_cli.api import load_agent
-from border_cli.dataset.minari_files import DatasetWriter
 from border_cli.launch.build import evaluation_policy
 
 Capture = pytest.CaptureFixture[str]
@@ -132,17 +129,6 @@ def test_a_mixture_is_shared_evenly_or_by_weight(
     assert played == ["best"] * 3 + ["80"] * 3 + ["random"] * 2
     said = recorded(capsys, run_dir, "dataset=b-v0", "episodes=10", "policy=[latest:3,random:1.0]")
     assert [len(each["returns"]) for each in said["policies"]] == [8, 2]
-
-
-def test_random_actions_are_recorded_for_a_run_that_ranks_its_rows_too(
-    datasets: Path, capsys: Capture
-) -> None:
-    """Prioritized replay, which agent=random is refused with, is the run's and not the player's."""
-    assert datasets
-    run = ("env=cartpole", "~tuned", "replay_buffer=prioritized", "run_dir=ranked", *QUICK)
-    assert train_status(*run, "recorder=none", "quiet=true") == 0
-    said = recorded(capsys, Path("ranked"), "dataset=r-v0", "episodes=2", "policy=random")
-    assert [each["policy"] for each in said["policies"]] == ["random"]
 
 
 @pytest.mark.slow
@@ -262,24 +248,6 @@ def test_what_is_not_understood_is_refused_and_nothing_is_written(
     assert not datasets.exists()
 
 
-def test_a_checkpoint_can_be_named_by_its_path(
-    run_dir: Path, datasets: Path, capsys: Capture
-) -> None:
-    assert datasets
-    for place, name in (("best", "best"), ("checkpoints/80", "80")):
-        found = recorded(capsys, run_dir / place, f"dataset=my/{name}-v0", "episodes=1")
-        assert [each["policy"] for each in found["policies"]] == [name]
-
-
-def test_help_and_version_need_no_run(folder: Path, capsys: Capture) -> None:
-    assert folder
-    assert record_status("--help") == 0
-    assert "RUN_DIR dataset=ID" in capsys.readouterr().out
-    assert record_status("--version") == 0
-    assert capsys.readouterr().out.startswith("border_cli ")
-    assert record_status() == 2
-
-
 def test_an_environment_that_fails_leaves_no_half_data_set(
     folder: Path, datasets: Path, capsys: Capture
 ) -> None:
@@ -325,23 +293,4 @@ def test_a_signal_leaves_no_half_data_set(
         command.until(lambda: any(datasets.rglob("main_data.hdf5")))
         command.send(signum)
         assert command.ended() == (status, INTERRUPTED)
-    assert not datasets.exists()
-
-
-def test_a_signal_is_heard_also_where_python_drops_what_its_handler_raises(
-    run_dir: Path, datasets: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    """As in the callbacks of weak references that h5py has for whatever it opens."""
-
-    def add(writer: DatasetWriter, *episodes: Any, **rest: Any) -> None:
-        opened.clear()
-        genuine(writer, *episodes, **rest)
-
-    opened = [threading.Event()]  # anything that can be referred to
-    noted = weakref.ref(opened[0], lambda _: signal.raise_signal(signal.SIGTERM))
-    genuine = DatasetWriter.add
-    monkeypatch.setattr(DatasetWriter, "add", add)
-    assert record_status(str(run_dir), "dataset=my/pole-v0", "episodes=40") == 143
-    assert noted() is None
-    assert capsys.readouterr().err == INTERRUPTED
     assert not datasets.exists()

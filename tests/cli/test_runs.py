@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import runs_status
-from written_runs import without_end, write_run
+from written_runs import write_run
 
 from border_cli.cli.runs import rows_of, table
 from border_cli.run.status import RunLock
@@ -72,12 +72,6 @@ def test_without_runs_there_is_an_empty_list(capsys: Capture) -> None:
     assert capsys.readouterr().out == "no runs in outputs\n"
 
 
-def test_a_directory_inside_a_run_names_the_run(runs: Path, capsys: Capture) -> None:
-    (runs / "a" / "checkpoints").mkdir()
-    assert runs_status("outputs/a/checkpoints") == 0
-    assert capsys.readouterr().out.endswith(f"; the run is {runs / 'a'}\n")
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -117,8 +111,7 @@ def test_names_of_others_cannot_steer_the_terminal(runs: Path, capsys: Capture) 
 def test_past_a_pipe_in_the_place_of_a_file_the_list_goes_on(
     name: str, runs: Path, capsys: Capture
 ) -> None:
-    facts = without_end(host="elsewhere", duration_s="long")  # as of its metrics
-    pipe = write_run(runs / "d", **facts) / name
+    pipe = write_run(runs / "d") / name
     pipe.parent.mkdir(exist_ok=True)
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe)
@@ -263,28 +256,6 @@ def test_a_sweep_goes_with_its_last_run(sweep: Path, capsys: Capture) -> None:
     assert runs_status("rm", "sweep", "--yes") == 0
     assert capsys.readouterr().err == ""
     assert not (sweep / "sweep.json").exists()
-
-
-def test_a_sweep_that_has_begun_no_run_stays(folder: Path, capsys: Capture) -> None:
-    write_sweep(folder / "s", SweepPlan(command=[], launcher="basic", swept=[]))
-    assert runs_status("rm", "s") == 0
-    assert capsys.readouterr().out == "nothing to remove\n"
-    assert (folder / "s" / "sweep.json").is_file()
-
-
-def test_rm_leaves_the_run_of_another_program_and_says_so(folder: Path, capsys: Capture) -> None:
-    (folder / "h" / ".hydra").mkdir(parents=True)
-    (folder / "h" / "run.json").write_text('{"id": 7}', encoding="utf-8")
-    assert runs_status("rm", "h", "--yes") == 1
-    said = capsys.readouterr()
-    assert "h is left as it is" in said.err
-    assert said.out == "nothing to remove\n"
-    assert (folder / "h" / "run.json").is_file()
-
-
-def test_a_killed_run_is_listed_as_killed(folder: Path, capsys: Capture) -> None:
-    write_run(folder / "outputs" / "a", **without_end(host="elsewhere"))
-    assert [each["status"] for each in listed(capsys)] == ["killed"]
 
 
 @pytest.mark.usefixtures("runs")

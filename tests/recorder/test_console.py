@@ -17,7 +17,6 @@ from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.recorder.config import ConsoleConfig
 from border_cli.recorder.console import ConsoleRecorder
 from border_cli.recorder.terminal import log_handler
-from border_cli.registry import RECORDERS
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
@@ -106,27 +105,6 @@ def test_close_gives_the_terminal_back_and_leaves_the_last_state() -> None:
     assert "100 % of updates" in last
 
 
-def test_a_terminal_that_fails_while_the_panel_closes_gives_stdout_back_all_the_same() -> None:
-    class Broken(io.StringIO):
-        broken = False
-
-        def write(self, text: str) -> int:
-            if self.broken:
-                raise OSError(5, "Input/output error")
-            return super().write(text)
-
-    file = Broken()
-    console = Console(file=file, force_terminal=True, width=80, height=40, _environ={})
-    stdout = sys.stdout
-    shown = recorder(console)
-    shown.show(progress(1.0))
-    file.broken = True
-    with pytest.raises(OSError, match="Input/output error"):
-        shown.close()
-    shown.close()
-    assert sys.stdout is stdout
-
-
 def test_a_log_record_stands_whole_above_the_panel() -> None:
     console = terminal()
     shown = recorder(console)
@@ -193,56 +171,6 @@ def test_quiet_draws_nothing() -> None:
         assert output(console) == ""
 
 
-def test_a_run_that_was_never_shown_prints_nothing() -> None:
-    console = pipe()
-    recorder(console).close()
-    assert output(console) == ""
-
-
-def test_an_ascii_terminal_gets_ascii() -> None:
-    binary = io.BytesIO()
-    file = io.TextIOWrapper(binary, encoding="ascii")
-    console = Console(
-        file=file, force_terminal=True, color_system=None, width=80, height=40, _environ={}
-    )
-    shown = recorder(console)
-    shown.write(at(1.0), {"eval/return": 5.0})
-    shown.show(progress(1.0))
-    shown.close()
-    file.flush()
-    assert b"dqn_cartpole  learning" in binary.getvalue()
-
-
-def test_the_registry_builds_it() -> None:
-    built = RECORDERS.build(ConsoleConfig(), info=info(), console=pipe())
-    assert isinstance(built, ConsoleRecorder)
-    built.close()
-
-
-def test_nothing_new_since_the_last_line_means_no_other_at_the_end() -> None:
-    console = pipe()
-    shown = recorder(console)
-    shown.show(progress(0.0))
-    shown.show(progress(2.0))
-    shown.close()
-    assert len(output(console).splitlines()) == 1
-
-
-def test_a_problem_fits_the_smallest_terminal_that_has_a_panel() -> None:
-    console = terminal(80, 12)
-    shown = recorder(console)
-    problem = Progress(
-        step=at(1.0, 10), phase="learning", samples_total=0, gauges={}, problem="no space"
-    )
-    shown.show(problem)
-    shown.close()
-    last = output(console)[output(console).rindex("╭") :]
-    assert "no space" in last
-    rows = last.partition(SHOW_CURSOR)[0].splitlines()
-    assert len(rows) == 11
-    assert rows[-1].startswith("╰")
-
-
 class Notebook(ModuleType):
     """`IPython.display` as a kernel has it: displays are outputs, updates replace one."""
 
@@ -307,10 +235,3 @@ def test_what_others_named_is_text_in_a_notebook(notebook: Notebook) -> None:
     shown.close()
     assert "&lt;b&gt;&amp;\\x1b[31m" in notebook.outputs[0]["text/html"]
     assert "\x1b" not in notebook.outputs[0]["text/plain"]
-
-
-def test_quiet_shows_nothing_in_a_notebook(notebook: Notebook) -> None:
-    shown = recorder(cell(), quiet=True)
-    shown.show(progress(1.0))
-    shown.close()
-    assert notebook.outputs == []

@@ -48,10 +48,3 @@ def test_a_number_is_short_and_has_its_unit(shown: str, expected: str) -> None:
 def test_what_is_not_known_is_a_dash(figure: object, value: float | None) -> None:
     assert callable(figure)
     assert figure(value) == "-"
-
-
-def test_a_sparkline_goes_from_the_lowest_to_the_highest_value() -> None:
-    assert figures.sparkline([0.0, 50.0, math.nan, 100.0], "abc") == "abc"
-    assert figures.sparkline([5.0, 5.0], "abc") == "aa"
-    assert figures.sparkline([], "abc") == ""
-    assert figures.sparkline([1.0, 2.0], "") == ""

@@ -94,28 +94,6 @@ def test_the_panel_shows_everything_in_ten_lines_of_eighty_columns_and_a_hint() 
         assert expected in words(rows)
 
 
-def test_what_is_not_known_yet_is_a_dash_in_the_panel() -> None:
-    run = view()
-    run.take_progress(progress(at(0.0, 0), {}, phase="warm-up"))
-    shown = words(drawn(run))
-    for expected in (
-        "0 % of updates - left",
-        "best eval - last eval - ",
-        "updates/s - samples/s - ",
-        "per update - per actor - ",
-        "queue - buffer - ",
-        "weight lag - ",
-        "episodes - ",
-    ):
-        assert expected in shown
-
-
-def test_one_update_of_lag_is_not_plural() -> None:
-    run = view()
-    run.take_progress(progress(at(2.0, 300), {**GAUGES, "async/weight_lag": 1.0}))
-    assert "weight lag 1 update memory" in words(drawn(run))
-
-
 def test_a_run_without_samples_shows_nothing_of_them() -> None:
     run = midway()
     run.info = replace(run.info, samples=False)
@@ -128,21 +106,6 @@ def test_a_run_without_samples_shows_nothing_of_them() -> None:
         assert absent not in plain
 
 
-def test_a_run_without_a_limit_has_no_bar() -> None:
-    run = view(max_opt_steps=None)
-    run.take_progress(progress(at(3.0, 5), {}))
-    rows = drawn(run)
-    assert "no limit except the target score" in rows[1]
-    assert "updates 5 env steps" in words(rows)
-
-
-def test_many_actors_are_shown_as_a_range() -> None:
-    run = view()
-    gauges = {f"actor/{each}/samples_per_sec": 600.0 + each for each in range(64)}
-    run.take_progress(progress(at(1.0, 1), gauges))
-    assert "per actor 600 to 663 /s" in words(drawn(run))
-
-
 def test_large_numbers_fit_sixty_columns() -> None:
     run = view(max_opt_steps=1_000_000_000)
     large = RecordStep(opt_steps=123_456_789, env_steps=2_000_000_000, time_s=400_000.0)
@@ -150,10 +113,6 @@ def test_large_numbers_fit_sixty_columns() -> None:
     rows = drawn(run, width=60)[:-1]
     assert len(rows) == 10
     assert {len(row) for row in rows} == {60}
-
-
-def test_a_name_with_brackets_is_shown_as_it_is() -> None:
-    assert "run [bold]" in drawn(view(name="run [bold]"))[0]
 
 
 def test_a_line_says_what_the_panel_shows() -> None:
@@ -207,20 +166,6 @@ def test_what_goes_wrong_takes_one_line_of_the_panel_while_it_does() -> None:
     assert len(drawn(run)) == 10 + 1
 
 
-def test_what_goes_wrong_is_red() -> None:
-    console = Console(
-        file=io.StringIO(), width=80, force_terminal=True, color_system="standard", _environ={}
-    )
-    console.print(panel(in_trouble("no space"), MEMORY, BLOCKS))
-    assert isinstance(console.file, io.StringIO)
-    assert "\x1b[1;31mno space" in console.file.getvalue()
-
-
-def test_what_goes_wrong_is_a_part_of_the_line() -> None:
-    shown = line(in_trouble(f"{PROBLEM}\nand more"), MEMORY)
-    assert shown.startswith(f"learning  PROBLEM: {PROBLEM}  updates 12,300/20,000")
-
-
 def test_rates_are_means_over_the_last_seconds_because_samples_arrive_in_bursts() -> None:
     run = view()
     for tenth in range(100):  # 20 updates every tenth of a second, 100 samples every half
@@ -245,34 +190,12 @@ def test_samples_of_the_warm_up_do_not_count_once_learning_begins() -> None:
     assert run.rates() == Rates(updates=100, samples=100, ratio=1)
 
 
-def test_no_update_means_no_ratio() -> None:
-    run = view()
-    for second in range(3):
-        step = RecordStep(opt_steps=0, env_steps=100 * second, time_s=second)
-        run.take_progress(progress(step, {}, phase="warm-up"))
-    assert run.rates().samples == 100
-    assert run.rates().ratio is None
-
-
 def test_the_rates_of_actors_are_means_over_the_last_seconds() -> None:
     run = view()
     for half_second, burst in enumerate([10_000.0, 0.0] + 20 * [0.0, 100.0], 1):
         rates = {"actor/10/samples_per_sec": burst, "actor/2/samples_per_sec": 7.0}
         run.take_row(at(half_second / 2, half_second), rates)
     assert run.actor_rates() == [7.0, pytest.approx(50.0, abs=10.0)]
-
-
-def test_a_wide_terminal_does_not_stretch_the_panel() -> None:
-    rows = drawn(midway(), width=200)[:-1]
-    assert {len(row.rstrip()) for row in rows} == {100}
-
-
-def test_what_a_signal_handler_says_stands_in_the_place_of_the_hint() -> None:
-    console = Console(file=io.StringIO(), width=60, _environ={})
-    console.print(panel(midway(), MEMORY, BLOCKS, notice="SIGINT: saving; press Ctrl-C again"))
-    assert isinstance(console.file, io.StringIO)
-    last = console.file.getvalue().splitlines()[-1]
-    assert last.rstrip() == "SIGINT: saving; press Ctrl-C again"
 
 
 def test_a_run_that_has_ended_has_nothing_left_and_no_hint() -> None:

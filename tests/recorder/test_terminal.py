@@ -76,12 +76,6 @@ def test_the_last_lines_are_run_directory_best_score_and_next_commands() -> None
     ]
 
 
-def test_a_run_without_an_evaluation_says_so() -> None:
-    console = pipe()
-    closing(console, Path("run"), None, [])
-    assert lines(console) == ["run directory  run", "best score     no evaluation"]
-
-
 def test_the_tables_hold_every_actor_and_every_statistic() -> None:
     console = pipe()
     actors = [
@@ -119,29 +113,6 @@ def test_the_time_tree_shows_the_largest_first_and_leaves_out_what_took_none() -
     ]
 
 
-def test_actors_in_turn_do_not_keep_the_learner_waiting() -> None:
-    console = pipe()
-    time_tree(console, {"wait": 1.0, "update": 1.0}, {}, in_learner_thread=True)
-    rows = [line.split() for line in lines(console) if line.strip()]
-    assert ["actors'", "steps", "1.00", "50.0", "%"] in rows
-    assert not any("actors" in row for row in rows)  # nobody measured them
-
-
-def test_what_was_done_beside_the_learner_is_a_share_of_its_time() -> None:
-    console = pipe()
-    writing = {"writing 3 checkpoints": 0.5}
-    time_tree(console, {"update": 4.0}, {}, in_learner_thread=False, concurrent=writing)
-    assert [line.rstrip() for line in lines(console) if line.strip()][-1] == (
-        " writing 3 checkpoints      0.50    12.5 %"
-    )
-
-
-def test_a_run_without_time_has_no_tree() -> None:
-    console = pipe()
-    time_tree(console, {"wait": 0.0}, {}, in_learner_thread=False)
-    assert lines(console) == []
-
-
 def logged(console: Console) -> logging.Logger:
     logger = logging.Logger("test")
     logger.addHandler(log_handler(console))
@@ -167,31 +138,6 @@ def test_warnings_and_other_threads_are_named() -> None:
     first, second = lines(console)
     assert first.endswith("] actor-3: warning: slow")
     assert second.endswith("] error: bad")
-
-
-def test_basic_config_leaves_the_format_alone() -> None:
-    console = pipe()
-    handler = log_handler(console)
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    root.handlers = []
-    try:
-        logging.basicConfig(handlers=[handler], level=logging.INFO)
-        logging.getLogger("somewhere").info("hello")
-    finally:
-        root.handlers = before
-        root.setLevel(level)
-    assert lines(console)[0][10:] == " hello"
-
-
-def test_a_logged_exception_brings_its_traceback() -> None:
-    console = pipe()
-    try:
-        raise KeyError("gone")
-    except KeyError:
-        logged(console).exception("failed")
-    assert lines(console)[0].endswith("] error: failed")
-    assert lines(console)[-1] == "KeyError: 'gone'"
 
 
 def test_a_console_without_a_terminal_is_never_interactive(

@@ -67,21 +67,6 @@ def test_the_nearest_budget_is_the_one_that_ends_the_run_first(
     assert (nearest.unit, nearest.left_s) == (unit, left_s)
 
 
-def test_a_run_that_only_a_score_ends_has_no_budget() -> None:
-    run = view()
-    run.take_progress(progress(step(5, 5, 1.0)))
-    assert run.nearest_budget() is None
-
-
-def test_a_budget_that_is_overshot_is_full_and_has_no_time_left() -> None:
-    run = view(max_env_steps=100)
-    run.take_progress(progress(step(1, 50, 1.0)))
-    run.take_progress(progress(step(2, 110, 2.0)))
-    nearest = run.nearest_budget()
-    assert nearest is not None
-    assert (nearest.fraction, nearest.left_s) == (1.0, 0.0)
-
-
 def test_best_is_strictly_greater_so_a_tie_keeps_the_older() -> None:
     run = view(max_opt_steps=100)
     for opt_steps, score in ((10, 5.0), (20, 9.0), (30, 9.0), (40, math.nan), (50, 7.0)):
@@ -89,22 +74,6 @@ def test_best_is_strictly_greater_so_a_tie_keeps_the_older() -> None:
     run.take_row(step(60, 0, 1.0), {"train/loss": 1.0})
     assert run.best == (9.0, 20)
     assert run.value("eval/return") == 7.0
-
-
-def test_rates_of_actors_come_in_the_order_of_their_ids() -> None:
-    run = view(max_opt_steps=100)
-    rates = {f"actor/{each}/samples_per_sec": float(each) for each in (10, 2, 0)}
-    run.take_progress(progress(step(0, 0, 0.0), {**rates, "actor/restarts": 1.0, "actor/x/y": 3.0}))
-    assert run.actor_rates() == [0.0, 2.0, 10.0]
-
-
-def test_a_resumed_run_counts_its_pace_from_where_it_goes_on() -> None:
-    run = view(max_opt_steps=1_000)
-    run.take_progress(progress(step(500, 700, 90.0)))
-    run.take_progress(progress(step(600, 800, 92.0)))  # 100 in 2 s: the last 400 take 8 s
-    nearest = run.nearest_budget()
-    assert nearest is not None
-    assert (nearest.fraction, nearest.left_s) == (0.6, 8.0)
 
 
 def test_the_pace_of_a_resumed_run_leaves_out_that_it_fills_its_buffer_again() -> None:
