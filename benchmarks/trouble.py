@@ -195,7 +195,7 @@ def interrupted(place: Place, phase: str, times: int, kind: str = "Calm") -> Non
     began_s = time.monotonic()
     for _ in range(times):
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
             time.sleep(0.3)
     place.end(process)
     took_s = time.monotonic() - began_s - 1.0
