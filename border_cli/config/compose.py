@@ -579,11 +579,6 @@ class Loader(ConfigLoaderImpl):
         found = file_of(loaded.path, path) if loaded else None
         return shown(found) if found else None
 
-    def groups(self) -> list[str]:
-        """The groups that a user chooses from."""
-        found = self.repository.get_group_options("", ObjectType.GROUP)
-        return [each for each in found if each not in ("schema", "hydra")]
-
     def folders(self) -> list[str]:
         """The folders searched, but for Hydra's own."""
         sources = self.repository.get_sources()
