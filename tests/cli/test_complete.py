@@ -38,10 +38,6 @@ def test_files_of_the_user_are_offered(folder: Path) -> None:
     ]
 
 
-def test_settings_that_do_not_compose_offer_nothing() -> None:
-    assert matches(Composer(), ["agent.gama=1"], "agent.ga") == []
-
-
 def test_choices_complete_every_value() -> None:
     composer = Composer()
     assert matches(composer, [], "device=") == ["device=auto", "device=cpu", "device=cuda"]

@@ -35,8 +35,6 @@ def test_names_give_typed_settings() -> None:
     ("override", "names"),
     [
         ("recorder=none", []),
-        ("recorder=[]", []),
-        ("recorder=jsonl", ["jsonl"]),
         ("recorder=[tensorboard,jsonl]", ["tensorboard", "jsonl"]),
         ("~recorder.console", ["tensorboard", "jsonl"]),
     ],

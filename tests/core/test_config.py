@@ -53,7 +53,12 @@ def test_a_score_to_stop_at_needs_evaluations() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [[0.1], [0.1, 0.2, 0.3], "apex", 0.1, [0.1, -0.1], [0.1, "b"], [True, False]]
+    "bad",
+    [
+        [0.1],
+        "apex",
+        [0.1, -0.1],
+    ],
 )
 def test_constants_of_exploration_must_be_one_per_actor(bad: Any) -> None:
     message = (
