@@ -31,10 +31,10 @@ class ActionLog:
     all the rest, and calls `tidy` every `TIDY_EVERY` entries.
     """
 
-    def __init__(self, envs: Sequence[Any], *, length: list[int], before: list[int]) -> None:
+    def __init__(self, envs: Sequence[Any], *, length: list[int], lives: list[list[int]]) -> None:
         # The environment's own lists, only read: the lengths of the running episodes, and of what
         # they go on from.
-        self._length, self._before = length, before
+        self._length, self._lives = length, lives
         self._normalizers = [normalizers(env) for env in envs]
         self.recent: list[NDArray[Any]] = []  # each [N] or [N, A]: the actions of one step
         self.clear()
@@ -55,7 +55,7 @@ class ActionLog:
 
     def _counts(self) -> list[int]:
         """The actions of each environment that `replay` needs."""
-        return [sum(each) for each in zip(self._length, self._before, strict=True)]
+        return [n + sum(lives) for n, lives in zip(self._length, self._lives, strict=True)]
 
     def state_dict(self) -> State:
         """The actions and statistics from which `replay` starts."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.interfaces import GoalRewards
 from border_cli.env.answers import Values, shown
+from border_cli.env.construct import closing_if_failed
 
 REWARDS = Values(
     gym.spaces.Box(-np.inf, np.inf, (), np.float64),
@@ -31,7 +32,7 @@ class GymGoalRewards(GoalRewards):
     def __init__(self, env: gym.Env[Any, Any], env_id: str) -> None:
         self._env: gym.Env[Any, Any] | None = env
         self._id = env_id
-        try:
+        with closing_if_failed(env_id, self.close):
             self._reward = self._method("compute_reward")
             self._terminated = self._method("compute_terminated")
             if self._reward is None:
@@ -43,9 +44,6 @@ class GymGoalRewards(GoalRewards):
             assert isinstance(env.observation_space, gym.spaces.Dict), "refuse_no_goals() is first"
             self._dtype = env.observation_space["desired_goal"].dtype
             self._try(env)
-        except BaseException:
-            self.close()
-            raise
 
     def _method(self, name: str) -> Callable[..., Any] | None:
         """The outermost one, which takes the goals that agents see."""

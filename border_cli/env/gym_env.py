@@ -95,9 +95,8 @@ class GymEnv(Env):
         # Of the episodes that the running one goes on from, as after a life of the same game: they
         # are replayed together.
         self._lives: list[list[int]] = [[] for _ in self._envs]  # their lengths
-        self._before = [0] * self.num_envs  # the sum of these
         self._goes_on = [_goes_on(env) for env in self._envs]
-        self._log = ActionLog(self._envs, length=self._length, before=self._before)
+        self._log = ActionLog(self._envs, length=self._length, lives=self._lives)
         self._tallies = self._score, self._length, self._log.recent  # these lists stay the same
         self._clear(seed=0)
 
@@ -124,7 +123,7 @@ class GymEnv(Env):
         self._seed = seed
         self._number = [0] * self.num_envs  # how many episodes of this seed have begun, less one
         self._score[:] = [0.0] * self.num_envs
-        self._length[:] = self._before[:] = [0] * self.num_envs
+        self._length[:] = [0] * self.num_envs
         for lives in self._lives:
             lives.clear()
         self._log.clear()
@@ -162,10 +161,8 @@ class GymEnv(Env):
         self._clear(seed)
         self._number = list(state["episodes"])
         self._score[:] = state["scores"]
-        for i, lives in enumerate(state["lives"]):
-            self._lives[i][:], self._before[i] = lives, sum(lives)
-        counts = zip(state["actions"], self._before, strict=True)
-        self._length[:] = [len(actions) - before for actions, before in counts]
+        for i, (lives, actions) in enumerate(zip(state["lives"], state["actions"], strict=True)):
+            self._lives[i][:], self._length[i] = lives, len(actions) - sum(lives)
         self._log.load_state_dict(state)
         anew = []
         with starting(self._id, self.close):
@@ -296,10 +293,8 @@ class GymEnv(Env):
         """Starts the next episode of environment i and writes its first observation into `obs`."""
         if not anew and self._goes_on[i]():
             self._lives[i].append(self._length[i])
-            self._before[i] += self._length[i]
         else:
             self._lives[i].clear()
-            self._before[i] = 0
             self._log.episode_begins(i)
         self._score[i] = 0.0
         self._length[i] = 0

@@ -140,13 +140,6 @@ def test_the_spec_constructs_one_environment_and_closes_it(counting):
     assert [env.closed for env in counting.made] == [1]
 
 
-def test_a_factory_can_be_pickled_before_and_after_its_spec_was_read():
-    factory = GymEnvFactory(GymConfig(id=COUNTING, num_envs=2))
-    fresh = pickle.loads(pickle.dumps(factory))
-    assert factory.spec.id == fresh.spec.id == COUNTING
-    assert pickle.loads(pickle.dumps(factory)).make(training=True).num_envs == 2
-
-
 def test_an_evaluation_environment_lies_still_after_its_end(counting):
     env = make(training=False, num_envs=2, kwargs={"length": 2})
     counting.made[1].length = 4
