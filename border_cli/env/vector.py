@@ -105,14 +105,11 @@ def _check(env: Vector, spec: EnvSpec) -> Autoreset:
         mode = Autoreset(str(getattr(named, "value", named)))
     except ValueError as error:
         raise NoVectorEnv(f"unknown autoreset mode {named!r}") from error
-    single_observation, single_action = env.single_observation_space, env.single_action_space
+    observation = observation_space(env.single_observation_space, spec.id)
+    action = action_space(env.single_action_space, spec.id)
     # Compared as text: bounds are arrays.
-    if str(observation_space(single_observation, spec.id)) != str(spec.observation):
-        raise NoVectorEnv(
-            f"its observation space {single_observation} differs from a single environment's"
-        )
-    if str(action_space(single_action, spec.id)) != str(spec.action):
-        raise NoVectorEnv(f"its action space {single_action} differs from a single environment's")
+    if str((observation, action)) != str((spec.observation, spec.action)):
+        raise NoVectorEnv(f"its spaces {observation}, {action} differ from a single environment's")
     return mode
 
 
