@@ -28,10 +28,12 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import (
     ActorCrashed,
+    ConfigError,
     Interrupted,
     NotFinite,
     RunDeleted,
     Stalled,
+    reachable,
     reason_of,
 )
 from border_cli.core.interfaces import (
@@ -205,7 +207,8 @@ class TrainingRun:
         recorders = options.recorders
         if recorders is None:
             best = best_score(self._run_dir) if found else None
-            recorders = build_recorders(effective, self._run_dir, options.console, best)
+            with reachable(ConfigError):
+                recorders = build_recorders(effective, self._run_dir, options.console, best)
         recorders = [*recorders, *options.recorders_besides]
         recording = Recording(recorders, options.clock)
         cleanup.callback(recording.close)
