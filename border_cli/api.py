@@ -34,7 +34,7 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.needs import loading_needs, refuse_no_room, refuse_unmet, run_needs, sizes_of
+from border_cli.launch.needs import agent_sizes, loading_needs, refuse_unmet, training_needs
 from border_cli.launch.summary import Result
 from border_cli.launch.training import RunOptions, interrupt, training_run
 from border_cli.nn.saving import load_state
@@ -87,7 +87,8 @@ def train(
     effective = effective_settings(config)
     built = dry_build(effective, Probes(_interrupt_here()))
     if built is not None:
-        refuse_unmet([run_needs(effective, built)])
+        spec, agent = built
+        refuse_unmet([training_needs(effective, spec, agent_sizes(effective, agent))])
         log.info("threads: %s", effective.threads_line())
     with attempt(run_dir, config, {}) as begun:
         options = RunOptions(
@@ -210,8 +211,8 @@ def load_agent(
     effective = effective_settings(read_config(run_dir, trust=trust))
     find_checkpoint(run_dir, checkpoint)  # refused before anything is built
     spec = env_factory(effective).spec
-    sizes = sizes_of(effective, build_dry_agent(effective, spec, learns=False))
-    refuse_no_room(f"checkpoint {checkpoint} of {run_dir}", loading_needs(effective, sizes))
+    sizes = agent_sizes(effective, build_dry_agent(effective, spec, learns=False))
+    refuse_unmet([loading_needs(effective, sizes, f"checkpoint {checkpoint} of {run_dir}")])
     _, (state, counters) = read_model(
         lambda: find_checkpoint(run_dir, checkpoint),
         lambda folder: (load_state(folder / "agent.pt"), read_json(folder / "state.json")),

@@ -16,7 +16,7 @@ from border_cli.core.errors import ConfigError
 from border_cli.env.config import GymConfig
 from border_cli.launch.build import build_replay_buffer, env_factory
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.needs import replay_sizes
+from border_cli.launch.needs import row_nbytes
 from border_cli.nn.saving import load_state
 from border_cli.recorder.read import read_metrics
 from border_cli.replay_buffer.frames import FrameRing
@@ -99,10 +99,9 @@ def test_the_replay_buffer_is_as_large_as_the_check_before_the_run_says(tmp_path
     for more, row in (([], 208), (["replay_buffer.frames=false"], 1168)):
         effective = effective_settings(config_of(tmp_path, *more))
         spec = env_factory(effective).spec
-        sizes = replay_sizes(effective, spec)
         buffer = build_replay_buffer(effective, spec)
-        assert (sizes.row, buffer.nbytes) == (row, 90 * row)
-        assert isinstance(buffer.ring, FrameRing) == sizes.shares_frames == (not more)  # type: ignore[attr-defined]
+        assert (row_nbytes(effective, spec), buffer.nbytes) == (row, 90 * row)
+        assert isinstance(buffer.ring, FrameRing) == (not more)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, memory_rooms
+from border_cli.core.machine import least_room
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
@@ -36,7 +36,7 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.needs import Need, RunNeeds, refuse_unmet, run_needs
+from border_cli.launch.needs import Needs, agent_sizes, refuse_unmet, training_needs
 from border_cli.recorder import terminal
 from border_cli.registry import AGENTS, RECORDERS
 
@@ -59,66 +59,60 @@ def is_asked_for(composer: Composer, jobs: Sequence[Job], overrides: Sequence[st
 def show(planned: Sequence[Planned], probes: Probes) -> None:
     """Prints all jobs; raises ConfigError where what they need is not there."""
     console = terminal.make_console()
-    runs = []
+    needs = []
     names = job_names([each.job for each in planned])
     for (job, _, effective), name in zip(planned, names, strict=True):
         built = dry_build(effective, probes)
         if built is None:  # now the error shows
             spec = env_factory(effective).spec
             built = spec, build_agent(effective, spec)
-        made = run_needs(effective, built, name)
-        runs.append(made)
+        spec, agent = built
+        sizes = agent_sizes(effective, agent)
+        needs.append(training_needs(effective, spec, sizes, name))
         if job.number is None:
-            _show_run(console, job, made, built[1])
+            terminal.header(console, outlook(job, effective, spec, agent, sizes.parameters))
+            _table(console, needs[-1])
         else:
-            _show_job(console, job, made)
+            _show_job(console, job, needs[-1])
     if planned and planned[0].job.number is not None:
-        _show_sweep(console, runs)
-    refuse_unmet(runs)
+        largest = max(needs, key=lambda each: each.nbytes)
+        terminal.say(console, f"{len(needs)} jobs; {largest.name} needs the most memory")
+        _table(console, largest)
+    refuse_unmet(needs)
     terminal.say(console, "dry run: nothing was run and nothing was written")
 
 
-def _show_run(console: Console, job: Job, run: RunNeeds, agent: Agent) -> None:
-    terminal.header(console, outlook(job, run, agent))
-    _table(console, "memory", run.memory, memory_rooms())
+def _show_job(console: Console, job: Job, needs: Needs) -> None:
+    memory = f"memory {size(needs.nbytes)}"
+    terminal.say(console, needs.name)
+    terminal.header(console, [("  needs", memory), ("  run directory", _run_dir(job))])
 
 
-def _show_job(console: Console, job: Job, run: RunNeeds) -> None:
-    needs = f"memory {size(run.memory_nbytes)}"
-    terminal.say(console, run.name)
-    terminal.header(console, [("  needs", needs), ("  run directory", _run_dir(job))])
-
-
-def _show_sweep(console: Console, runs: Sequence[RunNeeds]) -> None:
-    """The job that needs most, in full."""
-    largest = max(runs, key=lambda each: each.memory_nbytes)
-    terminal.say(console, f"{len(runs)} jobs; {largest.name} needs the most memory")
-    _table(console, "memory", largest.memory, memory_rooms())
-
-
-def _table(console: Console, title: str, needs: Sequence[Need], rooms: Sequence[Room]) -> None:
-    """What is needed at most, with the settings behind it, and what there is."""
+def _table(console: Console, needs: Needs) -> None:
+    """What is needed, with the settings behind it, and what there is."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column(title, no_wrap=True)
+    table.add_column("memory", no_wrap=True)
     table.add_column("at most", justify="right", no_wrap=True)
     table.add_column("from", overflow="fold")
-    for each in needs:
+    for each in needs.parts:
         table.add_row(each.what, size(each.nbytes), each.because)
     table.add_section()
-    table.add_row("needed", size(sum(each.nbytes for each in needs)), "")
-    for room in rooms:
-        table.add_row("available", size(room.nbytes), room.limit)
+    table.add_row("needed", size(needs.nbytes), "")
+    room = least_room()
+    table.add_row("available", size(room.nbytes), room.limit)
     console.print(table)
 
 
-def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
+def outlook(
+    job: Job, effective: EffectiveSettings, spec: EnvSpec, agent: Agent, parameters: int
+) -> list[tuple[str, str]]:
     """Everything that a run would do, as key and value."""
-    effective, config, kind = run.effective, job.config, AGENTS.entry_of(job.config.agent).name
+    config, kind = job.config, AGENTS.entry_of(job.config.agent).name
     return [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(job.sources),
-        ("env", _env_line(run.spec)),
-        ("agent", f"{kind}, {run.agent.parameters:,} parameters, batch {config.agent.batch_size}"),
+        ("env", _env_line(spec)),
+        ("agent", f"{kind}, {parameters:,} parameters, batch {config.agent.batch_size}"),
         *encoders_of(agent),
         ("trainer", trainer_line(effective)),
         ("actors", actors_line(effective)),
@@ -127,7 +121,7 @@ def outlook(job: Job, run: RunNeeds, agent: Agent) -> list[tuple[str, str]]:
         *matmul_of_agent(effective, agent),
         ("threads", effective.threads_line()),
         ("budget", _budget_line(effective)),
-        ("evaluation", _evaluation_line(effective, run.spec)),
+        ("evaluation", _evaluation_line(effective, spec)),
         ("metrics", _metrics_line(effective)),
         ("checkpoints", _checkpoints_line(effective)),
         ("run directory", _run_dir(job)),

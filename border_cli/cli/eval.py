@@ -131,7 +131,6 @@ def refuse_no_display(platform: str, environment: Mapping[str, str]) -> None:
 def _evaluate(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import load_agent
     from border_cli.launch.build import env_factory, evaluation_policy
-    from border_cli.launch.needs import playing_needs, refuse_no_room, sizes_of
     from border_cli.launch.play import play
     from border_cli.run.finding import episodes_of_best
 
@@ -144,9 +143,6 @@ def _evaluate(request: Request, signals: EarlySignals) -> None:
     elif checkpoint == "best":
         played = episodes_of_best(request.run_dir) or 0
         rounds = max(1, played // effective.evaluator.num_episodes)  # more than 1: confirmed
-    if request.render is None and request.video is None:  # else one after another
-        needed = playing_needs(effective, env_factory(effective).spec, sizes_of(effective, agent))
-        refuse_no_room("the evaluation", needed)
     policy = evaluation_policy(effective, agent)
     policy.load_snapshot(agent.snapshot())
     with signals.polled() as stop:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from border_cli.cli.training_job import JobContext, RunJob
     from border_cli.launch.dry_build import Probes
     from border_cli.launch.effective import EffectiveSettings
-    from border_cli.launch.needs import RunNeeds
+    from border_cli.launch.needs import Needs
 
 
 # Settings on which a dry build does not depend.
@@ -165,17 +165,17 @@ def make_probes() -> Probes:
     return Probes(on_hung)
 
 
-def tried(planned: Sequence[Planned], probes: Probes) -> list[RunNeeds]:
-    """What the jobs need, counted from dry builds, in which components refuse what only they can
-    judge; jobs with the same components share one.
+def tried(planned: Sequence[Planned], probes: Probes) -> list[Needs]:
+    """What the jobs need of memory, counted from dry builds, in which components refuse what only
+    they can judge; jobs with the same components share one.
 
     A job of a sweep whose environment fails as it is tried fails by itself: it needs nothing.
     """
     from border_cli.launch.dry_build import dry_build
-    from border_cli.launch.needs import run_needs
+    from border_cli.launch.needs import agent_sizes, training_needs
 
-    needs: list[RunNeeds] = []
-    made: dict[str, RunNeeds | None] = {}
+    needs: list[Needs] = []
+    made: dict[str, Needs | None] = {}
     names = job_names([each.job for each in planned])
     for (job, _, effective), name in zip(planned, names, strict=True):
         kind = same_build(effective)
@@ -186,10 +186,13 @@ def tried(planned: Sequence[Planned], probes: Probes) -> list[RunNeeds]:
                 if job.number is None:
                     raise
                 built = None
-            made[kind] = run_needs(effective, built, name) if built else None
+            made[kind] = None
+            if built is not None:
+                spec, agent = built
+                made[kind] = training_needs(effective, spec, agent_sizes(effective, agent))
         like = made[kind]
         if like is not None:
-            needs.append(like.of(effective, name))
+            needs.append(replace(like, name=name))
     return needs
 
 

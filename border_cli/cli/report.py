@@ -175,12 +175,11 @@ def _count(effective: EffectiveSettings) -> str:
 
 
 def _memory_line(effective: EffectiveSettings, spec: EnvSpec) -> str:
-    from border_cli.launch.needs import replay_sizes
+    from border_cli.launch.needs import row_nbytes
     from border_cli.launch.offline_data import dataset_size
 
     row, learned = transition_nbytes(spec), dataset_size(effective)
-    replay = replay_sizes(effective, spec)
-    stored = replay.row if replay.shares_frames else row  # without the padding of rows
+    stored = row_nbytes(effective, spec) or row
     known = ""
     if learned is not None:
         known = f"data set {counted(learned.steps, 'transition')}, {_size(learned.steps * stored)}"

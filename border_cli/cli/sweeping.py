@@ -30,19 +30,19 @@ from border_cli.config.sweep_loader import SweepLoader
 from border_cli.config.sweep_plan import in_common, sweep_job, sweep_plan
 from border_cli.core.config import OnError, RunConfig
 from border_cli.core.errors import ConfigError, Interrupted
-from border_cli.core.machine import memory_rooms, usable_cores
+from border_cli.core.machine import free_memory, usable_cores
 from border_cli.core.words import counted, setting, size
 from border_cli.launch.build import computes_on_cuda
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.needs import RunNeeds, refuse_unmet
+from border_cli.launch.needs import Needs, refuse_unmet
 
 if TYPE_CHECKING:
     from border_cli.cli.processes import JobStarter
 
 OURS = (OUR_LAUNCHER, RAY_LAUNCHER)  # which tell how each job ends
 
-# Of a process that trains, besides what its run needs: what it does not share with its fork server.
-PROCESS_NBYTES = 96 * 2**20
+# Of a process that trains, besides what is counted: CartPole with two actors takes 270 MB.
+PROCESS_NBYTES = 256 * 2**20
 
 
 def run_command(
@@ -157,7 +157,7 @@ def _at_once(
     launcher: str,
     terms: SweepTerms,
     num_jobs: int,
-    needs: Sequence[RunNeeds],
+    needs: Sequence[Needs],
     config: RunConfig,
 ) -> int:
     """How many jobs share this machine at a time."""
@@ -174,14 +174,13 @@ def _at_once(
     return most if launcher == "submitit_local" else 1
 
 
-def _processes(asked: int | None, needs: Sequence[RunNeeds], config: RunConfig) -> int:
+def _processes(asked: int | None, needs: Sequence[Needs], config: RunConfig) -> int:
     """Jobs of our own launcher at a time. Raises ConfigError where fewer fit into memory than were
     asked for."""
     if asked is not None and asked < 1:
         raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {asked}")
-    each = PROCESS_NBYTES + max((need.memory_nbytes for need in needs), default=0)
-    shared = [room for room in memory_rooms() if not room.of_process]
-    room = min(shared, key=lambda found: found.nbytes)
+    each = PROCESS_NBYTES + max((need.nbytes for need in needs), default=0)
+    room = free_memory()
     fitting = int(room.nbytes // each)
     if asked is None:
         return max(1, min(1 if computes_on_cuda(config) else usable_cores(), fitting))

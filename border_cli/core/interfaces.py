@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.config import ReplayBufferConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
@@ -311,6 +312,11 @@ class FrozenSharingRows(FrozenRows, Protocol):
 
 class ReplayBuffer(ABC):
     """Transitions to learn from; only the learner's thread calls it."""
+
+    @classmethod
+    def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:  # noqa: ARG003
+        """Bytes of one transition, told before anything is allocated; 0: nobody knows."""
+        return 0
 
     @abstractmethod
     def push(self, transitions: Transitions) -> None:

@@ -36,7 +36,6 @@ class Room(NamedTuple):
 
     limit: str  # what is limited, in words
     nbytes: int
-    of_process: bool = False  # limits this process alone, without its children
 
 
 def failed_allocation(error: BaseException) -> str | None:
@@ -105,45 +104,25 @@ def machine_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def memory_rooms(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> list[Room]:
-    """What may still be taken: of the machine, of each cgroup that this process is in, and of the
-    limits of this process alone."""
+def free_memory(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> Room:
+    """What processes may still take together: of the machine, and of each cgroup that this one is
+    in."""
     import psutil
 
     free = Room("free memory of this machine", int(psutil.virtual_memory().available))
-    return [free, *_cgroup_rooms(cgroups, own_cgroup), *_process_rooms()]
+    rooms = [_room_of_group(each, cgroups) for each in _own_groups(cgroups, own_cgroup)]
+    return min([free, *filter(None, rooms)], key=lambda each: each.nbytes)
 
 
 def least_room() -> Room:
-    """The smallest of all rooms: what this process may still take at most."""
-    return min(memory_rooms(), key=lambda each: each.nbytes)
-
-
-def _process_rooms() -> list[Room]:
-    """What this process alone may still reserve, used or not; nothing where there is no limit."""
+    """What this process may still take: less than what is free, where it has a limit of its own."""
     import psutil
 
-    taken = psutil.Process().memory_info()
-    if not hasattr(taken, "data"):
-        return []  # only Linux enforces these limits
-    limits = (
-        ("address space, ulimit -v", resource.RLIMIT_AS, taken.vms),
-        ("data segment, ulimit -d", resource.RLIMIT_DATA, taken.data),
-    )
-    rooms = []
-    for limit, which, nbytes in limits:
-        most, _ = resource.getrlimit(which)
-        if most != resource.RLIM_INFINITY:
-            rooms.append(Room(limit, max(0, most - nbytes), of_process=True))
-    return rooms
-
-
-def _cgroup_rooms(cgroups: Path, own_cgroup: Path) -> list[Room]:
-    """Of this process's group and of all that it lies in; none where there is no limit."""
-    rooms = []
-    for each in _own_groups(cgroups, own_cgroup):
-        rooms += _rooms_of_group(each, f"/{each.relative_to(cgroups)}".rstrip("."))
-    return rooms
+    free, (most, _) = free_memory(), resource.getrlimit(resource.RLIMIT_AS)
+    left = most - int(psutil.Process().memory_info().vms)
+    if most == resource.RLIM_INFINITY or left > free.nbytes:
+        return free
+    return Room("address space, ulimit -v", max(0, left))
 
 
 def _own_groups(cgroups: Path, own_cgroup: Path) -> Iterator[Path]:
@@ -175,19 +154,17 @@ def usable_cores(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> int:
     return max(1, int(cores))
 
 
-def _rooms_of_group(folder: Path, name: str) -> list[Room]:
+def _room_of_group(folder: Path, cgroups: Path) -> Room | None:
+    """What a cgroup leaves; None where it has no limit, which is `max`, or cannot be read."""
     with suppress(OSError, ValueError):
-        files = [folder / each for each in ("memory.max", "memory.high")]
-        limits = [each.read_text().strip() for each in files if each.exists()]
-        most = min((int(each) for each in limits if each != "max"), default=None)
-        if most is None:
-            return []
+        most = int((folder / "memory.max").read_text())
         stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
         used = int((folder / "memory.current").read_text())
         # Cached files: the kernel gives them back when memory is needed.
         used -= sum(int(stat.get(each, 0)) for each in ("inactive_file", "active_file"))
-        return [Room(f"limit of the cgroup {name}", max(0, most - used))]
-    return []
+        name = f"/{folder.relative_to(cgroups)}".rstrip(".")
+        return Room(f"limit of the cgroup {name}", max(0, most - used))
+    return None
 
 
 def unwritable(folder: Path) -> str | None:

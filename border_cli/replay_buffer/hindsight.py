@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.config import ReplayBufferConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
@@ -38,7 +39,6 @@ KEYS_AT_ONCE: Final = 4096  # rows that are copied at a time
 # What the lookup of its rows takes per transition: episode and step in arrays, the row's number in
 # its episode, and a share of the episode's objects.
 LINKS_NBYTES: Final = 48
-SAVED_LINKS_NBYTES: Final = 16  # of it in a checkpoint: episode and step
 
 
 def observation_keys(transitions: Transitions) -> tuple[list[bytes], list[bytes]]:
@@ -193,6 +193,10 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         self._achieved_before = self.ring.column(ACHIEVED)  # [slots, …]
         self._achieved = self.ring.column(ACHIEVED_NEXT)  # [slots, …]
         self._loaded: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    @classmethod
+    def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
+        return super().row_nbytes(config, spec) + LINKS_NBYTES
 
     @property
     def nbytes(self) -> int:

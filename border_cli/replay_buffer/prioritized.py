@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.config import ReplayBufferConfig
 from border_cli.core.errors import CheckpointError, NotFinite
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
@@ -21,6 +22,7 @@ from border_cli.replay_buffer.ring import whole_number
 from border_cli.replay_buffer.sum_tree import MinTree, SumTree
 from border_cli.replay_buffer.uniform import RingReplayBuffer
 
+PRIORITY_NBYTES = 8  # float64
 EPSILON = 1e-6  # keeps rows without an error within reach
 
 
@@ -55,6 +57,13 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         in_buffer = config.normalize == Normalize.buffer
         self._minima = MinTree(config.capacity) if in_buffer else None
         self._loaded = np.empty(0)  # priorities of rows that are not restored yet
+
+    @classmethod
+    def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
+        """With its priority, twice for the minimum over the buffer; sums add a 31st of that."""
+        assert isinstance(config, PrioritizedConfig)
+        trees = 2 if config.normalize == Normalize.buffer else 1
+        return super().row_nbytes(config, spec) + trees * PRIORITY_NBYTES
 
     @property
     def uses_priorities(self) -> bool:

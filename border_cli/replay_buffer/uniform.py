@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from border_cli.core.config import ReplayBufferConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import FrozenRows, ReplayBuffer
+from border_cli.core.rows import storage_nbytes
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
-from border_cli.replay_buffer.frames import FrameRing, stores_frames
+from border_cli.replay_buffer.frames import FrameRing, frame_row_nbytes, stores_frames
 from border_cli.replay_buffer.ring import Ring, ring_state
 
 BLOCK = 32  # batches whose chances are drawn at once: one call of the generator for all
@@ -39,6 +40,11 @@ class RingReplayBuffer(ReplayBuffer):
         ring = FrameRing if frames else Ring
         self.ring = ring(spec, capacity, most_fixed=most_fixed)
         self._rng = rng
+
+    @classmethod
+    def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
+        frames = stores_frames(config, spec)
+        return frame_row_nbytes(spec) if frames else storage_nbytes(spec, 1)
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
         """Copies of the rows in these slots, for inspection. [M]"""
