@@ -94,7 +94,8 @@ def training_needs(
     parts, row = [], row_nbytes(effective, spec)
     learned = dataset_size(effective)
     if learned is not None:
-        parts.append(Part("data set", learned.steps * row, {SETTING: learned.id}))
+        described = f"{learned.id}, {learned.steps} transitions of {size(row)}"
+        parts.append(Part("data set", learned.steps * row, {SETTING: described}))
     if effective.has_actors:
         capacity = effective.config.replay_buffer.capacity
         what = "replay buffer" if row else "replay buffer (unknown size)"

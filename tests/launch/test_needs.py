@@ -90,7 +90,7 @@ def test_a_data_set_counts_with_its_rows(tmp_path: Path) -> None:
         both = needs("replay_buffer=dataset", dataset, "replay_buffer.capacity=1000")
     assert offline.keys() == {"data set", "agent"}
     assert offline["data set"].nbytes == both["data set"].nbytes == 48 * rows
-    assert offline["data set"].because == dataset
+    assert offline["data set"].because.startswith(f"{dataset}, {rows} transitions")
     assert both["replay buffer"].nbytes == 48_000
 
 

@@ -288,7 +288,7 @@ def test_settings_that_only_a_component_can_refuse_close_what_was_open(tmp_path:
 def test_a_recorder_that_cannot_be_opened_closes_those_before_it(tmp_path: Path) -> None:
     before = open_files()
     recorders = {"jsonl": JsonlConfig(), "mine": UnwritableConfig()}
-    with pytest.raises(PermissionError, match="Permission denied"):
+    with pytest.raises(ConfigError, match="Permission denied"):
         run(make_config("sync", recorder=recorders), tmp_path)
     assert open_files() == before
     assert facts(tmp_path)["status"] == "failed"
