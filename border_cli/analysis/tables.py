@@ -96,8 +96,21 @@ def markdown(report: Report) -> str:
             "(a tie counts half), with its 95 % bootstrap interval.",
             _pipes(*improvement_table(report)),
         ]
+    if report.profiles:
+        parts += ["Performance profile: share of runs above a normalised score.", _profile(report)]
     parts += [f"Warning: {each}." for each in report.warnings]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _profile(report: Report) -> str:
+    first = report.profiles[0].thresholds
+    shown = range(0, len(first), (len(first) - 1) // 10)
+    head = ["score", *(each.group for each in report.profiles)]
+    rows = [
+        [number(first[i]), *(f"{each.shares.mid[i]:.2f}" for each in report.profiles)]
+        for i in shown
+    ]
+    return _pipes(head, rows)
 
 
 def _pipes(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -142,6 +155,26 @@ def scores_csv(report: Report) -> str:
         for each in report.finals
     )
     return _csv(head, rows)
+
+
+def improvement_csv(report: Report) -> str:
+    """One line per pair of groups."""
+    rows = (
+        [each.group, each.other, *(_exact(float(v)) for v in each.probability), *each.seeds]
+        for each in report.improvements
+    )
+    head = ["group", "other", "probability", "low", "high", "seeds", "other_seeds"]
+    return _csv(head, rows)
+
+
+def profile_csv(report: Report) -> str:
+    """One line per group and normalised score."""
+    rows = (
+        [each.group, *map(_exact, values)]
+        for each in report.profiles
+        for values in np.column_stack([each.thresholds, *each.shares]).tolist()
+    )
+    return _csv(["group", "normalised_score", "share_above", "low", "high"], rows)
 
 
 def _exact(value: float) -> float | str:

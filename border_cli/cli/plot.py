@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,7 +49,8 @@ border-plot: plots runs with 95 % intervals over seeds.
   --reference ENV=RANDOM:EXPERT
                          returns that map to normalised scores 0 and 100; default: those of
                          evaluator.ref_min_score and ref_max_score, or of the data set of a run
-  --csv curves|scores    the numbers in a .csv file; default: curves
+  --csv curves|scores|improvement|profile
+                         the numbers in a .csv file; default: curves
   --version, --help
 
 Examples
@@ -104,7 +105,7 @@ def read_request(typed: Sequence[str]) -> Request:
     parser.add_argument("--where", default="")
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--reference", action="append", type=_reference, default=[])
-    parser.add_argument("--csv", choices=("curves", "scores"))
+    parser.add_argument("--csv", choices=("curves", "scores", "improvement", "profile"))
     request = Request(**vars(parser.parse_intermixed_args(typed)))
     if request.csv and not any(each.suffix.lower() == ".csv" for each in request.out):
         raise ConfigError("--csv needs an --out that ends in .csv")
@@ -144,6 +145,12 @@ def _reference(text: str) -> tuple[str, Reference]:
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
     request = read_request(typed)
     report = _report(request)
+    if request.csv == "improvement" and not report.improvements:
+        raise ConfigError("--csv improvement needs two groups on one environment; see --by")
+    if request.csv == "profile" and not report.profiles:
+        raise ConfigError(
+            "--csv profile needs normalised scores on several environments; see --reference"
+        )
     drawn = [path for path in request.out if path.suffix.lower() in DRAWN]
     missing = drawn if find_spec("matplotlib") is None else []
     written = [path for path in request.out if path not in missing]
@@ -213,8 +220,13 @@ def _content(suffix: str, report: Report, table: str | None) -> bytes:
         return drawn(report, suffix[1:])
     if suffix == ".md":
         return tables.markdown(report).encode()
-    text = tables.scores_csv(report) if table == "scores" else tables.curves_csv(report)
-    return text.encode()
+    made: dict[str, Callable[[Report], str]] = {
+        "curves": tables.curves_csv,
+        "scores": tables.scores_csv,
+        "improvement": tables.improvement_csv,
+        "profile": tables.profile_csv,
+    }
+    return made[table or "curves"](report).encode()
 
 
 def _show(report: Report, *, curves: bool, files: Sequence[Path]) -> None:
@@ -242,7 +254,7 @@ def _show_tables(console: Console, report: Report) -> None:
         head, rows = improvement_table(report)
         show_table(console, head, rows[:MOST_PAIRS], names=2)
         left = len(rows) - MOST_PAIRS
-        more = f"; {left} more in .md and .html files" if left > 0 else ""
+        more = f"; {left} more in .md, .html and .csv files" if left > 0 else ""
         console.print(f"probability of improvement{more}\n", style="dim", soft_wrap=True)
 
 

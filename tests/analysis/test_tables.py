@@ -62,10 +62,12 @@ def test_markdown_has_the_final_scores_and_escapes_names() -> None:
     assert "| c | a\\|b | 1.00 [1.00, 1.00] | 2, 2 |" in text
 
 
-def test_several_environments_have_a_column_and_rows_for_all() -> None:
+def test_several_environments_have_a_column_and_a_profile() -> None:
     text = tables.markdown(a_report(envs=("pendulum", "acrobot")))
     assert "| env | agent |" in text
     assert "| all (normalised) | c | 4 | – | – | – | 10.50 [10.00, 11.00] | 250 env steps |" in text
+    assert "| score | a\\|b | c |" in text
+    assert "| 10.00 | 0.00 | 0.50 |" in text
 
 
 def test_csv_files_hold_exact_numbers() -> None:
@@ -80,6 +82,11 @@ def test_csv_files_hold_exact_numbers() -> None:
     assert float(curve["low"]) == pytest.approx(0.5 - 12.7062047 / 2)
     overall = rows(tables.scores_csv(found))[-1]
     assert (overall["env"], overall["mean"], overall["normalised"]) == ("all", "", "10.5")
+    [pair] = rows(tables.improvement_csv(found))
+    assert (pair["group"], pair["other"], pair["probability"]) == ("c", "a|b", "1.0")
+    profile = rows(tables.profile_csv(found))
+    assert len(profile) == 2 * 101
+    assert (profile[0]["normalised_score"], profile[0]["share_above"]) == ("0.0", "0.5")
 
 
 def test_a_single_seed_leaves_its_bounds_empty() -> None:

@@ -48,6 +48,14 @@ def test_files_are_written_by_their_suffix(
     assert printed.count("wrote ") == 5
 
 
+@pytest.mark.parametrize("table", ["scores", "improvement"])
+def test_a_csv_file_has_the_numbers_that_were_asked_for(tmp_path: Path, table: str) -> None:
+    out = tmp_path / "numbers.csv"
+    main([str(two_groups(tmp_path)), "--csv", table, "--out", str(out)])
+    head = {"scores": "env,group,seeds", "improvement": "group,other"}
+    assert out.read_text(encoding="utf-8").startswith(head[table])
+
+
 def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluated_run(tmp_path / "short", [1.0], settings={"agent.gamma": 0.9})
     evaluated_run(tmp_path / "long", [1.0, 2.0])
@@ -63,12 +71,14 @@ def test_references_give_normalised_scores_over_environments(
     for env in ("cartpole", "acrobot"):
         two_groups(tmp_path / env, env=env)
     asked = ["--reference", "cartpole=5:25", "--reference=acrobot=-15:35"]
-    main([str(tmp_path), *asked])
+    out = tmp_path / "profile.csv"
+    main([str(tmp_path), *asked, "--csv", "profile", "--out", str(out)])
     lines = capsys.readouterr().out.split("\n")
     # 5, 15, 25 are 0, 50, 100 of cartpole, and 40, 60, 80 of acrobot
     [overall] = [line.split() for line in lines if line.startswith(" all") and "false" in line]
     assert overall[:5] == ["all", "(normalised)", "false", "6", "–"]
     assert overall[7] == "55.00"
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 1 + 2 * 101
 
 
 def test_figures_are_whole_in_a_narrow_terminal() -> None:
