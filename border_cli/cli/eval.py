@@ -41,8 +41,9 @@ border-eval: evaluates a saved model of a run.
   seed=N                           plays fresh episodes; default: the episodes of the run's own
                                    evaluations, which reproduce its recorded best score
   render=human                     shows the episodes in a window, one at a time; needs a display
-  video=FILE.mp4|.gif              films the episodes, with step and return under each frame; needs
-                                   pip install "border-cli[video]", and no display
+  video=FILE.mp4|.gif|.png         films the episodes, with step and return under each frame; .png:
+                                   a sheet of frames; needs pip install "border-cli[video]", and
+                                   no display
   trust=true                       also imports modules from the directories that the run recorded,
                                    and from RUN_DIR itself; only for runs whose code you trust
   --json                           prints one JSON object instead of the table

@@ -1,7 +1,7 @@
 """Films of episodes: frames with episode, step and return drawn under them.
 
-A format is told by the suffix: .mp4 (H.264) or .gif. Pillow draws, and imageio-ffmpeg encodes; both
-come with the extra `video`.
+A format is told by the suffix: .mp4 (H.264), .gif, or .png, a sheet with some frames of each
+episode. Pillow draws, and imageio-ffmpeg encodes; both come with the extra `video`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 EXTRA: Final = "border-cli[video]"
-SUFFIXES: Final = (".mp4", ".gif")
+SUFFIXES: Final = (".mp4", ".gif", ".png")
 LEAST_SIDE: Final = 240  # pixels; smaller frames are enlarged by a whole number
 GIF_SIDE: Final = 256  # pixels of the longer side; a GIF has no compression to speak of
 GIF_RATE: Final = 25  # frames per second at most: browsers slow down what is faster
 MAX_COVERAGE: Final = 1  # Pillow's `Quantize.MAXCOVERAGE`
 CLIP_FRAMES: Final = 150  # of a film during a run
+SHEET_COLUMNS: Final = 8  # frames of an episode on a sheet
+SHEET_SIDE: Final = 180  # pixels of the longer side of each
 
 
 def require_pillow(what: str) -> None:
@@ -177,28 +179,41 @@ class Mp4Writer(FilmWriter):
         self._partial.unlink(missing_ok=True)
 
 
+class EvenlyKept:
+    """At most so many pictures of a series of unknown length, the same number apart."""
+
+    def __init__(self, most: int | None) -> None:
+        self.pictures: list[Image] = []
+        self.every = 1
+        self._most = most
+        self._seen = 0
+
+    def add(self, picture: Image) -> None:
+        if self._seen % self.every == 0:
+            self.pictures.append(picture)
+        self._seen += 1
+        if self._most is not None and len(self.pictures) > self._most:
+            del self.pictures[1::2]
+            self.every *= 2
+
+
 class GifWriter(FilmWriter):
     """Frames in memory, a byte per pixel, until the film is written."""
 
     def __init__(self, target: Path | io.BytesIO, *, most_frames: int | None = None) -> None:
         """With `most_frames`, of more only every second, fourth, … one is kept."""
         self._target = target
-        self._every = 1  # of the frames due at GIF_RATE
-        self._most = most_frames
         self._draw = Drawing(GIF_SIDE)
-        self._frames: list[Image] = []
+        self._kept = EvenlyKept(most_frames)
+        self._short = most_frames is not None
         self._seen = 0
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        due = self._seen % (self._every * self._slower) == 0
-        self._seen += 1
-        if due:
+        if self._seen % self._slower == 0:
             picture = self._draw(frame, caption(episode, step, score))
             # Most of the picture may be of few colours: small things must keep theirs.
-            self._frames.append(picture.quantize(method=MAX_COVERAGE))
-        if self._most is not None and len(self._frames) > self._most:
-            del self._frames[1::2]
-            self._every *= 2
+            self._kept.add(picture.quantize(method=MAX_COVERAGE))
+        self._seen += 1
 
     @property
     def _slower(self) -> int:
@@ -206,21 +221,70 @@ class GifWriter(FilmWriter):
         return max(1, round(self.frames_per_s / GIF_RATE))
 
     def finish(self) -> None:
-        if not self._frames:
+        if not self._kept.pictures:
             raise RunFailed("there is no frame to film")
-        first, *others = self._frames
+        first, *others = self._kept.pictures
         # Hundredths of a second are all that the format has.
-        shown_ms = max(20, 10 * round(100 * self._every * self._slower / self.frames_per_s))
-        if self._most is not None:
+        every = self._kept.every * self._slower
+        shown_ms = max(20, 10 * round(100 * every / self.frames_per_s))
+        if self._short:
             shown_ms = min(shown_ms, 200)
-        made = self._target if isinstance(self._target, io.BytesIO) else io.BytesIO()
-        first.save(made, "GIF", save_all=True, append_images=others, duration=shown_ms, loop=0)
-        if isinstance(self._target, Path):
-            try:
-                write_bytes(self._target, made.getvalue())
-            except OSError as error:
-                reason = f"{self._target} could not be written: {error.strerror}"
-                raise RunFailed(reason) from error
+        animated = {"save_all": True, "append_images": others, "duration": shown_ms, "loop": 0}
+        _save(first, "GIF", self._target, **animated)
+
+
+class SheetWriter(FilmWriter):
+    """A row of frames for each episode: the first, the last, and some in between."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._draw = Drawing(SHEET_SIDE)
+        self._rows: list[list[Image]] = []
+        self._episode: int | None = None
+        self._kept = EvenlyKept(None)  # of the running episode
+        self._last: Image | None = None
+
+    def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
+        if episode != self._episode:
+            self._end_row()
+            self._episode, self._kept = episode, EvenlyKept(4 * SHEET_COLUMNS)
+        self._last = self._draw(frame, f"{episode}: step {step}, return {score:.6g}")
+        self._kept.add(self._last)
+
+    def _end_row(self) -> None:
+        if self._last is None:
+            return
+        row = self._kept.pictures
+        if row[-1] is not self._last:
+            row.append(self._last)
+        shown = min(len(row), SHEET_COLUMNS)
+        chosen = np.linspace(0, len(row) - 1, shown).round().astype(int).tolist()
+        self._rows.append([row[i] for i in chosen])
+
+    def finish(self) -> None:
+        from PIL import Image
+
+        self._end_row()
+        if not self._rows:
+            raise RunFailed("there is no frame to film")
+        width, height = self._rows[0][0].size
+        columns = max(map(len, self._rows))
+        sheet = Image.new("RGB", (columns * (width + 4), len(self._rows) * (height + 4)), "white")
+        for y, row in enumerate(self._rows):
+            for x, picture in enumerate(row):
+                sheet.paste(picture, (x * (width + 4) + 2, y * (height + 4) + 2))
+        _save(sheet, "PNG", self._path)
+
+
+def _save(picture: Image, form: str, target: Path | io.BytesIO, **options: Any) -> None:
+    """Writes a picture; a file that was there before stays where that fails."""
+    made = io.BytesIO() if isinstance(target, Path) else target
+    picture.save(made, form, **options)
+    if isinstance(target, Path):
+        try:
+            write_bytes(target, made.getvalue())
+        except OSError as error:
+            raise RunFailed(f"{target} could not be written: {error.strerror}") from error
 
 
 def refuse_no_film(path: Path) -> None:
@@ -238,7 +302,13 @@ def refuse_no_film(path: Path) -> None:
 
 def film_writer(path: Path) -> FilmWriter:
     """What writes the format that the suffix tells."""
-    return Mp4Writer(path) if path.suffix.lower() == ".mp4" else GifWriter(path)
+    match path.suffix.lower():
+        case ".mp4":
+            return Mp4Writer(path)
+        case ".gif":
+            return GifWriter(path)
+        case _:
+            return SheetWriter(path)
 
 
 Show = Callable[[NDArray[np.uint8], int, float], None]  # frame, step, return so far

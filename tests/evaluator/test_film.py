@@ -80,6 +80,21 @@ def test_a_short_film_keeps_the_whole_span() -> None:
         assert 5 <= gif.n_frames <= 10
 
 
+def test_a_sheet_has_a_row_for_each_episode_with_its_first_and_last_frame(tmp_path: Path) -> None:
+    filmed(film.film_writer(tmp_path / "sheet.png"), steps=13)
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        width, height = (int(each) for each in sheet.size)
+        columns, rows = film.SHEET_COLUMNS, EPISODES
+        assert (width % columns, height % rows) == (0, 0)
+        for episode in range(rows):
+            y = int((episode + 0.3) * height / rows)
+            first, last = (
+                sheet.getpixel((int((column + 0.5) * width / columns), y))[0]
+                for column in (0, columns - 1)
+            )
+            assert (first, last) == (frame(episode, 0)[0, 0, 0], frame(episode, 12)[0, 0, 0])
+
+
 def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
     writer = film.film_writer(tmp_path / "film.mp4")
@@ -97,17 +112,17 @@ def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("film.avi", r"video must end in \.mp4, \.gif, got"),
+        ("film.avi", r"video must end in \.mp4, \.gif, \.png, got"),
         ("nowhere/film.gif", r"no such directory: .*nowhere"),
         ("folder.gif", r"folder\.gif is not a regular file"),
-        ("pipe.gif", r"pipe\.gif is not a regular file"),
+        ("pipe.png", r"pipe\.png is not a regular file"),
     ],
 )
 def test_a_film_that_cannot_be_written_is_refused_at_once(
     tmp_path: Path, name: str, said: str
 ) -> None:
     (tmp_path / "folder.gif").mkdir()
-    os.mkfifo(tmp_path / "pipe.gif")
+    os.mkfifo(tmp_path / "pipe.png")
     with pytest.raises(ConfigError, match=said):
         film.refuse_no_film(tmp_path / name)
 
