@@ -105,7 +105,8 @@ class Settings(metaclass=_SettingsType):
 
     def __setattr__(self, name: str, value: object) -> None:
         if _CONSTRUCTED in vars(self) and not self._may_set(name):
-            known = [each.name for each in fields(self)]
+            # `option`, which composing sets, is not compared.
+            known = [each.name for each in fields(self) if each.compare]
             prefix = f"{self.path}." if self.path else ""
             near = nearest(name, known)
             hint = f", did you mean {prefix}{near}?" if near else ""
