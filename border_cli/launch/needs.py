@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import Room, least_room, memory_for
@@ -66,10 +67,14 @@ def agent_sizes(effective: EffectiveSettings, agent: Agent) -> AgentSizes:
     """Counted from copies of its weights and state, which take no memory; raises ConfigError where
     there are not even addresses for them."""
     what = "the agent and a copy of it do not fit in memory"
-    with memory_for(what, effective.config.agent.taking_memory(), ConfigError), Unfilled():
+    config = effective.config.agent
+    with memory_for(what, config.taking_memory(), ConfigError), Unfilled():
         arrays = agent.snapshot().arrays.values()
         parameters = sum(each.size for each in arrays)
-        return AgentSizes(parameters=parameters, state=_nbytes(agent.state_dict()))
+        state = _nbytes(agent.state_dict())
+    if isinstance(config, LearnerConfig) and config.optimizer != "adam":
+        state *= 2  # the averages of torch's optimisers exist from the first update on
+    return AgentSizes(parameters=parameters, state=state)
 
 
 def _nbytes(state: Any) -> int:

@@ -104,6 +104,14 @@ def test_an_agent_is_counted_with_targets_and_optimiser() -> None:
     assert found.state == 4 * 4 * found.parameters + 4 * 4 + generator
 
 
+def test_averages_that_an_optimiser_makes_at_the_first_update_are_counted() -> None:
+    sizes = []
+    for typed in ("agent.optimizer=adam", "agent.optimizer=RMSprop"):
+        effective = settings("agent.hidden=[256,256]", typed)
+        sizes.append(agent_sizes(effective, build_agent(effective, spec_of(effective))).state)
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
+
+
 def test_an_agent_without_weights_takes_nothing() -> None:
     effective = settings("agent=random")
     found = agent_sizes(effective, build_agent(effective, spec_of(effective)))
