@@ -242,7 +242,7 @@ def deleted(place: Place, what: str) -> None:
     place.facts["goes on"] = place.wait(process, 15.0)
     process.send_signal(signal.SIGINT)
     place.end(process)
-    place.facts["made again"] = place.run.exists()
+    place.facts["made again"] = (place.run / what).exists()
 
 
 def full_disk(place: Place) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from border_cli.core.errors import CheckpointError, ConfigError, reachable
+from border_cli.core.errors import CheckpointError, ConfigError, RunDeleted, reachable
 from border_cli.core.files import readable_bytes, refuse_deleted, write_json
 from border_cli.core.threads import available_cores
 
@@ -335,7 +335,10 @@ class RunRecord:
     def _write_or_log(self) -> None:
         if self._lock is not None:
             self._lock.check()
+        path = self._run_dir / RUN_JSON
         try:
+            if not path.exists():
+                raise RunDeleted(path)
             self._write()
         except OSError as error:
             log.error("run.json could not be written: %s", error)

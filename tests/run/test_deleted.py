@@ -29,6 +29,17 @@ def test_a_save_names_what_it_relies_on_and_is_gone(case: SmallRun, what: str) -
     assert case.store.report.failures == 0
 
 
+def test_a_record_that_is_gone_is_named_and_not_written_again(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    record.begin()
+    gone = tmp_path / "run.json"
+    gone.unlink()
+    for write in (record.saved, lambda _: record.end("done", "max_opt_steps reached")):
+        with pytest.raises(RunDeleted, match=f"^{gone} was deleted or moved while the run was"):
+            write({"opt_steps": 50})
+    assert not gone.exists()
+
+
 def test_where_another_run_has_begun_since_nothing_of_it_is_touched(
     make_run: MakeRun, tmp_path: Path
 ) -> None:

@@ -212,15 +212,17 @@ def test_the_first_end_stays(tmp_path: Path) -> None:
 def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (run_dir := tmp_path / "run").mkdir()
-    record = RunRecord(run_dir)
+    record = RunRecord(tmp_path)
     record.begin()
-    run_dir.rename(tmp_path / "elsewhere")
+    place, aside = tmp_path / "run.json", tmp_path / "aside.json"
+    place.rename(aside)
+    place.mkdir()  # no file can take its place
     record.end("failed", "the first")
     assert "run.json could not be written: " in caplog.text
-    run_dir.mkdir()
+    place.rmdir()
+    aside.rename(place)
     record.end("interrupted", "the second")
-    assert (read(run_dir)["status"], read(run_dir)["exit_reason"]) == ("failed", "the first")
+    assert (read(tmp_path)["status"], read(tmp_path)["exit_reason"]) == ("failed", "the first")
 
 
 def test_what_did_not_begin_leaves_the_document_of_the_attempt_before(tmp_path: Path) -> None:
