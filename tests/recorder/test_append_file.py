@@ -13,22 +13,6 @@ from border_cli.core.errors import RunDeleted
 from border_cli.recorder.append_file import AppendFile, cut
 
 
-def test_a_record_can_be_read_as_soon_as_append_returns(tmp_path: Path) -> None:
-    file = AppendFile(tmp_path / "new" / "folder" / "rows")
-    file.append(b"one\n")
-    assert (tmp_path / "new" / "folder" / "rows").read_bytes() == b"one\n"
-    file.close()
-
-
-def test_an_existing_file_is_continued(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    path.write_bytes(b"old\n")
-    file = AppendFile(path)
-    file.append(b"new\n")
-    file.close()
-    assert path.read_bytes() == b"old\nnew\n"
-
-
 def test_a_record_that_does_not_fit_is_left_out_whole(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     file = AppendFile(path)
@@ -59,14 +43,6 @@ def test_a_deleted_file_is_named_and_none_in_its_place_is_written(tmp_path: Path
         file.append(b"three\n")
     file.close()
     assert path.read_bytes() == b"of another run\n"
-
-
-def test_what_lies_beyond_a_checkpoint_is_cut(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    path.write_bytes(b"a\nb\nc\n")
-    for _ in range(2):
-        cut(path, 2)
-        assert path.read_bytes() == b"a\n"
 
 
 def test_a_file_that_is_too_short_or_gone_is_named_and_left_as_it_is(

@@ -11,8 +11,7 @@ from saves import SmallRun
 from border_cli.core.errors import CheckpointError
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import resumable, steps_saved
-from border_cli.run.folders import point_link, remove_folder, replace_folder, restore_folders
-from border_cli.run.layout import backup_of, partial_of
+from border_cli.run.folders import point_link
 
 
 def names(folder: Path) -> list[str]:
@@ -25,51 +24,6 @@ def test_a_link_is_relative_and_moves_at_once(tmp_path: Path) -> None:
         point_link(tmp_path / "latest", target)
         assert str((tmp_path / "latest").readlink()) == target
     assert names(tmp_path) == ["0000000001", "0000000002", "latest"]
-
-
-def folder(path: Path, content: str) -> Path:
-    path.mkdir()
-    (path / "agent.pt").write_text(content)
-    return path
-
-
-def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
-    place = folder(tmp_path / "0000000010", "old")
-    replace_folder(folder(partial_of(tmp_path / "0000000010"), "new"), place)
-    assert (place / "agent.pt").read_text() == "new"
-    assert names(tmp_path) == ["0000000010"]
-
-
-def test_a_folder_that_cannot_take_the_place_leaves_the_old_one_there(tmp_path: Path) -> None:
-    place = folder(tmp_path / "0000000010", "old")
-    with pytest.raises(FileNotFoundError, match="never_written"):
-        replace_folder(tmp_path / "never_written", place)
-    assert (place / "agent.pt").read_text() == "old"
-    assert names(tmp_path) == ["0000000010"]
-
-
-def test_what_a_crash_left_aside_is_put_back(tmp_path: Path) -> None:
-    place = folder(tmp_path / "0000000010", "old")
-    place.rename(backup_of(place))  # killed between the two renames of `replace_folder`
-    folder(partial_of(place), "new")
-    restore_folders(tmp_path)
-    assert (place / "agent.pt").read_text() == "old"
-    assert names(tmp_path) == ["0000000010"]
-
-
-def test_what_a_crash_left_to_remove_is_removed(tmp_path: Path) -> None:
-    place = folder(tmp_path / "0000000010", "new")
-    folder(backup_of(place), "old")  # killed after both renames
-    restore_folders(tmp_path)
-    assert (place / "agent.pt").read_text() == "new"
-    assert names(tmp_path) == ["0000000010"]
-
-
-def test_a_folder_is_removed_also_where_half_of_an_earlier_one_lies(tmp_path: Path) -> None:
-    place = folder(tmp_path / "0000000010", "old")
-    folder(partial_of(place), "older")
-    remove_folder(place)
-    assert names(tmp_path) == []
 
 
 MakeRun = Callable[..., SmallRun]

@@ -200,12 +200,13 @@ def test_a_run_is_running_until_it_ends(tmp_path: Path) -> None:
     assert (ended["opt_steps"], ended["best_score"]) == (500, None)
 
 
-def test_the_first_end_stays(tmp_path: Path) -> None:
+def test_the_first_end_stays_and_no_progress_follows_it(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
     record.begin()
     record.end("failed", "Stalled: actor 0", opt_steps=3)
     first = read(tmp_path)
     record.end("interrupted", "stopped by SIGINT", opt_steps=4)
+    record.saved({"opt_steps": 4})
     assert read(tmp_path) == first
 
 
@@ -251,14 +252,6 @@ def test_it_tells_who_runs_and_how_far(tmp_path: Path) -> None:
             "host": os.uname().nodename,
         }
     ]
-
-
-def test_no_progress_follows_an_end(tmp_path: Path) -> None:
-    record = RunRecord(tmp_path)
-    record.begin()
-    record.end("done", "the end", opt_steps=5)
-    record.saved({"opt_steps": 4})
-    assert read(tmp_path)["opt_steps"] == 5
 
 
 def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path) -> None:
@@ -335,14 +328,6 @@ def test_a_run_without_its_process_was_killed_and_its_document_stays_as_it_is(
     (tmp_path / "run.lock").unlink()  # as in a copy
     assert read_run(tmp_path)["status"] == "killed"
     assert (tmp_path / "run.json").read_bytes() == before
-
-
-@pytest.mark.parametrize("status", ["done", "failed", "interrupted"])
-def test_a_run_that_ended_is_not_asked_for_its_process(tmp_path: Path, status: str) -> None:
-    record = RunRecord(tmp_path)
-    record.begin()
-    record.end(status, "so it was")
-    assert read_run(tmp_path)["status"] == status
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1]"])
