@@ -1,10 +1,10 @@
 """Transitions on the disk: chunks in `checkpoints/replay/` that checkpoints share.
 
 Every transition is written once. A chunk is a range of them, one `.npy` file per block of the
-buffer's storage, and never changes; no file takes the name of another. What transitions share, as
-the frames of stacked images, is in a file beside them, so that every chunk can be read alone. Files
-are written and read piece by piece with a checksum: numpy's own reader takes a file whole, or maps
-it, and then a damaged disk kills the process.
+buffer's storage, and never changes. What transitions share, as the frames of stacked images, is in
+a file beside them, so that every chunk can be read alone. Files are written and read piece by piece
+with a checksum: numpy's own reader takes a file whole, or maps it, and then a damaged disk kills
+the process.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _write_chunk(
     pieces: list[int],
     written: Callable[[int], None],
 ) -> Chunk:
-    stem = _new_stem(folder, first, end)
+    stem = f"rows-{first:010d}-{end:010d}-{token_hex(4)}"
     files: list[NpyWriter] = []
     beside: list[NpyWriter] = []
     try:
@@ -153,13 +153,6 @@ def _write_shared(file: NpyWriter, shared: SharedEntries, written: Callable[[int
 def _pieces(first: int, end: int, rows: int) -> list[int]:
     """How many rows are handled at a time."""
     return [min(rows, end - at) for at in range(first, end, rows)]
-
-
-def _new_stem(folder: Path, first: int, end: int) -> str:
-    while True:
-        stem = f"rows-{first:010d}-{end:010d}-{token_hex(4)}"
-        if not any(folder.glob(f"{stem}.*")):
-            return stem
 
 
 def remove_chunks(folder: Path, chunks: Sequence[Chunk]) -> None:
@@ -241,7 +234,6 @@ class NpyWriter:
 
     def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
         self.path = path
-        self.nbytes = 0
         self._sum = hashlib.sha256()
         self._temporary = path.with_name(f".{path.name}.tmp")
         self._file = self._temporary.open("xb")
@@ -258,7 +250,6 @@ class NpyWriter:
     def _write(self, content: bytes | memoryview) -> None:
         self._sum.update(content)
         self._file.write(content)
-        self.nbytes += len(content)
 
     def finish(self) -> str:
         """Makes the file survive a crash and returns its SHA-256."""

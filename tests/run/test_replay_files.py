@@ -273,8 +273,3 @@ def test_what_is_written_comes_back_and_numpy_reads_it(
     assert reader.read(4).tobytes() == block[:4].tobytes()
     assert reader.finish() == expected
     reader.close()
-
-
-def test_a_file_never_takes_the_name_of_another(tmp_path: Path) -> None:
-    names = {name for _ in range(50) for name in written(tmp_path, filled(3)).chunks[0].files}
-    assert len(names) == 50
