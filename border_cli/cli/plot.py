@@ -268,7 +268,7 @@ def _show_curves(console: Console, report: Report) -> None:
         console.print(f"{panel.env}: {report.y_name}", style="bold", soft_wrap=True)
         drawn = chart(panel, groups, report.x_name, width=console.width, colored=colored)
         console.print(Text.from_ansi(drawn), soft_wrap=True)
-    console.print(f"\n{', '.join(report.by)}", style="dim", soft_wrap=True)
+    console.print(", ".join(report.by), style="dim", soft_wrap=True)
     for number, group in enumerate(groups):
         sign = mark(number, len(groups), colored=colored).replace(LINE, "──")
         console.print(f"{sign}  {group}", style=color(number), soft_wrap=True)
