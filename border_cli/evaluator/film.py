@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -20,7 +20,7 @@ from border_cli.core.errors import ConfigError, MissingPackage, RunFailed
 from border_cli.core.files import write_bytes
 from border_cli.core.interfaces import Env, EnvFactory, Translator
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Array, Beat, State, Step
+from border_cli.core.types import Array, Beat, Step
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -337,14 +337,6 @@ class FilmedEnv(Env):
 
     def close(self) -> None:
         self._inner.close()
-
-    def resume(
-        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
-    ) -> tuple[Array, list[int]]:
-        return self._inner.resume(seed, state, beat)
-
-    def state_dict(self) -> State:
-        return self._inner.state_dict()
 
 
 class FilmedFactory(EnvFactory):
