@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -311,29 +311,31 @@ def film_writer(path: Path) -> FilmWriter:
             return SheetWriter(path)
 
 
-Show = Callable[[NDArray[np.uint8], int, float], None]  # frame, step, return so far
-
-
 class FilmedEnv(Env):
-    """One environment whose every observation is also shown as a frame."""
+    """The environment of one episode, whose every observation is also a frame of the film."""
 
-    def __init__(self, inner: Env, show: Show) -> None:
+    def __init__(self, inner: Env, writer: FilmWriter, episode: int) -> None:
         self.num_envs = inner.num_envs
         self._inner = inner
-        self._show = show
+        self._writer = writer
+        self._episode = episode
 
     def reset(self, seed: int) -> Array:
         obs = self._inner.reset(seed)
         self._steps, self._score = 0, 0.0
-        self._show(self._inner.frame(), 0, 0.0)
+        self._film()
         return obs
 
     def step(self, action: NDArray[Any]) -> Step:
         step = self._inner.step(action)
         self._steps += 1
         self._score += float(step.reward[0])
-        self._show(self._inner.frame(), self._steps, self._score)
+        self._film()
         return step
+
+    def _film(self) -> None:
+        frame = self._inner.frame()
+        self._writer.add(frame, episode=self._episode, step=self._steps, score=self._score)
 
     def close(self) -> None:
         self._inner.close()
@@ -357,11 +359,7 @@ class FilmedFactory(EnvFactory):
         del render, first, beat
         env = self._inner.make(training=training, render="rgb_array", first=self._episode)
         self._writer.frames_per_s = env.frames_per_s
-
-        def show(frame: NDArray[np.uint8], step: int, score: float) -> None:
-            self._writer.add(frame, episode=self._episode, step=step, score=score)
-
-        return FilmedEnv(env, show)
+        return FilmedEnv(env, self._writer, self._episode)
 
     def translator(self) -> Translator:
         return self._inner.translator()
