@@ -39,10 +39,6 @@ MOST_BYTES = 2**20  # that are read as saved settings, and hence written
 RESUMED = "run_dir"  # of a query: the composition resumes in the folder of the settings
 MOST_LEVELS = 50  # of nesting
 _ORDER = ("evaluator", "recorder", "env", "agent", "trainer")  # the other groups come before
-# What our own files hold beside plain values, where a setting was given from Python.
-_TAGS = tuple(
-    f"tag:yaml.org,2002:{each}" for each in ("binary", "python/object/apply:pathlib.PosixPath")
-)
 _ENTRY = re.compile(r"/schema/(?P<group>\w+)/(?P<component>[^/@\s]+)@(?P<package>[^@\s]+)")
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # unless it is escaped
 
@@ -107,8 +103,8 @@ def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
 def read_plain(file: Path) -> Any:
     """What a YAML file of a run directory holds, which may be another's: plain values and no more.
 
-    Raises ConfigError for what our own files never have: aliases, by which a small file becomes
-    a huge one, tags, several documents. They are found before anything is built.
+    Raises ConfigError for what our own files never have: aliases, by which a small file becomes a
+    huge one, and deep nesting, before anything is built; and for tags that build objects.
     """
     try:
         text = read_bytes(file, MOST_BYTES).decode()
@@ -123,19 +119,12 @@ def read_plain(file: Path) -> Any:
 
 
 def _refuse_odd_yaml(file: Path, text: str) -> None:
-    level = documents = 0
+    level = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         level += isinstance(event, yaml.CollectionStartEvent)
         level -= isinstance(event, yaml.CollectionEndEvent)
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        tag = getattr(event, "tag", None)
-        odd = {
-            "an alias": getattr(event, "anchor", None) is not None,
-            f"the tag {tag}": tag not in (None, "!", *_TAGS),
-            f"more than {MOST_LEVELS} levels": level > MOST_LEVELS,
-            "a second document": documents > 1,
-        }
-        for what in (each for each, is_there in odd.items() if is_there):
+        if level > MOST_LEVELS or isinstance(event, yaml.AliasEvent):
+            what = "an alias" if level <= MOST_LEVELS else f"more than {MOST_LEVELS} levels"
             line = event.start_mark.line + 1
             raise ConfigError(f"{file}: line {line} has {what}, which a run never writes")
 

@@ -329,7 +329,7 @@ def test_a_bomb_beside_the_settings_is_refused_before_anything_is_played(
     lines = ["- &a0 [x, x]", *(f"- &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12))]
     (run_dir / ".hydra" / "overrides.yaml").write_text("\n".join(lines))
     assert record_status(str(run_dir), "dataset=my/x-v0", "episodes=1") == 2
-    assert "overrides.yaml: line 1 has an alias" in capsys.readouterr().err
+    assert "overrides.yaml: line 2 has an alias" in capsys.readouterr().err
 
 
 def test_what_a_run_names_cannot_steer_the_terminal(
