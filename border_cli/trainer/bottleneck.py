@@ -64,11 +64,14 @@ class TimeUse:
 
 
 class Advice(NamedTuple):
-    """A remedy for a section that took most of the time, where the condition holds."""
+    """A remedy where one of the sections took most of the time, and the condition holds."""
 
-    section: str
+    sections: tuple[str, ...]
     applies: Callable[[TimeUse], bool]
     remedy: str
+
+
+STARVED = ("update", "sample", "priorities", "push")  # by actor threads without a limit
 
 
 def _starves(use: TimeUse) -> bool:
@@ -78,38 +81,40 @@ def _starves(use: TimeUse) -> bool:
 
 ADVICE = (  # the first that applies is given
     Advice(
-        "wait", lambda use: use.in_learner_thread, "a higher env.num_envs: actors share its thread"
+        ("wait",),
+        lambda use: use.in_learner_thread,
+        "a higher env.num_envs: actors share its thread",
     ),
-    Advice("wait", lambda use: use.idle, "a longer run: both waited, as they do at its start"),
+    Advice(("wait",), lambda use: use.idle, "a longer run: both waited, as they do at its start"),
     Advice(
-        "wait",
+        ("wait",),
         lambda use: use.actor_threads,
         "actor_manager=process if env steps compute, and more actors if they wait",
     ),
     Advice(
-        "wait",
+        ("wait",),
         lambda use: use.no_free_core and getattr(use.config.actor_manager, "nice", 0) > 0,
         "a higher env.num_envs, or actor_manager.nice=0 if other programs need the cores",
     ),
-    Advice("wait", lambda use: use.no_free_core, "a higher env.num_envs: no core is free"),
-    Advice("update", _starves, "actor_manager=process: actor threads take its interpreter lock"),
+    Advice(("wait",), lambda use: use.no_free_core, "a higher env.num_envs: no core is free"),
+    Advice(STARVED, _starves, "actor_manager=process: actor threads take its interpreter lock"),
     Advice(
-        "update",
+        ("update",),
         lambda use: use.device != "cpu" and getattr(use.config.agent, "compile", None) is False,
         "agent.compile=true",
     ),
     Advice(
-        "update",
+        ("update",),
         lambda use: use.threads > 1,
         "agent.num_threads=1 if others need the cores",
     ),
     Advice(
-        "update",
+        ("update",),
         lambda use: use.threads_would_help,
         "agent.num_threads=2 if nothing else needs the cores",
     ),
     Advice(
-        "update",
+        ("update",),
         lambda use: use.paced and use.idle and not use.in_learner_thread,
         "a higher trainer.samples_per_opt_step: the actors are idle",
     ),
@@ -128,7 +133,7 @@ def bottleneck_advice(use: TimeUse) -> str | None:
     largest = max(weighted, key=lambda section: weighted[section])
     name, remedy = SECTIONS[largest]
     for each in ADVICE:
-        if each.section == largest and each.applies(use):
+        if largest in each.sections and each.applies(use):
             remedy = each.remedy
             break
     return f"{name} ({100 * spent[largest]:.0f} %). Try {remedy}."

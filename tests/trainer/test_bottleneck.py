@@ -96,6 +96,12 @@ def test_advice_names_the_setting_for_what_took_most(
     assert setting in said
 
 
+def test_actor_threads_without_a_limit_are_named_whatever_they_slow_down() -> None:
+    slowed = {"update": 40.0, "sample": 30.0, "push": 30.0}
+    free = {"actor_manager": ThreadConfig(), "trainer": FREE}
+    assert "(30 %). Try actor_manager=process" in (advice(slowed, BUSY, **free) or "")
+
+
 def test_what_could_be_gone_counts_twice_as_much_as_the_updates_themselves() -> None:
     assert "waiting for samples (34 %)" in (advice({"wait": 34.0, "update": 66.0}, {}) or "")
     assert "learner updates (67 %)" in (advice({"wait": 33.0, "update": 67.0}, {}) or "")
