@@ -24,7 +24,7 @@ from border_cli.analysis.statistics import (
     profile,
     resampled,
 )
-from border_cli.core.words import counted
+from border_cli.core.words import counted, listed
 
 POINTS = 200  # of a curve whose runs were not evaluated at the same steps
 THRESHOLDS = 101  # of a performance profile
@@ -298,12 +298,11 @@ def _warnings(panel: Panel, *, hold: bool) -> Iterator[str]:
     short = [run for run in runs if most - run.budget > UNEQUAL * most]
     if not short:
         return
-    named = ", ".join(run.name for run in short[:NAMED])
-    more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
+    named = listed([run.name for run in short], NAMED)
     least = min(run.budget for run in short)
     ends = "its last value is held" if hold else "a curve ends with the first of its runs"
     yield (
         f"unequal budgets on {panel.env}: {least:,.0f} to {most:,.0f} {short[0].budget_unit}, "
-        f"{counted(len(short), 'run')} ended early ({named}{more}); {ends}, and final scores are "
+        f"{counted(len(short), 'run')} ended early ({named}); {ends}, and final scores are "
         "those at each run's own end"
     )

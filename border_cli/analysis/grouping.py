@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from border_cli.analysis.curves import NAMED, X_NAMES, RunCurve
 from border_cli.analysis.load import Run, Value
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.words import counted, shortest, unknown, visible
+from border_cli.core.words import counted, listed, shortest, unknown, visible
 
 SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
 STOPPED = "stop_at_score reached"  # an exit reason
@@ -238,9 +238,8 @@ def _mixed(group: str, runs: Sequence[Run]) -> Iterator[str]:
     keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
     differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
     if differing:
-        more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
-        named = ", ".join(differing[:NAMED])
-        yield f"{group} mixes runs that differ in {named}{more}; add what matters to --by"
+        named = listed(differing, NAMED)
+        yield f"{group} mixes runs that differ in {named}; add what matters to --by"
     seeds = [run.seed for run in runs if run.seed is not None]
     twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     if twice and not differing:
@@ -248,6 +247,5 @@ def _mixed(group: str, runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _named(runs: Sequence[Run]) -> str:
-    names = ", ".join(str(shortest(run.folder)) for run in runs[:NAMED])
-    more = f", and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
-    return f"{counted(len(runs), 'run')} ({names}{more})"
+    names = listed([shortest(run.folder) for run in runs], NAMED)
+    return f"{counted(len(runs), 'run')} ({names})"

@@ -27,7 +27,7 @@ from border_cli.cluster.placement import (
 )
 from border_cli.core.errors import ClusterRefused
 from border_cli.core.timing import Clock
-from border_cli.core.words import counted, nearest
+from border_cli.core.words import counted, listed, nearest
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ class Nodes:
         for node_id, reason in self._refused.items():
             reasons.setdefault(reason, []).append(self._names[node_id])
         return "\n".join(
-            f"{self._needs.setting}: {_listed(names)}: {reason}"
+            f"{self._needs.setting}: {listed(names, NAMED)}: {reason}"
             for reason, names in reasons.items()
         )
 
@@ -297,11 +297,6 @@ def _name_of(node: Mapping[str, Any]) -> str:
     """As people call it: its own name, or that of its machine, with the address."""
     address, name = node["NodeManagerAddress"], node.get("NodeName") or ""
     return f"node {name if name != address else node['NodeManagerHostname']} ({address})"
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _of_those(amounts: Amounts, need: Amounts) -> Amounts:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -30,6 +30,12 @@ def size(nbytes: float) -> str:
         return f"{nbytes / 2**20:,.0f} MiB"
     gib = nbytes / 2**30
     return f"{gib:,.1f} GiB" if gib >= 10 else f"{gib:.2f} GiB"
+
+
+def listed(names: Sequence[object], most: int) -> str:
+    """`a, b, c and 4 more`."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
 
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS, SWEEP_MARK
 from border_cli.core.output import Resumption
+from border_cli.core.words import listed
 from border_cli.run.checkpoint_files import (
     MANIFEST,
     Manifest,
@@ -152,8 +153,7 @@ def _runs_in(place: Path) -> str:
     runs.sort(key=lambda each: (len(each.name), each.name))  # 9 before 10
     if not runs:
         return ""
-    more = f" and {len(runs) - MOST_LISTED} more" if len(runs) > MOST_LISTED else ""
-    return f". Choose one of the runs in it: {', '.join(map(str, runs[:MOST_LISTED]))}{more}"
+    return f". Choose one of the runs in it: {listed(runs, MOST_LISTED)}"
 
 
 @reachable(CheckpointError)
