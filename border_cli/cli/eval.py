@@ -204,19 +204,14 @@ def _print_table(
     figures: dict[str, Any],
     evaluation: Evaluation,
 ) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from border_cli.recorder import terminal
 
     console = terminal.make_console()
     seed = "the run's evaluation seeds" if request.seed is None else f"seed {request.seed}"
     model = f"{checkpoint} at {counted(opt_steps, 'update')}"
     terminal.say(console, f"{request.run_dir}   {model}   {seed}")
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
     info = evaluation.info
-    for name in ("episode", "return", "length", *info):
-        table.add_column(name, justify="right")
+    table = terminal.make_table("episode", "return", "length", *info)
     played = zip(evaluation.returns, evaluation.lengths, *info.values(), strict=True)
     for i, (score, length, *said) in enumerate(played):
         table.add_row(str(i), f"{score:,.2f}", f"{length:,}", *(f"{each:g}" for each in said))

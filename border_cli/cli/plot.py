@@ -279,12 +279,11 @@ def show_table(
     console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int
 ) -> None:
     """The first columns are `names`, which break where the terminal is narrow; figures never do."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from border_cli.recorder.terminal import make_table
 
     longest = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     least = [min(each, NAME_CHARACTERS) for each in longest[:names]] + longest[names:]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table = make_table()
     for name, width in zip(head, least, strict=True):
         table.add_column(name, overflow="fold", min_width=width)
     for row in rows:

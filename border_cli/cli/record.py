@@ -238,15 +238,10 @@ def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
 
 def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -> None:
     """What each policy played, the reference scores, and what to type next; see `typed_env`."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from border_cli.recorder import terminal
 
     console = terminal.make_console()
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    for name in ("policy", "updates", "episodes", "steps", "mean return", "std"):
-        table.add_column(name, justify="right")
+    table = terminal.make_table("policy", "updates", "episodes", "steps", "mean return", "std")
     for each in recorded.played:
         table.add_row(
             each.name,

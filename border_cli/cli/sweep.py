@@ -12,9 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 from border_cli.cli.report import resume_sweep
 from border_cli.core.words import counted
 from border_cli.recorder import terminal
@@ -150,8 +147,7 @@ def _runs(folder: Path) -> bool:
 def _print_table(plan: SweepPlan, rows: Sequence[JobRow]) -> None:
     """One line for each job: its number, what was swept, how it went."""
     console = terminal.make_console()
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("job", justify="right", no_wrap=True)
+    table = terminal.make_table("job")
     for key in plan.swept:
         table.add_column(key, overflow="fold")
     for name in ("status", "score", "reason"):

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from border_cli.cli.job_process import JobProgress
@@ -115,8 +113,7 @@ class SweepPanel:
         return "; ".join([self._summary(len(running), num_waiting), *each])
 
     def _table(self, running: Sequence[JobView], num_waiting: int) -> RenderableType:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=False)
-        table.add_column("job", justify="right", no_wrap=True)
+        table = terminal.make_table("job")
         table.add_column("", no_wrap=True, overflow="ellipsis", ratio=1)
         table.add_column("status", no_wrap=True)
         for name in ("updates", "done", "score", "best", "updates/s", "left"):

@@ -123,20 +123,28 @@ def _wrapped(text: str, room: int) -> list[str]:
     return wrapped or [""]
 
 
+def make_table(*figures: str) -> Table:
+    """An empty table; its columns are `figures`, and what is added."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for name in figures:
+        table.add_column(name, justify="right")
+    return table
+
+
 def stats_tables(
     console: Console, actor_stats: Sequence[ActorStats], trainer_stats: Mapping[str, float]
 ) -> None:
     """The statistics of the actors and of the trainer at the end of a run."""
     if actor_stats:
         _actor_table(console, actor_stats)
-    trainer = _table(["trainer", *trainer_stats])
+    trainer = make_table("trainer", *trainer_stats)
     trainer.add_row("", *(_figure(value) for value in trainer_stats.values()))
     console.print(trainer)
 
 
 def _actor_table(console: Console, actor_stats: Sequence[ActorStats]) -> None:
     names = ("actor", "env steps", "samples", "samples/s", "duration", "restarts", "lost samples")
-    actors = _table(names)
+    actors = make_table(*names)
     for each in actor_stats:
         actors.add_row(
             str(each.actor_id),
@@ -164,7 +172,7 @@ def time_tree(
     actors step in the learner's thread, which therefore never waits for them. `concurrent`: seconds
     of what other threads did meanwhile, shown as shares of its time.
     """
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table = make_table()
     table.add_column("time", no_wrap=True)
     for name in ("seconds", "share"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -213,10 +221,3 @@ def closing(
     next_lines = "\n".join(next_commands)
     known = [*lines, ("run directory", str(run_dir)), ("best score", best_text)]
     header(console, [*known, ("next", next_lines)] if next_lines else known)
-
-
-def _table(names: Sequence[str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
