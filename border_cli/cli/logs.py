@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from border_cli.recorder.terminal import log_handler
+from border_cli.recorder.terminal import ConsoleHandler
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     raising = logging.raiseExceptions
-    ours = log_handler(console)
+    ours = ConsoleHandler(console)
     ours.setLevel(logging.WARNING if quiet else logging.INFO)
     ours.addFilter(lambda record: not hasattr(record, "file_only"))
     root.handlers = [ours, *(each for each in before if isinstance(each, logging.FileHandler))]

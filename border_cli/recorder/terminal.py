@@ -72,7 +72,7 @@ def say(console: Console, message: str | Text) -> None:
 
 
 class ConsoleHandler(logging.Handler):
-    """Prints log records above a live panel: `[12:03:44] message`."""
+    """Prints log records above a live panel of the same console: `[12:03:44] message`."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -94,11 +94,6 @@ class ConsoleHandler(logging.Handler):
                 f"{record.levelname.lower()}: ", style=f"not dim {LEVEL_STYLES[record.levelname]}"
             )
         return text.append(self.format(record), style="not dim")
-
-
-def log_handler(console: Console) -> logging.Handler:
-    """A handler that never garbles the panel of the same console."""
-    return ConsoleHandler(console)
 
 
 def header(console: Console, lines: Sequence[tuple[str, str]]) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.recorder.config import ConsoleConfig
 from border_cli.recorder.console import ConsoleRecorder
-from border_cli.recorder.terminal import log_handler
+from border_cli.recorder.terminal import ConsoleHandler
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
@@ -111,7 +111,7 @@ def test_a_log_record_stands_whole_above_the_panel() -> None:
     shown.show(progress(1.0))
     before = len(output(console))
     logger = logging.Logger("test")
-    logger.addHandler(log_handler(console))
+    logger.addHandler(ConsoleHandler(console))
     logger.warning("see %s", "/very/long" * 12)
     drawn = output(console)[before:]
     shown.close()

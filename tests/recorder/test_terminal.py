@@ -16,9 +16,9 @@ from rich.console import Console
 
 from border_cli.core.interfaces import ActorStats
 from border_cli.recorder.terminal import (
+    ConsoleHandler,
     closing,
     header,
-    log_handler,
     make_console,
     stats_tables,
     time_tree,
@@ -115,7 +115,7 @@ def test_the_time_tree_shows_the_largest_first_and_leaves_out_what_took_none() -
 
 def logged(console: Console) -> logging.Logger:
     logger = logging.Logger("test")
-    logger.addHandler(log_handler(console))
+    logger.addHandler(ConsoleHandler(console))
     return logger
 
 
