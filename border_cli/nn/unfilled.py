@@ -61,4 +61,6 @@ def _without_contents(
     form = {name: each for name, each in named.items() if name not in ("device", "generator")}
     meta = func(*args, **form, device="meta")  # shape and type, without memory
     device = named.get("device") or torch.get_default_device()
-    return torch.empty_like(meta, device=device, requires_grad=meta.requires_grad)
+    # Not `empty_like(meta)`, which imports sympy.
+    made = torch.empty_strided(meta.size(), meta.stride(), dtype=meta.dtype, device=device)
+    return made.requires_grad_(meta.requires_grad)
