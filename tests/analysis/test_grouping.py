@@ -82,6 +82,17 @@ def test_a_damaged_run_is_left_out_by_name(tmp_path: Path) -> None:
     assert warning.startswith(f"left out: {tmp_path / 'run1'}/metrics.jsonl, line 1: not JSON")
 
 
+def test_names_of_others_are_shown_with_their_control_characters_escaped(tmp_path: Path) -> None:
+    settings = {"agent": "a\x1b[2J", "env": "e\ud800"}
+    evaluated_run(tmp_path / "n\x1b", [1.0], settings=settings)
+    evaluated_run(tmp_path / "n\x1b2", [], settings=settings)
+    found = of(tmp_path)
+    [curve] = found.curves
+    assert (curve.group, curve.env) == (r"a\x1b[2J", r"e\ud800")
+    assert curve.name.endswith(r"n\x1b")
+    assert r"n\x1b2) left out" in found.warnings[0]
+
+
 def test_what_differs_within_a_group_is_named(tmp_path: Path) -> None:
     two_groups(tmp_path / "slow", **{"agent.gamma": 0.9})
     two_groups(tmp_path / "fast")
