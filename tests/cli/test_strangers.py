@@ -32,9 +32,9 @@ SETTINGS = (
 )
 MODULE = "module_of_theirs"
 CODE = """\
-from pathlib import Path
+with open({mark!r}, "w"):  # before anything is imported, which may be planted, too
+    pass
 import gymnasium
-Path({mark!r}).write_text("their code ran")
 if "Theirs-v0" not in gymnasium.registry:
     gymnasium.register("Theirs-v0", "gymnasium.envs.classic_control:CartPoleEnv")
 """
