@@ -68,7 +68,7 @@ def grouped(
     by = _known_keys(by, known) if by else swept([each.run.settings for each in known])
     drawn = [each for each in known if len(each.values)]
     if not drawn:
-        raise ConfigError(_no_metric([each.run for each in known], y))
+        raise ConfigError("; ".join([_no_metric([each.run for each in known], y), *warnings]))
     without = [each.run for each in known if not len(each.values)]
     if without:
         warnings.append(f"{_named(without)} left out: no {y} recorded")

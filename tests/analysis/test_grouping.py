@@ -80,6 +80,8 @@ def test_a_damaged_run_is_left_out_by_name(tmp_path: Path) -> None:
     assert groups(found) == {"dqn": 1}
     [warning] = found.warnings
     assert warning.startswith(f"left out: {tmp_path / 'run1'}/metrics.jsonl, line 1: not JSON")
+    with pytest.raises(ConfigError, match=r"0 runs, .*; left out: .*, line 1: not JSON"):
+        of(tmp_path / "run1")
 
 
 def test_names_of_others_are_shown_with_their_control_characters_escaped(tmp_path: Path) -> None:
