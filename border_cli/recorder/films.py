@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from border_cli.core.files import write_bytes
 from border_cli.core.output import Recorder, RecordStep
 from border_cli.core.types import Metrics
 
@@ -21,7 +22,7 @@ class FilmFiles(Recorder):
 
     def film(self, step: RecordStep, gif: bytes) -> None:
         self._folder.mkdir(exist_ok=True)
-        (self._folder / f"{step.opt_steps:010d}.gif").write_bytes(gif)
+        write_bytes(self._folder / f"{step.opt_steps:010d}.gif", gif)
 
     def close(self) -> None:
         """Nothing is open."""
