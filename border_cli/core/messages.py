@@ -1,5 +1,5 @@
-"""Messages on standard output and error: what others named is escaped here (and in the consoles of
-rich and the log file), so that it cannot control a terminal."""
+"""Messages on standard output and error: what others named is escaped here, and in the consoles of
+rich, so that it cannot control a terminal."""
 
 from __future__ import annotations
 
