@@ -1,4 +1,4 @@
-"""A full run (`border_cli.launch.training.train_through`), measured over a window of it."""
+"""A full run (`border_cli.launch.run.train_through`), measured over a window of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import build_recorders
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.training import RunOptions, train_through
+from border_cli.launch.run import RunOptions, train_through
 from border_cli.recorder.config import JsonlConfig
 from border_cli.registry import ACTOR_MANAGERS, register_builtin
 from border_cli.replay_buffer.config import UniformConfig

@@ -30,7 +30,7 @@ from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.training import RunOptions, train_through
+from border_cli.launch.run import RunOptions, train_through
 from border_cli.registry import register_builtin
 from border_cli.run.finding import resumable
 

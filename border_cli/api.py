@@ -35,8 +35,8 @@ from border_cli.launch.build import (
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.needs import agent_sizes, loading_needs, refuse_unmet, training_needs
+from border_cli.launch.run import RunOptions, interrupt, training_run
 from border_cli.launch.summary import Result
-from border_cli.launch.training import RunOptions, interrupt, training_run
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import logging
 import multiprocessing
 import os
 import sys
 import threading
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -58,3 +60,18 @@ def nothing_is_left_behind() -> Iterator[None]:
     assert not multiprocessing.active_children()
     alive = leftovers.wait_until_gone(leftovers.processes() - processes, GRACE_S)
     assert not alive, f"processes left behind: {alive}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with the search path and the log handlers put back afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BORDER_CONFIG_PATH", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield tmp_path
+    for handler in set(root.handlers) - set(before):
+        handler.close()
+    root.handlers[:] = before
+    root.setLevel(level)

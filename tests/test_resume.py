@@ -52,8 +52,8 @@ from border_cli.launch.build import (
     evaluation_policy,
 )
 from border_cli.launch.effective import effective_settings
+from border_cli.launch.run import RunOptions, train_through
 from border_cli.launch.summary import Result
-from border_cli.launch.training import RunOptions, train_through
 from border_cli.nn.saving import load_state
 from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics

@@ -123,8 +123,8 @@ RUNS = {
             *("actor_manager.num_actors=1", "actor_manager.n_buffer=1000", "run_dir=run"),
             *("trainer.warmup_period=1000", "agent.hidden=[4]", "quiet=true"),
         ),
-        begin="cli/signals.py:handle",
-        end="cli/signals.py:handle",
+        begin="launch/signals.py:handle",
+        end="launch/signals.py:handle",
     ),
     "checkpoint": Run(
         argv=("agent=dqn", "env=cartpole", *SMALL, "trainer.save_interval=4"),
@@ -281,6 +281,6 @@ def test_from_enter_to_the_first_update_calls_go_down_only(
     walked_once: Callable[[str], Walked],
 ) -> None:
     _, calls = walked_once("first update")
-    calls = {call for call in calls if call[1] != "cli/logs.py"}  # any file may log
+    calls = {call for call in calls if call[1] != "launch/logs.py"}  # any file may log
     assert len(calls) > 50
     assert sorted(call for call in calls if level(call[0]) > level(call[1])) == []

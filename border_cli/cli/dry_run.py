@@ -11,13 +11,6 @@ from rich.table import Table
 
 from border_cli import __version__
 from border_cli.cli.job import job_names
-from border_cli.cli.report import (
-    actors_line,
-    choice_lines,
-    dataset_lines,
-    doubts,
-    trainer_line,
-)
 from border_cli.cli.task import Planned
 from border_cli.config.compose import Composer, Job
 from border_cli.config.overrides import is_sweep
@@ -37,6 +30,13 @@ from border_cli.launch.build import (
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import Needs, agent_sizes, refuse_unmet, training_needs
+from border_cli.launch.report import (
+    actors_line,
+    choice_lines,
+    dataset_lines,
+    doubts,
+    trainer_line,
+)
 from border_cli.recorder import terminal
 from border_cli.registry import AGENTS, RECORDERS
 

@@ -14,10 +14,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
 from border_cli.cli.plain_command import plain_command
-from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError, reachable
 from border_cli.core.files import expanded
 from border_cli.core.words import counted, shell_command, shortest, unknown
+from border_cli.launch.signals import EarlySignals
 
 TEMPLATE_NAME = "my_experiments"  # of the package in the template; replaced wherever it occurs
 RENAMED = {"gitignore": ".gitignore"}  # which would hide files of the template itself

@@ -13,21 +13,21 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from border_cli.cli.monitor import STALL_TIMEOUT_S, expect
-from border_cli.cli.startup import collect_from_here, counting_jobs
 from border_cli.config.check import checked_jobs
 from border_cli.config.compose import Composer, Job, SweepTerms, composing
 from border_cli.config.overrides import normalized
 from border_cli.core.errors import BorderError, ProbeFailed
 from border_cli.core.messages import complain, say
 from border_cli.core.words import visible
+from border_cli.launch.monitor import STALL_TIMEOUT_S, expect
+from border_cli.launch.startup import collect_from_here, counting_jobs
 
 if TYPE_CHECKING:
     from border_cli.cli.task import Planned
     from border_cli.cli.train import Arguments
-    from border_cli.cli.training_job import JobContext, RunJob
     from border_cli.launch.dry_build import Probes
     from border_cli.launch.effective import EffectiveSettings
+    from border_cli.launch.job import JobContext, RunJob
     from border_cli.launch.needs import Needs
 
 
@@ -131,7 +131,7 @@ def _is_finished(planned: Planned) -> bool:
         return False
     message = finished.message
     if planned.job.config.quiet:
-        from border_cli.cli.report import result_line
+        from border_cli.launch.report import result_line
         from border_cli.run.status import read_run
 
         folder = Path(planned.job.folder)
@@ -155,8 +155,8 @@ def _is_dry(composer: Composer, planned: Sequence[Planned], overrides: list[str]
 
 def make_probes() -> Probes:
     """Tries environments; one that hangs ends the command, because nothing can end a thread."""
-    from border_cli.cli.training_job import leave_now
     from border_cli.launch.dry_build import Probes
+    from border_cli.launch.job import leave_now
 
     def on_hung(error: BorderError) -> None:
         complain("border-train", error)
@@ -218,7 +218,7 @@ def job_names(jobs: Sequence[Job]) -> list[str]:
 
 def _run(effective: EffectiveSettings, context: JobContext) -> float:
     """Runs a job alone; the command leaves with its status where it was not done."""
-    from border_cli.cli.training_job import leave_now, train_job
+    from border_cli.launch.job import leave_now, train_job
 
     outcome = train_job(effective, context, on_hung=lambda each: leave_now(each.exit_status))
     if outcome.threads_left:

@@ -12,10 +12,7 @@ from typing import Final
 
 from omegaconf import DictConfig, open_dict
 
-from border_cli.cli.monitor import monitored
-from border_cli.cli.startup import set_up_threads
 from border_cli.cli.task import OUTPUT, Planned, Task
-from border_cli.cli.training_job import JobContext, JobControl, Outcome, train_job
 from border_cli.config.compose import VERSION_BASE, Job
 from border_cli.config.resuming import Found
 from border_cli.config.sweep_loader import SweepLoader
@@ -26,6 +23,9 @@ from border_cli.core.threads import share_cores
 from border_cli.core.types import Metrics
 from border_cli.launch.build import run_info
 from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.job import JobContext, JobControl, Outcome, train_job
+from border_cli.launch.monitor import monitored
+from border_cli.launch.startup import set_up_threads
 from border_cli.process.child import Pipe
 from border_cli.process.start import unpack
 from border_cli.recorder.panel import RunView

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from border_cli import __version__
-from border_cli.cli.signals import EarlySignals, leaving_on_signals
-from border_cli.cli.startup import set_up_threads
 from border_cli.core.errors import (
     BorderError,
     CheckpointError,
@@ -25,6 +23,8 @@ from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.machine import memory_for
 from border_cli.core.messages import complain
 from border_cli.core.words import shortest, unknown
+from border_cli.launch.signals import EarlySignals, leaving_on_signals
+from border_cli.launch.startup import set_up_threads
 
 FLAGS = ("--json",)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from border_cli.cli.plain_command import Parser, plain_command, until_nobody_reads
-from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, RunFailed
 from border_cli.core.messages import complain
 from border_cli.core.words import counted
+from border_cli.launch.signals import EarlySignals
 
 if TYPE_CHECKING:
     from rich.console import Console

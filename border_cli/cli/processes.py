@@ -21,7 +21,6 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig
 
 from border_cli.cli.job_process import ENDED, PROGRESS, SAVE, STOP, JobParts, run
-from border_cli.cli.signals import stopping_on_signals
 from border_cli.cli.sweep_panel import JobView, SweepPanel
 from border_cli.cli.task import Task
 from border_cli.config.check import OUR_LAUNCHER
@@ -30,6 +29,7 @@ from border_cli.config.sweep_plan import sweep_job
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import BorderError, Interrupted, RunFailed
 from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.launch.signals import stopping_on_signals
 from border_cli.process.child_process import GONE_S, ChildProcess
 from border_cli.process.start import pack, start_context, wait_for
 from border_cli.run.status import (
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 PRELOAD = (
     "border_cli.cli.job_process",
-    "border_cli.launch.training",
+    "border_cli.launch.run",
     "border_cli.launch.dry_build",
 )
 LOOK_S = 0.25

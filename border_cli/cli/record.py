@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from border_cli.cli.monitor import expect, monitored
 from border_cli.cli.plain_command import (
     best_or_latest,
     located,
@@ -20,9 +19,10 @@ from border_cli.cli.plain_command import (
     truth,
     whole_number,
 )
-from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import CheckpointError, ConfigError, RunFailed, reachable
 from border_cli.core.words import setting, shell_command
+from border_cli.launch.monitor import expect, monitored
+from border_cli.launch.signals import EarlySignals
 
 if TYPE_CHECKING:
     from border_cli.core.config import RunConfig

@@ -17,12 +17,12 @@ from typing import Any
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, row_of_job, where
 from border_cli.analysis.load import Run, find_runs, is_run
 from border_cli.cli.plain_command import Parser, plain_command, until_nobody_reads
-from border_cli.cli.signals import EarlySignals
-from border_cli.cli.startup import not_collecting
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import finite
 from border_cli.core.messages import say
 from border_cli.core.words import counted, visible
+from border_cli.launch.signals import EarlySignals
+from border_cli.launch.startup import not_collecting
 from border_cli.recorder import figures
 from border_cli.run.sweep_folder import SWEEP_JSON, job_rows, read_sweep
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
-from border_cli.cli.report import resume_sweep
 from border_cli.core.words import counted
+from border_cli.launch.report import resume_sweep
 from border_cli.recorder import terminal
 from border_cli.run.status import RunInUse, running
 from border_cli.run.sweep_folder import (

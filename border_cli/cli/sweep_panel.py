@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.text import Text
 
 from border_cli.cli.job_process import JobProgress
-from border_cli.cli.report import result_line
 from border_cli.core.stop import panel_line
+from border_cli.launch.report import result_line
 from border_cli.recorder import figures, terminal
 from border_cli.run.status import read_run
 

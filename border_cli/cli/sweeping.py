@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING
 
 from border_cli.cli.hydra_app import run_sweep
 from border_cli.cli.job import make_probes, tried
-from border_cli.cli.signals import stopping_a_sweep
-from border_cli.cli.startup import collect_from_here
 from border_cli.cli.sweep import Sweep
 from border_cli.cli.task import Planned, SweepJobs, Task
-from border_cli.cli.training_job import (
-    JobContext,
-    Outcome,
-    RunJob,
-    leave_now,
-    train_job,
-)
 from border_cli.config.check import OUR_LAUNCHER, RAY_LAUNCHER
 from border_cli.config.compose import LAUNCHER, Composer, SweepTerms
 from border_cli.config.sweep_loader import SweepLoader
@@ -34,7 +25,16 @@ from border_cli.core.machine import free_memory, usable_cores
 from border_cli.core.words import counted, setting, size
 from border_cli.launch.build import computes_on_cuda
 from border_cli.launch.effective import EffectiveSettings
+from border_cli.launch.job import (
+    JobContext,
+    Outcome,
+    RunJob,
+    leave_now,
+    train_job,
+)
 from border_cli.launch.needs import Needs, refuse_unmet
+from border_cli.launch.signals import stopping_a_sweep
+from border_cli.launch.startup import collect_from_here
 
 if TYPE_CHECKING:
     from border_cli.cli.processes import JobStarter

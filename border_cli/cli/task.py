@@ -14,15 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.cli.signals import leaving_to_the_command, saving_before_a_requeue
-from border_cli.cli.startup import set_up_threads
-from border_cli.cli.training_job import (
-    JobContext,
-    JobControl,
-    Outcome,
-    RunJob,
-    train_job,
-)
 from border_cli.config.compose import Composer, Job, as_typed
 from border_cli.config.imports import homes
 from border_cli.config.sweep_plan import key_and_value, sweep_job
@@ -30,6 +21,15 @@ from border_cli.core.config import AUTO, OnError
 from border_cli.core.errors import ConfigError, RunFailed, reason_of
 from border_cli.core.files import SETTINGS
 from border_cli.core.threads import share_cores
+from border_cli.launch.job import (
+    JobContext,
+    JobControl,
+    Outcome,
+    RunJob,
+    train_job,
+)
+from border_cli.launch.signals import leaving_to_the_command, saving_before_a_requeue
+from border_cli.launch.startup import set_up_threads
 from border_cli.run.status import RunInUse, RunLock, read_run, record_failure, refuse_running
 from border_cli.run.sweep_folder import add_job, read_stop, write_stop
 

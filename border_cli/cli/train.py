@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from border_cli import __version__
-from border_cli.cli.monitor import monitored
-from border_cli.cli.signals import early_signals
-from border_cli.cli.startup import not_collecting, set_up_threads
 from border_cli.core.errors import BorderError, ConfigError, reachable
 from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.machine import memory_for
 from border_cli.core.messages import complain
+from border_cli.launch.monitor import monitored
+from border_cli.launch.signals import early_signals
+from border_cli.launch.startup import not_collecting, set_up_threads
 
 if TYPE_CHECKING:
-    from border_cli.cli.training_job import RunJob
+    from border_cli.launch.job import RunJob
 
 NO_ROOM = "not enough memory to start"
 FLAGS = (

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from border_cli.cli.train import main
-from border_cli.cli.training_job import JobContext
 from border_cli.config.resuming import Found, attempt
 from border_cli.core.config import RunConfig
 from border_cli.launch.effective import EffectiveSettings
+from border_cli.launch.job import JobContext
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder, with the search path and the log handlers put back afterwards."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BORDER_CONFIG_PATH", raising=False)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    yield tmp_path
-    for handler in set(root.handlers) - set(before):
-        handler.close()
-    root.handlers[:] = before
-    root.setLevel(level)
 
 
 class Jobs:

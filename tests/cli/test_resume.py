@@ -19,13 +19,13 @@ from sampling import sampled
 
 from border_cli.cli import report
 from border_cli.cli.train import main
-from border_cli.cli.training_job import JobContext, Outcome, train_job
 from border_cli.config.compose import compose
 from border_cli.config.interpolation import job_folder
 from border_cli.config.resuming import Found, finished
 from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.core.files import SETTINGS, write_json
 from border_cli.launch.effective import EffectiveSettings
+from border_cli.launch.job import JobContext, Outcome, train_job
 from border_cli.recorder.read import read_metrics
 from border_cli.run.status import RunLock
 

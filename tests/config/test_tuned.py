@@ -9,13 +9,13 @@ import pytest
 from sampling import sampled
 
 from border_cli.agent.config import SacConfig
-from border_cli.cli.report import choice_lines, doubts
 from border_cli.config.compose import Composer, Job, compose
 from border_cli.config.saved import load_resolved, resolved_yaml, saved_composer, write_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.launch.effective import effective_settings
+from border_cli.launch.report import choice_lines, doubts
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.step_processor.config import NStepConfig
 

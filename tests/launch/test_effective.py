@@ -9,7 +9,6 @@ import pytest
 from sampling import sampled
 
 from border_cli import compose
-from border_cli.cli.report import actors_line
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Env
@@ -19,6 +18,7 @@ from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.report import actors_line
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 

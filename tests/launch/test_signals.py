@@ -13,9 +13,9 @@ from commands import Command, facts_of, train_status
 from sampling import sampled
 from screens import TerminalCommand
 
-from border_cli.cli.signals import early_signals, leaving_on_signals, stopping_on_signals
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.launch.signals import early_signals, leaving_on_signals, stopping_on_signals
 from border_cli.run.finding import steps_saved
 
 Capture = pytest.CaptureFixture[str]

@@ -26,9 +26,9 @@ from border_cli.registry import AGENTS, TRAINERS
 from border_cli.run.finding import resumable
 
 if TYPE_CHECKING:
-    from border_cli.cli.training_job import JobContext
     from border_cli.launch.effective import EffectiveSettings
-    from border_cli.launch.training import Started
+    from border_cli.launch.job import JobContext
+    from border_cli.launch.run import Started
 
 log = logging.getLogger(__name__)
 

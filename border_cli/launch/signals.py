@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from border_cli.cli.monitor import leave
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag, panel_line
+from border_cli.launch.monitor import leave
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAVE, REQUEUE = signal.SIGUSR1, signal.SIGUSR2

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.startup import collect_from_here, counting_jobs, not_collecting
 from border_cli.cli.train import main
+from border_cli.launch.startup import collect_from_here, counting_jobs, not_collecting
 
 AT_EXIT = """
 import atexit, gc

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from border_cli.cli.monitor import leave, watching
-from border_cli.cli.signals import stopping_on_signals
 from border_cli.config.compose import Source
 from border_cli.core.config import Objective
 from border_cli.core.errors import (
@@ -29,6 +27,8 @@ from border_cli.core.errors import (
 )
 from border_cli.core.messages import complain
 from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.launch.monitor import leave, watching
+from border_cli.launch.signals import stopping_on_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,9 +97,9 @@ def train_job(
     One in whose folder another process runs touches nothing. A learner that hangs never comes back:
     `on_hung` is called by the watchdog's thread, then the process ends.
     """
-    from border_cli.cli.logs import job_log
-    from border_cli.cli.report import result_line
     from border_cli.config.resuming import FINISHED
+    from border_cli.launch.logs import job_log
+    from border_cli.launch.report import result_line
     from border_cli.recorder import terminal
     from border_cli.run.status import RunInUse, read_run
 
@@ -146,8 +146,8 @@ def _score(
     control: JobControl,
 ) -> float:
     """Trains, unless the run is finished, perhaps since the command began; the objective."""
-    from border_cli.cli.report import print_closing, print_tables
     from border_cli.config.resuming import attempt
+    from border_cli.launch.report import print_closing, print_tables
     from border_cli.run.status import read_run
 
     config, run_dir = effective.config, context.run_dir
@@ -171,8 +171,8 @@ def _run(
     control: JobControl,
     begun: Attempt,
 ) -> Result:
-    from border_cli.cli.report import doubts, print_header
-    from border_cli.launch.training import RunOptions, training_run
+    from border_cli.launch.report import doubts, print_header
+    from border_cli.launch.run import RunOptions, training_run
     from border_cli.run.status import end_from_outside
 
     run_dir = context.run_dir
@@ -218,7 +218,7 @@ def _objective(objective: Objective, result: Result) -> float:
 
 def _fail(outcome: Outcome, error: BaseException, console: Console, *, quiet: bool) -> None:
     """Notes and logs what ended a job, and prints how to go on from there."""
-    from border_cli.cli.report import print_closing
+    from border_cli.launch.report import print_closing
     from border_cli.run.status import read_run
 
     outcome.reason = reason_of(error)

@@ -13,7 +13,7 @@ from commands import Command, facts_of
 from leftovers import below
 from sampling import sampled
 
-from border_cli.cli.monitor import TICK_S, Monitor, is_stopped
+from border_cli.launch.monitor import TICK_S, Monitor, is_stopped
 from border_cli.run.status import RunLock, RunRecord, end_from_outside
 
 RUN = (

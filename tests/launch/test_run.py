@@ -37,8 +37,8 @@ from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.effective import effective_settings
+from border_cli.launch.run import RunOptions, train_through, training_run
 from border_cli.launch.summary import Result
-from border_cli.launch.training import RunOptions, train_through, training_run
 from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import RECORDERS, register_builtin
