@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.config.check import checked, refuse_unwritable
+from border_cli.config.check import checked
+from border_cli.config.compose import resuming_composer
 from border_cli.config.imports import homes, import_modules, modules_of_a_run
+from border_cli.config.jobs import refuse_unwritable
 from border_cli.config.resuming import attempt, found_in, refuse_no_run
 from border_cli.config.saved import (
     load_resolved,
     modules_of,
     refuse_strange_modules,
-    saved_composer,
 )
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import AUTO, RunConfig
@@ -123,7 +124,7 @@ def resume(
         if not trust:
             refuse_strange_modules(place / SETTINGS, recorded)
         with reachable(CheckpointError):
-            composer = saved_composer(place, overrides, user_folders())
+            composer = resuming_composer(place, overrides, user_folders())
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))
         return train(config, recorders=recorders, evaluator=evaluator)

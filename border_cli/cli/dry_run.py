@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -19,7 +18,8 @@ from border_cli.cli.report import (
     trainer_line,
 )
 from border_cli.cli.task import Planned
-from border_cli.config.compose import Composer, Job
+from border_cli.config.compose import Composer
+from border_cli.config.job import Job
 from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
@@ -131,7 +131,7 @@ def outlook(
 
 def _run_dir(job: Job) -> str:
     """Where a run would be written."""
-    return str(Path(job.folder).absolute())
+    return str(job.folder)
 
 
 def _env_line(spec: EnvSpec) -> str:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, open_dict
 
-from border_cli.config.compose import BASIC_SWEEPER, VERSION_BASE, Loader
+from border_cli.config.old_loader import Loader
+from border_cli.config.sources import VERSION_BASE
+from border_cli.config.sweep import BASIC_SWEEPER
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -23,23 +25,6 @@ def run_one(
 
     with _app(loader) as app:
         run_and_report(lambda: app.run(config_name, task, overrides))
-
-
-def show_answer(argv: list[str], loader: Loader) -> None:
-    """Answers a question about the configuration as Hydra's own entry point does."""
-    from hydra._internal.utils import get_args_parser, run_and_report
-
-    parser = get_args_parser()
-    args = parser.parse_args(argv)
-    what = {"config_name": args.config_name, "overrides": args.overrides}
-    with _app(loader) as app:
-        if args.hydra_help:
-            app.hydra_help(args.config_name, parser, args)
-        elif args.cfg:
-            how = {"cfg_type": args.cfg, "package": args.package, "resolve": args.resolve}
-            run_and_report(lambda: app.show_cfg(**what, **how))
-        else:
-            app.show_info(args.info, **what)
 
 
 def run_sweep(
@@ -109,7 +94,7 @@ def _app(loader: Loader) -> Iterator[Hydra]:
     from hydra._internal.hydra import Hydra
     from hydra.core.global_hydra import GlobalHydra
 
-    hydra.version.setbase(VERSION_BASE)
+    hydra.version.setbase(VERSION_BASE["version_base"])
     app = Hydra("border-train", loader)
     GlobalHydra.instance().initialize(app)
     try:

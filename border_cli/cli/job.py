@@ -10,14 +10,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from border_cli.cli.monitor import STALL_TIMEOUT_S, expect
 from border_cli.cli.startup import collect_from_here, counting_jobs
-from border_cli.config.check import checked_jobs
-from border_cli.config.compose import Composer, Job, SweepTerms, composing
+from border_cli.config.compose import Composer, composing
+from border_cli.config.job import Job
+from border_cli.config.jobs import checked_jobs
 from border_cli.config.overrides import normalized
+from border_cli.config.sweep import SweepTerms
 from border_cli.core.errors import BorderError, ProbeFailed
 from border_cli.core.messages import complain, say
 from border_cli.core.words import visible
@@ -60,13 +61,12 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
             from border_cli.config.saved import resolved_yaml
 
             job = composer.job(overrides)
-            text = resolved_yaml(job.config) if arguments.resolve else job.as_composed
+            text = resolved_yaml(job.config) if arguments.resolve else job.record["config.yaml"]
             sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
         elif arguments.cfg or arguments.info or arguments.hydra_help:
-            from border_cli.cli.hydra_app import show_answer
+            from border_cli.config.answers import show_answer
 
-            composer.job(overrides)
-            show_answer(arguments.for_hydra(overrides), composer.loader())
+            show_answer(arguments.for_hydra(overrides), overrides, composer)
         else:
             _train(arguments, composer, overrides, typed, run_job)
 
@@ -92,6 +92,7 @@ def _train(
         return
     from border_cli.cli.hydra_app import run_one
     from border_cli.cli.task import Task
+    from border_cli.config.old_loader import Loader
 
     if run_job is None:
         from border_cli.launch.needs import refuse_unmet
@@ -100,7 +101,7 @@ def _train(
         collect_from_here()
         run_job = _run
     task = Task(composer, planned, run_job, command)
-    run_one(task, composer.config_name, overrides, composer.loader())
+    run_one(task, composer.config_name, overrides, Loader(composer))
 
 
 def _planned(
@@ -112,15 +113,15 @@ def _planned(
     from border_cli.cli.task import plan
     from border_cli.run.layout import refuse_foreign
 
-    for folder in [Path(job.folder) for job in jobs]:
+    for folder in [job.folder for job in jobs]:
         refuse_foreign(folder)
     if terms is not None:  # Hydra and we also write next to the jobs of a sweep
-        refuse_foreign(Path(terms.root))
+        refuse_foreign(terms.root)
     expect(max((job.config.trainer.stall_timeout_s for job in jobs), default=STALL_TIMEOUT_S))
     if terms is not None and jobs and jobs[0].config.resume is not None:
         from border_cli.cli.sweep import wait_for_locks
 
-        wait_for_locks([Path(job.folder) for job in jobs])
+        wait_for_locks([job.folder for job in jobs])
     return [plan(composer, job) for job in jobs], terms
 
 
@@ -134,7 +135,7 @@ def _is_finished(planned: Planned) -> bool:
         from border_cli.cli.report import result_line
         from border_cli.run.status import read_run
 
-        folder = Path(planned.job.folder)
+        folder = planned.job.folder
         message = result_line(folder, read_run(folder))
     say(message)
     return True

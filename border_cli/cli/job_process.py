@@ -16,8 +16,9 @@ from border_cli.cli.monitor import monitored
 from border_cli.cli.startup import set_up_threads
 from border_cli.cli.task import OUTPUT, Planned, Task
 from border_cli.cli.training_job import JobContext, JobControl, Outcome, train_job
-from border_cli.config.compose import VERSION_BASE, Job
+from border_cli.config.job import Job
 from border_cli.config.resuming import Found
+from border_cli.config.sources import VERSION_BASE
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.core.errors import Interrupted
 from border_cli.core.output import Progress, Recorder, RecordStep
@@ -113,7 +114,7 @@ def _run_job(parts: JobParts, control: JobControl, pipe: Pipe) -> None:
     from hydra.types import HydraContext
 
     setup_globals()
-    hydra.version.setbase(VERSION_BASE)
+    hydra.version.setbase(VERSION_BASE["version_base"])
     JobRuntime.instance().set("name", "border-train")
 
     def run_here(effective: EffectiveSettings, context: JobContext) -> Outcome:

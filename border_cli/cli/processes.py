@@ -24,7 +24,7 @@ from border_cli.cli.job_process import ENDED, PROGRESS, SAVE, STOP, JobParts, ru
 from border_cli.cli.signals import stopping_on_signals
 from border_cli.cli.sweep_panel import JobView, SweepPanel
 from border_cli.cli.task import Task
-from border_cli.config.check import OUR_LAUNCHER
+from border_cli.config.jobs import OUR_LAUNCHER
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.config.sweep_plan import sweep_job
 from border_cli.core.config import StartMethod

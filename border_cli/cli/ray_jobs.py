@@ -16,7 +16,7 @@ from border_cli.cli.job_process import run as run_job
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
 from border_cli.cluster.jobs import BEGUN, KILL, OVER, SAID, START, TELL, JobsSettings, Work
 from border_cli.cluster.jobs import run as run_jobs
-from border_cli.config.check import RAY_LAUNCHER
+from border_cli.config.jobs import RAY_LAUNCHER
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import ConfigError, RunFailed
 from border_cli.process.child_process import ChildProcess

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from border_cli import __version__
-from border_cli.config.compose import Source
 from border_cli.config.interpolation import ANY_ENV
+from border_cli.config.job import Source
 from border_cli.config.tuned import tuned_files
 from border_cli.core.config import EnvConfig, TrainerConfig
 from border_cli.core.interfaces import ActorStats

@@ -24,8 +24,9 @@ from border_cli.cli.training_job import (
     leave_now,
     train_job,
 )
-from border_cli.config.check import OUR_LAUNCHER, RAY_LAUNCHER
-from border_cli.config.compose import LAUNCHER, Composer, SweepTerms
+from border_cli.config.compose import Composer
+from border_cli.config.jobs import OUR_LAUNCHER, RAY_LAUNCHER
+from border_cli.config.sweep import LAUNCHER, SweepTerms
 from border_cli.config.sweep_loader import SweepLoader
 from border_cli.config.sweep_plan import in_common, sweep_job, sweep_plan
 from border_cli.core.config import OnError, RunConfig
@@ -76,7 +77,7 @@ def run_command(
     at_once = _at_once(launcher, terms, len(planned), needs, config)
     common = _in_common(terms, planned, sweep, launcher, at_once)
     # Hydra composes the sweep once more, and with it the time of day in its directory.
-    settings = [setting("hydra.sweep.dir", terms.root), f"{LAUNCHER}={launcher}"]
+    settings = [setting("hydra.sweep.dir", str(terms.root)), f"{LAUNCHER}={launcher}"]
     with _starter(launcher, terms, sweep, at_once) as starter:
         task = Task(composer, planned, _runner(sweep), command, common, starter)
         collect_from_here()
@@ -113,7 +114,7 @@ def _starter(
 
 
 def _inside(planned: Planned, terms: SweepTerms) -> Path:
-    return Path(planned.job.folder).relative_to(terms.root)
+    return planned.job.folder.relative_to(terms.root)
 
 
 def _sweep(
@@ -123,7 +124,7 @@ def _sweep(
     launcher: str,
     config: RunConfig,
 ) -> Sweep:
-    root = Path(terms.root).absolute()
+    root = terms.root
     jobs = [
         sweep_job(
             number,

@@ -23,8 +23,10 @@ from border_cli.cli.training_job import (
     RunJob,
     train_job,
 )
-from border_cli.config.compose import Composer, Job, as_typed
+from border_cli.config.compose import Composer
+from border_cli.config.composition import as_typed
 from border_cli.config.imports import homes
+from border_cli.config.job import Job
 from border_cli.config.sweep_plan import key_and_value, sweep_job
 from border_cli.core.config import AUTO, OnError
 from border_cli.core.errors import ConfigError, RunFailed, reason_of
@@ -58,7 +60,7 @@ def plan(composer: Composer, job: Job) -> Planned:
     from border_cli.config.resuming import found_in
     from border_cli.launch.effective import effective_settings
 
-    run_dir = Path(job.folder).absolute()
+    run_dir = job.folder
     refuse_running(run_dir)
     name = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
     found = found_in(run_dir, job.config, trust=composer.trust, job=name)
@@ -201,7 +203,7 @@ class Task:
         planned = self._planned.get((tuple(overrides), number))
         if planned is None:
             job = self._composer.job([*as_typed(hydra.overrides.hydra), *overrides], number)
-            job = replace(job, folder=str(run_dir))
+            job = replace(job, folder=run_dir)
             if self._sweep is not None and (run_dir / SETTINGS).is_file():
                 # A scheduler has started it once more: it goes on from where it was.
                 job = replace(job, config=replace(job.config, resume=AUTO, run_dir=str(run_dir)))
@@ -210,7 +212,7 @@ class Task:
         context = JobContext(
             run_dir=run_dir,
             overrides=overrides,
-            sources=job.sources,
+            sources=list(job.sources),
             command=self._command,
             job_number=number,
             import_paths=homes(modules_of(job.config)),

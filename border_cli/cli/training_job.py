@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from border_cli.cli.monitor import leave, watching
 from border_cli.cli.signals import stopping_on_signals
-from border_cli.config.compose import Source
+from border_cli.config.job import Source
 from border_cli.core.config import Objective
 from border_cli.core.errors import (
     ActorHung,

@@ -14,7 +14,6 @@ from typing import Any
 
 from hydra.core.override_parser.types import Override, OverrideType
 
-from border_cli.config.check import holds_run
 from border_cli.config.overrides import parsed
 from border_cli.config.saved import (
     begin_attempt,
@@ -47,6 +46,7 @@ MAY_CHANGE = (  # these settings, and all that lies below them
     *("evaluator.num_workers", "evaluator.resources", "env.probe"),
     *("name", "recorder", "checkpoint", "sweep", "quiet", "objective"),
 )
+RUN_MARKS = ("run.json", ".hydra")
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 FINISHED = "done"  # the status of a run that has reached a limit
 _LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
@@ -102,6 +102,11 @@ def without_its_own(run_dir: Path, overrides: Sequence[str]) -> list[str]:
         for text, override in read
         if not is_kept(override) or own.get(override.key_or_group) != override.value()
     ]
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether an attempt has begun in the directory."""
+    return any((folder / mark).exists() for mark in RUN_MARKS)
 
 
 def refuse_no_run(run_dir: Path) -> None:

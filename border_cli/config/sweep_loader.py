@@ -18,8 +18,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.compose import Composer, Loader, as_typed, hydra_turn
+from border_cli.config.compose import Composer
 from border_cli.config.imports import add_to_path
+from border_cli.config.old_loader import Loader
 from border_cli.config.search_path import user_folders
 from border_cli.config.sweep_plan import FolderNames
 from border_cli.core.errors import ConfigError
@@ -42,8 +43,7 @@ class SweepLoader(Loader):
     ) -> None:
         """`folders`: of the jobs that are known. `named`: those of others are named by overrides
         that are not `fixed`, and not by number."""
-        super().__init__(composer.folders)
-        self._composer = composer
+        super().__init__(composer)
         self._job_folders = dict(folders)
         self._fixed = list(fixed)
         self._named = named
@@ -63,14 +63,11 @@ class SweepLoader(Loader):
         self, master_config: DictConfig, sweep_overrides: list[str]
     ) -> DictConfig:
         """Hydra's entry for a job, which also imports what its overrides name."""
-        with hydra_turn():
-            try:
-                hydra = as_typed(master_config.hydra.overrides.hydra)
-                self._composer.imported([*hydra, *sweep_overrides])
-                config = super().load_sweep_config(master_config, sweep_overrides)
-            except _REFUSED:
-                config = deepcopy(master_config)
-                config.hydra.overrides.task = list(sweep_overrides)
+        try:
+            config = super().load_sweep_config(master_config, sweep_overrides)
+        except _REFUSED:
+            config = deepcopy(master_config)
+            config.hydra.overrides.task = list(sweep_overrides)
         folder = self.folder_of(sweep_overrides)
         if folder is not None:
             with open_dict(config.hydra):

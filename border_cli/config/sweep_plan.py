@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra.core.override_parser.types import Override
@@ -20,7 +19,8 @@ from border_cli.config.resuming import may_change
 from border_cli.run.sweep_folder import SweepJob, SweepPlan, read_sweep, swept_keys
 
 if TYPE_CHECKING:
-    from border_cli.config.compose import Job
+    from border_cli.config.job import Job
+    from border_cli.config.sweep import SweepTerms
 
 
 @lru_cache(maxsize=4096)
@@ -76,27 +76,23 @@ def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
     return [each for each in jobs[0] if each in shared]
 
 
-def with_folders(jobs: Sequence[Job], root: Path) -> list[Job]:
-    """The jobs of a sweep in the folders below `root` where they were before, or that are named by
-    what differs; by their numbers where the sweep has no directory of its own."""
-    jobs = [replace(job, folder=str(root / _inside(job))) for job in jobs]
-    if not jobs or jobs[0].config.run_dir is None:
-        return jobs
-    before = read_sweep(root)
+def with_folders(jobs: Sequence[Job], terms: SweepTerms) -> list[Job]:
+    """The jobs of a sweep in the folders where they were before, or that are named by what differs;
+    by their numbers where the sweep has no directory of its own."""
+    if not jobs or jobs[0].config.run_dir is None or not terms.own_names:
+        return list(jobs)
+    before = read_sweep(terms.root)
     common = before.common if before else in_common([job.overrides for job in jobs])
     names = FolderNames(common)
     known = {names.identity(each.overrides): each.folder for each in before.jobs} if before else {}
-    return [_with_folder(job, root, names, known) if job.own_name else job for job in jobs]
-
-
-def _inside(job: Job) -> Path:
-    """The folder of a job within that of its sweep; each composition has its own time of day."""
-    return Path(job.folder).relative_to(job.sweep_dir)
-
-
-def _with_folder(job: Job, root: Path, names: FolderNames, known: dict[frozenset[str], str]) -> Job:
-    folder = known.get(names.identity(job.overrides)) or names.name(job.overrides)
-    return replace(job, folder=str(root / folder))
+    return [
+        replace(
+            job,
+            folder=terms.root
+            / (known.get(names.identity(job.overrides)) or names.name(job.overrides)),
+        )
+        for job in jobs
+    ]
 
 
 def sweep_job(

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from sampling import sampled
@@ -39,22 +38,6 @@ def test_one_job_saves_the_same_as_the_first_of_a_sweep(
     for key in ("config_sources", "choices", "version_base", "cwd"):
         assert told[0]["runtime"][key] == told[1]["runtime"][key]
     assert {each["job"]["name"] for each in told} == {"border-train"}
-
-
-def test_one_job_is_composed_once(
-    folder: Path, ran: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert folder
-    composed = []
-
-    def counting(self: Any, *what: Any, **how: Any) -> Any:
-        composed.append(how)
-        return composes(self, *what, **how)
-
-    composes = ConfigLoaderImpl._load_configuration_impl
-    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counting)
-    assert len(ran("env=cartpole", "agent.gamma=0.5", "run_dir=alone").contexts) == 1
-    assert len(composed) == 1
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.config.check import checked_jobs
 from border_cli.config.compose import Composer
+from border_cli.config.jobs import checked_jobs
 from border_cli.config.sweep_plan import (
     FolderNames,
     key_and_value,

@@ -1,0 +1,86 @@
+"""The registry's dataclasses as the schemas `/schema/run` and `/schema/<group>/<name>`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
+
+from omegaconf import DictConfig, OmegaConf
+
+from border_cli.core.config import RecorderConfig, RunConfig
+from border_cli.registry import GROUPS, Entry
+
+SCHEMA = "schema"  # the folder of all schemas
+RUN = "run"
+FREE = (dict[str, Any], dict[str, float], dict[str, float] | None)
+
+
+def group_base(group: str) -> type[Any]:
+    """The dataclass that every component of a group derives from: AgentConfig for `agent`."""
+    hint = get_type_hints(RunConfig)[group]
+    base: type[Any] = get_args(hint)[1] if get_origin(hint) is dict else hint
+    return base
+
+
+def takes_several(group: str) -> bool:
+    """Whether a run may have several components of a group."""
+    return group in GROUPS and group_base(group) is RecorderConfig
+
+
+def names_schema(path: str) -> bool:
+    """Whether there is a schema `schema/agent/dqn`."""
+    folder, group, option = parts_of(path)
+    if folder != SCHEMA:
+        return False
+    return option in GROUPS[group].names() if group in GROUPS else (group, option) == ("", RUN)
+
+
+def schema(path: str) -> DictConfig:
+    """The schema `schema/agent/dqn`; it is shared, so copy it before it is changed."""
+    _, group, option = parts_of(path)
+    return schema_of(GROUPS[group].entry(option)) if group else run_schema()
+
+
+def schemas_in(group: str) -> tuple[Sequence[str], Sequence[str]]:
+    """The schemas and the folders in `schema` or `schema/<group>`."""
+    inside = group.removeprefix(SCHEMA).removeprefix("/")
+    return (GROUPS[inside].names(), []) if inside else ([RUN], list(GROUPS))
+
+
+def parts_of(path: str) -> tuple[str, str, str]:
+    """`schema`, `agent` and `dqn` of `schema/agent/dqn`; of `schema/run` an empty group."""
+    folder, _, rest = path.partition("/")
+    group, slash, option = rest.partition("/")
+    return (folder, group, option) if slash else (folder, "", group)
+
+
+@cache
+def run_schema() -> DictConfig:
+    """The schema of a run, without components."""
+    made: DictConfig = OmegaConf.structured(RunConfig)
+    return made
+
+
+@cache
+def schema_of(entry: Entry) -> DictConfig:
+    """The schema of a component. A composition asks for about ten of the thirty, and to make one
+    takes milliseconds."""
+    node: DictConfig = OmegaConf.structured(entry.config_type)
+    _open_free_dicts(node, entry.config_type)
+    return node
+
+
+def _open_free_dicts(node: DictConfig, kind: type[Any]) -> None:
+    """Lets `env.kwargs.x=1` work without a `+`: any key is valid in a free dict."""
+    for name in free_dicts(kind):
+        child = node._get_node(name)
+        if isinstance(child, DictConfig):
+            child._set_flag("struct", False)
+
+
+def free_dicts(kind: type[Any]) -> list[str]:
+    """The settings that may hold any key."""
+    hints = get_type_hints(kind)
+    return [each.name for each in fields(kind) if hints[each.name] in FREE]
