@@ -311,7 +311,7 @@ class Composer:
         try:
             if rest not in shared:
                 shared[rest] = None
-                shared[rest] = self._composition(files, rest, RunMode.RUN)
+                shared[rest] = self._composition(files, rest, RunMode.RUN).shared()
             base = shared[rest]
             if base is not None:
                 return base.with_values(typed, values).job(number, root, trust=self.trust)

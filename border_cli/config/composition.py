@@ -10,25 +10,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config import check
 from border_cli.config.imports import homes, import_modules, names_in
 from border_cli.config.interpolation import resolve_settings
 from border_cli.config.job import Job, Source
 from border_cli.config.overrides import parsed
-from border_cli.config.saved import modules_of
+from border_cli.config.saved import modules_of, yaml_text
 from border_cli.config.sources import TUNED, Files, Part
 from border_cli.config.tuned import add_tuned, drop_weaker_limits
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 
-REFUSED = (ConfigError, HydraException, OmegaConfBaseException, YAMLError, ValueError)
+REFUSED = (ConfigError, HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +38,15 @@ class Composition:
     config: DictConfig
     parts: Sequence[Part]
     imports: Sequence[str]  # modules that files and overrides name
+    pickled: bytes = b""  # the configuration, where it is copied for many jobs
+
+    def shared(self) -> Composition:
+        """This composition for many jobs: to unpickle one is faster than a deep copy."""
+        return replace(self, pickled=pickle.dumps(self.config))
 
     def with_values(self, overrides: Sequence[Override], values: Sequence[Override]) -> Composition:
         """A copy for a job with these overrides, of which only the values are not merged yet."""
-        config: DictConfig = pickle.loads(pickle.dumps(self.config))  # faster than a deep copy
+        config: DictConfig = pickle.loads(self.pickled)
         for each in values:
             OmegaConf.update(config, each.key_or_group, each.value(), merge=True)
         typed = [each for each in overrides if not each.is_hydra_override()]
@@ -144,12 +149,10 @@ def as_typed(overrides: Any) -> list[str]:
 
 def _record(config: DictConfig) -> dict[str, str]:
     """The files that Hydra itself would write into `.hydra`."""
-    settings = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    return {
-        "config.yaml": OmegaConf.to_yaml(settings),
-        "hydra.yaml": OmegaConf.to_yaml(OmegaConf.masked_copy(config, "hydra")),
-        "overrides.yaml": OmegaConf.to_yaml(config.hydra.overrides.task),
-    }
+    settings: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    hydra = settings.pop("hydra")
+    files = {"config": settings, "hydra": {"hydra": hydra}, "overrides": hydra["overrides"]["task"]}
+    return {f"{name}.yaml": yaml_text(content) for name, content in files.items()}
 
 
 def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Source]:

@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import omegaconf
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 ANY_ENV = "gym"  # the choice that takes any env.id
@@ -57,9 +58,12 @@ def env_part(choice: str, env_id: object) -> str:
 
 def register_resolvers() -> None:
     """Makes `${border.…}` known to OmegaConf; repeating it changes nothing."""
-    OmegaConf.register_new_resolver("border.or", either, replace=True)
-    OmegaConf.register_new_resolver("border.env_name", env_name, replace=True)
-    OmegaConf.register_new_resolver("border.job_folder", job_folder, replace=True)
+    named = {"or": either, "env_name": env_name, "job_folder": job_folder}
+    # OmegaConf 2.4 has another name for it, which means something else before.
+    new = omegaconf.__version__ >= "2.4"
+    register: Any = OmegaConf.register_resolver if new else OmegaConf.register_new_resolver
+    for name, resolver in named.items():
+        register(f"border.{name}", resolver, replace=True)
 
 
 def escaped(text: str) -> str:

@@ -94,10 +94,12 @@ def register() -> None:
 
 
 def _store() -> None:
+    store = ConfigStore.instance()
+    known = store.repo.get("hydra", {}).get("launcher", {})
     for name, settings in (("processes", ProcessesConf), ("ray", RayConf)):
-        ConfigStore.instance().store(
-            group="hydra/launcher", name=name, node=settings, provider="border_cli"
-        )
+        stored = known.get(f"{name}.yaml")
+        if stored is None or stored.provider != "border_cli":
+            store.store(group="hydra/launcher", name=name, node=settings, provider="border_cli")
 
 
 ProcessesLauncher.__module__ = RayLauncher.__module__ = NAME
