@@ -24,7 +24,6 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
-from hydra.core.plugins import Plugins
 from hydra.core.utils import JobRuntime
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -33,6 +32,7 @@ from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config import schemas
+from border_cli.config.plugins import hydra_plugins
 from border_cli.config.search_path import OURS
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import shortest, unknown
@@ -90,7 +90,7 @@ class Files:
 
     def add_folders(self, folders: Sequence[str]) -> None:
         """Reads also what `hydra.searchpath` adds, behind all others."""
-        plugins: Any = Plugins.instance().discover(ConfigSource)
+        plugins: Any = hydra_plugins().discover(ConfigSource)
         kinds = {each.scheme(): each for each in plugins}
         for folder in folders:
             url = folder if "://" in folder else f"file://{folder}"
@@ -313,7 +313,7 @@ def reading(files: Files) -> Iterator[None]:
 
 
 def _register() -> None:
-    plugins = Plugins.instance()
+    plugins = hydra_plugins()
     for each in (_Reader, _Folders):
         plugins.register(each)
     register_launchers()
