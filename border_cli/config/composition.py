@@ -50,12 +50,11 @@ class Composition:
         for each in values:
             OmegaConf.update(config, each.key_or_group, each.value(), merge=True)
         typed = [each for each in overrides if not each.is_hydra_override()]
-        named = config.hydra.job.config.override_dirname
-        lines = [each.input_line for each in typed if each.key_or_group not in named.exclude_keys]
+        job = config.hydra.job
         with open_dict(config.hydra):
             config.hydra.overrides.task = [each.input_line for each in typed]
-            dirname = named.item_sep.join(sorted(filter(None, lines)))
-            config.hydra.job.override_dirname = dirname.replace("=", named.kv_sep)
+            if not OmegaConf.is_interpolation(job, "override_dirname"):  # as it is in Hydra 1.4
+                job.override_dirname = _dirname(typed, job.config.override_dirname)
         return replace(self, config=config)
 
     def job(self, number: int | None, root: Path | None, *, trust: bool) -> Job:
@@ -88,6 +87,12 @@ class Composition:
             import_paths=tuple(homes(modules_of(made))),
             trust=trust,
         )
+
+
+def _dirname(typed: Sequence[Override], how: DictConfig) -> str:
+    """Hydra's name of a job by its overrides."""
+    lines = [str(each.input_line) for each in typed if each.key_or_group not in how.exclude_keys]
+    return str(how.item_sep).join(sorted(lines)).replace("=", how.kv_sep)
 
 
 def compose_files(
