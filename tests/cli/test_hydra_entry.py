@@ -46,6 +46,7 @@ def test_one_job_saves_the_same_as_the_first_of_a_sweep(
         [
             (("--info", "defaults"), "tuned/redq"),
             (("--cfg", "job", "-p", "trainer"), "samples_per_opt_step: 0.05"),
+            (("--cfg", "job", "-p", "trainer"), "max_opt_steps: null"),
         ],
         every=5,
     ),
