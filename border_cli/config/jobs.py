@@ -95,10 +95,12 @@ def _refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
 
 
 def _refuse_used(job: Job) -> None:
-    refuse_unwritable(job.folder)
-    if (job.folder / SWEEP_MARK).exists():
+    named = job.config.run_dir
+    folder = Path(named).expanduser() if named else shortest(job.folder)
+    refuse_unwritable(folder)
+    if (folder / SWEEP_MARK).exists():
         raise ConfigError(
-            f"run_dir={shortest(job.folder)} contains a sweep: choose another, or repeat its "
+            f"run_dir={folder} contains a sweep: choose another, or repeat its "
             "command with -m"
         )
 
@@ -106,7 +108,7 @@ def _refuse_used(job: Job) -> None:
 def _refuse_used_by_sweep(jobs: Sequence[Job]) -> None:
     folders = [job.folder for job in jobs]
     for job, folder in zip(jobs, folders, strict=True):
-        refuse_unwritable(folder)
+        refuse_unwritable(shortest(folder))
         if job.config.run_dir is not None:
             _refuse_root(Path(job.config.run_dir).expanduser(), job)
     twice = {folder for folder in folders if folders.count(folder) > 1}
@@ -132,4 +134,4 @@ def refuse_unwritable(folder: Path) -> None:
     reason = unwritable(folder)
     if reason is not None:
         what = "written to" if os.path.isdir(folder) else "made"  # noqa: PTH112 - never raises
-        raise ConfigError(f"run_dir={shortest(folder)} cannot be {what}: {reason}")
+        raise ConfigError(f"run_dir={folder} cannot be {what}: {reason}")
