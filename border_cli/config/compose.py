@@ -7,7 +7,7 @@ What reads other runs imports numpy, hence only `--from` and `resume` import it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -85,40 +85,66 @@ def composing(
     """
     overrides, trust = without_trust(typed)
     run_dir = run_to_resume(overrides)
-    with ExitStack() as stack:
-        if origin is not None:
-            from border_cli.config.origin import (
-                refuse_beside_origin,
-                run_of_origin,
-                settings_from,
-            )
+    if origin is not None:
+        begun = _from_another(origin, overrides, config_dirs, config_name, trust=trust)
+    elif run_dir is not None:
+        from border_cli.config.resuming import refuse_beside_resume
 
-            began = run_of_origin(origin)
-            refuse_beside_origin(origin, overrides, config_name)
-            stack.enter_context(_modules_of(began, trust=trust))
-            folders = user_folders(config_dirs)
-            saved = settings_from(began, overrides, folders)
-            composer = Composer(folders, saved=saved, origin=began, trust=trust)
-        elif run_dir is not None:
-            from border_cli.config.resuming import refuse_beside_resume, without_its_own
+        refuse_beside_resume(run_dir, overrides, multirun=multirun, config_name=config_name)
+        begun = _resuming(run_dir, overrides, config_dirs, trust=trust)
+    else:
+        begun = _anew(overrides, config_dirs, config_name, trust=trust)
+    with begun as found:
+        yield found
 
-            refuse_beside_resume(run_dir, overrides, multirun=multirun, config_name=config_name)
-            stack.enter_context(_modules_of(run_dir, trust=trust))
-            folders = user_folders(config_dirs)
-            overrides = without_its_own(run_dir, overrides)
-            composer = resuming_composer(run_dir, overrides, folders, trust=trust)
-        else:
-            folders = user_folders(config_dirs)
-            hydra = _saved_among(folders)
-            if hydra is not None:
-                stack.enter_context(modules_of_a_run((), trust=False))
-            saved = None
-            if hydra is not None and config_name == SETTINGS.stem:
-                folders.remove(f"file://{hydra}")
-                saved = saved_settings(hydra)
-            add_current_directory(trust=trust)
-            imports = _of_plugins_here()
-            composer = Composer(folders, config_name, imports=imports, trust=trust, saved=saved)
+
+Begun = tuple["Composer", list[str]]  # with the overrides that are left
+
+
+@contextmanager
+def _from_another(
+    origin: str,
+    overrides: list[str],
+    config_dirs: Sequence[str],
+    config_name: str,
+    *,
+    trust: bool,
+) -> Iterator[Begun]:
+    from border_cli.config.origin import refuse_beside_origin, run_of_origin, settings_from
+
+    run_dir = run_of_origin(origin)
+    refuse_beside_origin(origin, overrides, config_name)
+    with _modules_of(run_dir, trust=trust):
+        folders = user_folders(config_dirs)
+        saved = settings_from(run_dir, overrides, folders)
+        yield Composer(folders, saved=saved, origin=run_dir, trust=trust), overrides
+
+
+@contextmanager
+def _resuming(
+    run_dir: Path, overrides: list[str], config_dirs: Sequence[str], *, trust: bool
+) -> Iterator[Begun]:
+    from border_cli.config.resuming import without_its_own
+
+    with _modules_of(run_dir, trust=trust):
+        folders = user_folders(config_dirs)
+        rest = without_its_own(run_dir, overrides)
+        yield resuming_composer(run_dir, rest, folders, trust=trust), rest
+
+
+@contextmanager
+def _anew(
+    overrides: list[str], config_dirs: Sequence[str], config_name: str, *, trust: bool
+) -> Iterator[Begun]:
+    folders = user_folders(config_dirs)
+    hydra, saved = _saved_among(folders), None
+    if hydra is not None and config_name == SETTINGS.stem:
+        folders.remove(f"file://{hydra}")
+        saved = saved_settings(hydra)
+    with modules_of_a_run((), trust=False) if hydra is not None else nullcontext():
+        add_current_directory(trust=trust)
+        imports = _of_plugins_here()
+        composer = Composer(folders, config_name, imports=imports, trust=trust, saved=saved)
         yield composer, overrides
 
 

@@ -100,8 +100,7 @@ def _refuse_used(job: Job) -> None:
     refuse_unwritable(folder)
     if (folder / SWEEP_MARK).exists():
         raise ConfigError(
-            f"run_dir={folder} contains a sweep: choose another, or repeat its "
-            "command with -m"
+            f"run_dir={folder} contains a sweep: choose another, or repeat its command with -m"
         )
 
 

@@ -14,6 +14,7 @@ from border_cli.registry import GROUPS, Entry
 
 SCHEMA = "schema"  # the folder of all schemas
 RUN = "run"
+# Any key is valid in these, so that `env.kwargs.x=1` needs no `+`.
 FREE = (dict[str, Any], dict[str, float], dict[str, float] | None)
 
 
@@ -68,19 +69,9 @@ def schema_of(entry: Entry) -> DictConfig:
     """The schema of a component. A composition asks for about ten of the thirty, and to make one
     takes milliseconds."""
     node: DictConfig = OmegaConf.structured(entry.config_type)
-    _open_free_dicts(node, entry.config_type)
-    return node
-
-
-def _open_free_dicts(node: DictConfig, kind: type[Any]) -> None:
-    """Lets `env.kwargs.x=1` work without a `+`: any key is valid in a free dict."""
-    for name in free_dicts(kind):
-        child = node._get_node(name)
-        if isinstance(child, DictConfig):
+    hints = get_type_hints(entry.config_type)
+    for each in fields(entry.config_type):
+        child = node._get_node(each.name)
+        if hints[each.name] in FREE and isinstance(child, DictConfig):
             child._set_flag("struct", False)
-
-
-def free_dicts(kind: type[Any]) -> list[str]:
-    """The settings that may hold any key."""
-    hints = get_type_hints(kind)
-    return [each.name for each in fields(kind) if hints[each.name] in FREE]
+    return node

@@ -289,14 +289,6 @@ def opened(
     """Within the block Hydra reads these files; its own state is as before afterwards, also inside
     another Hydra application and in threads."""
     files = Files(folders, made)
-    with reading(files), initialize_config_module(OURS, job_name=NAME, **VERSION_BASE):
-        files.open(GlobalHydra.instance().config_loader())
-        yield files
-
-
-@contextmanager
-def reading(files: Files) -> Iterator[None]:
-    """Within the block every search path of Hydra is that of these files."""
     with _turn:
         _register()
         singleton, runtime, version = GlobalHydra.instance(), JobRuntime.instance(), VersionBase()
@@ -304,7 +296,9 @@ def reading(files: Files) -> Iterator[None]:
         singleton.clear()
         token = _under_way.set(files)
         try:
-            yield
+            with initialize_config_module(OURS, job_name=NAME, **VERSION_BASE):
+                files.open(GlobalHydra.instance().config_loader())
+                yield files
         finally:
             _under_way.reset(token)
             GlobalHydra.set_instance(singleton)
