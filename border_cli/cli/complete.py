@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from border_cli.cli.train import CFGS, FLAGS, INFOS, read_arguments
+from border_cli.cli.flags import CFGS, FLAGS, INFOS, read_arguments
 from border_cli.config.compose import Composer, Loader, composing, hydra_turn
 from border_cli.config.describe import choices_of
 from border_cli.core.config import AUTO

@@ -23,8 +23,8 @@ from border_cli.core.messages import complain, say
 from border_cli.core.words import visible
 
 if TYPE_CHECKING:
+    from border_cli.cli.flags import Arguments
     from border_cli.cli.task import Planned
-    from border_cli.cli.train import Arguments
     from border_cli.cli.training_job import JobContext, RunJob
     from border_cli.launch.dry_build import Probes
     from border_cli.launch.effective import EffectiveSettings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sampling import sampled
 
-from border_cli.cli.train import read_arguments
+from border_cli.cli.flags import read_arguments
 from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.core.errors import ConfigError
