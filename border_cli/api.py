@@ -40,8 +40,8 @@ from border_cli.launch.training import RunOptions, interrupt, training_run
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
-from border_cli.run.checkpoint_files import read_json
 from border_cli.run.finding import find_checkpoint, find_run, read_model
+from border_cli.run.manifest import read_json
 from border_cli.run.status import import_paths, refuse_running
 
 log = logging.getLogger(__name__)

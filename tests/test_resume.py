@@ -65,8 +65,9 @@ from border_cli.replay_buffer.config import (
     PrioritizedConfig,
     UniformConfig,
 )
-from border_cli.run.checkpoint_files import Saved, read_checkpoint, read_manifest, write_manifest
+from border_cli.run.checkpoint_files import Saved, read_checkpoint
 from border_cli.run.finding import resumable
+from border_cli.run.manifest import read_manifest, write_manifest
 from border_cli.run.status import read_run
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig

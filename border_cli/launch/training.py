@@ -71,8 +71,8 @@ from border_cli.launch.summary import Result, run_summary, summary_lines
 from border_cli.nn.saving import load_state
 from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.checkpoint_files import Saved
-from border_cli.run.finding import Resumable, best_score
+from border_cli.run.checkpoint_files import Resumable, Saved
+from border_cli.run.finding import best_score
 from border_cli.run.status import RunLock, RunRecord
 from border_cli.run.sweep_folder import read_stop
 from border_cli.trainer.post_step import LearnerParts

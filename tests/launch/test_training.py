@@ -43,8 +43,8 @@ from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardCo
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import RECORDERS, register_builtin
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
-from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import find_checkpoint, steps_saved
+from border_cli.run.manifest import verify
 from border_cli.run.status import RunLock
 from border_cli.run.sweep_folder import write_stop
 from border_cli.step_processor.config import NStepConfig
