@@ -235,3 +235,87 @@ def test_a_base_name_occurs_once() -> None:
     options = {each.stem for each in (ROOT / "conf").glob("*/*.yaml")}
     named = [each for each in files if each.stem in rooms - {each.parent.name} - options]
     assert named == []
+
+
+# Files that issue 38 rebuilds: in circles, or with imports inside functions unsaid.
+IN_CIRCLES = {
+    *("config.check", "config.compose", "config.describe", "config.explain", "config.origin"),
+    *("config.overrides", "config.resuming", "config.saved", "config.shared_composition"),
+    *("config.sweep_plan", "config.tuned", "cli.report", "cli.training_job", "cli.job_process"),
+    *("cli.processes", "cli.sweep_panel", "cli.task", "cli.dry_run", "cli.job", "cli.sweeping"),
+}
+SILENT = {
+    *("cli.hydra_app", "cli.job", "cli.job_process", "cli.monitor", "cli.report", "cli.sweeping"),
+    *("cli.task", "cli.train", "cli.training_job", "config.check", "config.compose"),
+    *("config.search_path", "launch.build", "launch.offline_data"),
+}
+
+
+def arrows(package: Path) -> dict[str, set[str]]:
+    """For each file of the package the files that it imports, wherever in it, for types as well."""
+    files = {_dotted(each, package): each for each in package.rglob("*.py")}
+    found: dict[str, set[str]] = {}
+    for name, file in files.items():
+        imports: set[str | None] = set()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                imports |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+            elif isinstance(node, ast.Import):
+                imports |= {each.name for each in node.names}
+        found[name] = imports & set(files) - {name}
+    return found
+
+
+def _dotted(file: Path, package: Path) -> str:
+    parts = file.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def in_circles(package: Path) -> set[str]:
+    """The files from which an arrow leads back to themselves over others."""
+    known = arrows(package)
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        todo = [start]
+        while todo:
+            new = known[todo.pop()] - found
+            found |= new
+            todo += new
+        return found
+
+    return {each for each in known if each in reached(each)}
+
+
+def silent(package: Path) -> set[str]:
+    """The files that import inside a function and do not say in their docstring what and why."""
+    found = set()
+    for file in package.rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+        inside = [node for each in functions for node in ast.walk(each)]
+        imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in inside)
+        said = " ".join((ast.get_docstring(tree) or "").split())
+        if imports and not re.search(r"\b(is|are) imported by\b", said):
+            found.add(_dotted(file, package))
+    return found
+
+
+def test_no_files_import_in_a_circle() -> None:
+    assert in_circles(PACKAGE) - {f"border_cli.{each}" for each in IN_CIRCLES} == set()
+
+
+def test_a_file_that_imports_inside_a_function_says_so() -> None:
+    assert silent(PACKAGE) - {f"border_cli.{each}" for each in SILENT} == set()
+
+
+def test_a_planted_circle_and_a_silent_import_are_found(tmp_path: Path) -> None:
+    package = tmp_path / "planted"
+    package.mkdir()
+    inside = "def f():\n    from planted import chicken\n"
+    (package / "egg.py").write_text(f'"""Chickens are imported by f."""\n{inside}')
+    (package / "chicken.py").write_text("from planted.nest import NEST\n")
+    (package / "nest.py").write_text("def f():\n    from planted.egg import f\n")
+    (package / "fox.py").write_text("from planted import chicken\n")
+    assert in_circles(package) == {"planted.egg", "planted.chicken", "planted.nest"}
+    assert silent(package) == {"planted.nest"}

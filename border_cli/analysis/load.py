@@ -1,7 +1,7 @@
 """Runs read back from their directories: their settings, how they went and what they measured.
 
-Nothing is written, and nothing is imported that the settings name. numpy, pandas and YAML are
-imported where they are needed: a list of runs needs none of them.
+Nothing is written, and nothing is imported that the settings name. numpy and pandas are imported by
+what returns arrays and frames: a list of runs needs neither.
 """
 
 from __future__ import annotations

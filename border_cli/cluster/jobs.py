@@ -3,7 +3,8 @@
 A Ray actor on the node, `JobHost`, starts the process of its job and watches it, as a command does
 on its own machine. The child process of the command that is connected to the cluster (`run`) has
 one call to each host under way. Orders travel with the next call, and messages of the job with the
-answer. A host ends with that child, and the process of a job with its host.
+answer. A host ends with that child, and the process of a job with its host. Ray is imported by
+`Jobs`, as `connection.py` says.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Every node is asked before it is used, also one that joins later: for its versions of Python, Ray
 and border_cli, and to play a few steps in the environment. Before training begins a node that
-fails refuses the run with its name; one that joins later is reported and not used.
+fails refuses the run with its name; one that joins later is reported and not used. Ray is imported
+by the functions that ask it, as `connection.py` says.
 """
 
 from __future__ import annotations

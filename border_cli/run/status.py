@@ -1,6 +1,7 @@
 """Which process runs in a directory, and how its run went: `run.lock` and `run.json`.
 
 Values of a wrong type in `run.json` are treated as missing, and rejected if a resume needs them.
+psutil, for which no list of runs waits, is imported by the run that begins.
 """
 
 from __future__ import annotations
