@@ -46,7 +46,7 @@ from border_cli.actor_manager.shared_ring import (
     RingWriter,
     SharedRing,
 )
-from border_cli.actor_manager.weights import SharedWeightSlot, packed
+from border_cli.actor_manager.shared_weights import SharedWeightSlot, packed
 from border_cli.cluster.calls import WeightTransport
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.head import HeadWatch

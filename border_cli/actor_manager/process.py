@@ -27,8 +27,8 @@ from border_cli.actor_manager.shared_channel import (
     SharedChannel,
 )
 from border_cli.actor_manager.shared_rate_limiter import SharedRateLimiter
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.actor_manager.supervisor import ActorHandle, Supervisor
-from border_cli.actor_manager.weights import SharedWeightSlot
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Pulse
 from border_cli.core.timing import Clock

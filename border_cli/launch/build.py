@@ -1,4 +1,7 @@
-"""The parts of a run, each from its settings; the only file that knows every group."""
+"""The parts of a run, each from its settings; the only file that knows every group.
+
+Parts that few runs have, such as a process for evaluations, are imported by what builds them.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +47,7 @@ from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
 from border_cli.evaluator.episodes import EpisodesEvaluator
-from border_cli.evaluator.runner import (
-    BackgroundEvaluationRunner,
-    InlineEvaluationRunner,
-    PolicyRecipe,
-    packed_parts,
-)
-from border_cli.evaluator.runner import run as run_evaluations
+from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.offline_data import (
     SETTING,
@@ -321,13 +318,15 @@ def build_evaluation_runner(
         return cluster_runner(
             effective, evaluator, make_policy, stop=stop, confirmation=confirmation
         )
+    from border_cli.evaluator.background_runner import BackgroundEvaluationRunner, packed_parts, run
+
     parts = packed_parts(
         _evaluator_recipe(effective),
         make_policy,
         imports=effective.config.imports,
         confirmation=confirmation,
     )
-    return BackgroundEvaluationRunner(parts, stop=stop, main=run_evaluations)
+    return BackgroundEvaluationRunner(parts, stop=stop, main=run)
 
 
 def cluster_runner(
