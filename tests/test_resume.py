@@ -178,7 +178,7 @@ def newest(folder: Path) -> Saved:
 def rows_of(config: RunConfig, saved: Saved) -> ReplayBuffer:
     effective = effective_settings(config)
     spec = env_factory(effective).spec
-    goal_rewards = build_goal_rewards(effective, spec)
+    goal_rewards = build_goal_rewards(effective)
     buffer = build_replay_buffer(effective, spec, goal_rewards=goal_rewards)
     buffer.load_state_dict(saved.run["replay_buffer"])
     saved.load_rows(buffer)

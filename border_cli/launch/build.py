@@ -74,7 +74,6 @@ from border_cli.registry import (
     flat_settings,
 )
 from border_cli.replay_buffer.config import DatasetConfig, HindsightConfig
-from border_cli.replay_buffer.hindsight import refuse_no_goals
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights, read_model
 from border_cli.trainer.post_step import LearnerParts
@@ -436,12 +435,11 @@ def build_actors(
     return actors
 
 
-def build_goal_rewards(effective: EffectiveSettings, spec: EnvSpec) -> GoalRewards | None:
+def build_goal_rewards(effective: EffectiveSettings) -> GoalRewards | None:
     """What computes rewards for other goals, if the replay buffer replaces goals; the caller closes
     it. Raises ConfigError where the environment has no goals."""
     if not isinstance(effective.config.replay_buffer, HindsightConfig):
         return None
-    refuse_no_goals(spec)
     return env_factory(effective).goal_rewards()
 
 

@@ -81,7 +81,7 @@ class Probes:
         goals are worth; such an environment is tried for each job."""
         timeout_s = effective.config.trainer.stall_timeout_s
         with self._call(f"env.id={spec.id}", timeout_s, "compute_reward"):
-            goal_rewards = build_goal_rewards(effective, spec)
+            goal_rewards = build_goal_rewards(effective)
         if goal_rewards is not None:
             goal_rewards.close()
 

@@ -253,7 +253,7 @@ class TrainingRun:
         agent, spec = prepared.agent, prepared.factory.spec
         store = build_checkpoints(effective, self._run_dir, self._lock.check)
         self.cleanup.callback(store.close)
-        goal_rewards = build_goal_rewards(effective, spec)
+        goal_rewards = build_goal_rewards(effective)
         if goal_rewards is not None:
             self.cleanup.callback(goal_rewards.close)
         replay_buffer = build_replay_buffer(effective, spec, agent.observe_returns, goal_rewards)
