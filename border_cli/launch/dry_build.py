@@ -5,7 +5,8 @@ implementation if the run uses one, with fixed seeds, and for hindsight replay `
 `evaluator.env` is tried if it differs; a sweep tries equal settings once. What fails ends the
 affected jobs of a sweep, which fail by themselves. What does not return within
 `stall_timeout_s` ends the command, also a sweep; `train` is interrupted and raises.
-`env.probe=false` only constructs the environment; a resume may change it.
+`env.probe=false` only constructs the environment; a resume may change it. What draws films is
+imported by the check of a run that makes them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from border_cli.core.machine import out_of_memory
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.film import require_pillow
 from border_cli.launch.build import (
     build_dry_agent,
     build_first_agent,
@@ -141,6 +141,8 @@ def _check_film(effective: EffectiveSettings) -> None:
     """Raises where films are due and nothing can be drawn."""
     if not effective.video_interval:
         return
+    from border_cli.evaluator.film import require_pillow
+
     require_pillow("evaluator.video_interval")
     factory = film_factory(effective)
     env = factory.make(training=False, render="rgb_array")
