@@ -20,12 +20,12 @@ from border_cli.cluster.inspection import expected, inspect_node, reason_of_fail
 from border_cli.cluster.placement import (
     Amounts,
     Node,
-    Placement,
     choose,
     fitting,
     in_words,
     lacking,
 )
+from border_cli.core.config import Placement
 from border_cli.core.errors import ClusterRefused
 from border_cli.core.timing import Clock
 from border_cli.core.words import counted, listed, nearest
