@@ -17,6 +17,7 @@ from typing import Any
 from border_cli.core.errors import ConfigError, RunDeleted
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
+METRICS = "metrics.jsonl"  # the rows that the recorder of that name writes
 SWEEP_MARK = "multirun.yaml"  # in the directory of a sweep
 MOST_NBYTES = 2**26  # of a file that is read whole, but for metrics
 
