@@ -28,7 +28,6 @@ from border_cli.cli.signals import EarlySignals
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import expanded
 from border_cli.core.words import counted
-from border_cli.run.finding import episodes_of_best
 
 if TYPE_CHECKING:
     from border_cli.core.interfaces import Evaluation
@@ -138,6 +137,7 @@ def _evaluate(request: Request, signals: EarlySignals) -> tuple[dict[str, Any], 
     from border_cli.api import load_agent, opened
     from border_cli.launch.build import evaluation_policy
     from border_cli.launch.play import play, refuse_no_film
+    from border_cli.run.finding import episodes_of_best
 
     if request.video is not None:
         refuse_no_film(request.video)

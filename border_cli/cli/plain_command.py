@@ -1,5 +1,8 @@
 """What all commands but border-train have in common: exit statuses and, of border-eval and
-border-record, how they are typed (`RUN_DIR key=value … --flag`) and which run that names."""
+border-record, how they are typed (`RUN_DIR key=value … --flag`) and which run that names.
+
+What finds a run is imported by the functions that look for it: no --help waits for it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,6 @@ from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.machine import memory_for
 from border_cli.core.messages import complain
 from border_cli.core.words import shortest, unknown
-from border_cli.run.finding import find_checkpoint, find_run
 
 FLAGS = ("--json",)
 
@@ -135,12 +137,16 @@ def truth(values: dict[str, str], key: str) -> bool:
 
 def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
     """The run directory and the checkpoint that are typed, see `find_run`."""
+    from border_cli.run.finding import find_run
+
     run_dir, which = find_run(place, checkpoint)
     return (run_dir if run_dir == place else shortest(run_dir)), which
 
 
 def best_or_latest(command: str, run_dir: Path) -> str:
     """The best model, or the latest, with a message, where there is no best one yet."""
+    from border_cli.run.finding import find_checkpoint
+
     try:
         find_checkpoint(run_dir, "best")
     except CheckpointError:

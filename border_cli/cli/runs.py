@@ -1,6 +1,6 @@
 """`border-runs`: lists runs, compares two, and removes what is no longer needed.
 
-The removal, with numpy, is imported by the answer that removes: a list is there sooner.
+What a list does not need, such as the removal with numpy, is imported by what answers otherwise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from border_cli.core.files import finite
 from border_cli.core.messages import say
 from border_cli.core.words import counted, visible
 from border_cli.recorder import figures
-from border_cli.run.finding import find_run, run_around
 from border_cli.run.sweep_folder import SWEEP_JSON, job_rows, read_sweep
 
 OUTPUTS = Path("outputs")  # where runs are written by default
@@ -129,6 +128,8 @@ def _list(asked: argparse.Namespace) -> None:
     if asked.json:
         _print_json(found)
     elif not rows:
+        from border_cli.run.finding import run_around
+
         around = run_around(paths[0]) if len(paths) == 1 else ""
         say(f"no runs in {', '.join(map(str, paths))}{around}")
     elif not found:
@@ -325,7 +326,11 @@ def _shown(kind: str, key: str, value: Any) -> str:
 
 def _one_run(path: Path) -> Path:
     """Raises `CheckpointError` with what there is where a path is no run directory."""
-    return path if is_run(path) else find_run(path)[0]
+    if is_run(path):
+        return path
+    from border_cli.run.finding import find_run
+
+    return find_run(path)[0]
 
 
 if __name__ == "__main__":
