@@ -18,8 +18,6 @@ from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.cluster.connection import ClusterSettings
-from border_cli.cluster.travel import modules_of_recipe, travelling
 from border_cli.core.config import EnvConfig, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
@@ -337,6 +335,8 @@ def cluster_runner(
     confirmation: Confirmation,
 ) -> EvaluationRunner:
     """Spreads the episodes of the evaluator over a Ray cluster."""
+    from border_cli.cluster.connection import ClusterSettings
+    from border_cli.cluster.travel import modules_of_recipe, travelling
     from border_cli.evaluator.spread import ClusterEvaluationRunner
 
     recipe = episodes_recipe(effective, evaluator, make_policy)

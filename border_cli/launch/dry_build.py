@@ -5,8 +5,8 @@ implementation if the run uses one, with fixed seeds, and for hindsight replay `
 `evaluator.env` is tried if it differs; a sweep tries equal settings once. What fails ends the
 affected jobs of a sweep, which fail by themselves. What does not return within
 `stall_timeout_s` ends the command, also a sweep; `train` is interrupted and raises.
-`env.probe=false` only constructs the environment; a resume may change it. What draws films is
-imported by the check of a run that makes them.
+`env.probe=false` only constructs the environment; a resume may change it. What draws films
+and what asks a cluster are imported by the checks of runs that have them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,6 @@ from dataclasses import replace
 from functools import partial
 
 from border_cli.actor_manager.config import RayConfig
-from border_cli.cluster.connection import (
-    ClusterSettings,
-    refuse_unreachable,
-    refuse_without_ray,
-)
 from border_cli.core.config import EnvConfig
 from border_cli.core.errors import BorderError, ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent, EnvFactory
@@ -153,11 +148,18 @@ def _check_film(effective: EffectiveSettings) -> None:
 
 def _refuse_without_cluster(effective: EffectiveSettings) -> None:
     """Raises where Ray is not installed, or nothing answers at its address."""
-    actors = effective.actors
+    actors, evaluator = effective.actors, effective.config.evaluator
+    if not (isinstance(actors, RayConfig) or effective.evaluates_on_ray):
+        return
+    from border_cli.cluster.connection import (
+        ClusterSettings,
+        refuse_unreachable,
+        refuse_without_ray,
+    )
+
     if effective.has_actors and isinstance(actors, RayConfig):
         refuse_without_ray("actor_manager=ray")
         refuse_unreachable(ClusterSettings(address=actors.address))
-    evaluator = effective.config.evaluator
     if effective.evaluates_on_ray and isinstance(evaluator, EpisodesConfig):
         refuse_without_ray("evaluator.where=ray")
         own = ClusterSettings(address=evaluator.address, setting="evaluator.address")
