@@ -247,7 +247,7 @@ IN_CIRCLES = {
 SILENT = {
     *("cli.hydra_app", "cli.job", "cli.job_process", "cli.monitor", "cli.report", "cli.sweeping"),
     *("cli.task", "cli.train", "cli.training_job", "config.check", "config.compose"),
-    *("config.search_path", "launch.offline_data"),
+    "config.search_path",
 }
 
 

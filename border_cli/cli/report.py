@@ -110,7 +110,7 @@ def _is_ours(file: str) -> bool:
 
 def dataset_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
     """The data set that the run learns from, if there is one."""
-    from border_cli.launch.offline_data import dataset_size
+    from border_cli.launch.effective import dataset_size
 
     found = dataset_size(effective)
     if found is None:
@@ -175,8 +175,8 @@ def _count(effective: EffectiveSettings) -> str:
 
 
 def _memory_line(effective: EffectiveSettings, spec: EnvSpec) -> str:
+    from border_cli.launch.effective import dataset_size
     from border_cli.launch.needs import row_nbytes
-    from border_cli.launch.offline_data import dataset_size
 
     row, learned = transition_nbytes(spec), dataset_size(effective)
     stored = row_nbytes(effective, spec) or row

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.action_space import name_of
@@ -35,23 +37,16 @@ from border_cli.core.interfaces import (
 )
 from border_cli.core.machine import memory_for
 from border_cli.core.output import Recorder, Recorders, RunInfo
+from border_cli.core.returns import Moments
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import Clock
-from border_cli.dataset.minari_files import Recording as DatasetReader
-from border_cli.dataset.recorded_episodes import Checksum
-from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
 from border_cli.evaluator.episodes import EpisodesEvaluator
 from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.offline_data import (
-    SETTING,
-    SeeReturns,
-    dataset_transitions,
-)
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
 from border_cli.nn.encoding import encoded_size
@@ -81,6 +76,8 @@ if TYPE_CHECKING:
     from border_cli.evaluator.spread import EpisodesRecipe
 
 log = logging.getLogger(__name__)
+
+OBSERVED = 4096  # transitions per call of `Agent.observe`
 
 
 def env_factory(effective: EffectiveSettings) -> EnvFactory:
@@ -446,7 +443,7 @@ def build_goal_rewards(effective: EffectiveSettings) -> GoalRewards | None:
 def build_replay_buffer(
     effective: EffectiveSettings,
     spec: EnvSpec,
-    see_returns: SeeReturns | None = None,
+    see_returns: Callable[[Moments], None] | None = None,
     goal_rewards: GoalRewards | None = None,
 ) -> ReplayBuffer:
     """The replay buffer, with the transitions of its data set if it has one; large memory.
@@ -458,19 +455,22 @@ def build_replay_buffer(
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
     more: dict[str, Any] = {}
     if isinstance(settings, DatasetConfig):
-        dataset, checksum = refuse_unknown(SETTING, settings.dataset), Checksum()
-        more = {
-            "steps": counts_of(dataset)[1],
-            "rows": dataset_transitions(
-                effective, DatasetReader(dataset), spec, checksum, see_returns
-            ),
-            "checksum": checksum,
-            "grows": effective.has_actors,
-        }
+        from border_cli.launch.offline_data import dataset_parts
+
+        more = dataset_parts(effective, spec, see_returns)
     if goal_rewards is not None:
         more = {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
     buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)
     return buffer
+
+
+def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
+    """Lets the agent observe the transitions that are stored already, for its statistics."""
+    if not agent.observes:
+        return
+    for first in range(0, len(replay_buffer), OBSERVED):
+        index = np.arange(first, min(first + OBSERVED, len(replay_buffer)))
+        agent.observe(replay_buffer.rows(index))
 
 
 def build_trainer(

@@ -5,8 +5,8 @@ implementation if the run uses one, with fixed seeds, and for hindsight replay `
 `evaluator.env` is tried if it differs; a sweep tries equal settings once. What fails ends the
 affected jobs of a sweep, which fail by themselves. What does not return within
 `stall_timeout_s` ends the command, also a sweep; `train` is interrupted and raises.
-`env.probe=false` only constructs the environment; a resume may change it. What draws films
-and what asks a cluster are imported by the checks of runs that have them.
+`env.probe=false` only constructs the environment; a resume may change it. What draws films,
+asks a cluster or reads a data set is imported by the checks of runs that have them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from border_cli.launch.build import (
     film_factory,
 )
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.offline_data import check_dataset
 from border_cli.launch.trial import called, in_time, tried
 from border_cli.registry import ENVS
+from border_cli.replay_buffer.config import DatasetConfig
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,10 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     _refuse_without_cluster(effective)
     try:
         spec = probes.training(effective)
-        check_dataset(effective, spec)
+        if isinstance(effective.config.replay_buffer, DatasetConfig):
+            from border_cli.launch.offline_data import check_dataset
+
+            check_dataset(effective, spec)
         probes.goals(effective, spec)
         probes.evaluation(effective)
         _check_film(effective)

@@ -64,9 +64,9 @@ from border_cli.launch.build import (
     encoders_of,
     env_factory,
     matmul_of_agent,
+    observe_stored,
 )
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.offline_data import observe_stored
 from border_cli.launch.summary import Result, run_summary, summary_lines
 from border_cli.nn.saving import load_state
 from border_cli.registry import flat_settings
