@@ -36,8 +36,9 @@ ELSEWHERE = "In other threads and processes alone"
 HEAD = """# Walks
 
 What runs from one event to another: every file of the package of which a function is entered, in
-the order of first entry, and these functions with their lines. Paths are below `border_cli/`. Code
-that runs where a module is imported is no part of a walk.
+the order of first entry, and these functions with their lines; files that only other threads and
+processes enter follow by name. Paths are below `border_cli/`. Code that runs where a module is
+imported is no part of a walk.
 
 `python docs/make_walks.py` runs the walks and writes this page; only the clause beside a file is a
 person's. `tests/test_walks.py` runs them again and compares the files, and in an update the
@@ -312,7 +313,7 @@ def items() -> list[Item]:
         main, *more = re.split(r"^(In .*):$", rest, flags=re.MULTILINE)
         for part, files in [("", main), *zip(more[::2], more[1::2], strict=True)]:
             for file, clause, functions in ITEM.findall(files):
-                names = tuple(each.split()[0] for each in functions.split(", "))
+                names = tuple(each.split()[0] for each in functions.split(","))
                 found.append(Item(walk, part, file, " ".join(clause.split()), names))
     return found
 
