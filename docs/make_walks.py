@@ -125,7 +125,7 @@ WALKS = {
         argv=(
             *("agent=dqn", "imports=[unruly]", "env.id=Signals-v0"),
             *("env.kwargs={signum: 2, at: 80}", "actor_manager.num_actors=1", "run_dir=run"),
-            *("actor_manager.n_buffer=1000", "trainer.warmup_period=1000", "agent.hidden=[4]"),
+            *("actor_manager.n_buffer=20000", "trainer.warmup_period=20000", "agent.hidden=[4]"),
             "quiet=true",
         ),
         since="_twice.<locals>.handle",
