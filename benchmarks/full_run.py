@@ -1,4 +1,4 @@
-"""A full run (`border_cli.launch.run.train_through`), measured over a window of it."""
+"""A full run (`border_cli.launch.run.run_job`), measured over a window of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from benchmarks import as_border  # noqa: F401 - for what it does
 from benchmarks.bare import BATCH_SIZE, LEARNING_RATE, TARGET_INTERVAL
 from benchmarks.window import Over, Span, Window
 from border_cli.agent.config import DqnConfig
+from border_cli.config.job import Job
 from border_cli.core.config import AgentConfig, RunConfig
 from border_cli.core.output import Recorder
 from border_cli.core.stop import StopFlag
@@ -20,7 +21,7 @@ from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import build_recorders
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.run import RunOptions, train_through
+from border_cli.launch.run import RunOptions, run_job
 from border_cli.recorder.config import JsonlConfig
 from border_cli.registry import ACTOR_MANAGERS, register_builtin
 from border_cli.replay_buffer.config import UniformConfig
@@ -90,7 +91,8 @@ def recorded_run(setup: Setup, recorder: Recorder, stop: StopFlag, seed: int) ->
     effective = effective_settings(setup.run_config(seed))
     with tempfile.TemporaryDirectory() as folder:
         recorders = [*build_recorders(effective, Path(folder), None), recorder]
-        train_through(effective, Path(folder), RunOptions(recorders=recorders, stop=stop))
+        job = Job(folder=Path(folder), config=effective.config)
+        run_job(job, RunOptions(recorders=recorders, stop=stop))
 
 
 def missing(setup: Setup) -> bool:

@@ -3,7 +3,7 @@
     python -m benchmarks.learner [--repetitions 5] [--updates 3000] [--rows process_paced_1 …]
 
 CartPole-v1, [256, 256], batch 64, Huber loss, no double Q, no clipping, hard target updates,
-denormals flushed, one torch thread. Each row is a full run (`train_through` of `launch.run`:
+denormals flushed, one torch thread. Each row is a full run (`run_job` of `launch.run`:
 actors, rate limiter, channel, replay buffer, watchdog, weights published and metrics written to
 metrics.jsonl every 100 updates), timed from update 1,000. There are no evaluations and no
 checkpoints, unless the row says so.

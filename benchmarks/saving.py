@@ -26,11 +26,11 @@ from benchmarks.full_run import Setup
 from benchmarks.isolated import call
 from benchmarks.machine import Others
 from benchmarks.table import Reading, emit, parser, say, spread
+from border_cli.config.job import Job
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
-from border_cli.launch.effective import effective_settings
-from border_cli.launch.run import RunOptions, train_through
+from border_cli.launch.run import RunOptions, run_job
 from border_cli.registry import register_builtin
 from border_cli.run.finding import resumable
 
@@ -97,7 +97,7 @@ def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         options = RunOptions(recorders=[blocks], stop=stop, save=save)
         with suppress(Over):
-            train_through(effective_settings(config), Path(folder), options)
+            run_job(Job(folder=Path(folder), config=config), options)
         assert resumable(Path(folder)), "nothing was saved"
     without, having = blocks.rates[::2], blocks.rates[1::2]
     around = [fmean(pair) for pair in pairwise(without)]

@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.config.check import checked, refuse_unwritable
+from border_cli.config.check import checked
+from border_cli.config.compose import resuming_composer
 from border_cli.config.imports import homes, import_modules, modules_of_a_run
-from border_cli.config.resuming import attempt, found_in, refuse_no_run
+from border_cli.config.job import Job
+from border_cli.config.resuming import refuse_no_run
 from border_cli.config.saved import (
     load_resolved,
     modules_of,
     refuse_strange_modules,
-    saved_composer,
 )
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import AUTO, RunConfig
@@ -34,15 +35,16 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.jobs import look, refuse_unwritable
 from border_cli.launch.needs import agent_sizes, loading_needs, refuse_unmet, training_needs
-from border_cli.launch.run import RunOptions, interrupt, training_run
+from border_cli.launch.run import RunOptions, interrupt, run_job
 from border_cli.launch.summary import Result
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
-from border_cli.run.checkpoint_files import read_json
 from border_cli.run.finding import find_checkpoint, find_run, read_model
-from border_cli.run.status import import_paths, refuse_running
+from border_cli.run.manifest import read_json
+from border_cli.run.status import import_paths
 
 log = logging.getLogger(__name__)
 
@@ -79,29 +81,25 @@ def train(
     import_modules(config.imports)
     if config.dry_run:
         raise ConfigError("dry_run=true is for the command line; train() does not support it")
-    run_dir = _run_dir(config)
-    refuse_unwritable(run_dir)
-    refuse_running(run_dir)
+    job = Job(
+        folder=_run_dir(config),
+        config=config,
+        command=("border_cli.train",),
+        import_paths=tuple(homes(modules_of(config))),
+    )
+    refuse_unwritable(job.folder)
     with reachable(ConfigError):
-        found_in(run_dir, config)
+        look(job)
     effective = effective_settings(config)
     built = dry_build(effective, Probes(_interrupt_here()))
     if built is not None:
         spec, agent = built
         refuse_unmet([training_needs(effective, spec, agent_sizes(effective, agent))])
         log.info("threads: %s", effective.threads_line())
-    with attempt(run_dir, config, {}) as begun:
-        options = RunOptions(
-            recorders=recorders,
-            evaluator=evaluator,
-            resume=begun.found.resumes,
-            run_json={"command": ["border_cli.train"], "import_paths": homes(modules_of(config))},
-        )
-        with training_run(effective, run_dir, options, begun.lock) as run:
-            run.prepare()
-            run.build()
-            begun.confirm()
-            return run.train()
+    options = RunOptions(recorders=recorders, evaluator=evaluator, finished_too=True)
+    ended = run_job(job, options)
+    assert isinstance(ended, Result)
+    return ended
 
 
 def resume(
@@ -123,7 +121,7 @@ def resume(
         if not trust:
             refuse_strange_modules(place / SETTINGS, recorded)
         with reachable(CheckpointError):
-            composer = saved_composer(place, overrides, user_folders())
+            composer = resuming_composer(place, overrides, user_folders())
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))
         return train(config, recorders=recorders, evaluator=evaluator)

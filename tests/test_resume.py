@@ -15,6 +15,7 @@ import pytest
 import reaching  # noqa: F401 - registers environments with goals
 import torch
 from datasets import CARTPOLE, datasets_in, write_cartpole
+from running import trained
 from sampling import chosen, sampled
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
@@ -52,8 +53,6 @@ from border_cli.launch.build import (
     evaluation_policy,
 )
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.run import RunOptions, train_through
-from border_cli.launch.summary import Result
 from border_cli.nn.saving import load_state
 from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
@@ -65,8 +64,9 @@ from border_cli.replay_buffer.config import (
     PrioritizedConfig,
     UniformConfig,
 )
-from border_cli.run.checkpoint_files import Saved, read_checkpoint, read_manifest, write_manifest
+from border_cli.run.checkpoint_files import Saved, read_checkpoint
 from border_cli.run.finding import resumable
+from border_cli.run.manifest import read_manifest, write_manifest
 from border_cli.run.status import read_run
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
@@ -151,11 +151,6 @@ class Moves(Recorder):
         pass
 
 
-def run(config: RunConfig, folder: Path, **options: Any) -> Result:
-    folder.mkdir(exist_ok=True)
-    return train_through(effective_settings(config), folder, RunOptions(**options))
-
-
 def interrupt(config: RunConfig, folder: Path, at: int, phase: str | None = None) -> None:
     """Runs until a row of at least `at` updates, or a phase from there on."""
     stop = StopFlag()
@@ -165,9 +160,7 @@ def interrupt(config: RunConfig, folder: Path, at: int, phase: str | None = None
         StopAt(stop, at, phase),
     ]
     with pytest.raises(Interrupted):
-        train_through(
-            effective_settings(config), folder, RunOptions(recorders=recorders, stop=stop)
-        )
+        trained(config, folder, recorders=recorders, stop=stop)
 
 
 def newest(folder: Path) -> Saved:
@@ -177,7 +170,7 @@ def newest(folder: Path) -> Saved:
 def rows_of(config: RunConfig, saved: Saved) -> ReplayBuffer:
     effective = effective_settings(config)
     spec = env_factory(effective).spec
-    goal_rewards = build_goal_rewards(effective, spec)
+    goal_rewards = build_goal_rewards(effective)
     buffer = build_replay_buffer(effective, spec, goal_rewards=goal_rewards)
     buffer.load_state_dict(saved.run["replay_buffer"])
     saved.load_rows(buffer)
@@ -424,10 +417,10 @@ CUTS = (137, 200, 300)  # at no interval; at those of all but saving; at that of
 def test_to_stop_and_to_go_on_changes_nothing(variant: str, tmp_path: Path) -> None:
     kind, changes = VARIANTS[variant]
     whole = config_of(kind, **changes)
-    run(whole, tmp_path / "whole")
+    trained(whole, tmp_path / "whole")
     for cut in (*CUTS, WHOLE):
         config = config_of(kind, updates=cut, **changes)
-        run(config, tmp_path / "cut", resume=cut != CUTS[0])
+        trained(config, tmp_path / "cut", resume=cut != CUTS[0])
     assert_equal(whole, tmp_path / "whole", tmp_path / "cut")
 
 
@@ -445,20 +438,20 @@ def test_to_be_interrupted_and_to_go_on_changes_nothing(
     kind: str, phase: str | None, tmp_path: Path
 ) -> None:
     config = config_of(kind)
-    run(config, tmp_path / "whole")
+    trained(config, tmp_path / "whole")
     at = 0 if phase == "warm-up" else 190
     interrupt(config, tmp_path / "cut", at, phase)
     assert newest(tmp_path / "cut").opt_steps < WHOLE
-    run(config, tmp_path / "cut", resume=True)
+    trained(config, tmp_path / "cut", resume=True)
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
 
 
 def test_a_schedule_that_ends_with_the_run_goes_on_where_it_stood(tmp_path: Path) -> None:
     config = config_of("sync", replay_buffer=PrioritizedConfig(capacity=300, n_opts_final=None))
-    run(config, tmp_path / "whole")
+    trained(config, tmp_path / "whole")
     interrupt(config, tmp_path / "cut", 190)
     assert newest(tmp_path / "cut").opt_steps < WHOLE
-    run(config, tmp_path / "cut", resume=True)
+    trained(config, tmp_path / "cut", resume=True)
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
 
 
@@ -467,11 +460,11 @@ def test_to_interrupt_learning_from_a_data_set_changes_nothing(
     phase: str | None, tmp_path: Path
 ) -> None:
     config = config_of("offline", replay_buffer=DatasetConfig(dataset=CARTPOLE))
-    run(config, tmp_path / "whole")
+    trained(config, tmp_path / "whole")
     interrupt(config, tmp_path / "cut", 190, phase)
     assert newest(tmp_path / "cut").opt_steps < WHOLE
     assert list((tmp_path / "cut" / "checkpoints" / "replay").iterdir()) == []
-    run(config, tmp_path / "cut", resume=True)
+    trained(config, tmp_path / "cut", resume=True)
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
 
 
@@ -482,18 +475,18 @@ def test_a_data_set_that_changed_is_no_data_set_to_go_on_with(
     config = config_of(
         "offline", updates=20, replay_buffer=DatasetConfig(dataset="test/changing-v0")
     )
-    run(config, tmp_path / "run")
+    trained(config, tmp_path / "run")
     shutil.rmtree(datasets / "test" / "changing-v0")
     write_cartpole("test/changing-v0", episodes=3, seed=1)
     longer = replace(config, trainer=replace(config.trainer, max_opt_steps=40))
     with pytest.raises(CheckpointError, match="data set test/changing-v0 is not the one the"):
-        run(longer, tmp_path / "run", resume=True)
+        trained(longer, tmp_path / "run", resume=True)
     assert newest(tmp_path / "run").opt_steps == 20
 
 
 def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> None:
     offline = config_of("offline", updates=20, replay_buffer=DatasetConfig(dataset=CARTPOLE))
-    run(offline, tmp_path / "offline")
+    trained(offline, tmp_path / "offline")
     calm = DqnConfig(hidden=[16], batch_size=16, epsilon_start=0.0, epsilon_final=0.0)
     config = config_of(
         "serial", updates=1, agent=calm, replay_buffer=DatasetConfig(dataset=CARTPOLE)
@@ -502,7 +495,7 @@ def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> Non
     def greedy_share(folder: str, **begins: str) -> float:
         """Of the warm-up: how often actors did what the best action of these weights is."""
         begun = replace(config, **begins)
-        run(begun, tmp_path / folder)
+        trained(begun, tmp_path / folder)
         buffer = rows_of(begun, newest(tmp_path / folder))
         first = len(buffer) - buffer.rows_pushed  # the rows of the data set come before
         rows = buffer.rows(np.arange(first, first + 100))
@@ -520,15 +513,15 @@ def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> Non
 def test_saving_never_changes_training(tmp_path: Path) -> None:
     config = config_of("serial")
     often = replace(config, trainer=replace(config.trainer, save_interval=7))
-    run(config, tmp_path / "seldom")
-    run(often, tmp_path / "often")
+    trained(config, tmp_path / "seldom")
+    trained(often, tmp_path / "often")
     assert_equal(config, tmp_path / "seldom", tmp_path / "often")
 
 
 @pytest.mark.slow
 def test_many_attempts_in_a_row_change_nothing(tmp_path: Path) -> None:
     config = config_of("serial", replay_buffer=PrioritizedConfig(capacity=300))
-    run(config, tmp_path / "whole")
+    trained(config, tmp_path / "whole")
     interrupt(config, tmp_path / "cut", 50)
     for at in (100, 150, 200, 250, 300, 350):
         stop = StopFlag()
@@ -537,8 +530,8 @@ def test_many_attempts_in_a_row_change_nothing(tmp_path: Path) -> None:
             StopAt(stop, at),
         ]
         with pytest.raises(Interrupted):
-            run(config, tmp_path / "cut", recorders=recorders, stop=stop, resume=True)
-    run(config, tmp_path / "cut", resume=True)
+            trained(config, tmp_path / "cut", recorders=recorders, stop=stop, resume=True)
+    trained(config, tmp_path / "cut", resume=True)
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
 
 
@@ -555,11 +548,11 @@ def test_many_attempts_in_a_row_change_nothing(tmp_path: Path) -> None:
 def test_actors_beside_the_learner_go_on_with_exact_counters(
     first: str, second: str, tmp_path: Path
 ) -> None:
-    before = run(config_of(first, updates=200), tmp_path / "run")
+    before = trained(config_of(first, updates=200), tmp_path / "run")
     saved = newest(tmp_path / "run")
     assert saved.counters["samples_total"] == before.trainer_stats.samples_total
     assert saved.counters["env_steps"] == before.trainer_stats.env_steps
-    after = run(config_of(second), tmp_path / "run", resume=True)
+    after = trained(config_of(second), tmp_path / "run", resume=True)
     stats = after.trainer_stats
     assert stats.opt_steps == WHOLE
     assert sum(each.samples for each in after.actor_stats) == stats.samples_total
@@ -578,7 +571,9 @@ def test_the_return_of_every_env_step_is_in_the_statistics_once(kind: str, tmp_p
     """Also past a resume, and those of steps that wait in an n-step window."""
     changes: dict[str, Any] = {"agent": DIVIDING, "env": TWO_CARTPOLES}
     for updates in (200, WHOLE):
-        run(config_of(kind, updates=updates, **changes), tmp_path / "run", resume=updates == WHOLE)
+        trained(
+            config_of(kind, updates=updates, **changes), tmp_path / "run", resume=updates == WHOLE
+        )
         saved = newest(tmp_path / "run")
         statistics = load_state(saved.agent)["statistics"]
         assert statistics["returns.count"] == saved.counters["env_steps"] >= updates
@@ -590,7 +585,7 @@ def test_a_data_set_is_seen_in_whole_before_the_first_update(tmp_path: Path) -> 
     config = config_of(
         "offline", updates=1, agent=DIVIDING, replay_buffer=DatasetConfig(dataset=CARTPOLE)
     )
-    run(config, tmp_path / "run")
+    trained(config, tmp_path / "run")
     saved = newest(tmp_path / "run")
     statistics = load_state(saved.agent)["statistics"]
     assert statistics["returns.count"] == len(rows_of(config, saved))
@@ -602,12 +597,12 @@ def no_restarts(stats: list[ActorStats]) -> bool:
 
 def test_without_its_rows_a_run_fills_its_replay_buffer_again_first(tmp_path: Path) -> None:
     settings = CheckpointConfig(replay_buffer=False)
-    first = run(config_of("thread", updates=200, checkpoint=settings), tmp_path / "run")
+    first = trained(config_of("thread", updates=200, checkpoint=settings), tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints" / "replay").exists()
-    result = run(config_of("thread", checkpoint=settings), tmp_path / "run", resume=True)
+    result = trained(config_of("thread", checkpoint=settings), tmp_path / "run", resume=True)
     assert result.trainer_stats.opt_steps == WHOLE
     assert result.trainer_stats.samples_total >= first.trainer_stats.samples_total + 100 + 200
-    again = run(
+    again = trained(
         config_of("thread", updates=500, checkpoint=settings), tmp_path / "run", resume=True
     )
     assert again.trainer_stats.opt_steps == 500
@@ -617,7 +612,7 @@ def test_a_signal_has_a_checkpoint_written_and_the_run_goes_on(tmp_path: Path) -
     save = SaveFlag()
     save.request()
     config = config_of("thread", trainer={"save_interval": 0})
-    result = run(config, tmp_path / "run", save=save)
+    result = trained(config, tmp_path / "run", save=save)
     assert result.trainer_stats.saves == 2  # that one and the last one
     assert not save.requested
 
@@ -625,12 +620,12 @@ def test_a_signal_has_a_checkpoint_written_and_the_run_goes_on(tmp_path: Path) -
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(config_of(updates=350), tmp_path / "run")
+    trained(config_of(updates=350), tmp_path / "run")
     caplog.set_level("INFO")
     newest_folder, before = resumable(tmp_path / "run")[:2]
     path = newest_folder / "agent.pt"
     path.write_bytes(path.read_bytes()[:-10])
-    run(config_of(), tmp_path / "run", resume=True)
+    trained(config_of(), tmp_path / "run", resume=True)
     assert f"{path} is damaged" in caplog.text
     assert f"resumed from {before}" in caplog.text
     assert newest(tmp_path / "run").opt_steps == WHOLE
@@ -640,14 +635,14 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
 
 def test_where_none_is_whole_nothing_is_touched(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run(config_of(updates=200), folder)
+    trained(config_of(updates=200), folder)
     for each in resumable(folder):
         (each / "state.json").write_bytes(b"")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(
         CheckpointError, match=r"(?s)no complete checkpoint.*0000000200/state\.json"
     ):
-        run(config_of(), folder, resume=True)
+        trained(config_of(), folder, resume=True)
     after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert {path.name for path in after.keys() ^ before.keys()} <= {"run.lock"}
     assert all(after[path] == content for path, content in before.items())
@@ -655,20 +650,20 @@ def test_where_none_is_whole_nothing_is_touched(tmp_path: Path) -> None:
 
 def test_rows_that_are_gone_are_named_and_need_not_be_there(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run(config_of(updates=200), folder)
+    trained(config_of(updates=200), folder)
     for each in (folder / "checkpoints" / "replay").iterdir():
         each.unlink()
     with pytest.raises(CheckpointError, match=r"(?s)\.npy is missing.*replay_buffer=false"):
-        run(config_of(), folder, resume=True)
+        trained(config_of(), folder, resume=True)
     config = config_of(updates=220, checkpoint=CheckpointConfig(replay_buffer=False))
-    assert run(config, folder, resume=True).trainer_stats.opt_steps == 220
+    assert trained(config, folder, resume=True).trainer_stats.opt_steps == 220
 
 
 def test_a_state_without_its_parts_is_refused_though_its_checksums_are_right(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "run"
-    run(config_of(updates=200), folder)
+    trained(config_of(updates=200), folder)
     rows = (folder / "metrics.jsonl").read_bytes()
     for each in resumable(folder):
         state = json.loads((each / "state.json").read_text())
@@ -680,29 +675,31 @@ def test_a_state_without_its_parts_is_refused_though_its_checksums_are_right(
     with pytest.raises(
         CheckpointError, match=r"is incompatible with this version: KeyError\('weights'\)"
     ):
-        run(config_of(), folder, resume=True)
+        trained(config_of(), folder, resume=True)
     assert (folder / "metrics.jsonl").read_bytes() == rows
 
 
 def test_the_best_score_of_a_lost_stretch_stays_the_best(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    first = run(config_of(updates=350), folder)
+    first = trained(config_of(updates=350), folder)
     assert math.isfinite(first.best_score)
     for each in resumable(folder)[:-1]:
         shutil.rmtree(each)
-    again = run(config_of(updates=151), folder, resume=True)
+    again = trained(config_of(updates=151), folder, resume=True)
     assert again.best_score >= first.best_score
     assert again.trainer_stats.evaluations < first.trainer_stats.evaluations
 
 
 def test_weights_of_another_run_are_where_a_new_one_begins(tmp_path: Path) -> None:
-    run(config_of(updates=200), tmp_path / "first")
+    trained(config_of(updates=200), tmp_path / "first")
     config = config_of(updates=1, init_from=str(tmp_path / "first"))
-    result = run(replace(config, trainer=replace(config.trainer, warmup_period=20)), tmp_path / "b")
+    result = trained(
+        replace(config, trainer=replace(config.trainer, warmup_period=20)), tmp_path / "b"
+    )
     assert result.trainer_stats.opt_steps == 1
     learned = load_state(tmp_path / "first" / "best" / "agent.pt")["online"]
     begun = result.agent.state_dict()["online"]
-    fresh = run(config_of(updates=1), tmp_path / "c").agent.state_dict()["online"]
+    fresh = trained(config_of(updates=1), tmp_path / "c").agent.state_dict()["online"]
     for name in learned:
         moved = (begun[name] - learned[name]).abs().max()
         assert moved < 2e-3  # one step of Adam
@@ -720,7 +717,7 @@ def test_what_is_moved_or_deleted_during_a_run_ends_it_and_is_not_made_again(
     moves = Moves(folder / what, 200 if phase is None else 0, phase)
     recorders = [*build_recorders(effective, folder, None), moves]
     with pytest.raises(RunDeleted, match=f"^{folder / what} was deleted or moved"):
-        train_through(effective, folder, RunOptions(recorders=recorders))
+        trained(config_of(), folder, recorders=recorders)
     assert not (folder / what).exists()
     if folder.exists():
         assert read_run(folder)["status"] == "failed"
@@ -730,7 +727,7 @@ def test_a_best_model_that_is_gone_is_missed_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "run"
-    run(config_of(updates=200), folder)
+    trained(config_of(updates=200), folder)
     shutil.rmtree((folder / "best").resolve())
-    run(config_of(), folder, resume=True)
+    trained(config_of(), folder, resume=True)
     assert caplog.text.count("the best model (score ") == 1

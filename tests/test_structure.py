@@ -43,10 +43,11 @@ ALLOWED: dict[str, set[str]] = {
     # From settings to a running run: what puts the parts together may know all of them.
     "launch": PARTS | {"config", ""},
     "api": PARTS | {"launch", "config", ""},
+    "sweep": PARTS | {"launch", "config", "hydra_plugin", ""},
     "analysis": {"core", "run", "recorder"},
     # The terminal is shared with the panel, and the statistics of a run are shown as tables.
     "cli": {
-        *("core", "registry", "run", "config", "launch", "api", ""),
+        *("core", "registry", "run", "config", "launch", "sweep", "api", ""),
         *("recorder", "trainer", "dataset", "process", "analysis", "cluster"),
     },
     # A repository of a user, who needs neither the program's inside nor other components.
@@ -67,12 +68,14 @@ FOREIGN = {
     "gymnasium": {"env", "template"},
     "minari": {"dataset"},
     "ray": {"cluster"},
-    "hydra": {"config", "cli", "hydra_plugin"},
-    "omegaconf": {"config", "cli", "hydra_plugin"},
+    "hydra": {"config", "sweep", "cli", "hydra_plugin"},
+    "omegaconf": {"config", "sweep", "cli", "hydra_plugin"},
+    "optuna": {"sweep"},
+    "sqlalchemy": {"sweep"},
     "yaml": {"config", "cli", "run"},
     "pandas": {"analysis"},
     "matplotlib": {"analysis"},
-    "rich": {"recorder", "launch", "cli"},
+    "rich": {"recorder", "launch", "sweep", "cli"},
     "IPython": {"recorder"},
     "plotext": {"analysis"},
     "PIL": {"evaluator"},
@@ -104,7 +107,7 @@ def imported(file: Path) -> Iterator[tuple[int, str]]:
 def core_of_the_design() -> tuple[list[Path], int]:
     """The files that docs/design.md lists as the core, and the most lines that it gives them."""
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    section = text.split("### The core\n")[1].split("\n## ")[0]
+    section = text.split("### The core\n")[1].split("\n### ")[0]
     files = [PACKAGE / name for name in re.findall(r"^\| `(.+\.py)` \|", section, re.MULTILINE)]
     limit = re.search(r"at most ([\d,]+) lines", section)
     assert limit is not None
@@ -206,3 +209,73 @@ def test_no_folder_of_the_package_is_missing_in_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     folders = {f"border_cli.{each.parent.name}" for each in PACKAGE.glob("*/__init__.py")}
     assert [each for each in folders if f'"{each}",' not in text] == []
+
+
+def arrows(package: Path) -> dict[str, set[str]]:
+    """For each file of the package the files that it imports, wherever in it, for types as well."""
+    files = {_dotted(each, package): each for each in package.rglob("*.py")}
+    found: dict[str, set[str]] = {}
+    for name, file in files.items():
+        imports: set[str | None] = set()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                imports |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+            elif isinstance(node, ast.Import):
+                imports |= {each.name for each in node.names}
+        found[name] = imports & set(files) - {name}
+    return found
+
+
+def _dotted(file: Path, package: Path) -> str:
+    parts = file.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def in_circles(package: Path) -> set[str]:
+    """The files from which an arrow leads back to themselves over others."""
+    known = arrows(package)
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        todo = [start]
+        while todo:
+            new = known[todo.pop()] - found
+            found |= new
+            todo += new
+        return found
+
+    return {each for each in known if each in reached(each)}
+
+
+def silent(package: Path) -> set[str]:
+    """The files that import inside a function and do not say in their docstring what and why."""
+    found = set()
+    for file in package.rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+        inside = [node for each in functions for node in ast.walk(each)]
+        imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in inside)
+        said = " ".join((ast.get_docstring(tree) or "").split())
+        if imports and not re.search(r"\b(is|are) imported by\b", said):
+            found.add(_dotted(file, package))
+    return found
+
+
+def test_no_files_import_in_a_circle() -> None:
+    assert in_circles(PACKAGE) == set()
+
+
+def test_a_file_that_imports_inside_a_function_says_so() -> None:
+    assert silent(PACKAGE) == set()
+
+
+def test_a_planted_circle_and_a_silent_import_are_found(tmp_path: Path) -> None:
+    package = tmp_path / "planted"
+    package.mkdir()
+    inside = "def f():\n    from planted import chicken\n"
+    (package / "egg.py").write_text(f'"""Chickens are imported by f."""\n{inside}')
+    (package / "chicken.py").write_text("from planted.nest import NEST\n")
+    (package / "nest.py").write_text("def f():\n    from planted.egg import f\n")
+    (package / "fox.py").write_text("from planted import chicken\n")
+    assert in_circles(package) == {"planted.egg", "planted.chicken", "planted.nest"}
+    assert silent(package) == {"planted.nest"}

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from benchmarks.stable_baselines import Rounds
 from border_cli.core.seeding import derived_seed
-from border_cli.env import minatar
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
+from border_cli.env.registered import MINATAR
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"dqn": DQN, "sac": SAC}
 
@@ -56,7 +56,7 @@ class MinatarCnn(BaseFeaturesExtractor):
 
 
 def is_minatar(env_id: str) -> bool:
-    return env_id.startswith(f"{minatar.NAMESPACE}/")
+    return env_id.startswith(f"{MINATAR}/")
 
 
 def make_env(env_id: str, env_kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:

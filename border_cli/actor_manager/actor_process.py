@@ -23,7 +23,7 @@ from border_cli.actor_manager.shared_channel import (
     SharedChannel,
     wait_for,
 )
-from border_cli.actor_manager.weights import SharedWeightSlot
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.core.errors import BadStep
 from border_cli.process.child import READY, Pipe
 from border_cli.process.start import unpack

@@ -2,7 +2,8 @@
 
 It keeps Ray's threads out of the learner's process, and ends with it whatever happens; with the
 broker all its Ray actors end. It takes weights and permission from shared memory, has `Leases`
-divide them, and writes what the actors return into the ring that the learner reads.
+divide them, and writes what the actors return into the ring that the learner reads. What needs Ray
+is imported by that process once it is connected.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from border_cli.actor_manager.shared_ring import (
     RingWriter,
     SharedRing,
 )
-from border_cli.actor_manager.weights import SharedWeightSlot, packed
+from border_cli.actor_manager.shared_weights import SharedWeightSlot, packed
 from border_cli.cluster.calls import WeightTransport
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.head import HeadWatch

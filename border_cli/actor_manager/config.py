@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from border_cli.cluster.placement import Placement
-from border_cli.core.config import AUTO, ActorManagerConfig, StartMethod
+from border_cli.core.config import AUTO, ActorManagerConfig, Placement, StartMethod
 from border_cli.core.settings import LONGEST_WAIT_S, setting
 from border_cli.registry import ACTOR_MANAGERS
 

@@ -19,7 +19,6 @@ from typing import Any, Self
 from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.actor_process import Recipe, run
 from border_cli.actor_manager.config import ProcessConfig
-from border_cli.actor_manager.rate_limiter import SharedRateLimiter
 from border_cli.actor_manager.saved_actors import SavedActors
 from border_cli.actor_manager.shared_channel import (
     CLOSING,
@@ -27,8 +26,9 @@ from border_cli.actor_manager.shared_channel import (
     ChannelReader,
     SharedChannel,
 )
+from border_cli.actor_manager.shared_rate_limiter import SharedRateLimiter
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.actor_manager.supervisor import ActorHandle, Supervisor
-from border_cli.actor_manager.weights import SharedWeightSlot
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Pulse
 from border_cli.core.timing import Clock

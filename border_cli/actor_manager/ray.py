@@ -45,7 +45,7 @@ from border_cli.actor_manager.shared_ring import (
     RingReader,
     SharedRing,
 )
-from border_cli.actor_manager.weights import SharedWeightSlot
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
 from border_cli.cluster.nodes import Needs
 from border_cli.cluster.travel import Travelling, modules_of_recipe, travelling

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message
-from border_cli.actor_manager.weights import unpacked
+from border_cli.actor_manager.shared_weights import unpacked
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.errors import BadStep
 from border_cli.core.foreign import keep_runs_off_path

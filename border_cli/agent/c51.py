@@ -13,12 +13,12 @@ from collections import deque
 import torch
 from torch import Tensor
 
-from border_cli.agent.cql import conservative_gap
 from border_cli.nn.tensor_batch import (
     TargetDistribution,
     TDResult,
     TensorBatch,
     action_index,
+    conservative_gap,
     of_action,
 )
 

@@ -1,4 +1,4 @@
-"""Conservative Q-learning: for continuous actions the agent, for Discrete ones the term of DQN.
+"""Conservative Q-learning for continuous actions; Discrete ones have its term in DQN.
 
 Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-learning for offline reinforcement learning",
 CQL(H), equation 4, on soft actor-critic; Appendix F: the integral over actions by importance
@@ -32,16 +32,6 @@ from border_cli.nn.features import FeatureTensors
 from border_cli.nn.tensor_batch import TensorBatch
 
 LARGEST_LOG_WEIGHT = math.log(1e6)  # of a learned weight, as in the authors' code
-
-
-def conservative_gap(q: Tensor, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean of weight * (logsumexp Q(s, ·) - Q(s, a)), and its derivative by Q. [], [B, num_actions]
-
-    Equation 4, CQL(H), for Discrete actions.
-    """
-    row_weight = weight / len(q)  # [B, 1]
-    gap = torch.sum(row_weight * (q.logsumexp(1, keepdim=True) - q.gather(1, action)))
-    return gap, (row_weight * q.softmax(1)).scatter_add_(1, action, -row_weight)
 
 
 class CriticNoise(NamedTuple):

@@ -31,7 +31,6 @@ from torch import Tensor, nn
 from border_cli.agent import c51
 from border_cli.agent.action_space import num_discrete_actions
 from border_cli.agent.config import DqnConfig, Loss, ValueConfig
-from border_cli.agent.cql import conservative_gap
 from border_cli.agent.policies import QPolicy
 from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.core.interfaces import PolicyFactory
@@ -47,7 +46,7 @@ from border_cli.nn.network import (
     target_of,
 )
 from border_cli.nn.numpy_network import NumpyValueNetwork
-from border_cli.nn.tensor_batch import TDResult, TensorBatch
+from border_cli.nn.tensor_batch import TDResult, TensorBatch, conservative_gap
 from border_cli.nn.value_network import ValueNetwork
 
 DIAGNOSTICS_INTERVAL = 100  # updates

@@ -1,4 +1,7 @@
-"""Settings that every agent that learns with torch has. Never imports torch or numpy."""
+"""Settings that every agent that learns with torch has. Never imports torch.
+
+The form of the networks, which takes numpy along, is imported by the method that makes it.
+"""
 
 from __future__ import annotations
 

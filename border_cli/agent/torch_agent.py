@@ -1,4 +1,7 @@
-"""What every agent that learns with torch has: state, snapshots, statistics, generators."""
+"""What every agent that learns with torch has: state, snapshots, statistics, generators.
+
+What acts in torch and torch's compiler are imported by the methods of agents that use them.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,12 @@ from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
-from border_cli.nn.compile import Compiled
 from border_cli.nn.device import learner_thread, resolve_device
 from border_cli.nn.matmul import BFLOAT16, chosen_matmul, products_of
 from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
-from border_cli.nn.torch_encoder import TorchEncoder
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -117,13 +118,19 @@ class TorchAgent(Agent):
         """How actors compute a network: its dense layers by a twin in numpy, of this `form`."""
         encoder: MakeEncoder | None = None
         if self.architecture.acts_in_torch:
+            from border_cli.nn.torch_encoder import TorchEncoder
+
             normalize = self.config.normalize_obs
             encoder = partial(TorchEncoder, self.architecture, normalize=normalize)
         return partial(twin, self.architecture, encoder, **form)
 
     def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, compiled by torch if `agent.compile` is set."""
-        return Compiled(function, self._device) if self.config.compile else function
+        if not self.config.compile:
+            return function
+        from border_cli.nn.compile import Compiled
+
+        return Compiled(function, self._device)
 
     @property
     def update_period(self) -> int:

@@ -10,16 +10,15 @@ import io
 import math
 import textwrap
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from border_cli.analysis.curves import STATS, X_NAMES, GroupCurve, Panel, Profile, Report
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.4), (7, 1.6, 1.2, 1.6))
@@ -46,8 +45,6 @@ STYLE: dict[Any, Any] = {
 
 def drawn(report: Report, kind: str) -> bytes:
     """A png or svg with one panel per environment, and one with the performance profiles."""
-    from matplotlib import style
-
     made = io.BytesIO()
     with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
         metadata: dict[str, Any] = {"Date": None, "Creator": None} if kind == "svg" else {}
@@ -57,8 +54,6 @@ def drawn(report: Report, kind: str) -> bytes:
 
 def picture(report: Report) -> Figure:
     """The figure; to be made and saved within `STYLE`. Dollar signs are no formulas."""
-    from matplotlib.figure import Figure
-
     count = len(report.panels) + bool(report.profiles)
     columns = COLUMNS[count - 1] if count <= len(COLUMNS) else MOST_COLUMNS
     rows = math.ceil(count / columns)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from border_cli.analysis.load import Run, Value
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.files import readable_bytes
+from border_cli.core.files import METRICS, readable_bytes
 from border_cli.core.words import did_you_mean
-from border_cli.recorder.read import METRICS, last_rows, number
+from border_cli.recorder.read import last_rows, number
 
 if TYPE_CHECKING:
     from border_cli.run.sweep_folder import JobRow

@@ -1,7 +1,7 @@
 """Runs read back from their directories: their settings, how they went and what they measured.
 
-Nothing is written, and nothing is imported that the settings name. numpy, pandas and YAML are
-imported where they are needed: a list of runs needs none of them.
+Nothing is written, and nothing is imported that the settings name. numpy and pandas are imported by
+what returns arrays and frames: a list of runs needs neither.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, reachable
-from border_cli.core.files import SETTINGS
+from border_cli.core.files import METRICS, SETTINGS
 from border_cli.core.words import unknown
-from border_cli.recorder.read import METRICS, read_metrics, rows_with
+from border_cli.recorder.read import read_metrics, rows_with
 from border_cli.run.layout import RUN
 from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run, running, status_without_record
 

@@ -1,5 +1,5 @@
-"""`-sc`: how a shell learns to ask when Tab is pressed, and what it is offered: flags, names by
-Hydra's completion, values and paths."""
+"""`-sc`: how a shell learns to ask when Tab is pressed, and what it is offered: flags, groups and
+settings, values and paths."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
-from hydra.plugins.completion_plugin import CompletionPlugin, DefaultCompletionPlugin
+from hydra.plugins.completion_plugin import CompletionPlugin
 from hydra.types import RunMode
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from border_cli.cli.train import CFGS, FLAGS, INFOS, read_arguments
-from border_cli.config.compose import Composer, Loader, composing, hydra_turn
+from border_cli.cli.flags import CFGS, FLAGS, INFOS, read_arguments
+from border_cli.config.compose import Composer, composing
 from border_cli.config.describe import choices_of
+from border_cli.config.sources import Files, opened
 from border_cli.core.config import AUTO
 from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.files import SETTINGS
@@ -74,7 +75,8 @@ def set_up(shell: str, command: str) -> None:
     if shell == "zsh":
         sys.stdout.write(f"{_ZSH[command]}\n")
     else:
-        getattr(known[shell](_Offered([])), command)()
+        with opened() as files:
+            getattr(known[shell](files.loader), command)()
 
 
 def _words(line: str) -> tuple[list[str], str]:
@@ -112,20 +114,6 @@ def _answer(before: list[str], word: str) -> list[str]:
         return matches(composer, overrides, word)
 
 
-class _Offered(Loader):
-    """Leaves out the groups that are not for users."""
-
-    def get_group_options(
-        self,
-        group_name: str,
-        results_filter: ObjectType | None = ObjectType.CONFIG,
-        config_name: str | None = None,
-        overrides: list[str] | None = None,
-    ) -> list[str]:
-        found = super().get_group_options(group_name, results_filter, config_name, overrides)
-        return [each for each in found if group_name or each not in HIDDEN_GROUPS]
-
-
 def matches(composer: Composer, overrides: Sequence[str], word: str) -> list[str]:
     """What the word under the cursor may become, after these overrides.
 
@@ -134,16 +122,18 @@ def matches(composer: Composer, overrides: Sequence[str], word: str) -> list[str
     key, equals, value = word.partition("=")
     if key in PATHS and equals:
         return [f"{key}={each}" for each in [*_starting(PATHS[key], value), *_directories(value)]]
-    with hydra_turn():
-        try:
-            composer.imported(list(overrides))
-            if equals:
-                return _values(composer, overrides, key, value)
-            line = " ".join([*overrides, word])
-            plugin = DefaultCompletionPlugin(_Offered(composer.folders))
-            return list(plugin._query(config_name=composer.config_name, line=line))
-        except (BorderError, HydraException, OmegaConfBaseException, YAMLError, ValueError):
-            return []
+    try:
+        composer.imported(overrides)
+        with composer.opened() as files:
+            if equals and files.group_exists(key.lstrip("+")):
+                return _last_of(files.options(key.lstrip("+")), key, value)
+        config = composer.composition(overrides, RunMode.MULTIRUN).config
+        if equals:
+            return _last_of(_of_setting(config, key.lstrip("+")), key, value)
+        with composer.opened() as files:
+            return sorted({*_groups(files, word), *_settings(config, word)})
+    except (BorderError, HydraException, OmegaConfBaseException, YAMLError, ValueError):
+        return []
 
 
 def _starting(known: Sequence[str], typed: str) -> list[str]:
@@ -166,14 +156,36 @@ def _directories(typed: str) -> list[str]:
     ]
 
 
-def _values(composer: Composer, overrides: Sequence[str], key: str, value: str) -> list[str]:
+def _groups(files: Files, word: str) -> list[str]:
+    """The groups that begin with a word; one that holds further groups ends in a slash."""
+    parent, slash, _ = word.lstrip("+~").rpartition("/")
+    prefix = word[: len(word) - len(word.lstrip("+~"))] + parent + slash
+    found = []
+    for each in files.options(parent, ObjectType.GROUP):
+        if f"{prefix}{each}".startswith(word) and (parent or each not in HIDDEN_GROUPS):
+            within = f"{parent}{slash}{each}"
+            further = bool(files.options(within, ObjectType.GROUP))
+            ends = {(True, False): "=", (False, True): "/"}
+            ending = ends.get((bool(files.options(within)), further), "")
+            found.append(prefix + each + ("" if word.startswith("~") else ending))
+    return found
+
+
+def _settings(config: DictConfig, word: str) -> list[str]:
+    """The settings that begin with a word; one that holds further settings ends in a dot."""
+    place, dot, begun = word.rpartition(".")
+    node = OmegaConf.select(config, place) if place else config
+    if not isinstance(node, DictConfig):
+        return []
+    return [
+        f"{place}{dot}{key!s}" + ("." if OmegaConf.is_config(value) else "=")
+        for key, value in node.items_ex(resolve=False)
+        if str(key).startswith(begun)
+    ]
+
+
+def _last_of(known: Sequence[str], key: str, value: str) -> list[str]:
     """Values of a choice or a setting: of a list, or several for a sweep, the last entry."""
-    loader = _Offered(composer.folders)
-    group = key.lstrip("+")
-    if loader.repository.group_exists(group):
-        known = loader.options(group)
-    else:
-        known = _of_setting(loader, composer.config_name, overrides, group)
     found = _ENTRY.fullmatch(value)
     if found is None:
         return []
@@ -183,9 +195,8 @@ def _values(composer: Composer, overrides: Sequence[str], key: str, value: str) 
     return [f"{key}={before}{each}" for each in free]
 
 
-def _of_setting(loader: Loader, config_name: str, overrides: Sequence[str], path: str) -> list[str]:
+def _of_setting(config: DictConfig, path: str) -> list[str]:
     """Every value where they can be counted, else the one that is set."""
-    config = loader.load_configuration(config_name, list(overrides), RunMode.MULTIRUN)
     place, _, name = path.rpartition(".")
     node = OmegaConf.select(config, place) if place else config
     if not OmegaConf.is_dict(node):

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from border_cli import __version__
-from border_cli.cli.job import job_names
-from border_cli.cli.task import Planned
-from border_cli.config.compose import Composer, Job
-from border_cli.config.overrides import is_sweep
-from border_cli.core.errors import ConfigError
+from border_cli.config.job import Job
 from border_cli.core.interfaces import Agent
 from border_cli.core.machine import least_room
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
@@ -27,41 +22,27 @@ from border_cli.launch.build import (
     env_factory,
     matmul_of_agent,
 )
-from border_cli.launch.dry_build import Probes, dry_build
-from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.needs import Needs, agent_sizes, refuse_unmet, training_needs
-from border_cli.launch.report import (
+from border_cli.launch.dry_build import dry_build
+from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.header import (
     actors_line,
     choice_lines,
     dataset_lines,
     doubts,
     trainer_line,
 )
+from border_cli.launch.needs import Needs, agent_sizes, refuse_unmet, training_needs
+from border_cli.launch.trying import job_names, make_probes
 from border_cli.recorder import terminal
 from border_cli.registry import AGENTS, RECORDERS
 
 
-def is_asked_for(composer: Composer, jobs: Sequence[Job], overrides: Sequence[str]) -> bool:
-    """Whether `dry_run=true` was given; one job of a sweep is enough.
-
-    Raises ConfigError where a sweeper invents the jobs as it goes.
-    """
-    if jobs:
-        return any(job.config.dry_run for job in jobs)
-    if composer.job([each for each in overrides if not is_sweep(each)]).config.dry_run:
-        raise ConfigError(
-            "dry_run=true cannot show the jobs of this sweeper, because it chooses each from "
-            "earlier scores: leave out -m and the swept values"
-        )
-    return False
-
-
-def show(planned: Sequence[Planned], probes: Probes) -> None:
+def show(jobs: Sequence[Job]) -> None:
     """Prints all jobs; raises ConfigError where what they need is not there."""
-    console = terminal.make_console()
+    console, probes = terminal.make_console(), make_probes()
     needs = []
-    names = job_names([each.job for each in planned])
-    for (job, _, effective), name in zip(planned, names, strict=True):
+    for job, name in zip(jobs, job_names(jobs), strict=True):
+        effective = effective_settings(job.config)
         built = dry_build(effective, probes)
         if built is None:  # now the error shows
             spec = env_factory(effective).spec
@@ -74,7 +55,7 @@ def show(planned: Sequence[Planned], probes: Probes) -> None:
             _table(console, needs[-1])
         else:
             _show_job(console, job, needs[-1])
-    if planned and planned[0].job.number is not None:
+    if jobs[0].number is not None:
         largest = max(needs, key=lambda each: each.nbytes)
         terminal.say(console, f"{len(needs)} jobs; {largest.name} needs the most memory")
         _table(console, largest)
@@ -85,7 +66,7 @@ def show(planned: Sequence[Planned], probes: Probes) -> None:
 def _show_job(console: Console, job: Job, needs: Needs) -> None:
     memory = f"memory {size(needs.nbytes)}"
     terminal.say(console, needs.name)
-    terminal.header(console, [("  needs", memory), ("  run directory", _run_dir(job))])
+    terminal.header(console, [("  needs", memory), ("  run directory", str(job.folder))])
 
 
 def _table(console: Console, needs: Needs) -> None:
@@ -124,14 +105,9 @@ def outlook(
         ("evaluation", _evaluation_line(effective, spec)),
         ("metrics", _metrics_line(effective)),
         ("checkpoints", _checkpoints_line(effective)),
-        ("run directory", _run_dir(job)),
+        ("run directory", str(job.folder)),
         *[("warning", each) for each in doubts(effective)],
     ]
-
-
-def _run_dir(job: Job) -> str:
-    """Where a run would be written."""
-    return str(Path(job.folder).absolute())
 
 
 def _env_line(spec: EnvSpec) -> str:

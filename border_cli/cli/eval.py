@@ -1,8 +1,13 @@
-"""`border-eval`: plays the episodes of a saved model, also while its run is still running."""
+"""`border-eval`: plays the episodes of a saved model, also while its run is still running.
+
+What --help and most refusals do not need (torch, rich) is imported by the functions that play and
+print.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from border_cli.cli.plain_command import (
     best_or_latest,
     located,
-    opened_run,
     plain_command,
     read_pairs,
     truth,
@@ -86,8 +90,11 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     request = read_request(typed)
     run_dir, checkpoint = located(request.run_dir, request.checkpoint)
     request = replace(request, run_dir=run_dir, checkpoint=checkpoint)
-    with opened_run(request.run_dir, trust=request.trust):
-        _evaluate(request, signals)
+    identity, evaluation = _evaluate(request, signals)
+    if request.as_json:
+        sys.stdout.write(json.dumps(_document(request, identity, evaluation)) + "\n")
+    else:
+        _print_table(request, identity, evaluation)
 
 
 def read_request(typed: Sequence[str]) -> Request:
@@ -98,12 +105,8 @@ def read_request(typed: Sequence[str]) -> Request:
     if values.get("render") == "human":
         refuse_no_display(sys.platform, os.environ)
     video = expanded(values["video"]) if "video" in values else None
-    if video is not None:
-        from border_cli.launch.play import refuse_no_film
-
-        if values.get("render"):
-            raise ConfigError("video and render=human cannot be combined: give one of them")
-        refuse_no_film(video)
+    if video is not None and values.get("render"):
+        raise ConfigError("video and render=human cannot be combined: give one of them")
     return Request(
         run_dir=run_dir,
         checkpoint=values.get("checkpoint"),
@@ -129,86 +132,85 @@ def refuse_no_display(platform: str, environment: Mapping[str, str]) -> None:
     )
 
 
-def _evaluate(request: Request, signals: EarlySignals) -> None:
-    from border_cli.api import load_agent
-    from border_cli.launch.build import env_factory, evaluation_policy
-    from border_cli.launch.play import play
+def _evaluate(request: Request, signals: EarlySignals) -> tuple[dict[str, Any], Evaluation]:
+    """The model that played, as JSON names it, and its episodes."""
+    from border_cli.api import load_agent, opened
+    from border_cli.launch.build import evaluation_policy
+    from border_cli.launch.play import play, refuse_no_film
     from border_cli.run.finding import episodes_of_best
 
-    checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
-    effective, agent, _ = load_agent(request.run_dir, checkpoint, trust=request.trust)
-    expect(effective.config.trainer.stall_timeout_s)
-    rounds = 1
-    if request.episodes is not None:
-        effective = effective.with_episodes(request.episodes)
-    elif checkpoint == "best":
-        played = episodes_of_best(request.run_dir) or 0
-        rounds = max(1, played // effective.evaluator.num_episodes)  # more than 1: confirmed
-    policy = evaluation_policy(effective, agent)
-    policy.load_snapshot(agent.snapshot())
-    with signals.polled() as stop:
-        evaluation = play(
-            effective,
-            policy,
-            stop,
-            seed=request.seed,
-            rounds=rounds,
-            render=request.render,
-            video=request.video,
-        )
-    returns, lengths, info = evaluation.returns, evaluation.lengths, evaluation.info
-    figures = summary(returns)
-    figures |= {name: evaluation.metrics[f"eval/{name}"] for name in info}
-    normalized = effective.evaluator.normalized(figures["mean"])
-    if normalized is not None:
-        figures["normalized_score"] = normalized
-    human = env_factory(effective).spec.human_normalized(figures["mean"])
-    if human is not None:
-        figures["human_normalized"] = human
-    if request.as_json:
-        identity = {
-            "run_dir": str(request.run_dir.absolute()),
-            "env": effective.evaluation_env.id,
-            "checkpoint": checkpoint,
-            "opt_steps": agent.opt_steps,
-            "seed": request.seed,
-        }
-        document = {**figures, **identity, "returns": list(returns), "lengths": list(lengths)}
-        if info:
-            document["info"] = {name: list(values) for name, values in info.items()}
-        if request.video is not None:
-            document["video"] = str(request.video)
-        sys.stdout.write(json.dumps(document) + "\n")
-    else:
-        _print_table(request, checkpoint, agent.opt_steps, figures, evaluation)
-
-
-def summary(returns: Sequence[float]) -> dict[str, Any]:
-    """What the last line says; the deviation is that of the population."""
-    import numpy as np
-
-    values = np.asarray(returns)  # [E]
-    return {
-        "mean": float(values.mean()),
-        "std": float(values.std()),
-        "min": float(values.min()),
-        "max": float(values.max()),
-        "episodes": len(values),
+    if request.video is not None:
+        refuse_no_film(request.video)
+    with opened(request.run_dir, trust=request.trust):
+        checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
+        effective, agent, _ = load_agent(request.run_dir, checkpoint, trust=request.trust)
+        expect(effective.config.trainer.stall_timeout_s)
+        rounds = 1
+        if request.episodes is not None:
+            effective = effective.with_episodes(request.episodes)
+        elif checkpoint == "best":
+            played = episodes_of_best(request.run_dir) or 0
+            rounds = max(1, played // effective.evaluator.num_episodes)  # more than 1: confirmed
+        policy = evaluation_policy(effective, agent)
+        policy.load_snapshot(agent.snapshot())
+        with signals.polled() as stop:
+            evaluation = play(
+                effective,
+                policy,
+                stop,
+                seed=request.seed,
+                rounds=rounds,
+                render=request.render,
+                video=request.video,
+            )
+    identity = {
+        "run_dir": str(request.run_dir.absolute()),
+        "env": effective.evaluation_env.id,
+        "checkpoint": checkpoint,
+        "opt_steps": agent.opt_steps,
+        "seed": request.seed,
     }
+    return identity, evaluation
 
 
-def _print_table(
-    request: Request,
-    checkpoint: str,
-    opt_steps: int,
-    figures: dict[str, Any],
-    evaluation: Evaluation,
-) -> None:
+def figures_of(evaluation: Evaluation) -> dict[str, float]:
+    """The figures of the last line; the deviation is that of the population."""
+    mean, returns, metrics = evaluation.score, evaluation.returns, evaluation.metrics
+    squares = sum((each - mean) ** 2 for each in returns)
+    figures = {
+        "mean": mean,
+        "std": math.sqrt(squares / len(returns)),
+        "min": min(returns),
+        "max": max(returns),
+        "episodes": len(returns),
+    }
+    for name in (*evaluation.info, "normalized_score", "human_normalized"):
+        if f"eval/{name}" in metrics:
+            figures[name] = metrics[f"eval/{name}"]
+    return figures
+
+
+def _document(request: Request, identity: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
+    """The object that `--json` prints."""
+    document = {
+        **figures_of(evaluation),
+        **identity,
+        "returns": list(evaluation.returns),
+        "lengths": list(evaluation.lengths),
+    }
+    if evaluation.info:
+        document["info"] = {name: list(values) for name, values in evaluation.info.items()}
+    if request.video is not None:
+        document["video"] = str(request.video)
+    return document
+
+
+def _print_table(request: Request, identity: dict[str, Any], evaluation: Evaluation) -> None:
     from border_cli.recorder import terminal
 
     console = terminal.make_console()
     seed = "the run's evaluation seeds" if request.seed is None else f"seed {request.seed}"
-    model = f"{checkpoint} at {counted(opt_steps, 'update')}"
+    model = f"{identity['checkpoint']} at {counted(identity['opt_steps'], 'update')}"
     terminal.say(console, f"{request.run_dir}   {model}   {seed}")
     info = evaluation.info
     table = terminal.make_table("episode", "return", "length", *info)
@@ -216,6 +218,7 @@ def _print_table(
     for i, (score, length, *said) in enumerate(played):
         table.add_row(str(i), f"{score:,.2f}", f"{length:,}", *(f"{each:g}" for each in said))
     console.print(table)
+    figures = figures_of(evaluation)
     normalized, human = figures.get("normalized_score"), figures.get("human_normalized")
     terminal.say(
         console,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from importlib.resources.abc import Traversable
 
-from border_cli.cli.train import FLAGS
+from border_cli.cli.flags import FLAGS
 from border_cli.config.search_path import OURS, opened, user_folders
 from border_cli.core.config import RunConfig
 

@@ -1,5 +1,8 @@
 """What all commands but border-train have in common: exit statuses and, of border-eval and
-border-record, how they are typed (`RUN_DIR key=value … --flag`) and the run that they open."""
+border-record, how they are typed (`RUN_DIR key=value … --flag`) and which run that names.
+
+What finds a run is imported by the functions that look for it: no --help waits for it.
+"""
 
 from __future__ import annotations
 
@@ -130,15 +133,6 @@ def truth(values: dict[str, str], key: str) -> bool:
     if value not in ("true", "false"):
         raise ConfigError(f"{key} must be true or false, got {value!r}")
     return value == "true"
-
-
-@contextmanager
-def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
-    """Within the block modules are found as `api.load_policy` says."""
-    from border_cli.api import opened
-
-    with opened(run_dir, trust=trust):
-        yield
 
 
 def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:

@@ -1,27 +1,27 @@
 """`border-plot`: curves and final scores of runs over seeds, as a picture, a page, a table, or in
-the terminal."""
+the terminal.
+
+What --help and refusals do not need (numpy, rich, matplotlib) is imported by the functions that
+read the runs and plot them.
+"""
 
 from __future__ import annotations
 
 import math
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from border_cli.cli.plain_command import Parser, plain_command, until_nobody_reads
-from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, RunFailed
+from border_cli.cli.plain_command import Parser, plain_command
+from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.core.messages import complain
 from border_cli.core.words import counted
 from border_cli.launch.signals import EarlySignals
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from border_cli.analysis.curves import Report
     from border_cli.analysis.grouping import Reference
     from border_cli.analysis.load import Run
 
@@ -61,9 +61,6 @@ Examples
 DRAWN = (".png", ".svg", ".html")  # by matplotlib
 SUFFIXES = (*DRAWN, ".md", ".csv")
 SCORE = "eval/return"
-NAME_CHARACTERS = 20  # of a name in a narrow terminal
-BETWEEN = 3  # characters between two columns
-MOST_PAIRS = 10  # probabilities of improvement in the terminal
 EXTRA = "border-cli[plot]"
 
 
@@ -144,42 +141,7 @@ def _reference(text: str) -> tuple[str, Reference]:
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
     request = read_request(typed)
-    report = _report(request)
-    if request.csv == "improvement" and not report.improvements:
-        raise ConfigError("--csv improvement needs two groups on one environment; see --by")
-    if request.csv == "profile" and not report.profiles:
-        raise ConfigError(
-            "--csv profile needs normalised scores on several environments; see --reference"
-        )
-    drawn = [path for path in request.out if path.suffix.lower() in DRAWN]
-    missing = drawn if find_spec("matplotlib") is None else []
-    written = [path for path in request.out if path not in missing]
-    for path in written:
-        _write(path, report, request.csv)
-    _show(report, curves=not written, files=written)
-    for each in report.warnings:
-        complain(NAME, f"warning: {each}")
-    if missing:
-        raise MissingPackage(f"--out {missing[0]}", EXTRA)
-
-
-def _report(request: Request) -> Report:
-    from border_cli.analysis.curves import report
-    from border_cli.analysis.grouping import grouped
-
-    runs = _runs(request)
-    found = grouped(
-        runs, by=request.by, x=request.x, y=request.y, references=dict(request.reference)
-    )
-    return report(
-        found.curves,
-        by=found.by,
-        x=found.x,
-        y=request.y,
-        stat=request.stat,
-        hold=request.hold,
-        notes=found.warnings,
-    )
+    _plot(request, _runs(request))
 
 
 def _runs(request: Request) -> list[Run]:
@@ -197,97 +159,36 @@ def _runs(request: Request) -> list[Run]:
     return [row.run for row in rows if row.run is not None]
 
 
-def _write(path: Path, report: Report, table: str | None) -> None:
-    from border_cli.core.files import write_bytes
+def _plot(request: Request, runs: Sequence[Run]) -> None:
+    from border_cli.analysis.curves import report
+    from border_cli.analysis.grouping import grouped
+    from border_cli.cli.plotted import show, write
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, _content(path.suffix.lower(), report, table))
-    except OSError as error:
-        raise RunFailed(f"{path} could not be written: {error.strerror}") from error
-
-
-def _content(suffix: str, report: Report, table: str | None) -> bytes:
-    from border_cli.analysis import tables
-
-    if suffix == ".html":
-        from border_cli.analysis.page import page
-
-        return page(report).encode()
-    if suffix in DRAWN:
-        from border_cli.analysis.drawing import drawn
-
-        return drawn(report, suffix[1:])
-    if suffix == ".md":
-        return tables.markdown(report).encode()
-    made: dict[str, Callable[[Report], str]] = {
-        "curves": tables.curves_csv,
-        "scores": tables.scores_csv,
-        "improvement": tables.improvement_csv,
-        "profile": tables.profile_csv,
-    }
-    return made[table or "curves"](report).encode()
-
-
-def _show(report: Report, *, curves: bool, files: Sequence[Path]) -> None:
-    """The curves where no file has them, the tables, and the files that were written."""
-    from border_cli.recorder.terminal import make_console
-
-    console = make_console()
-    with console.capture() as printed:
-        if curves:
-            _show_curves(console, report)
-        _show_tables(console, report)
-        for path in files:
-            console.print(f"wrote {path}", soft_wrap=True)
-    with until_nobody_reads():
-        sys.stdout.write(printed.get())
-
-
-def _show_tables(console: Console, report: Report) -> None:
-    from border_cli.analysis.tables import METHODS, final_table, improvement_table
-
-    head, rows = final_table(report)
-    show_table(console, head, rows, names=head.index("seeds"))
-    console.print(f"final {report.y_name}: {METHODS[report.stat]}\n", style="dim", soft_wrap=True)
-    if report.improvements:
-        head, rows = improvement_table(report)
-        show_table(console, head, rows[:MOST_PAIRS], names=2)
-        left = len(rows) - MOST_PAIRS
-        more = f"; {left} more in .md, .html and .csv files" if left > 0 else ""
-        console.print(f"probability of improvement{more}\n", style="dim", soft_wrap=True)
-
-
-def _show_curves(console: Console, report: Report) -> None:
-    from rich.text import Text
-
-    from border_cli.analysis.chart import LINE, chart, color, mark
-
-    groups, colored = report.groups, console.color_system is not None
-    for panel in report.panels:
-        console.print(f"{panel.env}: {report.y_name}", style="bold", soft_wrap=True)
-        drawn = chart(panel, groups, report.x_name, width=console.width, colored=colored)
-        console.print(Text.from_ansi(drawn), soft_wrap=True)
-    console.print(", ".join(report.by), style="dim", soft_wrap=True)
-    for number, group in enumerate(groups):
-        sign = mark(number, len(groups), colored=colored).replace(LINE, "──")
-        console.print(f"{sign}  {group}", style=color(number), soft_wrap=True)
-    console.print()
-
-
-def show_table(
-    console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int
-) -> None:
-    """The first columns are `names`, which break where the terminal is narrow; figures never do."""
-    from border_cli.recorder.terminal import make_table
-
-    longest = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    least = [min(each, NAME_CHARACTERS) for each in longest[:names]] + longest[names:]
-    table = make_table()
-    for name, width in zip(head, least, strict=True):
-        table.add_column(name, overflow="fold", min_width=width)
-    for row in rows:
-        table.add_row(*row)
-    needed = sum(least if console.is_terminal else longest) + BETWEEN * (len(head) + 1)
-    console.width = max(console.width, needed)
-    console.print(table)
+    found = grouped(
+        runs, by=request.by, x=request.x, y=request.y, references=dict(request.reference)
+    )
+    plotted = report(
+        found.curves,
+        by=found.by,
+        x=found.x,
+        y=request.y,
+        stat=request.stat,
+        hold=request.hold,
+        notes=found.warnings,
+    )
+    if request.csv == "improvement" and not plotted.improvements:
+        raise ConfigError("--csv improvement needs two groups on one environment; see --by")
+    if request.csv == "profile" and not plotted.profiles:
+        raise ConfigError(
+            "--csv profile needs normalised scores on several environments; see --reference"
+        )
+    drawn = [path for path in request.out if path.suffix.lower() in DRAWN]
+    missing = drawn if find_spec("matplotlib") is None else []
+    written = [path for path in request.out if path not in missing]
+    for path in written:
+        write(path, plotted, request.csv)
+    show(plotted, curves=not written, files=written)
+    for each in plotted.warnings:
+        complain(NAME, f"warning: {each}")
+    if missing:
+        raise MissingPackage(f"--out {missing[0]}", EXTRA)

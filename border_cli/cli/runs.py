@@ -1,4 +1,7 @@
-"""`border-runs`: lists runs, compares two, and removes what is no longer needed."""
+"""`border-runs`: lists runs, compares two, and removes what is no longer needed.
+
+What a list does not need, such as the removal with numpy, is imported by what answers otherwise.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
+
+from border_cli.analysis.difference import differences
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, row_of_job, where
 from border_cli.analysis.load import Run, find_runs, is_run
 from border_cli.cli.plain_command import Parser, plain_command, until_nobody_reads
 from border_cli.core.errors import ConfigError
-from border_cli.core.files import finite
+from border_cli.core.files import SWEEP_JSON, finite
 from border_cli.core.messages import say
 from border_cli.core.words import counted, visible
 from border_cli.launch.signals import EarlySignals
 from border_cli.launch.startup import not_collecting
 from border_cli.recorder import figures
-from border_cli.run.sweep_folder import SWEEP_JSON, job_rows, read_sweep
+from border_cli.run.sweep_folder import job_rows, read_sweep
 
 OUTPUTS = Path("outputs")  # where runs are written by default
 HELP = """\
@@ -122,7 +128,10 @@ def _list(asked: argparse.Namespace) -> None:
     if asked.json:
         _print_json(found)
     elif not rows:
-        say(f"no runs in {', '.join(map(str, paths))}{_run_around(paths)}")
+        from border_cli.run.finding import run_around
+
+        around = run_around(paths[0]) if len(paths) == 1 else ""
+        say(f"no runs in {', '.join(map(str, paths))}{around}")
     elif not found:
         say(f"none of {counted(len(rows), 'run')} meets {asked.where}")
     else:
@@ -160,13 +169,6 @@ def _jobs(root: Path, rows: dict[str, Row]) -> list[Row]:
         swept = {key: job.values.get(key) for key in plan.swept}
         found.append(replace(row, job=job.number, swept=swept))
     return found
-
-
-def _run_around(paths: Sequence[Path]) -> str:
-    """The run that a path lies in."""
-    from border_cli.run.finding import run_around
-
-    return run_around(paths[0]) if len(paths) == 1 else ""
 
 
 def _print_json(rows: Sequence[Row]) -> None:
@@ -275,11 +277,7 @@ def _padded(key: str, texts: list[str]) -> list[str]:
 
 def cells(text: str) -> int:
     """How many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
+    return len(text) if text.isascii() else cell_len(text)
 
 
 def _reasons(rows: Sequence[Row]) -> list[str]:
@@ -303,8 +301,6 @@ def _numbers(rows: Sequence[Row]) -> str:
 def _diff(asked: argparse.Namespace) -> None:
     if len(asked.paths) != 2:
         raise ConfigError(f"diff compares two run directories, got {len(asked.paths)}")
-    from border_cli.analysis.difference import differences
-
     first, second = (row_of(Run(_one_run(each)), time.time()) for each in asked.paths)
     found = differences(first, second)
     if asked.json:

@@ -1,14 +1,14 @@
-"""`border-train`: the command line, taken apart, and who answers it."""
+"""`border-train`: the command line, taken apart, and who answers it, which is imported by `_answer`
+when its turn comes: `--version` and `--help` load no Hydra."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from border_cli import __version__
+from border_cli.cli.flags import Arguments, read_arguments
 from border_cli.core.errors import BorderError, ConfigError, reachable
 from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.machine import memory_for
@@ -18,117 +18,9 @@ from border_cli.launch.signals import early_signals
 from border_cli.launch.startup import not_collecting, set_up_threads
 
 if TYPE_CHECKING:
-    from border_cli.launch.job import RunJob
+    from border_cli.cli.job import RunJob
 
 NO_ROOM = "not enough memory to start"
-FLAGS = (
-    ("-m, --multirun", "runs a job for each combination of values: seed=0,1,2 agent=dqn,random"),
-    (
-        "-cd, --config-dir DIR",
-        "searches your config directory first; $BORDER_CONFIG_PATH adds more",
-    ),
-    (
-        "    --from RUN_DIR",
-        "composes a new run from the settings of another; what is typed besides replaces them",
-    ),
-    (
-        "-cn, --config-name NAME",
-        "uses another primary config than config.yaml, such as a saved one",
-    ),
-    ("-c, --cfg job|hydra|all", "prints the configuration instead of running"),
-    ("    --resolve", "with --cfg job: resolved and complete, so that the file runs on its own"),
-    ("-p, --package KEY", "with --cfg: prints this part only"),
-    ("-i, --info [WHAT]", "shows what Hydra searched and composed: all, defaults, searchpath, …"),
-    (
-        "-sc, --shell-completion",
-        'eval "$(border-train -sc install=bash)" enables Tab completion; zsh: install=zsh; fish: '
-        "border-train -sc install=fish | source",
-    ),
-    ("-h, --help", "prints this text, or with a choice such as agent=dqn its settings"),
-    ("    --hydra-help", "prints Hydra's own help"),
-    ("    --version", "prints the version"),
-)
-CFGS = ("job", "hydra", "all")
-INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
-    """The command line, taken apart."""
-
-    overrides: list[str]
-    config_dirs: list[str]
-    config_name: str
-    origin: str | None  # the RUN_DIR of --from
-    multirun: bool
-    cfg: str | None
-    resolve: bool
-    package: str | None
-    info: str | None
-    shell_completion: bool
-    help: bool
-    hydra_help: bool
-    version: bool
-
-    def for_hydra(self, overrides: Sequence[str]) -> list[str]:
-        """Flags first, as Hydra's own parser wants them; folders reach it another way."""
-        flags = ["--config-name", self.config_name]
-        flags += ["--multirun"] if self.multirun else []
-        flags += ["--hydra-help"] if self.hydra_help else []
-        flags += ["--cfg", self.cfg] if self.cfg else []
-        flags += ["--resolve"] if self.resolve else []
-        flags += ["--package", self.package] if self.package else []
-        flags += [f"--info={self.info}"] if self.info else []
-        return [*flags, *overrides]
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Refuses as every other setting is refused, with status 2."""
-        raise ConfigError(f"{message} (border-train --help lists the flags; settings have no dash)")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="border-train", add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*")
-    parser.add_argument("-cd", "--config-dir", action="append", default=[])
-    parser.add_argument("-cn", "--config-name", default="config")
-    parser.add_argument("--from", dest="origin")
-    parser.add_argument("-m", "--multirun", action="store_true")
-    parser.add_argument("-r", "--run", action="store_true")
-    parser.add_argument("-c", "--cfg", choices=CFGS)
-    parser.add_argument("--resolve", action="store_true")
-    parser.add_argument("-p", "--package")
-    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFOS)
-    parser.add_argument("-sc", "--shell-completion", action="store_true")
-    parser.add_argument("-h", "--help", action="store_true")
-    parser.add_argument("--hydra-help", action="store_true")
-    parser.add_argument("--version", action="store_true")
-    return parser
-
-
-def read_arguments(argv: Sequence[str]) -> Arguments:
-    """Takes a command line apart; raises ConfigError for a flag that does not exist."""
-    found = _parser().parse_intermixed_args(list(argv))
-    if found.multirun and (found.cfg or found.info):
-        raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
-    if found.resolve and not found.cfg:
-        raise ConfigError("--resolve belongs to --cfg")
-    return Arguments(
-        overrides=found.overrides,
-        config_dirs=found.config_dir,
-        config_name=found.config_name.removesuffix(".yaml"),
-        origin=found.origin,
-        multirun=found.multirun,
-        cfg=found.cfg,
-        resolve=found.resolve,
-        package=found.package,
-        info=found.info,
-        shell_completion=found.shell_completion,
-        help=found.help,
-        hydra_help=found.hydra_help,
-        version=found.version,
-    )
 
 
 def command() -> None:

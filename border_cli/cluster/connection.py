@@ -1,8 +1,9 @@
 """The connection of one process to a Ray cluster.
 
-Ray is imported and connected in child processes alone (`border_cli/process/`), never in the
-learner's: its threads take the interpreter's lock, and it ends its process 60 s after a head node
-is gone. What cannot work raises `ClusterRefused`, which the child hands to its parent.
+Ray is imported by functions of this room that child processes alone call (`border_cli/process/`),
+once its environment is set; never in the learner's: its threads take the interpreter's lock, and it
+ends its process 60 s after a head node is gone. What cannot work raises `ClusterRefused`, which the
+child hands to its parent.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `Crew` decides who does what until when, with a transport and a clock that are handed in;
 `CrewOnRay` is Ray. A worker takes a piece and answers within about a second, either with the
 result or with `GOING`, and is then called again: so every call has a deadline, however long a
-piece takes.
+piece takes. Ray is imported by `CrewOnRay`, as `connection.py` says.
 """
 
 from __future__ import annotations

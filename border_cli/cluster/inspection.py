@@ -1,6 +1,7 @@
 """What a node is asked before it is used, and what it answers.
 
-The question is sent as source of its own: a node may have no border_cli, or another one.
+The question is sent as source of its own, and all that it needs is imported by it: a node may have
+no border_cli, or another one.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 A Ray actor on the node, `JobHost`, starts the process of its job and watches it, as a command does
 on its own machine. The child process of the command that is connected to the cluster (`run`) has
-one call to each host under way. Orders travel with the next call, and messages of the job with the
-answer. A host ends with that child, and the process of a job with its host.
+one call to each host under way, and signals for the process travel with the next call. A host ends
+with that child, and the process of a job with its host. Ray is imported by `Jobs`, as
+`connection.py` says.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 import queue
 import sys
@@ -30,15 +32,14 @@ from border_cli.process.start import start_context, wait_for
 
 # Orders of the command, each with the number of its job.
 START: Final = "start"  # name, `Work`
-TELL: Final = "tell"  # words for the process of the job
+SIGNAL: Final = "signal"  # the number of one for the process of the job
 KILL: Final = "kill"
 
 # What the command is told, each with the number of the job.
 BEGUN: Final = "begun"  # host, pid
-SAID: Final = "said"  # a message of the job's own
 OVER: Final = "over"  # the reason; None where the process ended as it was meant to
 
-LISTEN_S = 1.0  # an answer comes after so long at the latest
+WATCH_S = 1.0  # an answer comes after so long at the latest
 SILENT_S = 60.0  # a host that does not answer for so long is given up
 LOOK_S = 0.2
 
@@ -81,21 +82,18 @@ class JobHost:
         self._child = ChildProcess(context, work.name, work.main, *work.args, nice=0)
         return platform.node(), self._child.pid
 
-    def listen(
-        self, orders: list[tuple[Any, ...]]
-    ) -> tuple[list[tuple[Any, ...]], bool, str | None]:
-        """Passes orders on and waits for a message; returns the messages, whether the process is
-        gone, and why."""
+    def watch(self, signums: list[int]) -> tuple[bool, str | None]:
+        """Passes signals on and waits for the end of the process; returns whether it is gone, and
+        why."""
         child = self._child
         assert child is not None, "start() comes first"
-        for words in orders:
-            child.tell(*words)
-        wait_for(child.waitables, LISTEN_S)
-        alive = child.alive  # its end first: what it said before is all there then
-        child.listen()
-        messages = list(child.inbox)
-        child.inbox.clear()
-        return messages, not alive, None if alive else child.reap()
+        for signum in signums:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signum)
+        wait_for(child.waitables[-1:], WATCH_S)
+        alive = child.alive
+        child.listen()  # to what it logs
+        return not alive, None if alive else child.reap()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,11 +104,11 @@ class _Hosted:
     call: Any  # the call under way
     begun: bool = False
     deadline_s: float = float("inf")  # none while it waits for a node
-    orders: list[tuple[Any, ...]] = field(default_factory=list)
+    signums: list[int] = field(default_factory=list)
 
 
 class Jobs:
-    """Starts hosts and passes messages on; owned by the main thread of the connected process."""
+    """Starts hosts and passes signals on; owned by the main thread of the connected process."""
 
     def __init__(self, settings: JobsSettings, pipe: Pipe) -> None:
         import ray
@@ -130,8 +128,8 @@ class Jobs:
             self._jobs[number] = _Hosted(host=host, call=host.start.remote(work))
         elif (job := self._jobs.get(number)) is None:
             return  # it has ended meanwhile
-        elif word == TELL:
-            job.orders.append(values)
+        elif word == SIGNAL:
+            job.signums.append(values[0])
         elif word == KILL:
             self._over(number, "killed")
 
@@ -154,17 +152,15 @@ class Jobs:
             self._over(number, why(error))
             return
         if job.begun:
-            messages, ended, cause = answer
-            for message in messages:
-                self._pipe.send(SAID, number, message)
+            ended, cause = answer
             if ended:
                 self._over(number, cause)
                 return
         else:
             job.begun = True
             self._pipe.send(BEGUN, number, *answer)
-        orders, job.orders = job.orders, []
-        job.call = job.host.listen.remote(orders)
+        signums, job.signums = job.signums, []
+        job.call = job.host.watch.remote(signums)
         job.deadline_s = time.monotonic() + SILENT_S
 
     def _over(self, number: int, cause: str | None) -> None:

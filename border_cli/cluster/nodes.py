@@ -2,7 +2,8 @@
 
 Every node is asked before it is used, also one that joins later: for its versions of Python, Ray
 and border_cli, and to play a few steps in the environment. Before training begins a node that
-fails refuses the run with its name; one that joins later is reported and not used.
+fails refuses the run with its name; one that joins later is reported and not used. Ray is imported
+by the functions that ask it, as `connection.py` says.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from border_cli.cluster.inspection import expected, inspect_node, reason_of_fail
 from border_cli.cluster.placement import (
     Amounts,
     Node,
-    Placement,
     choose,
     fitting,
     in_words,
     lacking,
 )
+from border_cli.core.config import Placement
 from border_cli.core.errors import ClusterRefused
 from border_cli.core.timing import Clock
 from border_cli.core.words import counted, listed, nearest

@@ -5,19 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+
+from border_cli.core.config import Placement
 
 Amounts = Mapping[str, float]  # of resources by name: CPU, memory (bytes), custom ones
 
 UNLIMITED = 1_000_000  # actors that fit where they ask for nothing
 _ROUNDING = 1e-6  # Ray counts in steps of 1e-4
-
-
-class Placement(StrEnum):
-    """How actors are distributed over nodes."""
-
-    spread = "spread"  # evenly
-    pack = "pack"  # on as few nodes as possible
 
 
 @dataclass(slots=True)

@@ -1,5 +1,5 @@
 """In a process that is connected to a cluster: its CPUs, why a Ray actor is gone, and what Ray
-prints."""
+prints. Ray is imported by what asks it, as `connection.py` says."""
 
 from __future__ import annotations
 

@@ -1,36 +1,24 @@
-"""What is refused before anything is built: keys and values that plain Hydra lets pass, with file
-and nearest name; a Python caller's values; folders that are used or cannot be written."""
+"""Refusals of settings, before anything is built: keys and values that plain Hydra lets pass, with
+file and nearest name; and a Python caller's values."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.describe import expected, meaning_of
+from border_cli.config.describe import expected
 from border_cli.config.interpolation import literal
-from border_cli.config.overrides import OPTIONAL_GROUPS, is_sweep
-from border_cli.config.sources import shown
-from border_cli.config.tuned import Part
-from border_cli.core.config import AUTO, SECTIONS, RunConfig
+from border_cli.config.overrides import OPTIONAL_GROUPS
+from border_cli.config.sources import Part
+from border_cli.core.config import SECTIONS, RunConfig
 from border_cli.core.errors import ConfigError
-from border_cli.core.files import SWEEP_MARK
-from border_cli.core.machine import unwritable, usable_cores
 from border_cli.core.settings import Settings, flat
-from border_cli.core.words import nearest
-from border_cli.registry import ENVS, GROUPS, RECORDERS
-
-if TYPE_CHECKING:
-    from border_cli.config.compose import Composer, Job, SweepTerms
-
-RUN_MARKS = ("run.json", ".hydra")
-OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
-RAY_LAUNCHER = "ray"
+from border_cli.core.words import nearest, shortest
+from border_cli.registry import GROUPS, RECORDERS
 
 
 def unknown_setting(path: str, known: Sequence[str]) -> str:
@@ -75,7 +63,7 @@ def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
     if OmegaConf.get_type(config) is not RunConfig:
         primary = [part.file for part in parts if part.file and "/" not in part.path][-1]
         raise ConfigError(
-            f"{shown(str(primary))}: the file must begin with `defaults: [config, _self_]`"
+            f"{shortest(primary)}: the file must begin with `defaults: [config, _self_]`"
         )
     for group, registry in GROUPS.items():
         node = config._get_node(group)
@@ -95,13 +83,14 @@ def without_schema(group: str, parts: Sequence[Part]) -> str:
     header = "the line `# @package recorder.NAME` and " if group == RECORDERS.group else ""
     typed = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
     files = [part for part in parts if part.path.startswith(f"{group}/") and part.file]
-    bare = [part for part in files if part.package not in typed and len(part.content)]
+    bare = [part for part in files if part.package not in typed and {*part.content} - {"defaults"}]
     if header and group in typed:  # hence beside the recorders, not among them
         bare += [part for part in files if part.package == group]
-    if not bare:
+    file = bare[-1].file if bare else None
+    if file is None:
         return ""
     return (
-        f"{shown(str(bare[-1].file))}: the file must begin with {header}"
+        f"{shortest(file)}: the file must begin with {header}"
         f"`defaults: [/schema/{group}/KIND@_here_, _self_]`, where KIND is one of "
         f"{', '.join(GROUPS[group].names())}"
     )
@@ -110,7 +99,7 @@ def without_schema(group: str, parts: Sequence[Part]) -> str:
 def where(path: str, parts: Sequence[Part]) -> str:
     """`file: ` of the last file that sets a key, or nothing where only the command line does."""
     found = [part.file for part in parts if part.file and _sets(part, path.partition("[")[0])]
-    return f"{shown(found[-1])}: " if found else ""
+    return f"{shortest(found[-1])}: " if found else ""
 
 
 def _sets(part: Part, path: str) -> bool:
@@ -157,118 +146,3 @@ def _settings_in(config: RunConfig) -> Iterator[tuple[str, Settings]]:
             if isinstance(settings, Settings):
                 yield f"{each.name}.{key}".rstrip("."), settings
     yield "", config
-
-
-def checked_jobs(
-    composer: Composer,
-    overrides: list[str],
-    *,
-    multirun: bool,
-    progress: Callable[[int], object] = lambda _: None,
-) -> tuple[list[Job], SweepTerms | None]:
-    """Composes and checks every job of the command; raises ConfigError for the first bad one.
-
-    A job alone has no terms. `progress` is told how many jobs are composed by now. A sweeper that
-    invents its jobs as it goes has none to check yet.
-    """
-    swept = any(is_sweep(each) for each in overrides)
-    if not multirun and swept:
-        multirun = composer.asks_for_sweep(overrides)
-    if not multirun:
-        job = composer.job(overrides)
-        if not job.multirun or composer.run_dir is not None:
-            _check_jobs(composer, [job])
-            _refuse_used(job)
-            return [job], None
-    from border_cli.config.shared_composition import composed_jobs
-    from border_cli.config.sweep_plan import with_folders
-
-    terms = composer.sweep_terms(overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
-    if terms.jobs is None:
-        return [], terms
-    jobs = with_folders(composed_jobs(composer, terms.jobs, progress), Path(terms.root))
-    _check_jobs(composer, jobs)
-    _refuse_used_by_sweep(jobs)
-    return jobs, terms
-
-
-def _check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:
-    presets = [each for each in composer.options("env") if each not in ENVS.names()]
-    for job in jobs:
-        _refuse_without_env(job.config, presets)
-        _check_resume(composer, job)
-
-
-def _check_resume(composer: Composer, job: Job) -> None:
-    config = job.config
-    if composer.run_dir is not None:
-        if job.multirun or Path(job.folder).absolute() != composer.run_dir:
-            raise ConfigError(
-                f"resume={config.resume} continues the run in {composer.run_dir}: do not set "
-                "hydra.mode or hydra.run.dir"
-            )
-    elif config.resume is not None and config.resume != AUTO:
-        raise ConfigError(
-            f"resume={config.resume}: give the run to resume on the command line, because its "
-            "settings replace the config; a file may only contain resume: auto"
-        )
-    elif config.resume == AUTO and config.run_dir is None:
-        raise ConfigError("resume=auto needs run_dir=DIR")
-
-
-def _refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
-    """Training needs an environment; `--cfg job` may show that there is none."""
-    named_by = config.env.named_by
-    if config.env.id is None and named_by != "id":
-        meaning = meaning_of(type(config.env), named_by)
-        raise ConfigError(f"env.{named_by} must be set: {meaning}")
-    if config.env.id is None:
-        listed = ", ".join(presets)
-        raise ConfigError(
-            f"env.id is null: choose an environment, env=NAME with one of {listed}, "
-            "or any Gymnasium id with env.id=…"
-        )
-
-
-def _refuse_used(job: Job) -> None:
-    folder = Path(job.folder)
-    refuse_unwritable(folder)
-    if (folder / SWEEP_MARK).exists():
-        raise ConfigError(
-            f"run_dir={folder} contains a sweep: choose another, or repeat its command with -m"
-        )
-
-
-def _refuse_used_by_sweep(jobs: Sequence[Job]) -> None:
-    folders = [Path(job.folder) for job in jobs]
-    for job, folder in zip(jobs, folders, strict=True):
-        refuse_unwritable(folder)
-        if job.config.run_dir is not None:
-            _refuse_root(Path(job.config.run_dir).expanduser(), job)
-    twice = {folder for folder in folders if folders.count(folder) > 1}
-    if twice:
-        raise ConfigError(
-            f"several jobs would write to {sorted(twice)[0]}: give each value only once"
-        )
-
-
-def _refuse_root(root: Path, job: Job) -> None:
-    if holds_run(root):
-        raise ConfigError(f"run_dir={root} contains a single run: choose another for a sweep")
-    if job.config.resume is None and (root / SWEEP_MARK).exists():
-        raise ConfigError(
-            f"run_dir={root} already contains a sweep: choose another, or add resume=auto"
-        )
-
-
-def holds_run(folder: Path) -> bool:
-    """Whether an attempt has begun in the directory."""
-    return any((folder / mark).exists() for mark in RUN_MARKS)
-
-
-def refuse_unwritable(folder: Path) -> None:
-    """Raises where a run directory can be neither made nor written to; nothing is left behind."""
-    reason = unwritable(folder)
-    if reason is not None:
-        what = "written to" if os.path.isdir(folder) else "made"  # noqa: PTH112 - never raises
-        raise ConfigError(f"run_dir={folder} cannot be {what}: {reason}")

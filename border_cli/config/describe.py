@@ -15,7 +15,7 @@ from border_cli.core.settings import Settings
 from border_cli.registry import GROUPS
 
 if TYPE_CHECKING:
-    from border_cli.config.compose import Job
+    from border_cli.config.job import Job
 
 _PLAIN = {
     bool: "true or false",

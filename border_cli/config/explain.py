@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import (
@@ -17,12 +17,10 @@ from omegaconf.errors import (
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config import check
+from border_cli.config.sources import Files
 from border_cli.core.errors import ConfigError
-from border_cli.core.words import unknown
+from border_cli.core.words import shortest, unknown
 from border_cli.registry import GROUPS
-
-if TYPE_CHECKING:
-    from border_cli.config.compose import Loader
 
 _REFUSED = (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError)
 _IN_FILE = re.compile(r"In '([^']+)': ")
@@ -30,67 +28,67 @@ _PATH = re.compile(r"[\w.]+")
 
 
 @contextmanager
-def explained(loader: Loader, config_name: str, overrides: Sequence[str]) -> Iterator[None]:
+def explained(files: Files, config_name: str, overrides: Sequence[str]) -> Iterator[None]:
     """Turns what Hydra, OmegaConf and YAML raise inside the block into a ConfigError."""
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(_file_of_range(error, loader, overrides) + str(error)) from error
+        raise ConfigError(_file_of_range(error, files, overrides) + str(error)) from error
     except _REFUSED as error:
-        raise ConfigError(_explain(error, loader, config_name, overrides)) from error
+        raise ConfigError(_explain(error, files, config_name, overrides)) from error
 
 
-def _file_of_range(error: ConfigError, loader: Loader, overrides: Sequence[str]) -> str:
+def _file_of_range(error: ConfigError, files: Files, overrides: Sequence[str]) -> str:
     """Where a refused setting is written, unless the command line sets it."""
     found = _PATH.match(str(error))
     if found is None or _typed_for(found.group(), overrides):
         return ""
-    return check.where(found.group(), loader.parts)
+    return check.where(found.group(), files.parts)
 
 
-def _explain(error: Exception, loader: Loader, config_name: str, overrides: Sequence[str]) -> str:
+def _explain(error: Exception, files: Files, config_name: str, overrides: Sequence[str]) -> str:
     found = _IN_FILE.match(str(error))
     asks = found[1] if found else config_name
-    file = loader.file(asks) if asks not in (config_name, "hydra/config") else None
+    file = files.file(asks) if asks not in (config_name, "hydra/config") else None
     if isinstance(error, MissingConfigException):
-        return _missing(error, loader, config_name, file)
+        return _missing(error, files, config_name, file)
     causes = (error, error.__cause__, error.__context__)
     cause = next((each for each in causes if isinstance(each, OmegaConfBaseException)), None)
     if cause is not None and (cause.full_key or cause.key) is not None:
-        return _setting(cause, loader, overrides, file)
+        return _setting(cause, files, overrides, file)
     if isinstance(error, YAMLError):
         return f"not valid YAML: {' '.join(str(error).split())}"
     lines = [line for line in str(error).splitlines() if line and "To append" not in line]
     message = _IN_FILE.sub("", " ".join(lines[:3]), count=1)
-    return f"{file}: {message}" if file else message
+    return f"{shortest(file)}: {message}" if file else message
 
 
 def _missing(
-    error: MissingConfigException, loader: Loader, config_name: str, file: str | None
+    error: MissingConfigException, files: Files, config_name: str, file: Path | None
 ) -> str:
     """A file that no folder has: what exists instead, and which file asks for it."""
     path = str(error.missing_cfg_file)
-    searched = f"searched in {', '.join(loader.folders())}"
+    searched = f"searched in {', '.join(files.searched())}"
     if path == config_name:
-        return f"{unknown('configuration', path, loader.primary_configs())}; {searched}"
+        return f"{unknown('configuration', path, files.primary_configs())}; {searched}"
     group, _, name = path.rpartition("/")
-    place = f"{file}: " if file else ""
-    return f"{place}{unknown(group, name, loader.options(group))}; {searched}"
+    place = f"{shortest(file)}: " if file else ""
+    return f"{place}{unknown(group, name, files.options(group))}; {searched}"
 
 
 def _setting(
-    cause: OmegaConfBaseException, loader: Loader, overrides: Sequence[str], file: str | None
+    cause: OmegaConfBaseException, files: Files, overrides: Sequence[str], file: Path | None
 ) -> str:
     """A key or a value that OmegaConf refuses."""
     path, kind = str(cause.full_key or cause.key), cause.object_type
     typed = file is None and _typed_for(path, overrides)
     group = path.partition(".")[0]
     if not typed and group in GROUPS:
-        bare = check.without_schema(group, loader.parts)
+        bare = check.without_schema(group, files.parts)
         if bare:
             return bare
-    place = "" if typed else check.where(path, loader.parts)
-    place = f"{file}: " if file else place
+    place = "" if typed else check.where(path, files.parts)
+    place = f"{shortest(file)}: " if file else place
     if not isinstance(cause, ConfigAttributeError | ConfigKeyError):
         return place + check.refused_value(cause, kind, path)
     known = list(cause.parent_node or ())

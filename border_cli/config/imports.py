@@ -18,9 +18,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from border_cli.config.sources import shown
 from border_cli.core.errors import ConfigError, place_of
 from border_cli.core.foreign import keep_runs_off_path, refuse_standard, run_of
+from border_cli.core.words import shortest
 
 
 def names_in(value: object) -> list[str]:
@@ -100,11 +100,11 @@ def refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[st
     """
     run_dir = run_of(file) or file.parent.resolve()
     for module, setting in named.items():
-        refuse_standard(module, f"{shown(str(file))}: {setting}")
+        refuse_standard(module, f"{shortest(file)}: {setting}")
         if not _is_outside(run_dir, module):
             where = ", ".join(recorded) or "it does not say where"
             raise ConfigError(
-                f"{shown(str(file))}: {setting} names the module {module!r}. Modules of a run "
+                f"{shortest(file)}: {setting} names the module {module!r}. Modules of a run "
                 f"are imported from the current directory ({Path.cwd()}), $PYTHONPATH and the "
                 "installed packages alone, never from the run directory, and it is not there; "
                 f"nothing was imported. The run had found its modules in: {where}. Where you have "

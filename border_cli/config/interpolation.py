@@ -7,11 +7,11 @@ import hashlib
 import operator
 import re
 import sys
-from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import omegaconf
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 ANY_ENV = "gym"  # the choice that takes any env.id
@@ -57,9 +57,12 @@ def env_part(choice: str, env_id: object) -> str:
 
 def register_resolvers() -> None:
     """Makes `${border.…}` known to OmegaConf; repeating it changes nothing."""
-    OmegaConf.register_new_resolver("border.or", either, replace=True)
-    OmegaConf.register_new_resolver("border.env_name", env_name, replace=True)
-    OmegaConf.register_new_resolver("border.job_folder", job_folder, replace=True)
+    named = {"or": either, "env_name": env_name, "job_folder": job_folder}
+    # OmegaConf 2.4 has another name for it, which means something else before.
+    new = omegaconf.__version__ >= "2.4"
+    register: Any = OmegaConf.register_resolver if new else OmegaConf.register_new_resolver
+    for name, resolver in named.items():
+        register(f"border.{name}", resolver, replace=True)
 
 
 def escaped(text: str) -> str:
@@ -101,37 +104,6 @@ def resolve_settings(config: DictConfig) -> None:
     localise(config)
     for key in [str(each) for each in config if each != "hydra"]:
         _resolve(config, key)
-
-
-def interpolated(config: DictConfig) -> list[str]:
-    """The paths of the interpolations outside `hydra`."""
-    return [
-        path for key in config if key != "hydra" for path in _interpolated(config, str(key), "")
-    ]
-
-
-def _interpolated(node: Any, key: Any, path: str) -> Iterator[str]:
-    here = f"{path}.{key}".lstrip(".") if isinstance(key, str) else f"{path}[{key}]"
-    if OmegaConf.is_interpolation(node, key):
-        yield here
-        return
-    child = node._get_node(key)
-    if isinstance(child, DictConfig | ListConfig) and isinstance(child._content, dict | list):
-        keys = list(range(len(child))) if isinstance(child, ListConfig) else list(child)
-        for each in keys:
-            yield from _interpolated(child, each, here)
-
-
-def resolve_at(config: DictConfig, paths: Iterable[str]) -> None:
-    """As `resolve_settings` where these are all paths with interpolations, and `localise` was
-    called."""
-    for path in paths:
-        parent, _, key = path.rpartition(".")
-        if "[" in key:
-            parent, _, index = path.rpartition("[")
-            _resolve(OmegaConf.select(config, parent), int(index.rstrip("]")))
-        else:
-            _resolve(OmegaConf.select(config, parent) if parent else config, key)
 
 
 def _resolve(node: Any, key: Any) -> None:

@@ -8,54 +8,25 @@ none are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.core.default_element import ConfigDefault, GroupDefault
 from hydra.core.override_parser.types import Glob, Override
 
-from border_cli.config.compose import Composer, Loader, hydra_turn
-from border_cli.config.imports import modules_of_a_run
 from border_cli.config.interpolation import ANY_ENV, env_part
-from border_cli.config.overrides import component_of, parsed, run_to_resume
-from border_cli.config.saved import (
-    read_saved,
-    refuse_strange_modules,
-    saved_components,
-    saved_options,
-    saved_source,
-)
-from border_cli.config.search_path import user_folders
+from border_cli.config.overrides import component_of, listed, parsed, run_to_resume
+from border_cli.config.saved import Saved, place, saved_components, saved_options, saved_settings
+from border_cli.config.sources import Files, opened
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS, expanded
 from border_cli.core.words import shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import find_run
-from border_cli.run.status import import_paths
 
 
-@contextmanager
-def composing_from(
-    origin: str,
-    overrides: Sequence[str],
-    *,
-    config_dirs: Sequence[str],
-    config_name: str,
-    trust: bool,
-) -> Iterator[Composer]:
-    """Within the block the modules of the run can be imported, see `imports.modules_of_a_run`."""
-    run_dir = _run_of(origin)
-    _refuse_beside(origin, overrides, config_name)
-    recorded = import_paths(run_dir)
-    with modules_of_a_run(recorded, trust=trust):
-        if not trust:
-            refuse_strange_modules(run_dir / SETTINGS, recorded)
-        yield _composer(run_dir, overrides, user_folders(config_dirs), trust=trust)
-
-
-def _run_of(origin: str) -> Path:
+def run_of_origin(origin: str) -> Path:
+    """The RUN_DIR of `--from`, absolute."""
     run_dir, checkpoint = find_run(expanded(origin))
     if checkpoint is not None:
         raise ConfigError(
@@ -65,7 +36,8 @@ def _run_of(origin: str) -> Path:
     return run_dir.absolute()
 
 
-def _refuse_beside(origin: str, overrides: Sequence[str], config_name: str) -> None:
+def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str) -> None:
+    """Refuses what contradicts `--from RUN_DIR`."""
     if config_name != "config":
         raise ConfigError(
             f"-cn {config_name} and --from {origin} both say what settings begin with: give one"
@@ -76,29 +48,29 @@ def _refuse_beside(origin: str, overrides: Sequence[str], config_name: str) -> N
         )
 
 
-def _composer(
-    run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool
-) -> Composer:
-    settings = read_saved(run_dir / SETTINGS)
-    with hydra_turn():
-        loader = Loader(folders)
-        typed = _typed_options(parsed(overrides), loader)
-        asked = list(typed)
-        saved = saved_components(settings)
-        for group, options in _chosen_by_files(typed, loader).items():
-            if group not in typed:
-                asked.append(_instead(group, saved[group], options, loader))
-    other_env = any(each.key_or_group == "env.id" for each in parsed(overrides))
-    name = _name(settings, typed, other_env=other_env)
-    if name:
-        asked.append(f"name={name}")
+def settings_from(run_dir: Path, overrides: Sequence[str], folders: Sequence[str]) -> Saved:
+    """The saved settings of a run as those that a new run begins with."""
+    saved = saved_settings((run_dir / SETTINGS).parent)
+    read = parsed(overrides)
+    with opened(folders) as files:
+        typed = _typed_options(read, files)
+        instead = {
+            group: _instead(group, saved, options, files)
+            for group, options in _chosen_by_files(typed, files).items()
+            if group not in typed
+        }
+    other_env = any(each.key_or_group == "env.id" for each in read)
+    name = _name(saved.settings, typed, other_env=other_env)
+    for group in sorted([*typed, *instead], key=place):
+        option, keeps_values = instead.get(group, ("???", False))
+        saved = saved.choosing(group, option, keeps_values=keeps_values)
+    values = {"name": name} if name else {}
     if other_env and "env" not in typed:
-        asked.append(f"env.option={ANY_ENV}")
-    source = saved_source(run_dir / SETTINGS.parent, asked)
-    return Composer([source, *folders], SETTINGS.stem, origin=run_dir, trust=trust)
+        values["env.option"] = ANY_ENV
+    return saved.with_values(values)
 
 
-def _typed_options(overrides: Sequence[Override], loader: Loader) -> dict[str, list[str]]:
+def _typed_options(overrides: Sequence[Override], files: Files) -> dict[str, list[str]]:
     """The options that are typed of each group; of a sweep several."""
     found: dict[str, list[str]] = {}
     for each in overrides:
@@ -108,38 +80,36 @@ def _typed_options(overrides: Sequence[Override], loader: Loader) -> dict[str, l
         if not each.is_sweep_override():
             found[group] = [str(one) for one in (value if isinstance(value, list) else [value])]
         elif isinstance(value, Glob):
-            found[group] = value.filter(loader.options(group))
+            found[group] = value.filter(files.options(group))
         else:
             found[group] = [str(one) for one in each.sweep_string_iterator()]
     return found
 
 
-def _chosen_by_files(typed: Mapping[str, list[str]], loader: Loader) -> dict[str, list[str]]:
+def _chosen_by_files(typed: Mapping[str, list[str]], files: Files) -> dict[str, list[str]]:
     """The options of other groups that the files of the typed ones choose."""
     found: dict[str, list[str]] = {}
     todo = [f"{group}/{option}" for group, options in typed.items() for option in options]
     seen: set[str] = set()
     while todo:
         path = todo.pop()
-        if path in seen or not loader.repository.config_exists(path):
-            continue  # an unknown option is refused by the composition
+        if path in seen:
+            continue
         seen.add(path)
-        loaded = loader.repository.load_config(path)
-        for each in (loaded.defaults_list if loaded else None) or []:
-            if isinstance(each, GroupDefault) and each.override and each.group:
-                found.setdefault(each.group.lstrip("/"), []).append(str(each.value))
-            elif isinstance(each, ConfigDefault) and each.path:
-                base = each.path
-                todo.append(base[1:] if base.startswith("/") else f"{path.split('/')[0]}/{base}")
-    return {group: options for group, options in found.items() if group in GROUPS}
+        for each in listed(path, files):  # none of an unknown option, which composing refuses
+            if isinstance(each, str):
+                todo.append(each)
+            elif each[0] in GROUPS:
+                found.setdefault(each[0], []).append(str(each[1]))
+    return found
 
 
-def _instead(group: str, saved: str, options: Sequence[str], loader: Loader) -> str:
+def _instead(group: str, saved: Saved, options: Sequence[str], files: Files) -> tuple[str, bool]:
     """The entry that a file can choose another option in the place of; its saved values stay where
     no option has other settings."""
-    components = {component_of(f"{group}/{each}", loader.repository) for each in options}
-    option = saved if loader.repository.config_exists(f"{group}/{saved}") else options[0]
-    return f"{group}:{option}" + (":kept" if components == {saved} else "")
+    component = saved_components(saved.settings)[group]
+    option = component if files.exists(f"{group}/{component}") else options[0]
+    return option, {component_of(f"{group}/{each}", files) for each in options} == {component}
 
 
 def _name(

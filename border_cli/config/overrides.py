@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from hydra._internal.config_repository import IConfigRepository
-from hydra.core.default_element import ConfigDefault
-from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import BooleanNode
+from omegaconf import BooleanNode, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.sources import TUNED, group_base
-from border_cli.core.config import AUTO, RecorderConfig
+from border_cli.config.schemas import SCHEMA, takes_several
+from border_cli.config.sources import TUNED, Files, absolute
+from border_cli.core.config import AUTO
 from border_cli.core.errors import ConfigError
+from border_cli.core.files import full_path
 from border_cli.core.words import unknown
 from border_cli.registry import ENVS, GROUPS
-
-if TYPE_CHECKING:
-    from border_cli.config.compose import Loader
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
@@ -84,7 +80,7 @@ def run_to_resume(overrides: Sequence[str]) -> Path | None:
     value, text = named[-1].value(), named[-1].get_value_string()
     if value in (None, "", AUTO):
         return None
-    return Path(value if isinstance(value, str) else text).expanduser().absolute()
+    return full_path(Path(value if isinstance(value, str) else text))
 
 
 def is_sweep(text: str) -> bool:
@@ -99,55 +95,60 @@ def refuse_swept(texts: Sequence[str]) -> None:
             raise ConfigError(f"{override.input_line}: {override.key_or_group} takes one value")
 
 
-def refuse_unmeant(loader: Loader, config_name: str, texts: Sequence[str]) -> None:
+def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:
     """Refuses several values without `-m`, and choices that no group offers."""
-    overrides, repo = loader.read(config_name, list(texts))
     for override in overrides:
         if override.is_sweep_override():
             _refuse_sweep(override)
         group, value = override.key_or_group, override.value()
-        is_choice = repo.group_exists(group) and not isinstance(value, dict)
+        is_choice = files.group_exists(group) and not isinstance(value, dict)
         if override.is_hydra_override() or not is_choice:
             continue
         if override.is_delete():
-            if group in GROUPS and not _takes_several(group):
+            if group in GROUPS and not takes_several(group):
                 raise ConfigError(f"{override.input_line}: a run needs one {group}")
             continue
-        for name in value if isinstance(value, list) and _takes_several(group) else [value]:
-            if not isinstance(name, str) or not repo.config_exists(f"{group}/{name}"):
-                known = repo.get_group_options(group, ObjectType.CONFIG)
+        for name in value if isinstance(value, list) and takes_several(group) else [value]:
+            if not isinstance(name, str) or not files.exists(f"{group}/{name}"):
                 ids = f"; a Gymnasium id is written env.id={name}" if group == ENVS.group else ""
-                raise ConfigError(unknown(group, name, known) + ids)
+                raise ConfigError(unknown(group, name, files.options(group)) + ids)
 
 
 def _refuse_sweep(override: Override) -> None:
     key, _, value = str(override.input_line).partition("=")
-    single = key in GROUPS and not _takes_several(key)
+    single = key in GROUPS and not takes_several(key)
     as_list = "" if single else f"; write a list as '{key}=[{value}]'"
     raise ConfigError(
         f"{override.input_line} has several values: add -m to run a job for each{as_list}"
     )
 
 
-def component_of(path: str, repo: IConfigRepository) -> str:
-    """What the file of `agent/redq` configures, perhaps by way of files that it builds on; empty
-    if it names no schema."""
+def component_of(path: str, files: Files) -> str:
+    """The component that the file of `agent/redq` configures, perhaps by way of files that it
+    builds on; empty if it names no schema."""
     todo, seen = [path], set()
     while todo:
         path = todo.pop(0)
-        group, _, name = path.rpartition("/")
-        if group.startswith("schema/"):
-            return name
-        if path in seen or not repo.config_exists(path):
-            continue
-        seen.add(path)
-        loaded = repo.load_config(path)
-        for default in (loaded.defaults_list if loaded else None) or []:
-            if isinstance(default, ConfigDefault) and default.path:
-                base = default.path
-                todo.append(base[1:] if base.startswith("/") else f"{group}/{base}")
+        if path.startswith(f"{SCHEMA}/"):
+            return path.rpartition("/")[2]
+        if path not in seen:
+            seen.add(path)
+            todo += [each for each in listed(path, files) if isinstance(each, str)]
     return ""
 
 
-def _takes_several(group: str) -> bool:
-    return group in GROUPS and group_base(group) is RecorderConfig
+def listed(path: str, files: Files) -> list[str | tuple[str, Any]]:
+    """The defaults list of a file: the path of each file that it builds on, and each group whose
+    option it overrides, with the option."""
+    found = files.read(path)
+    entries: Any = OmegaConf.to_container(found.config, resolve=False) if found else {}
+    named: list[str | tuple[str, Any]] = []
+    for entry in entries.get("defaults", []):
+        if isinstance(entry, str) and entry != "_self_":
+            named.append(absolute(path, entry.partition("@")[0]))
+        elif isinstance(entry, dict):
+            ((key, option),) = entry.items()
+            *keywords, group = key.partition("@")[0].split()
+            if "override" in keywords:
+                named.append((absolute(path, group), option))
+    return named

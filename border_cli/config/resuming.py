@@ -14,7 +14,6 @@ from typing import Any
 
 from hydra.core.override_parser.types import Override, OverrideType
 
-from border_cli.config.check import holds_run
 from border_cli.config.overrides import parsed
 from border_cli.config.saved import (
     begin_attempt,
@@ -25,7 +24,7 @@ from border_cli.config.saved import (
 )
 from border_cli.core.config import AUTO, Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
-from border_cli.core.files import SETTINGS, SWEEP_MARK
+from border_cli.core.files import SETTINGS, SWEEP_JSON
 from border_cli.core.words import setting, shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import resumable, run_around
@@ -47,6 +46,7 @@ MAY_CHANGE = (  # these settings, and all that lies below them
     *("evaluator.num_workers", "evaluator.resources", "env.probe"),
     *("name", "recorder", "checkpoint", "sweep", "quiet", "objective"),
 )
+RUN_MARKS = ("run.json", ".hydra")
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 FINISHED = "done"  # the status of a run that has reached a limit
 _LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
@@ -104,12 +104,17 @@ def without_its_own(run_dir: Path, overrides: Sequence[str]) -> list[str]:
     ]
 
 
+def holds_run(folder: Path) -> bool:
+    """Whether an attempt has begun in the directory."""
+    return any((folder / mark).exists() for mark in RUN_MARKS)
+
+
 def refuse_no_run(run_dir: Path) -> None:
     """Raises where a folder holds no single run."""
     if not run_dir.is_dir():
         what = "not a directory" if run_dir.exists() else "no such directory"
         raise ConfigError(f"resume: {what}: {run_dir}{run_around(run_dir)}")
-    if (run_dir / SWEEP_MARK).exists():
+    if (run_dir / SWEEP_JSON).exists():
         jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{SETTINGS}"))
         one = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""
         raise ConfigError(

@@ -12,35 +12,65 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from copy import deepcopy
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
-from hydra.core.object_type import ObjectType
-from hydra.plugins.config_source import ConfigResult, ConfigSource
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.override_parser.types import Override
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.compose import Composer
-from border_cli.config.imports import modules_of_a_run, refuse_elsewhere
-from border_cli.config.interpolation import literal
-from border_cli.config.overrides import parsed
+from border_cli.config.check import refuse_mistyped_evaluation_env, refuse_untyped
+from border_cli.config.explain import explained
+from border_cli.config.imports import (
+    import_modules,
+    modules_of_a_run,
+    names_in,
+    refuse_elsewhere,
+)
+from border_cli.config.interpolation import literal, resolve_settings
+from border_cli.config.schemas import run_schema, schema_of
 from border_cli.config.search_path import user_folders
-from border_cli.config.sources import SAVED_SCHEME
+from border_cli.config.sources import Files, Part
 from border_cli.core.config import RecorderConfig, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.files import SETTINGS, read_bytes, write_text
-from border_cli.registry import GROUPS
+from border_cli.registry import GROUPS, register_builtin
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
 BEFORE = "resolved-before.yaml"
 MOST_BYTES = 2**20  # that are read as saved settings, and hence written
-RESUMED = "run_dir"  # of a query: the composition resumes in the folder of the settings
 MOST_LEVELS = 50  # of nesting
 _ORDER = ("evaluator", "recorder", "env", "agent", "trainer")  # the other groups come before
 _ENTRY = re.compile(r"/schema/(?P<group>\w+)/(?P<component>[^/@\s]+)@(?P<package>[^@\s]+)")
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # unless it is escaped
+
+
+class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]
+    """Writes as OmegaConf does, six times as fast where PyYAML has its C library: of a sweep with
+    200 jobs, that took three of five seconds before the first one starts."""
+
+
+def _represented(dumper: Any, text: str) -> Any:
+    """OmegaConf reads `1e3` as a number, so that a text is quoted."""
+    try:
+        float(text)
+    except ValueError:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
+
+
+_Dumper.add_representer(str, _represented)
+
+
+def yaml_text(content: object) -> str:
+    """Plain values as YAML, the same that `OmegaConf.to_yaml` gives."""
+    how = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
+    text: str = yaml.dump(content, Dumper=_Dumper, **how)
+    return text
 
 
 def resolved_yaml(config: RunConfig) -> str:
@@ -51,13 +81,24 @@ def resolved_yaml(config: RunConfig) -> str:
     entries = ["/schema/run@_here_", "/hydra_settings", *_typed_entries(config), "_self_"]
     listed = "".join(f"- {entry}\n" for entry in entries)
     plain = literal(replace(config, run_dir=None, resume=None, dry_run=False))
-    text = f"{HEADER}defaults:\n{listed}{OmegaConf.to_yaml(OmegaConf.structured(plain))}"
+    text = f"{HEADER}defaults:\n{listed}{yaml_text(_values(plain))}"
     if len(text.encode()) > MOST_BYTES:
         raise ConfigError(
             f"the settings have {len(text.encode()):,} bytes as YAML, more than {MOST_BYTES:,}: "
             "store large data in a separate file and name it in a setting"
         )
     return text
+
+
+def _values(settings: Any) -> Any:
+    """The plain values of checked settings."""
+    if is_dataclass(settings):
+        return {each.name: _values(getattr(settings, each.name)) for each in fields(settings)}
+    if isinstance(settings, dict):
+        return {key: _values(value) for key, value in settings.items()}
+    if isinstance(settings, list | tuple):
+        return [_values(each) for each in settings]
+    return settings.name if isinstance(settings, Enum) else settings
 
 
 def _typed_entries(config: RunConfig) -> list[str]:
@@ -161,8 +202,13 @@ def read_saved(file: Path) -> dict[str, Any]:
 
 def saved_components(settings: Mapping[str, Any]) -> dict[str, str]:
     """The component of each group in saved settings; of recorders the last."""
-    entries = [_ENTRY.fullmatch(str(each)) for each in settings["defaults"]]
-    return {each["group"]: each["component"] for each in entries if each}
+    entries = filter(None, map(_entry, settings["defaults"]))
+    return {each["group"]: each["component"] for each in entries}
+
+
+def _entry(listed: object) -> re.Match[str] | None:
+    """The schema that an entry of a defaults list chooses."""
+    return _ENTRY.fullmatch(listed) if isinstance(listed, str) else None
 
 
 def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -176,7 +222,7 @@ def _is_ours(entry: object) -> bool:
     """Whether `resolved_yaml` may have written an entry of a defaults list."""
     if entry in ("/schema/run@_here_", "/hydra_settings", "_self_"):
         return True
-    form = _ENTRY.fullmatch(entry) if isinstance(entry, str) else None
+    form = _entry(entry)
     if form is None or form["group"] not in GROUPS:
         return False
     group, _, member = form["package"].partition(".")
@@ -204,85 +250,65 @@ def modules_of(config: RunConfig) -> list[str]:
     return list(dict.fromkeys([*config.imports, *named]))
 
 
-class SavedSettings(ConfigSource):
-    """The folder `.hydra` of a run: `border-saved://FOLDER?run_dir,group,group:option,name=NAME`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Saved settings as the primary configuration of a command, perhaps with other choices."""
 
-    In it `resolved` chooses the groups named behind the question mark anew, without their saved
-    values: as the command line says, or else the named option; with `run_dir` it resumes where it
-    was saved, and a setting may have another value. Everything else is as it was saved. No other
-    file is served.
-    """
+    folder: Path  # `.hydra` of the run
+    settings: dict[str, Any]
 
-    def __init__(self, provider: str, path: str) -> None:
-        folder, _, asked = path.rpartition("?")
-        super().__init__(provider, folder)
-        self._asked = [each for each in asked.split(",") if each]
+    def with_values(self, values: Mapping[str, str]) -> Saved:
+        """These settings with other values; a key may name a setting of a group."""
+        content = OmegaConf.create(self.settings)
+        for key, value in values.items():
+            OmegaConf.update(content, key, value)
+        settings: Any = OmegaConf.to_container(content, resolve=False)
+        return replace(self, settings=settings)
 
-    @staticmethod
-    def scheme() -> str:
-        return SAVED_SCHEME
+    def choosing(self, group: str, option: str = "???", *, keeps_values: bool = False) -> Saved:
+        """These settings with another option of a group, without the saved values or with them.
 
-    def load_config(self, config_path: str) -> ConfigResult:
-        file = Path(self.path) / self._normalize_file_name(config_path)
-        content = OmegaConf.create(read_saved(file))
-        for group in sorted(self._asked, key=_place):
-            if group == RESUMED:
-                content["run_dir"] = str(file.parent.parent)
-            elif "=" in group:
-                OmegaConf.update(content, *group.split("=", 1))
-            else:
-                _choose_anew(content, *group.split(":"))
-        return ConfigResult(self.provider, self.full_path(), content, header={"package": None})
-
-    def is_group(self, config_path: str) -> bool:
-        return config_path == ""
-
-    def is_config(self, config_path: str) -> bool:
-        return self._normalize_file_name(config_path) == SETTINGS.name
-
-    def available(self) -> bool:
-        return Path(self.path).is_dir()
-
-    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: ARG002
-        return []  # it is never chosen by name
+        `???` demands a choice, which the command line makes.
+        """
+        prefix = f"/schema/{group}/"
+        entries = [each for each in self.settings["defaults"] if not str(each).startswith(prefix)]
+        settings = {**self.settings, "defaults": [*entries[:-1], {group: option}, entries[-1]]}
+        values = settings.pop(group, None)
+        if keeps_values and isinstance(values, dict):
+            settings[group] = {key: each for key, each in values.items() if key != "option"}
+        return replace(self, settings=settings)
 
 
-def _place(asked: str) -> int:
-    """Groups in the order of conf/config.yaml: a file chooses options of those before its own."""
-    group = asked.partition(":")[0]
+def saved_settings(folder: Path) -> Saved:
+    """The settings in the `.hydra` of a run."""
+    return Saved(folder=folder, settings=read_saved(folder / SETTINGS.name))
+
+
+def place(group: str) -> int:
+    """Where a group stands in conf/config.yaml: a file chooses options of those before its own."""
     return _ORDER.index(group) if group in _ORDER else -1
 
 
-def _choose_anew(content: DictConfig, group: str, option: str = "???", kept: str = "") -> None:
-    """`???` demands a choice, which the command line makes. `kept`: so are the saved values."""
-    entries = OmegaConf.to_container(content["defaults"])
-    assert isinstance(entries, list)
-    rest: list[Any] = [each for each in entries if not str(each).startswith(f"/schema/{group}/")]
-    rest.insert(len(rest) - 1, {group: option})  # before _self_
-    content["defaults"] = rest
-    if not kept:
-        content.pop(group, None)
-    elif group in content:
-        content[group].option = None  # that of a file that chooses another one
-
-
-def saved_source(folder: Path, asked: Sequence[str] = ()) -> str:
-    """The folder `.hydra` of a run as a place to compose from, see `SavedSettings`."""
-    return f"{SAVED_SCHEME}://{folder}?{','.join(asked)}"
+def resumed_settings(run_dir: Path, overrides: Sequence[Override]) -> Saved:
+    """The saved settings of a run as those that it is resumed with: the groups that a choice is
+    typed of are chosen anew; one that is added to a list chooses nothing anew."""
+    saved = saved_settings((run_dir / SETTINGS).parent).with_values({"run_dir": str(run_dir)})
+    chosen = {
+        each.key_or_group
+        for each in overrides
+        if each.key_or_group in GROUPS
+        and not (each.is_delete() or each.is_add() or each.is_sweep_override())
+        and not isinstance(each.value(), dict)
+    }
+    for group in sorted(chosen, key=place):
+        saved = saved.choosing(group)
+    return saved
 
 
 def refuse_strange_modules(file: Path, recorded: Sequence[str]) -> None:
     """Raises ConfigError where saved settings name a module that the user's own Python would not
     find; nothing is imported. `recorded`: the folders in which the run found its modules."""
     refuse_elsewhere(file, named_modules(read_saved(file)), recorded)
-
-
-def saved_composer(
-    run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool = False
-) -> Composer:
-    """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
-    own = saved_source((run_dir / SETTINGS).parent, [RESUMED, *chosen_anew(overrides)])
-    return Composer([own, *folders], SETTINGS.stem, run_dir=run_dir, trust=trust)
 
 
 def load_resolved(
@@ -299,17 +325,27 @@ def load_resolved(
     with modules_of_a_run(import_paths, trust=trust):
         if not trust:
             refuse_strange_modules(file, import_paths)
-        folders = [saved_source(file.parent.resolve()), *user_folders()]  # which calls the plug-ins
-        return replace(Composer(folders, file.stem).job([]).config, run_dir=None)
+        user_folders()  # calls the plug-ins, which register components
+        register_builtin()
+        return replace(read_config(file), run_dir=None)
 
 
-def chosen_anew(overrides: Sequence[str]) -> list[str]:
-    """The groups that a choice is typed of; one that is added to a list chooses nothing anew."""
-    chosen = [
-        each.key_or_group
-        for each in parsed(overrides)
-        if each.key_or_group in GROUPS
-        and not (each.is_delete() or each.is_add() or each.is_sweep_override())
-        and not isinstance(each.value(), dict)
-    ]
-    return list(dict.fromkeys(chosen))
+def read_config(file: Path) -> RunConfig:
+    """The RunConfig of a saved file, typed and checked; imports the modules that it names."""
+    settings = read_saved(file)
+    imports = names_in(settings.get("imports"))
+    import_modules(imports)
+    files = Files()
+    files.parts = [Part(file.stem, "", file, OmegaConf.create(settings))]
+    with explained(files, file.stem, ()):
+        config: Any = deepcopy(run_schema())
+        for entry in filter(None, map(_entry, settings.pop("defaults"))):
+            kind = schema_of(GROUPS[entry["group"]].entry(entry["component"]))
+            OmegaConf.update(config, entry["package"], deepcopy(kind), force_add=True)
+        config = OmegaConf.merge(config, settings)
+        refuse_untyped(config, files.parts)
+        resolve_settings(config)
+        made = OmegaConf.to_object(config)
+        assert isinstance(made, RunConfig)
+        refuse_mistyped_evaluation_env(made)
+    return made

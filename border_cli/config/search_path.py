@@ -1,4 +1,7 @@
-"""The folders of configuration files: the user's before ours. Never imports Hydra."""
+"""The folders of configuration files: the user's before ours. Never imports Hydra.
+
+tomllib is imported by the one function that reads ./pyproject.toml.
+"""
 
 from __future__ import annotations
 

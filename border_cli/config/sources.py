@@ -1,188 +1,317 @@
-"""What Hydra reads besides plain files: the registry's dataclasses as schemas, `/schema/run` and
-`/schema/<group>/<name>`, and defaults lists in which every word counts."""
+"""All that Hydra reads in a composition, by its public interface.
+
+Hydra's search path is that of the composition under way, and a source of ours stands in front of
+it: it reads each file once, makes schemas on demand, and serves what a composition makes itself,
+which are saved settings and tuned values. Every word of a defaults list counts; Hydra would pass
+over unknown keywords, and over groups that no folder has.
+"""
 
 from __future__ import annotations
 
 import importlib.resources
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import fields
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from threading import RLock
+from typing import Any
 
-from hydra._internal.config_repository import ConfigRepository
-from hydra.core.default_element import InputDefault
+import hydra
+from hydra import initialize_config_module
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
+from hydra.core.utils import JobRuntime
 from hydra.plugins.config_source import ConfigResult, ConfigSource
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from hydra.types import RunMode
+from hydra.version import VersionBase
+from omegaconf import DictConfig, OmegaConf
 
-from border_cli.core.config import RunConfig
+from border_cli.config import schemas
+from border_cli.config.plugins import hydra_plugins
+from border_cli.config.search_path import OURS
 from border_cli.core.errors import ConfigError
-from border_cli.core.words import unknown
-from border_cli.registry import GROUPS, Entry
+from border_cli.core.words import shortest, unknown
+from border_cli.hydra_plugin import register as register_launchers
+from border_cli.registry import GROUPS, register_builtin
 
-SCHEMA = "schema"  # the folder of all schemas
-RUN = "run"
-KEYWORDS = ("optional", "override")
+NAME = "border-train"
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
-SAVED_SCHEME = "border-saved"  # of the settings of a run that is resumed
+HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
+KEYWORDS = ("optional", "override")
 SHIPPED = ("hydra", "main")  # Hydra's name for each place that holds files of installed packages
+STRUCTURED = "structured"  # the scheme of Hydra's own store, which is searched last
+VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 
 # Like modules, shipped files are read once per process; that was a fifth of a composition's time.
 _shipped: dict[tuple[str, str], ConfigResult] = {}
+# Hydra keeps its state per process; compositions take turns.
+_turn = RLock()
+_under_way: ContextVar[Files | None] = ContextVar("_under_way", default=None)
 
 
-def group_base(group: str) -> type[Any]:
-    """The dataclass that every component of a group derives from: AgentConfig for `agent`."""
-    hint = get_type_hints(RunConfig)[group]
-    base: type[Any] = get_args(hint)[1] if get_origin(hint) is dict else hint
-    return base
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One configuration file that took part, in the order of merging."""
+
+    path: str  # agent/dqn
+    package: str  # where it was merged: agent; empty is the top
+    file: Path | None  # None: a schema, or a pair without a file of its own
+    content: Any  # as written, less what does not apply of a tuned file; not merged or resolved
+    general: bool = False  # a tuned file of the agent, or of a family of envs, not of a pair
 
 
-class Schemas(ConfigSource):
-    """Makes the schema of a component when a file first asks for it.
+class Files:
+    """The files of one composition; owned by the thread that composes."""
 
-    A composition asks for about ten of the thirty, and to make one takes milliseconds.
-    """
+    loader: ConfigLoader  # of Hydra, once the files are open
+
+    def __init__(
+        self, folders: Sequence[str] = (), made: Mapping[str, ConfigResult] | None = None
+    ) -> None:
+        """`folders`: as Hydra's URLs, first wins. `made`: what stands for files, by path."""
+        self.folders = list(folders)
+        self._given = dict(made or {})
+        self.made = dict(self._given)
+        self.parts: list[Part] = []
+        self.lenient = False  # every schema exists: modules that register some are not imported yet
+        self._sources: list[ConfigSource] = []
+        self._found: dict[str, ConfigResult | None] = {}
+        self._listed: tuple[tuple[str, ...], list[Part], Mapping[str, Any]] | None = None
+
+    def open(self, loader: ConfigLoader) -> None:
+        """Reads what Hydra's loader has on its search path."""
+        self.loader = loader
+        self._sources = list(loader.get_sources())
+
+    def add_folders(self, folders: Sequence[str]) -> None:
+        """Reads also what `hydra.searchpath` adds, behind all others."""
+        plugins: Any = hydra_plugins().discover(ConfigSource)
+        kinds = {each.scheme(): each for each in plugins}
+        for folder in folders:
+            url = folder if "://" in folder else f"file://{folder}"
+            kind = kinds.get(url.partition("://")[0])
+            if kind is not None and url not in [each.full_path() for each in self._sources]:
+                self._sources.insert(-1, kind("hydra.searchpath", url))
+
+    def forget_made(self) -> None:
+        """Leaves what stands for files from the start, for another composition."""
+        self.made = dict(self._given)
+
+    def read(self, path: str) -> ConfigResult | None:
+        """A file as it is written, its defaults list included; copy it before it is changed."""
+        if path in self.made:
+            return self.made[path]
+        if path not in self._found:
+            self._found[path] = self._read(path)
+        return self._found[path]
+
+    def _read(self, path: str) -> ConfigResult | None:
+        source = self._source_of(path)
+        if source is None or source.scheme() == STRUCTURED:
+            return None
+        place = (source.full_path(), path)
+        found = _shipped.get(place) or source.load_config(path)
+        if found.provider in SHIPPED:
+            _shipped[place] = found
+        if not path.startswith("hydra/"):
+            self._refuse_unmeant(path, found)
+        return _with_option(path, found)
+
+    def served(self, path: str) -> ConfigResult | None:
+        """What Hydra is given for a path; None where that is not ours to say.
+
+        A pair without a tuned file has an empty one, so that its place among the defaults is
+        known: files of the agent stand there, too.
+        """
+        if path.startswith(f"{schemas.SCHEMA}/"):
+            known = schemas.names_schema(path)
+            blank = OmegaConf.create() if self.lenient else None
+            return _made(schemas.schema(path) if known else blank)
+        found = self.read(path)
+        if found is None and path.startswith(f"{TUNED}/"):
+            return _made(OmegaConf.create(), package="_global_")
+        return found
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file `agent/dqn`."""
+        return path in self.made or self._source_of(path) is not None
+
+    def group_exists(self, group: str) -> bool:
+        """Whether there is a folder of that name anywhere."""
+        return any(each.is_group(group) for each in self._sources)
+
+    def options(self, group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
+        """All that a group offers, in all folders."""
+        sources = [each for each in self._sources if each.is_group(group)]
+        return sorted({name for each in sources for name in each.list(group, kind)})
+
+    def primary_configs(self) -> list[str]:
+        """All that a command may begin with: `config` and files of the user."""
+        hidden = (HYDRA_SETTINGS, "_dummy_empty_config_")
+        return [
+            each for each in self.options("") if each not in hidden and not each.startswith("_")
+        ]
+
+    def file(self, path: str) -> Path | None:
+        """The file of `agent/dqn`; None for a schema."""
+        found = self.read(path)
+        return file_of(found.path, path) if found else None
+
+    def searched(self) -> list[str]:
+        """The folders searched, but for Hydra's own."""
+        hidden = ("hydra", "schema", NAME)
+        return [each.path for each in self._sources if each.provider not in hidden]
+
+    def find_parts(self, config_name: str, overrides: Sequence[str]) -> Mapping[str, Any]:
+        """Finds the files that take part, as `parts`; returns the options that were chosen."""
+        asked = (config_name, *overrides)
+        if self._listed is None or self._listed[0] != asked:
+            self.parts = []
+            chosen: Any = self.loader.compute_defaults_list(
+                config_name, list(overrides), RunMode.MULTIRUN
+            )
+            parts = [self._part(each.config_path, each.package) for each in chosen.defaults]
+            self._listed = (asked, parts, chosen.overrides.override_choices)
+        _, parts, choices = self._listed
+        self.parts = list(parts)
+        return choices
+
+    def forget_parts(self) -> None:
+        """Finds them once more: modules were imported, which may have registered something."""
+        self._listed = None
+
+    def _part(self, path: str, package: str | None) -> Part:
+        found = self.read(path)
+        content = found.config if found else OmegaConf.create()
+        return Part(path, package or "", file_of(found.path, path) if found else None, content)
+
+    def _source_of(self, path: str) -> ConfigSource | None:
+        sources = (each for each in self._sources if each.scheme() != _Reader.scheme())
+        return next((each for each in sources if each.is_config(path)), None)
+
+    def _refuse_unmeant(self, path: str, found: ConfigResult) -> None:
+        """Refuses unknown words of a defaults list, and named tuned files that are not there."""
+        listed = found.config.get("defaults") if isinstance(found.config, DictConfig) else None
+        entries: Any = OmegaConf.to_container(listed, resolve=False) if listed else []
+        for entry in entries if isinstance(entries, list) else []:
+            if isinstance(entry, dict) and len(entry) == 1:
+                (key, value), *_ = entry.items()
+                said = self._unmeant(path, str(key), value)
+                if said:
+                    file = file_of(found.path, path)
+                    raise ConfigError(f"{shortest(file) if file else path}: {said}")
+
+    def _unmeant(self, path: str, key: str, value: object) -> str:
+        *keywords, named = key.partition("@")[0].split()
+        for word in keywords:
+            if word not in KEYWORDS:
+                return f"`{key}: …`: {unknown('keyword', word, KEYWORDS)}"
+        group = absolute(path, named)
+        if "override" not in keywords and not self.group_exists(group):
+            return unknown("group", group, self.options("", ObjectType.GROUP))
+        fixed = isinstance(value, str) and "${" not in value and "optional" not in keywords
+        if group == TUNED and fixed and not self.exists(f"{TUNED}/{value}"):
+            return unknown(TUNED, value, self.options(TUNED))
+        return ""
+
+
+def _with_option(path: str, found: ConfigResult) -> ConfigResult:
+    """A file of a group with its name as `option`: the settings keep it, wherever they go."""
+    group, _, name = path.partition("/")
+    one = group in GROUPS and not schemas.takes_several(group)
+    if not one or not isinstance(found.config, DictConfig) or "option" in found.config:
+        return found
+    config = deepcopy(found.config)
+    config["option"] = name
+    return replace(found, config=config)
+
+
+def _made(config: DictConfig | None, package: str | None = None) -> ConfigResult | None:
+    return ConfigResult(NAME, "", config, {"package": package}) if config is not None else None
+
+
+class _Reader(ConfigSource):
+    """Hands the composition under way to Hydra, which makes and copies its sources as it likes."""
 
     @staticmethod
     def scheme() -> str:
-        return "border-schema"
+        return "border"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        group, option = _named(config_path)
-        made = _schema(GROUPS[group].entry(option)) if group else _run_schema()
-        return ConfigResult("border_cli", self.full_path(), deepcopy(made), {"package": None})
+        found = _files().served(config_path)
+        assert found is not None
+        return deepcopy(found)  # Hydra takes the defaults list out
 
     def is_group(self, config_path: str) -> bool:
-        folder, _, group = config_path.rstrip("/").partition("/")
-        return folder == SCHEMA and (not group or group in GROUPS)
+        folder, group, option = schemas.parts_of(config_path.rstrip("/"))
+        return folder == schemas.SCHEMA and not group and (not option or option in GROUPS)
 
     def is_config(self, config_path: str) -> bool:
-        if not config_path.startswith(f"{SCHEMA}/"):
-            return False
-        group, option = _named(config_path)
-        return option in GROUPS[group].names() if group in GROUPS else (group, option) == ("", RUN)
+        return _files().served(config_path) is not None
 
     def available(self) -> bool:
         return True
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        group = config_path.rstrip("/").removeprefix(SCHEMA).removeprefix("/")
-        configs = GROUPS[group].names() if group else [RUN]
-        groups = [] if group else list(GROUPS)
+        configs, groups = schemas.schemas_in(config_path.rstrip("/"))
         found = {ObjectType.CONFIG: configs, ObjectType.GROUP: groups}
-        return found[results_filter] if results_filter else sorted([*configs, *groups])
+        return [*found[results_filter]] if results_filter else sorted([*configs, *groups])
 
 
-def _named(config_path: str) -> tuple[str, str]:
-    """`agent` and `dqn` of `schema/agent/dqn.yaml`; of `schema/run` an empty group."""
-    group, slash, option = config_path.removesuffix(".yaml").partition("/")[2].partition("/")
-    return (group, option) if slash else ("", group)
+class _Folders(SearchPathPlugin):
+    """Puts the folders of the composition under way in front of ours; in a Hydra application of
+    others there is none."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        files = _under_way.get()
+        if files is None:
+            return
+        for folder in files.folders:
+            search_path.prepend("user", folder, anchor="main")
+        search_path.prepend(NAME, f"{_Reader.scheme()}://")
 
 
-@cache
-def _run_schema() -> DictConfig:
-    made: DictConfig = OmegaConf.structured(RunConfig)
-    return made
+def _files() -> Files:
+    files = _under_way.get()
+    assert files is not None
+    return files
 
 
-@cache
-def _schema(entry: Entry) -> DictConfig:
-    node: DictConfig = OmegaConf.structured(entry.config_type)
-    _open_free_dicts(node, entry.config_type)
-    return node
+@contextmanager
+def opened(
+    folders: Sequence[str] = (), made: Mapping[str, ConfigResult] | None = None
+) -> Iterator[Files]:
+    """Within the block Hydra reads these files; its own state is as before afterwards, also inside
+    another Hydra application and in threads."""
+    files = Files(folders, made)
+    with _turn:
+        _register()
+        singleton, runtime, version = GlobalHydra.instance(), JobRuntime.instance(), VersionBase()
+        app, name, base = singleton.hydra, runtime.get("name"), version.version_base
+        singleton.clear()
+        token = _under_way.set(files)
+        try:
+            with initialize_config_module(OURS, job_name=NAME, **VERSION_BASE):
+                files.open(GlobalHydra.instance().config_loader())
+                yield files
+        finally:
+            _under_way.reset(token)
+            GlobalHydra.set_instance(singleton)
+            singleton.hydra, version.version_base = app, base
+            runtime.set("name", name)
 
 
-FREE = (dict[str, Any], dict[str, float], dict[str, float] | None)
-
-
-def _open_free_dicts(node: DictConfig, kind: type[Any]) -> None:
-    """Lets `env.kwargs.x=1` work without a `+`: any key is valid in a free dict."""
-    for name in free_dicts(kind):
-        child = node._get_node(name)
-        if isinstance(child, DictConfig):
-            child._set_flag("struct", False)
-
-
-def free_dicts(kind: type[Any]) -> list[str]:
-    """The settings that may hold any key."""
-    hints = get_type_hints(kind)
-    return [each.name for each in fields(kind) if hints[each.name] in FREE]
-
-
-class BlankSchemas(ConfigSource):
-    """Answers every schema with nothing: before the imports, the user's are not registered."""
-
-    @staticmethod
-    def scheme() -> str:
-        return "border-blank"
-
-    def load_config(self, config_path: str) -> ConfigResult:
-        empty = OmegaConf.create()
-        return ConfigResult(self.provider, config_path, empty, header={"package": None})
-
-    def is_group(self, config_path: str) -> bool:  # noqa: ARG002 - the groups are the files'
-        return False
-
-    def is_config(self, config_path: str) -> bool:
-        return config_path.startswith(f"{SCHEMA}/")
-
-    def available(self) -> bool:
-        return True
-
-    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: ARG002
-        return []
-
-
-class Repository(ConfigRepository):
-    """Refuses what Hydra passes over in a defaults list: unknown keywords, groups that no folder
-    has where the entry is optional or null, and tuned files that are named and not there."""
-
-    def load_config(self, config_path: str) -> ConfigResult | None:
-        """A pair without a tuned file has an empty one, so that its place among the defaults is
-        known: files of the agent stand there, too."""
-        source = self._find_object_source(config_path, ObjectType.CONFIG)
-        place = (source.full_path() if source else "", config_path)
-        if place in _shipped:
-            return deepcopy(_shipped[place])
-        found = super().load_config(config_path)
-        if found is not None and found.provider in SHIPPED:
-            _shipped[place] = deepcopy(found)
-        if found is None and config_path.startswith(f"{TUNED}/"):
-            header: dict[str, str | None] = {"package": "_global_"}
-            return ConfigResult("border_cli", config_path, OmegaConf.create(), header)
-        return found
-
-    def _create_defaults_list(self, config_path: str, defaults: ListConfig) -> list[InputDefault]:
-        if not config_path.startswith("hydra/"):
-            for entry in defaults._iter_ex(resolve=False):
-                if isinstance(entry, DictConfig) and len(entry) == 1:
-                    key = next(iter(entry.keys()))
-                    self._check(config_path, str(key), entry._get_node(key))
-        return super()._create_defaults_list(config_path, defaults)
-
-    def _check(self, config_path: str, key: str, node: Any) -> None:
-        *keywords, group = key.partition("@")[0].split()
-        for word in keywords:
-            if word not in KEYWORDS:
-                raise ConfigError(
-                    f"{self._shown(config_path)}: `{key}: …`: {unknown('keyword', word, KEYWORDS)}"
-                )
-        path = absolute(config_path, group)
-        if "override" not in keywords and not self.group_exists(path):
-            known = self.get_group_options("", ObjectType.GROUP)
-            raise ConfigError(f"{self._shown(config_path)}: {unknown('group', path, known)}")
-        value = node._value()
-        named = isinstance(value, str) and "${" not in value and "optional" not in keywords
-        if path == TUNED and named and not self.config_exists(f"{TUNED}/{value}"):
-            known = self.get_group_options(TUNED, ObjectType.CONFIG)
-            raise ConfigError(f"{self._shown(config_path)}: {unknown(TUNED, value, known)}")
-
-    def _shown(self, config_path: str) -> str:
-        source = self._find_object_source(config_path, ObjectType.CONFIG)
-        file = file_of(source.full_path(), config_path) if source else None
-        return shown(file) if file else config_path
+def _register() -> None:
+    plugins = hydra_plugins()
+    for each in (_Reader, _Folders):
+        plugins.register(each)
+    register_launchers()
+    register_builtin()
 
 
 def absolute(config_path: str, group: str) -> str:
@@ -191,17 +320,11 @@ def absolute(config_path: str, group: str) -> str:
     return group[1:] if group.startswith("/") else f"{folder}/{group}".lstrip("/")
 
 
-def file_of(source: str, path: str) -> str | None:
+def file_of(source: str, path: str) -> Path | None:
     """The file of `agent/dqn` in `file://FOLDER` or `pkg://package`; None for a schema."""
     scheme, _, folder = source.partition("://")
-    if scheme in ("file", SAVED_SCHEME):
-        return f"{folder}/{path}.yaml"
+    if scheme == "file":
+        return Path(f"{folder}/{path}.yaml")
     if scheme == "pkg":
-        return str(importlib.resources.files(folder).joinpath(f"{path}.yaml"))
+        return Path(str(importlib.resources.files(folder).joinpath(f"{path}.yaml")))
     return None
-
-
-def shown(file: str) -> str:
-    """Relative to the current folder where it lies below it."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

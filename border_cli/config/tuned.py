@@ -3,8 +3,8 @@
 `conf/tuned/<agent>.yaml` has what an algorithm needs from other groups with any env (the replay
 ratio 20 of `redq`, the priority exponent of `rainbow`), `conf/tuned/<agent>_<env>.yaml` the best
 values for a pair of names; a bare `env.id=…` has no pair. Between them stands the pair with the
-env's family: the preset that its own file is based on, as `pong` is on `atari`. Files of agent and
-family are inserted into Hydra's defaults list before the pair's; an empty file keeps the place of a
+env's family: the preset that its own file is based on, as `pong` is on `atari`. Hydra is given the
+pair's file as one that builds on those of agent and family; an empty file keeps the place of a
 missing pair. If an agent's file is based on another one, the tuned values of that agent apply too,
 below its own; pairs of another agent do not. Saved settings have no `tuned`, so tuned values are
 never applied to them again.
@@ -19,23 +19,22 @@ The limits of a run are those of one place, of whatever kind: see `drop_weaker_l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from copy import deepcopy
+from dataclasses import fields, replace
+from typing import Any
 
-from hydra._internal.config_repository import IConfigRepository
-from hydra._internal.defaults_list import update_package_header
-from hydra.core.default_element import GroupDefault, ResultDefault
 from hydra.core.override_parser.types import Override
+from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.config.sources import TUNED, file_of, shown
+from border_cli.config.job import Source
+from border_cli.config.schemas import names_schema, parts_of
+from border_cli.config.sources import TUNED, Files, Part
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.settings import flat
+from border_cli.core.words import shortest
 from border_cli.registry import GROUPS
-
-if TYPE_CHECKING:
-    from border_cli.config.compose import Source
 
 # Each of them is sure to end a run; `trainer.stop_at_score` is not.
 LIMITS = ("trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s")
@@ -43,109 +42,117 @@ ALL_LIMITS = (*LIMITS, "trainer.stop_at_score")
 SAMPLES_PER_OPT_STEP = "samples_per_opt_step"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One configuration file that took part, in the order of merging."""
-
-    path: str  # agent/dqn
-    package: str  # where it was merged: agent; empty is the top
-    file: str | None  # None: a schema, or a pair without a file of its own
-    content: Any  # as written, less what does not apply of a tuned file; not merged or resolved
-    general: bool = False  # a tuned file of the agent, or of a family of envs, not of a pair
-
-
 def is_tuned(path: str) -> bool:
     return path.startswith(f"{TUNED}/")
 
 
-def part_of(default: ResultDefault, repo: IConfigRepository) -> Part:
-    path = default.config_path or ""
-    loaded = repo.load_config(config_path=path)
-    assert loaded is not None
-    general = is_tuned(path) and (default.parent or "").startswith(("agent/", "env/"))
-    return Part(path, default.package or "", file_of(loaded.path, path), loaded.config, general)
+def add_tuned(files: Files) -> None:
+    """Adds the files of agent and family to the parts of a composition, and has all tuned files
+    served as far as they apply.
 
-
-def with_general_files(
-    defaults: list[ResultDefault], repo: IConfigRepository
-) -> list[ResultDefault]:
-    """The defaults list with `tuned/dqn` for `agent/dqn`, and `tuned/dqn_atari` for an env that is
-    based on `env/atari`, below the file of the pair.
-
-    An agent's file brings those of the files that it builds on, its own last. Where `tuned` is
-    switched off, or was never asked for, as in saved settings, there is no place for any.
+    Where `tuned` is switched off, or was never asked for, as in saved settings, there is no place
+    for any.
     """
-    places = [at for at, each in enumerate(defaults) if is_tuned(each.config_path or "")]
+    places = [at for at, part in enumerate(files.parts) if is_tuned(part.path)]
     if not places:
-        return defaults
-    agents, envs = _files_of("agent", defaults), _files_of("env", defaults)
-    files = [_general_file(agent, f"agent/{agent}", repo) for agent in agents]
-    families = envs[:-1] if agents else []
-    files += [_general_file(f"{agents[-1]}_{each}", f"env/{each}", repo) for each in families]
-    return [*defaults[: places[0]], *filter(None, files), *defaults[places[0] :]]
+        return
+    first = files.parts[places[0]]
+    general = _general_parts(files)
+    kinds = _chosen(files.parts)
+    files.parts = [
+        replace(part, content=_applicable(part, kinds)) if _has_values(part) else part
+        for part in [*files.parts[: places[0]], *general, *files.parts[places[0] :]]
+    ]
+    for part in files.parts:
+        if _has_values(part):
+            content = part.content.copy()
+            if part.path == first.path:
+                own = content.get("defaults") or []
+                content["defaults"] = [*(f"/{each.path}" for each in general), *own]
+            _serve(files, part.path, content)
 
 
-def _files_of(group: str, defaults: list[ResultDefault]) -> list[str]:
+def _has_values(part: Part) -> bool:
+    return is_tuned(part.path) and not part.package and isinstance(part.content, DictConfig)
+
+
+def _serve(files: Files, path: str, content: DictConfig) -> None:
+    found = files.served(path)
+    assert found is not None
+    files.made[path] = replace(found, config=content)
+
+
+def _general_parts(files: Files) -> list[Part]:
+    """The files of an agent, `tuned/dqn`, and of it with the families of its env, `tuned/dqn_atari`
+    for an env that is based on `env/atari`.
+
+    An agent's file brings those of the files that it builds on, its own last.
+    """
+    agents, envs = _files_of("agent", files.parts), _files_of("env", files.parts)
+    names = [*agents, *(f"{agents[-1]}_{each}" for each in envs[:-1] if agents)]
+    found = [(f"{TUNED}/{name}", files.read(f"{TUNED}/{name}")) for name in names]
+    return [_general_part(path, each, files) for path, each in found if each is not None]
+
+
+def _general_part(path: str, found: ConfigResult, files: Files) -> Part:
+    file = files.file(path)
+    assert file is not None
+    if isinstance(found.config, DictConfig) and found.config.get("defaults"):
+        raise ConfigError(f"{shortest(file)}: it may only set values: remove its defaults list")
+    package = found.header["package"]
+    package = TUNED if package is None else package.removeprefix("_global_").removeprefix(".")
+    return Part(path, package, file, found.config, general=True)
+
+
+def _files_of(group: str, parts: Sequence[Part]) -> list[str]:
     """The files that make up the option of a group, what it is based on first."""
-    paths = [each.config_path or "" for each in defaults if each.package == group]
+    paths = [part.path for part in parts if part.package == group]
     named = [path.removeprefix(f"{group}/") for path in paths if path.startswith(f"{group}/")]
     return list(dict.fromkeys(named))
 
 
-def _general_file(name: str, of: str, repo: IConfigRepository) -> ResultDefault | None:
-    entry = GroupDefault(group=TUNED, value=name)
-    entry.update_parent("", "")
-    path = entry.get_config_path()
-    if not repo.config_exists(path):
-        return None
-    loaded = repo.load_config(path)
-    assert loaded is not None
-    if loaded.defaults_list:
-        file = file_of(loaded.path, path)
-        raise ConfigError(f"{shown(str(file))}: it may only set values: remove its defaults list")
-    update_package_header(repo, entry)
-    return ResultDefault(path, of, entry.get_final_package())
+def drop_weaker_limits(files: Files, overrides: Sequence[Override]) -> None:
+    """Serves limits as null, so that none cuts off a run before one that was asked for.
 
-
-def fitted(parts: list[Part]) -> list[Part]:
-    """The parts, reduced to what applies of tuned files: settings that the chosen options have."""
-    kinds = _chosen(parts)
-    return [
-        replace(part, content=_applicable(part, kinds))
-        if is_tuned(part.path) and not part.package and isinstance(part.content, DictConfig)
-        else part
-        for part in parts
-    ]
-
-
-def drop_weaker_limits(
-    config: DictConfig, parts: Sequence[Part], overrides: Sequence[Override]
-) -> None:
-    """Sets limits in `config` to null, so that none cuts off a run before one that was asked for.
-
-    Limits on the command line, which are applied to `config` later, replace all others; else those
-    of the last file that sets one replace those before it. A score alone replaces no limit.
+    Limits on the command line replace all others; else those of the last file that sets one
+    replace those before it. A score alone replaces no limit.
     """
     typed = [each for each in overrides if not (each.is_sweep_override() or each.is_delete())]
-    kept: set[str] = set()
-    if not any(_limits_in(each.value(), each.key_or_group) & {*LIMITS} for each in typed):
-        for part in (each for each in reversed(parts) if each.file):
-            kept |= _limits_in(part.content, part.package)
-            if kept & {*LIMITS}:
-                break
-        else:
-            return
-    for limit in ALL_LIMITS:
-        if limit not in kept and OmegaConf.select(config, limit) is not None:
-            OmegaConf.update(config, limit, None)
+    kept = {limit for each in typed for limit in _limits_in(each.value(), each.key_or_group)}
+    for part in (each for each in reversed(files.parts) if each.file):
+        if kept & {*LIMITS}:
+            break
+        kept |= _limits_in(part.content, part.package)
+    if kept & {*LIMITS}:
+        kind = _chosen(files.parts).get("trainer", TrainerConfig)
+        known = {f"trainer.{each.name}" for each in fields(kind)}
+        _serve_null(files, [each for each in ALL_LIMITS if each in known - kept])
+
+
+def _serve_null(files: Files, limits: Sequence[str]) -> None:
+    """Has the last file that sets a limit, or chooses the trainer, set these to null."""
+    places = [
+        part
+        for part in files.parts
+        if part.file and (part.package == "trainer" or _limits_in(part.content, part.package))
+    ]
+    if places:
+        last = places[-1]
+        found = files.served(last.path)
+        assert found is not None
+        content: Any = deepcopy(found.config)
+        for limit in limits:
+            key = limit.removeprefix(f"{last.package}.") if last.package else limit
+            OmegaConf.update(content, key, None, force_add=True)
+        _serve(files, last.path, content)
 
 
 def _chosen(parts: Sequence[Part]) -> dict[str, type[Any]]:
     """The settings of the option that each group has."""
     kinds = {}
     for part in parts:
-        schema, group, name = (*part.path.split("/", 2), "", "")[:3]
-        if schema == "schema" and group in GROUPS and part.package == group:
+        _, group, name = parts_of(part.path)
+        if group and part.package == group and names_schema(part.path):
             kinds[group] = GROUPS[group].entry(name).config_type
     return kinds
 

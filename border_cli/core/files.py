@@ -17,7 +17,8 @@ from typing import Any
 from border_cli.core.errors import ConfigError, RunDeleted
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
-SWEEP_MARK = "multirun.yaml"  # in the directory of a sweep
+METRICS = "metrics.jsonl"  # the rows that the recorder of that name writes
+SWEEP_JSON = "sweep.json"  # the list of jobs in the directory of a sweep
 MOST_NBYTES = 2**26  # of a file that is read whole, but for metrics
 
 
@@ -58,6 +59,11 @@ def refuse_deleted(path: Path, descriptor: int) -> None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     raise RunDeleted(path)
+
+
+def full_path(path: Path) -> Path:
+    """The path from the root, with the user's home for `~`, without `..`; links stay links."""
+    return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - resolve() follows links
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,7 +1,8 @@
 """How much memory this machine has, and how much of it a process may still take.
 
 Write access to a directory is tested by creating and removing an empty directory in its nearest
-existing parent, which covers owners, ACLs, read-only and special file systems.
+existing parent, which covers owners, ACLs, read-only and special file systems. psutil, for which no
+refusal waits, is imported by the functions that ask it.
 """
 
 from __future__ import annotations

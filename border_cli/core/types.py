@@ -18,6 +18,7 @@ from border_cli.core.returns import Moments
 
 # One observation stream: an array, or one array per key of a Dict space. Leading axis M, B or N.
 Array: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
+Form: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]  # type and shape of one array
 Metrics: TypeAlias = Mapping[str, float]
 # What a part needs to resume later: numbers, strings, None, numpy arrays, and dicts (with strings
 # as keys) and lists of these. A caller may keep it: nothing in it is written again.

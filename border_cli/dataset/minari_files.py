@@ -1,4 +1,7 @@
-"""Minari data sets: episodes read as one holds them, and written to a new one, whole or absent."""
+"""Minari data sets: episodes read as one holds them, and written to a new one, whole or absent.
+
+Minari, which an extra installs, is imported by what reads and writes them.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.interfaces import GoalRewards
+from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
 from border_cli.env.answers import Values, shown
 from border_cli.env.construct import closing_if_failed
 
@@ -20,7 +21,30 @@ REWARDS = Values(
     "is not one number for each pair of goals, computed along their last axis",
     np.dtype(np.float64),
 )
+GOALS = ("achieved_goal", "desired_goal")
 TRIED = 3  # goals at once in the check before a run: none of the goals' own axes
+
+
+def refuse_no_goals(spec: EnvSpec) -> None:
+    """Raises ConfigError where observations have no goals that `compute_reward` could take."""
+    space = spec.observation
+    parts = space.spaces if isinstance(space, DictSpace) else {}
+    missing = [name for name in GOALS if name not in parts]
+    if missing:
+        raise ConfigError(
+            f"replay_buffer=hindsight needs Dict observations with {' and '.join(GOALS)}, but "
+            f"those of env.id={spec.id} have no {' and no '.join(missing)}. Use "
+            "replay_buffer=uniform, or an environment with goals such as env=fetch_reach"
+        )
+    achieved, desired = (parts[name] for name in GOALS)
+    same = type(achieved) is type(desired)
+    if isinstance(achieved, BoxSpace) and isinstance(desired, BoxSpace):
+        same = achieved.shape == desired.shape
+    if not same:
+        raise ConfigError(
+            f"replay_buffer=hindsight needs goals of one form, but in env.id={spec.id} "
+            f"achieved_goal is {achieved} and desired_goal {desired}"
+        )
 
 
 class GymGoalRewards(GoalRewards):

@@ -1,4 +1,8 @@
-"""The recipe of Gymnasium environments."""
+"""The recipe of Gymnasium environments.
+
+Rewards of other goals, vector implementations and what translates for a caller's own environment
+are imported by the methods that make them.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,14 @@ from typing import Any
 
 import gymnasium as gym
 
-from border_cli.core.interfaces import Env, EnvFactory
+from border_cli.core.interfaces import Env, EnvFactory, GoalRewards, Translator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Beat
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import construct, stacks_images, time_limit
-from border_cli.env.goals import GymGoalRewards
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import action_space, observation_space
 from border_cli.env.registered import portable, register_portable
-from border_cli.env.translate import GymTranslator, raw_parts
-from border_cli.env.vector import GymVectorEnv, NoVectorEnv, construct_vector, vector_entry
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +72,12 @@ class GymEnvFactory(EnvFactory):
         if own is not None:
             yield own
 
-    def _make_vector(self, first: int) -> GymVectorEnv | None:
+    def _make_vector(self, first: int) -> Env | None:
         """The environment's own vector implementation; None where it is not to be used."""
         if self.config.num_envs == 1 or self.config.vectorization == Vectorization.sync:
             return None
+        from border_cli.env.vector import GymVectorEnv, NoVectorEnv, construct_vector, vector_entry
+
         try:
             entry = vector_entry(self.config)
             spec = self.spec
@@ -84,12 +87,17 @@ class GymEnvFactory(EnvFactory):
             return None
         return GymVectorEnv(env, spec, autoreset=autoreset, first=first)
 
-    def goal_rewards(self) -> GymGoalRewards:
+    def goal_rewards(self) -> GoalRewards:
         """Those of one more environment, which is never stepped."""
+        from border_cli.env.goals import GymGoalRewards, refuse_no_goals
+
+        refuse_no_goals(self.spec)
         return GymGoalRewards(construct(self.config), str(self.config.id))
 
-    def translator(self) -> GymTranslator:
+    def translator(self) -> Translator:
         """For callers that step an environment of their own; constructs one to read its spaces."""
+        from border_cli.env.translate import GymTranslator, raw_parts
+
         observation, action, _ = raw_parts(self.config)
         return GymTranslator(observation, action, str(self.config.id))
 

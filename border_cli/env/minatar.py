@@ -16,22 +16,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from gymnasium.envs.registration import register, registry
 from numpy.typing import NDArray
 
-NAMESPACE = "MinAtar"
-GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 PIXELS_PER_CELL = 16  # of a rendered picture
-
-
-def register_games() -> None:
-    """Registers MinAtar's ten ids: v0 has six actions, v1 those that do something in the game."""
-    for game in GAMES:
-        for version, minimal in (("v0", False), ("v1", True)):
-            env_id = f"{NAMESPACE}/{game.title().replace('_', '')}-{version}"
-            if env_id not in registry:
-                kwargs = {"game": game, "use_minimal_action_set": minimal}
-                register(id=env_id, entry_point="border_cli.env.minatar:Minatar", kwargs=kwargs)
 
 
 class Minatar(gym.Env[Any, np.int64]):

@@ -16,7 +16,6 @@ from gymnasium.envs import registration
 
 from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.core.foreign import refuse_standard
-from border_cli.env import minatar
 from border_cli.env.config import GymConfig
 
 PACKAGES = {  # module -> what pip calls it
@@ -35,6 +34,8 @@ REGISTERED_BY = {
     ),
     r"dm_control/": "shimmy",
 }
+MINATAR = "MinAtar"
+MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 
 
 def entry_of(config: GymConfig) -> registration.EnvSpec:
@@ -48,6 +49,18 @@ def entry_of(config: GymConfig) -> registration.EnvSpec:
     )
 
 
+def _register_minatar() -> None:
+    """Registers MinAtar's ten ids: v0 has six actions, v1 those that do something in the game."""
+    for game in MINATAR_GAMES:
+        for version, minimal in (("v0", False), ("v1", True)):
+            env_id = f"{MINATAR}/{game.title().replace('_', '')}-{version}"
+            if env_id not in registration.registry:
+                kwargs = {"game": game, "use_minimal_action_set": minimal}
+                registration.register(
+                    id=env_id, entry_point="border_cli.env.minatar:Minatar", kwargs=kwargs
+                )
+
+
 def registered(env_id: str | None) -> registration.EnvSpec:
     """What is registered under the id; `gym.make` would warn of older versions."""
     if env_id is None:
@@ -55,10 +68,10 @@ def registered(env_id: str | None) -> registration.EnvSpec:
     module, _, name = env_id.rpartition(":")
     if module:
         import_named(module, f"env.id={env_id}")
-    if name.startswith(f"{minatar.NAMESPACE}/"):
+    if name.startswith(f"{MINATAR}/"):
         if _is_absent("minatar"):
             raise _missing(f"env.id={env_id}", "minatar")
-        minatar.register_games()
+        _register_minatar()
     try:
         return gym.spec(_with_version(name))
     except gym.error.Error as error:  # did you mean …?

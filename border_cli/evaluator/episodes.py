@@ -1,4 +1,7 @@
-"""Evaluation by whole episodes, all of them in parallel in one vector of environments."""
+"""Evaluation by whole episodes, all of them in parallel in one vector of environments.
+
+What draws films is imported by the evaluator that makes one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,6 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Metrics, leaves, map_array
 from border_cli.core.words import counted
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.film import CLIP_FRAMES, FilmedFactory, GifWriter
 
 DEFAULT_LIMIT = 10_000  # env steps, where neither the settings nor the environment have one
 
@@ -254,6 +256,8 @@ class EpisodesEvaluator(Evaluator):
 
     def _clip(self, policy: Policy, factory: EnvFactory) -> bytes:
         """The first episode, shortened where it is long."""
+        from border_cli.evaluator.film import CLIP_FRAMES, FilmedFactory, GifWriter
+
         made = io.BytesIO()
         with self._heartbeat.working(), GifWriter(made, most_frames=CLIP_FRAMES) as writer:
             filmed = FilmedFactory(factory, episode=0, writer=writer)

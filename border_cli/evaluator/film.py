@@ -1,7 +1,8 @@
 """Films of episodes: frames with episode, step and return drawn under them.
 
 A format is told by the suffix: .mp4 (H.264), .gif, or .png, a sheet with some frames of each
-episode. Pillow draws, and imageio-ffmpeg encodes; both come with the extra `video`.
+episode. Pillow draws, and imageio-ffmpeg encodes; both come with the extra `video`, and are
+imported by what draws and encodes.
 """
 
 from __future__ import annotations

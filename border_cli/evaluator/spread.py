@@ -37,9 +37,13 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import StopFlag
 from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Snapshot, State
+from border_cli.evaluator.background_runner import (
+    DONE,
+    BackgroundEvaluationRunner,
+    SharedHeartbeat,
+)
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.evaluator.episodes import Outcome, Play, evaluation_of, joined, outcome_of
-from border_cli.evaluator.runner import DONE, BackgroundEvaluationRunner, SharedHeartbeat
 from border_cli.process.child import READY, Pipe
 from border_cli.process.shared_memory import SharedArrays
 from border_cli.process.start import pack, unpack

@@ -21,45 +21,39 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 NAME = "hydra_plugins.border_processes"
+SWEEP_LAUNCHER = f"{NAME}.SweepLauncher"
 
 
-class ProcessesLauncher(Launcher):
-    """Runs each job of a sweep in a process of its own, several at once."""
+class SweepLauncher(Launcher):
+    """Hands the jobs that a sweeper proposes to border-train, which runs them: a sweeper must not
+    know by whom."""
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = settings  # which border-train has read before
-        self._loader: Any = None
-        self._task: TaskFunction | None = None
-        self._config: DictConfig | None = None
+        del settings  # which border-train has read before
+        self._task: Any = None
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Hydra's own: keeps what the jobs are run with."""
-        self._loader, self._task, self._config = hydra_context.config_loader, task_function, config
+        """Hydra's own: keeps who runs the jobs."""
+        del hydra_context, config
+        self._task = task_function
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Runs the jobs; one that fails, or whose process ends, leaves the others alone."""
-        run: Any = getattr(self._task, "in_processes", None)
-        if run is None:
+        if not hasattr(self._task, "launch"):
             raise HydraException("this launcher runs the jobs of border-train alone")
-        returns: Sequence[JobReturn] = run(
-            job_overrides, initial_job_idx, loader=self._loader, config=self._config
-        )
+        returns: Sequence[JobReturn] = self._task.launch(job_overrides, initial_job_idx)
         return returns
-
-
-class RayLauncher(ProcessesLauncher):
-    """Runs them on the nodes of a Ray cluster."""
 
 
 @dataclass
 class ProcessesConf:
     """The settings of `processes`."""
 
-    _target_: str = f"{NAME}.ProcessesLauncher"
+    _target_: str = SWEEP_LAUNCHER
     # Jobs at once; null: as many as cores and memory allow, one where the device is CUDA.
     jobs: int | None = None
 
@@ -68,7 +62,7 @@ class ProcessesConf:
 class RayConf:
     """The settings of `ray`."""
 
-    _target_: str = f"{NAME}.RayLauncher"
+    _target_: str = SWEEP_LAUNCHER
     # The cluster: auto (the one that this machine belongs to, or $RAY_ADDRESS), host:port, or
     # ray://host:port; null starts a Ray on this machine, to try it out.
     address: str | None = "auto"
@@ -87,18 +81,19 @@ def register() -> None:
         sys.modules["hydra_plugins"] = namespace = ModuleType("hydra_plugins")
         namespace.__path__ = []
     sys.modules[NAME] = sys.modules[__name__]
-    for launcher in (ProcessesLauncher, RayLauncher):
-        Plugins.instance().register(launcher)
+    Plugins.instance().register(SweepLauncher)
     # Again: a plug-in of Hydra's has the same name, and may have been imported since.
     _store()
 
 
 def _store() -> None:
+    store = ConfigStore.instance()
+    known = store.repo.get("hydra", {}).get("launcher", {})
     for name, settings in (("processes", ProcessesConf), ("ray", RayConf)):
-        ConfigStore.instance().store(
-            group="hydra/launcher", name=name, node=settings, provider="border_cli"
-        )
+        stored = known.get(f"{name}.yaml")
+        if stored is None or stored.provider != "border_cli":
+            store.store(group="hydra/launcher", name=name, node=settings, provider="border_cli")
 
 
-ProcessesLauncher.__module__ = RayLauncher.__module__ = NAME
+SweepLauncher.__module__ = NAME
 _store()

@@ -1,4 +1,7 @@
-"""The parts of a run, each from its settings; the only file that knows every group."""
+"""The parts of a run, each from its settings; the only file that knows every group.
+
+Parts that few runs have, such as a process for evaluations, are imported by what builds them.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.cluster.connection import ClusterSettings
-from border_cli.cluster.travel import modules_of_recipe, travelling
 from border_cli.core.config import EnvConfig, RunConfig, modules_of_env
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
@@ -34,29 +37,16 @@ from border_cli.core.interfaces import (
 )
 from border_cli.core.machine import memory_for
 from border_cli.core.output import Recorder, Recorders, RunInfo
+from border_cli.core.returns import Moments
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import Clock
-from border_cli.dataset.minari_files import Recording as DatasetReader
-from border_cli.dataset.recorded_episodes import Checksum
-from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
 from border_cli.evaluator.episodes import EpisodesEvaluator
-from border_cli.evaluator.runner import (
-    BackgroundEvaluationRunner,
-    InlineEvaluationRunner,
-    PolicyRecipe,
-    packed_parts,
-)
-from border_cli.evaluator.runner import run as run_evaluations
+from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.offline_data import (
-    SETTING,
-    SeeReturns,
-    dataset_transitions,
-)
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
 from border_cli.nn.encoding import encoded_size
@@ -77,7 +67,6 @@ from border_cli.registry import (
     flat_settings,
 )
 from border_cli.replay_buffer.config import DatasetConfig, HindsightConfig
-from border_cli.replay_buffer.hindsight import refuse_no_goals
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights, read_model
 from border_cli.trainer.post_step import LearnerParts
@@ -87,6 +76,8 @@ if TYPE_CHECKING:
     from border_cli.evaluator.spread import EpisodesRecipe
 
 log = logging.getLogger(__name__)
+
+OBSERVED = 4096  # transitions per call of `Agent.observe`
 
 
 def env_factory(effective: EffectiveSettings) -> EnvFactory:
@@ -321,13 +312,15 @@ def build_evaluation_runner(
         return cluster_runner(
             effective, evaluator, make_policy, stop=stop, confirmation=confirmation
         )
+    from border_cli.evaluator.background_runner import BackgroundEvaluationRunner, packed_parts, run
+
     parts = packed_parts(
         _evaluator_recipe(effective),
         make_policy,
         imports=effective.config.imports,
         confirmation=confirmation,
     )
-    return BackgroundEvaluationRunner(parts, stop=stop, main=run_evaluations)
+    return BackgroundEvaluationRunner(parts, stop=stop, main=run)
 
 
 def cluster_runner(
@@ -339,6 +332,8 @@ def cluster_runner(
     confirmation: Confirmation,
 ) -> EvaluationRunner:
     """Spreads the episodes of the evaluator over a Ray cluster."""
+    from border_cli.cluster.connection import ClusterSettings
+    from border_cli.cluster.travel import modules_of_recipe, travelling
     from border_cli.evaluator.spread import ClusterEvaluationRunner
 
     recipe = episodes_recipe(effective, evaluator, make_policy)
@@ -437,19 +432,18 @@ def build_actors(
     return actors
 
 
-def build_goal_rewards(effective: EffectiveSettings, spec: EnvSpec) -> GoalRewards | None:
+def build_goal_rewards(effective: EffectiveSettings) -> GoalRewards | None:
     """What computes rewards for other goals, if the replay buffer replaces goals; the caller closes
     it. Raises ConfigError where the environment has no goals."""
     if not isinstance(effective.config.replay_buffer, HindsightConfig):
         return None
-    refuse_no_goals(spec)
     return env_factory(effective).goal_rewards()
 
 
 def build_replay_buffer(
     effective: EffectiveSettings,
     spec: EnvSpec,
-    see_returns: SeeReturns | None = None,
+    see_returns: Callable[[Moments], None] | None = None,
     goal_rewards: GoalRewards | None = None,
 ) -> ReplayBuffer:
     """The replay buffer, with the transitions of its data set if it has one; large memory.
@@ -461,19 +455,22 @@ def build_replay_buffer(
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
     more: dict[str, Any] = {}
     if isinstance(settings, DatasetConfig):
-        dataset, checksum = refuse_unknown(SETTING, settings.dataset), Checksum()
-        more = {
-            "steps": counts_of(dataset)[1],
-            "rows": dataset_transitions(
-                effective, DatasetReader(dataset), spec, checksum, see_returns
-            ),
-            "checksum": checksum,
-            "grows": effective.has_actors,
-        }
+        from border_cli.launch.offline_data import dataset_parts
+
+        more = dataset_parts(effective, spec, see_returns)
     if goal_rewards is not None:
         more = {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
     buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)
     return buffer
+
+
+def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
+    """Lets the agent observe the transitions that are stored already, for its statistics."""
+    if not agent.observes:
+        return
+    for first in range(0, len(replay_buffer), OBSERVED):
+        index = np.arange(first, min(first + OBSERVED, len(replay_buffer)))
+        agent.observe(replay_buffer.rows(index))
 
 
 def build_trainer(

@@ -5,7 +5,8 @@ implementation if the run uses one, with fixed seeds, and for hindsight replay `
 `evaluator.env` is tried if it differs; a sweep tries equal settings once. What fails ends the
 affected jobs of a sweep, which fail by themselves. What does not return within
 `stall_timeout_s` ends the command, also a sweep; `train` is interrupted and raises.
-`env.probe=false` only constructs the environment; a resume may change it.
+`env.probe=false` only constructs the environment; a resume may change it. What draws films,
+asks a cluster or reads a data set is imported by the checks of runs that have them.
 """
 
 from __future__ import annotations
@@ -17,11 +18,6 @@ from dataclasses import replace
 from functools import partial
 
 from border_cli.actor_manager.config import RayConfig
-from border_cli.cluster.connection import (
-    ClusterSettings,
-    refuse_unreachable,
-    refuse_without_ray,
-)
 from border_cli.core.config import EnvConfig
 from border_cli.core.errors import BorderError, ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent, EnvFactory
@@ -29,7 +25,6 @@ from border_cli.core.machine import out_of_memory
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.film import require_pillow
 from border_cli.launch.build import (
     build_dry_agent,
     build_first_agent,
@@ -38,9 +33,9 @@ from border_cli.launch.build import (
     film_factory,
 )
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.offline_data import check_dataset
 from border_cli.launch.trial import called, in_time, tried
 from border_cli.registry import ENVS
+from border_cli.replay_buffer.config import DatasetConfig
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +76,7 @@ class Probes:
         goals are worth; such an environment is tried for each job."""
         timeout_s = effective.config.trainer.stall_timeout_s
         with self._call(f"env.id={spec.id}", timeout_s, "compute_reward"):
-            goal_rewards = build_goal_rewards(effective, spec)
+            goal_rewards = build_goal_rewards(effective)
         if goal_rewards is not None:
             goal_rewards.close()
 
@@ -114,7 +109,10 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     _refuse_without_cluster(effective)
     try:
         spec = probes.training(effective)
-        check_dataset(effective, spec)
+        if isinstance(effective.config.replay_buffer, DatasetConfig):
+            from border_cli.launch.offline_data import check_dataset
+
+            check_dataset(effective, spec)
         probes.goals(effective, spec)
         probes.evaluation(effective)
         _check_film(effective)
@@ -141,6 +139,8 @@ def _check_film(effective: EffectiveSettings) -> None:
     """Raises where films are due and nothing can be drawn."""
     if not effective.video_interval:
         return
+    from border_cli.evaluator.film import require_pillow
+
     require_pillow("evaluator.video_interval")
     factory = film_factory(effective)
     env = factory.make(training=False, render="rgb_array")
@@ -151,11 +151,18 @@ def _check_film(effective: EffectiveSettings) -> None:
 
 def _refuse_without_cluster(effective: EffectiveSettings) -> None:
     """Raises where Ray is not installed, or nothing answers at its address."""
-    actors = effective.actors
+    actors, evaluator = effective.actors, effective.config.evaluator
+    if not (isinstance(actors, RayConfig) or effective.evaluates_on_ray):
+        return
+    from border_cli.cluster.connection import (
+        ClusterSettings,
+        refuse_unreachable,
+        refuse_without_ray,
+    )
+
     if effective.has_actors and isinstance(actors, RayConfig):
         refuse_without_ray("actor_manager=ray")
         refuse_unreachable(ClusterSettings(address=actors.address))
-    evaluator = effective.config.evaluator
     if effective.evaluates_on_ray and isinstance(evaluator, EpisodesConfig):
         refuse_without_ray("evaluator.where=ray")
         own = ClusterSettings(address=evaluator.address, setting="evaluator.address")

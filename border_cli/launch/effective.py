@@ -15,10 +15,12 @@ from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import available_cores, blas_threads
 from border_cli.core.words import counted
-from border_cli.dataset.store import reference_scores
+from border_cli.dataset.store import counts_of, reference_scores
 from border_cli.evaluator.config import EpisodesConfig, Place
-from border_cli.registry import ACTOR_MANAGERS, EVALUATORS
+from border_cli.registry import ACTOR_MANAGERS, EVALUATORS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig
+
+DATASET = "replay_buffer.dataset"  # the setting, as messages name it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,10 +177,15 @@ class EffectiveSettings:
 def effective_settings(config: RunConfig) -> EffectiveSettings:
     """Resolves the settings of a run; nothing assigns to `config` any more.
 
-    Raises ConfigError where the settings of the actors are of no registered type, and where
-    evaluations cannot be where they are asked for.
+    Raises ConfigError where the settings of the actors are of no registered type, where evaluations
+    cannot be where they are asked for, and where there is nothing to learn from.
     """
-    has_actors = not config.trainer.offline
+    has_actors, replay_buffer = not config.trainer.offline, config.replay_buffer
+    if not has_actors and not isinstance(replay_buffer, DatasetConfig):
+        chosen = REPLAY_BUFFERS.entry_of(replay_buffer).name
+        raise ConfigError(
+            f"trainer=offline needs replay_buffer=dataset, got replay_buffer={chosen}"
+        )
     actors = config.actor_manager
     if config.trainer.synchronous or not has_actors:
         actors = _serial(actors)
@@ -186,7 +193,6 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     num_actors = config.actor_manager.most_actors if has_actors else 0
     env = config.env.with_threads(max(1, available_cores() // max(1, num_actors)))
     env = env.one_by_one() if actors.in_learner_thread else env
-    replay_buffer = config.replay_buffer
     return EffectiveSettings(
         config=config,
         has_actors=has_actors,
@@ -234,3 +240,18 @@ def _slack(actors: ActorManagerConfig) -> int:
     ahead, too, and at 32 actors in step with each other learner and actors would wait in turn.
     """
     return 2 * max(2, actors.most_actors) * actors.n_buffer
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSize:
+    """How large the data set of a run is."""
+
+    id: str
+    episodes: int
+    steps: int
+
+
+def dataset_size(effective: EffectiveSettings) -> DatasetSize | None:
+    """What the data set of a run says of itself; None where it has none."""
+    dataset = effective.dataset
+    return None if dataset is None else DatasetSize(dataset, *counts_of(dataset))

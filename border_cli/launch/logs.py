@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 
+from border_cli.core.errors import ConfigError
 from border_cli.recorder.terminal import ConsoleHandler
+
+LOG_FILE = "border-train.log"
+FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 
 
 @contextmanager
-def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
-    """Within the block the log goes to `console` and to the file that Hydra opened for the job.
+def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
+    """Within the block the log goes to `console` and to the file of the job.
 
-    Hydra's own handler for the terminal would write through the panel. All handlers and levels are
-    restored afterwards.
+    All handlers and levels are restored afterwards. The file is opened by the first line, when the
+    folder is the job's own. Raises ConfigError where it cannot be written.
     """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
@@ -24,7 +30,12 @@ def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
     ours = ConsoleHandler(console)
     ours.setLevel(logging.WARNING if quiet else logging.INFO)
     ours.addFilter(lambda record: not hasattr(record, "file_only"))
-    root.handlers = [ours, *(each for each in before if isinstance(each, logging.FileHandler))]
+    path = folder / LOG_FILE
+    if path.exists() and not os.access(path, os.W_OK):
+        raise ConfigError(f"{path} cannot be written to")
+    file = logging.FileHandler(path, encoding="utf-8", delay=True)
+    file.setFormatter(logging.Formatter(FORMAT))
+    root.handlers = [ours, file]
     root.setLevel(logging.INFO)
     logging.raiseExceptions = False  # a log on a full disk must not print a traceback per line
     try:
@@ -33,3 +44,4 @@ def job_log(console: Console, *, quiet: bool) -> Iterator[None]:
         root.handlers = before
         root.setLevel(level)
         logging.raiseExceptions = raising
+        file.close()

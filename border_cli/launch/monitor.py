@@ -11,6 +11,8 @@ outside. It
 and writes that into the `run.json` of the current run. A command that is stopped (Ctrl-Z, SIGSTOP,
 a sleeping laptop) gives no signs either, and is left alone.
 
+What writes that is imported by the monitor process when it must: the fork comes before all imports.
+
 It is a child and not a parent, so that process ids, exit statuses, job control and signals are
 those of the command itself. The price: it cannot change the status 0 of an `os._exit(0)`.
 """

@@ -18,8 +18,7 @@ from border_cli.core.interfaces import Agent
 from border_cli.core.machine import Room, least_room, memory_for
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.words import size
-from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.offline_data import SETTING, dataset_size
+from border_cli.launch.effective import DATASET, EffectiveSettings, dataset_size
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 
@@ -100,7 +99,7 @@ def training_needs(
     learned = dataset_size(effective)
     if learned is not None:
         described = f"{learned.id}, {learned.steps} transitions of {size(row)}"
-        parts.append(Part("data set", learned.steps * row, {SETTING: described}))
+        parts.append(Part("data set", learned.steps * row, {DATASET: described}))
     if effective.has_actors:
         capacity = effective.config.replay_buffer.capacity
         what = "replay buffer" if row else "replay buffer (unknown size)"

@@ -5,19 +5,17 @@ step processor turns these into transitions: n-step returns, gamma, and bootstra
 but not at terminations are handled in one place. An episode recorded without its end counts as
 truncated. The dry build compares the spaces with the environment's and checks the first episode;
 later every episode is checked for gaps, non-finite values, and invalid observations and actions.
-The agent observes all transitions once, for its statistics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from border_cli.core.errors import BadStep, CheckpointError, ConfigError
-from border_cli.core.interfaces import Agent, ReplayBuffer, StepProcessor
+from border_cli.core.interfaces import StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
 from border_cli.core.types import Step, Transitions
@@ -31,28 +29,13 @@ from border_cli.dataset.recorded_episodes import (
     refuse_other_spaces,
 )
 from border_cli.dataset.store import counts_of, refuse_unknown
-from border_cli.launch.effective import EffectiveSettings
-from border_cli.registry import REPLAY_BUFFERS, STEP_PROCESSORS
+from border_cli.env.translate import action_rows, observation_rows, spaces_of
+from border_cli.launch.effective import DATASET, EffectiveSettings
+from border_cli.registry import STEP_PROCESSORS
 from border_cli.replay_buffer.config import DatasetConfig
 
-SETTING = "replay_buffer.dataset"
-OBSERVED = 4096  # transitions per call of `Agent.observe`, and steps per one of `observe_returns`
+OBSERVED = 4096  # steps per call of `observe_returns`
 SeeReturns: TypeAlias = Callable[[Moments], None]
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetSize:
-    """How large the data set of a run is."""
-
-    id: str
-    episodes: int
-    steps: int
-
-
-def dataset_size(effective: EffectiveSettings) -> DatasetSize | None:
-    """What the data set of a run says of itself; None where it has none."""
-    dataset = effective.dataset
-    return None if dataset is None else DatasetSize(dataset, *counts_of(dataset))
 
 
 def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
@@ -61,19 +44,13 @@ def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
     CheckpointError where a run cannot be resumed, because its data set is missing or another.
     """
     config = effective.config
-    if not effective.has_actors and not isinstance(config.replay_buffer, DatasetConfig):
-        chosen = REPLAY_BUFFERS.entry_of(config.replay_buffer).name
-        raise ConfigError(
-            f"trainer=offline needs replay_buffer=dataset, got replay_buffer={chosen}"
-        )
-    if not isinstance(config.replay_buffer, DatasetConfig):
-        return
+    assert isinstance(config.replay_buffer, DatasetConfig)
     try:
-        dataset = refuse_unknown(SETTING, config.replay_buffer.dataset)
+        dataset = refuse_unknown(DATASET, config.replay_buffer.dataset)
         counts_of(dataset)
         recording = Recording(dataset)
         theirs = _spaces_of(recording)
-        refuse_other_spaces(SETTING, dataset, *theirs, spec)
+        refuse_other_spaces(DATASET, dataset, *theirs, spec)
         next(_episodes(recording, spec), None)  # whether there is data at all
     except ConfigError as error:
         if config.resume in (None, "auto") or config.replay_buffer.dataset is None:
@@ -81,13 +58,18 @@ def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
         raise CheckpointError(f"the run cannot be resumed without its data set: {error}") from error
 
 
-def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
-    """Lets the agent observe the transitions that are stored already, for its statistics."""
-    if not agent.observes:
-        return
-    for first in range(0, len(replay_buffer), OBSERVED):
-        index = np.arange(first, min(first + OBSERVED, len(replay_buffer)))
-        agent.observe(replay_buffer.rows(index))
+def dataset_parts(
+    effective: EffectiveSettings, spec: EnvSpec, see_returns: SeeReturns | None
+) -> dict[str, Any]:
+    """What `replay_buffer=dataset` is built with besides its settings."""
+    dataset = refuse_unknown(DATASET, effective.dataset)
+    checksum = Checksum()
+    return {
+        "steps": counts_of(dataset)[1],
+        "rows": dataset_transitions(effective, Recording(dataset), spec, checksum, see_returns),
+        "checksum": checksum,
+        "grows": effective.has_actors,
+    }
 
 
 def dataset_transitions(
@@ -130,16 +112,11 @@ def _with_returns(
 
 
 def _spaces_of(recording: Recording) -> tuple[Space, LeafSpace]:
-    # Not at the top: Gymnasium takes its time, and other runs need none of this.
-    from border_cli.env.translate import spaces_of
-
     name = f"data set {recording.id}"
     return spaces_of(recording.observation_space, recording.action_space, name)
 
 
 def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
-    from border_cli.env.translate import action_rows, observation_rows
-
     for raw in recording.episodes():
         if not len(raw.rewards):
             continue

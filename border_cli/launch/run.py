@@ -1,12 +1,7 @@
-"""One attempt of a run, from its settings in effect to its result.
+"""The spine: a job becomes a run, which is prepared, built and trained, and ends.
 
-    with training_run(effective, run_dir, options, lock) as run:
-        started = run.prepare()  # nothing large is allocated, nothing runs
-        run.build()
-        result = run.train()
-
-Whatever fails within the block, between two steps as well, ends the run: everything is closed, and
-`run.json` says how it ended.
+`run_job` is called by `border-train`, by `border_cli.train` and by each job of a sweep, in whatever
+process and on whatever machine that is.
 """
 
 from __future__ import annotations
@@ -26,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.config.job import Job
+from border_cli.config.resuming import Attempt, Finished, attempt
 from border_cli.core.errors import (
     ActorCrashed,
     ConfigError,
@@ -39,8 +36,6 @@ from border_cli.core.errors import (
 from border_cli.core.interfaces import (
     ActorStats,
     Agent,
-    EnvFactory,
-    EvaluationRunner,
     Evaluator,
 )
 from border_cli.core.machine import out_of_memory
@@ -61,19 +56,20 @@ from border_cli.launch.build import (
     build_recorders,
     build_replay_buffer,
     build_trainer,
-    encoders_of,
     env_factory,
     matmul_of_agent,
+    observe_stored,
+    run_info,
 )
-from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.offline_data import observe_stored
+from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.progress import ProgressRecorder
 from border_cli.launch.summary import Result, run_summary, summary_lines
 from border_cli.nn.saving import load_state
 from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.checkpoint_files import Saved
-from border_cli.run.finding import Resumable, best_score
-from border_cli.run.status import RunLock, RunRecord
+from border_cli.run.checkpoint_files import Resumable, Saved
+from border_cli.run.finding import best_score
+from border_cli.run.status import RunRecord
 from border_cli.run.sweep_folder import read_stop
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
@@ -103,52 +99,40 @@ class RunOptions:
     """What a caller may bring along; every part has a default."""
 
     recorders: Recorders | None = None  # None: those of the config
-    recorders_besides: Recorders = ()  # that only watch
     evaluator: Evaluator | None = None  # None: that of the config
     console: Any = None  # a rich console for the panel
-    resume: bool = False  # from the newest whole checkpoint in the run directory
     stop: StopFlag = field(default_factory=StopFlag)
     save: SaveFlag = field(default_factory=SaveFlag)
     clock: Clock = field(default_factory=MonotonicClock)
-    run_json: Mapping[str, Any] = field(default_factory=dict)  # what `run.json` says in addition
+    on_prepared: Callable[[Run], object] = lambda _: None  # before large memory is allocated
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
     sweep: Path | None = None  # whose stop a run in a worker must not miss
+    finished_too: bool = False  # a finished run is restored, for its agent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """What is known of a run before large memory is allocated."""
+def run_job(job: Job, options: RunOptions) -> Result | Finished:
+    """Runs a job in its folder until it ends: the one way in which a run comes about.
 
-    spec: EnvSpec
-    device_name: str
-    evaluation: str  # how the evaluator describes itself
-    encoders: list[tuple[str, str]]  # of the agent, see `encoders_of`
-    matmul: list[tuple[str, str]]  # whose products of matrices, see `matmul_of_agent`
-    resumed_opt_steps: int | None = None  # of the checkpoint that the run is resumed from
-    restored: str = ""  # what comes back with it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
-    """The parts that take little memory."""
-
-    found: Resumable | None  # None: a new run
-    recording: Recording
-    factory: EnvFactory
-    agent: Agent
-    runner: EvaluationRunner
+    Nothing is done where the run there is finished, unless `finished_too`. Raises RunInUse where
+    another process runs there, ConfigError where its settings may not change so, CheckpointError
+    where there is nothing whole to resume from; that changes nothing.
+    """
+    with attempt(job.folder, job.config, job.record, trust=job.trust) as begun:
+        if begun.found.finished is not None and not options.finished_too:
+            return begun.found.finished
+        with running(job, options, begun) as run:
+            run.prepare()
+            options.on_prepared(run)
+            run.build()
+            begun.confirm()
+            return run.train()
 
 
 @contextmanager
-def training_run(
-    effective: EffectiveSettings, run_dir: Path, options: RunOptions, lock: RunLock
-) -> Iterator[TrainingRun]:
-    """The block in which a run lives, within the lock of its directory.
-
-    Raises CheckpointError within the block where there is nothing whole to resume from; that
-    changes nothing.
-    """
-    run = TrainingRun(effective, run_dir, options, lock)
+def running(job: Job, options: RunOptions, begun: Attempt) -> Iterator[Run]:
+    """The block in which a run lives: whatever fails in it, between two steps as well, closes
+    everything, and `run.json` says how the run ended."""
+    run = Run(job, options, begun)
     run.begin()
     try:
         with run.naming_lack_of_memory(), run.cleanup:
@@ -158,37 +142,39 @@ def training_run(
         raise
 
 
-def train_through(effective: EffectiveSettings, run_dir: Path, options: RunOptions) -> Result:
-    """All steps of a run in a row."""
-    with RunLock(run_dir) as lock, training_run(effective, run_dir, options, lock) as run:
-        run.prepare()
-        run.build()
-        return run.train()
+class Run:
+    """A job that is being run: what is built for it, and its `run.json`; owned by the learner's
+    thread. `prepare`, `build` and `train` come in this order."""
 
+    spec: EnvSpec  # from here on: known once it is prepared
+    agent: Agent
+    evaluation: str  # how the evaluator describes itself
+    matmul: list[tuple[str, str]]  # whose products of matrices, see `matmul_of_agent`
 
-class TrainingRun:
-    """One attempt: what is built for it, and its `run.json`; owned by the learner's thread."""
-
-    def __init__(
-        self, effective: EffectiveSettings, run_dir: Path, options: RunOptions, lock: RunLock
-    ) -> None:
-        self._effective = effective
-        self._run_dir = run_dir
+    def __init__(self, job: Job, options: RunOptions, begun: Attempt) -> None:
+        self.job = job
+        self.effective = effective_settings(job.config)
+        self.changed = begun.found.changed  # settings of a run that is resumed
+        self.newest: Saved | None = None  # the checkpoint that it is resumed from
+        self._resumes = begun.found.resumes
         self._options = options
-        self._lock = lock
-        self._prepared: _Prepared | None = None
+        self._lock = begun.lock
+        self._saved: Resumable | None = None  # with the weights that were read
         self._built: tuple[LearnerParts, Trainer] | None = None
-        self._resumed_from: int | None = None  # updates of the checkpoint
-        run_json = {**options.run_json, "settings": flat_settings(effective.config)}
-        if not options.resume:
-            seeds = derived_seeds(effective.config.seed, effective.num_actors)
-            run_json = {"seeds": seeds, **run_json}
-        self._record = RunRecord(run_dir, lock=lock, **run_json)
+        seeds = derived_seeds(job.config.seed, self.effective.num_actors)
+        self._record = RunRecord(
+            job.folder,
+            lock=begun.lock,
+            **({} if self._resumes else {"seeds": seeds}),
+            command=list(job.command),
+            import_paths=list(job.import_paths),
+            settings=flat_settings(job.config),
+        )
         self.cleanup = ExitStack()  # what is open, until `train` takes it over
 
     def begin(self) -> None:
         """Writes the `run.json` of a new run; that of a resumed one stays until `train`."""
-        if not self._options.resume:
+        if not self._resumes:
             self._begin()
 
     def _begin(self, resumed_from: int | None = None) -> None:
@@ -197,91 +183,93 @@ class TrainingRun:
         if self._options.sweep is not None and read_stop(self._options.sweep) is not None:
             self._options.stop.request(Interrupted(signal.SIGTERM))
 
-    def prepare(self) -> Started:
-        """Builds recorders, evaluator, environment and agent."""
-        effective, options, cleanup = self._effective, self._options, self.cleanup
-        found = None
-        if options.resume:
+    def prepare(self) -> None:
+        """Builds what takes little memory: recorders, evaluator, environment and agent."""
+        effective, options, cleanup = self.effective, self._options, self.cleanup
+        if self._resumes:
             rows = effective.config.checkpoint.replay_buffer
-            found = Resumable(self._run_dir, rows=rows, load_state=load_state)
-        recorders = options.recorders
-        if recorders is None:
-            best = best_score(self._run_dir) if found else None
-            with reachable(ConfigError):
-                recorders = build_recorders(effective, self._run_dir, options.console, best)
-        recorders = [*recorders, *options.recorders_besides]
-        recording = Recording(recorders, options.clock)
-        cleanup.callback(recording.close)
+            self._saved = Resumable(self.job.folder, rows=rows, load_state=load_state)
+            self.newest = self._saved.newest
+        self._recording = Recording(self._recorders(), options.clock)
+        cleanup.callback(self._recording.close)
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")
         evaluator = options.evaluator
         if evaluator is None:
             evaluator = build_evaluator(effective, stop=options.stop, heartbeat=heartbeat)
         cleanup.callback(evaluator.close)
-        factory = env_factory(effective)
-        if found is None:
-            agent = build_first_agent(effective, factory.spec)
+        self._factory = env_factory(effective)
+        self.spec = self._factory.spec
+        if self._saved is None:
+            self.agent = build_first_agent(effective, self.spec)
         else:
-            agent = build_agent(effective, factory.spec, resumed=found.agent)
-        runner = build_evaluation_runner(
+            self.agent = build_agent(effective, self.spec, resumed=self._saved.agent)
+        self._runner = build_evaluation_runner(
             effective,
-            agent,
-            factory.spec,
+            self.agent,
+            self.spec,
             evaluator=evaluator,
             stop=options.stop,
             heartbeat=heartbeat,
         )
-        cleanup.callback(runner.close)
-        self._prepared = _Prepared(
-            found=found, recording=recording, factory=factory, agent=agent, runner=runner
-        )
-        matmul = matmul_of_agent(effective, agent)
-        self._record.add(**dict(matmul))
-        return Started(
-            spec=factory.spec,
-            device_name=agent.device_name,
-            evaluation=_evaluation_line(effective, factory.spec, evaluator),
-            encoders=encoders_of(agent),
-            matmul=matmul,
-            resumed_opt_steps=found.newest.opt_steps if found else None,
-            restored=restored_line(effective, found.newest) if found else "",
-        )
+        cleanup.callback(self._runner.close)
+        self.evaluation = _evaluation_line(effective, self.spec, evaluator)
+        self.matmul = matmul_of_agent(effective, self.agent)
+        self._record.add(**dict(self.matmul))
+
+    def _recorders(self) -> Recorders:
+        """Those of the caller, else of the settings; of a job of a sweep with its progress."""
+        effective, options, folder = self.effective, self._options, self.job.folder
+        recorders = options.recorders
+        if recorders is None:
+            best = best_score(folder) if self._resumes else None
+            with reachable(ConfigError):
+                recorders = build_recorders(effective, folder, options.console, best)
+        if self.job.number is None:
+            return recorders
+        info = run_info(effective, folder)
+        return [*recorders, ProgressRecorder(info, self._record.progress)]
+
+    @property
+    def restored(self) -> str:
+        """What comes back with the checkpoint that it is resumed from, in a few words."""
+        return restored_line(self.effective, self.newest) if self.newest else ""
 
     def build(self) -> None:
         """Builds the rest, which takes large memory; a resumed run is as at its checkpoint then."""
-        assert self._prepared is not None, "prepare() comes first"
-        effective, options, prepared = self._effective, self._options, self._prepared
-        agent, spec = prepared.agent, prepared.factory.spec
-        store = build_checkpoints(effective, self._run_dir, self._lock.check)
+        effective, options, agent = self.effective, self._options, self.agent
+        store = build_checkpoints(effective, self.job.folder, self._lock.check)
         self.cleanup.callback(store.close)
-        goal_rewards = build_goal_rewards(effective, spec)
+        goal_rewards = build_goal_rewards(effective)
         if goal_rewards is not None:
             self.cleanup.callback(goal_rewards.close)
-        replay_buffer = build_replay_buffer(effective, spec, agent.observe_returns, goal_rewards)
+        replay_buffer = build_replay_buffer(
+            effective, self.spec, agent.observe_returns, goal_rewards
+        )
         observe_stored(agent, replay_buffer)
         parts = LearnerParts(
             agent=agent,
             replay_buffer=replay_buffer,
-            actors=build_actors(effective, agent, prepared.factory, options.clock),
-            evaluation_runner=prepared.runner,
+            actors=build_actors(effective, agent, self._factory, options.clock),
+            evaluation_runner=self._runner,
             checkpoints=store,
-            recording=prepared.recording,
+            recording=self._recording,
             clock=options.clock,
             stop=options.stop,
             save=options.save,
         )
-        trainer = build_trainer(effective, parts, spec, on_saved=self._record.saved)
-        if prepared.found is not None:
-            self._resumed_from = _restore(prepared.found, trainer, store)
+        trainer = build_trainer(effective, parts, self.spec, on_saved=self._record.saved)
+        if self._saved is not None:
+            self.newest = _restore(self._saved, trainer, store)
+            self._saved = None  # with the weights that were read from the checkpoint
         self._built = parts, trainer
-        self._prepared = None  # with the weights that were read from the checkpoint
-        self.cleanup.push(partial(_report_end, trainer, prepared.recording))
+        self.cleanup.push(partial(_report_end, trainer, self._recording))
 
     def train(self) -> Result:
         """Trains until a limit is reached; everything is closed then, and `run.json` says done."""
         assert self._built is not None, "build() comes first"
         parts, trainer = self._built
-        if self._resumed_from is not None:
-            self._begin(self._resumed_from)
+        if self.newest is not None:
+            self._begin(self.newest.opt_steps)
         actor_stats = self._train(parts, trainer)
         stats, exit_reason = trainer.stats(), f"{trainer.ended_by} reached"
         self._end("done", exit_reason)
@@ -290,7 +278,7 @@ class TrainingRun:
             best_score=stats.best_score,
             actor_stats=actor_stats,
             trainer_stats=stats,
-            run_dir=self._run_dir,
+            run_dir=self.job.folder,
             exit_reason=exit_reason,
         )
 
@@ -306,7 +294,7 @@ class TrainingRun:
 
         watchdog = Watchdog(
             [learner, parts.evaluation_runner.pulse, *parts.actors.heartbeats()],
-            timeout_s=self._effective.config.trainer.stall_timeout_s,
+            timeout_s=self.effective.config.trainer.stall_timeout_s,
             stop=options.stop,
             clock=options.clock,
             describe=lambda: _progress(parts, trainer),
@@ -341,7 +329,7 @@ class TrainingRun:
             if isinstance(error, ActorCrashed):
                 doing = f"in actor {error.actor_id}"
             what = f"out of memory {doing}"
-            failed = out_of_memory(error, what, self._effective.memory_settings())
+            failed = out_of_memory(error, what, self.effective.memory_settings())
             if failed is None:
                 raise
             raise failed from error
@@ -354,7 +342,7 @@ class TrainingRun:
             self._end(*_status_of(error), traceback="".join(traceback.format_exception(error)))
 
     def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
-        path, content = self._run_dir / BATCH_FILE, dict[str, Any](rows)
+        path, content = self.job.folder / BATCH_FILE, dict[str, Any](rows)
         try:
             np.savez(path, **content)
         except OSError as error:
@@ -366,7 +354,7 @@ class TrainingRun:
         summary = dict(more)
         if self._built is not None:
             parts, trainer = self._built
-            summary |= run_summary(self._effective, trainer, parts, failed=status == "failed")
+            summary |= run_summary(self.effective, trainer, parts, failed=status == "failed")
             for line in summary_lines(summary):
                 log.info("%s", line, extra=FILE_ONLY)
         score = summary.get("best_score", -math.inf)
@@ -375,8 +363,8 @@ class TrainingRun:
         self._record.end(status, reason, **summary)
 
 
-def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> int:
-    """Brings everything to where the newest whole checkpoint was taken; returns its updates."""
+def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> Saved:
+    """Brings everything to where the newest whole checkpoint was taken, and returns that."""
     saved = found.into(trainer.resume)
     store.resumed(saved)
     best = best_score(found.run_dir)
@@ -389,7 +377,7 @@ def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> int:
             trainer.scores.best, trainer.scores.best_opt_steps, found.run_dir,
         )  # fmt: skip
     log.info("resumed from %s", saved.folder)
-    return saved.opt_steps
+    return saved
 
 
 def restored_line(effective: EffectiveSettings, saved: Saved) -> str:

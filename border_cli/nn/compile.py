@@ -1,7 +1,8 @@
 """torch.compile, refused early and done late.
 
 For GPUs: on a CPU the compiled update was no faster (0.87 to 1.04 times the rate). It compiles
-before the run starts, which takes 3 s, or about 20 s without a compilation cache.
+before the run starts, which takes 3 s, or about 20 s without a compilation cache. torch's compiler
+is imported by the first compilation.
 """
 
 from __future__ import annotations

@@ -26,12 +26,14 @@ from border_cli.nn.architecture import (
     IMPALA_SECTIONS,
     MINATAR_WINDOWS,
     NATURE_WINDOWS,
+    Architecture,
     Window,
     impala_side,
     size_after,
 )
 from border_cli.nn.encoding import BYTES, Scaling
 from border_cli.nn.features import Scaled
+from border_cli.nn.matmul import rounds_convolutions
 
 IMPALA_SIDE = 3  # pixels of every window
 
@@ -215,3 +217,25 @@ def _fill_truncated_normal(convolution: Convolution, generator: torch.Generator)
     std = convolution.fan_in**-0.5
     nn.init.trunc_normal_(convolution.weight, 0, std, -2 * std, 2 * std, generator=generator)
     nn.init.zeros_(convolution.bias)
+
+
+IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {
+    "minatar_cnn": MinatarCnn,
+    "nature_cnn": NatureCnn,
+    "der_cnn": DerCnn,
+    "impala_resnet": ImpalaResNet,
+}
+
+
+def image_networks(
+    architecture: Architecture, generator: torch.Generator
+) -> list[PlainCnn | ImpalaResNet]:
+    """The networks of its images, in their order."""
+    networks = [
+        IMAGE_NETWORKS[each.network](each.shape, generator, each.scaling)
+        for each in architecture.images.values()
+    ]
+    for network in networks:
+        if isinstance(network, NatureCnn):  # small images gain nothing
+            network.rounds = rounds_convolutions(architecture)
+    return networks

@@ -2,7 +2,7 @@
 
 The backward pass through ReLU is written out, without autograd, whose bookkeeping costs more in
 networks this small than the pass itself: an update of [256, 256] and 64 rows takes 1.4 times as
-long with it.
+long with it. Networks of images and those of users are imported by the `Torso` that has one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from torch.autograd.function import once_differentiable
 from border_cli.core.config import Activation
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.images import DerCnn, ImpalaResNet, MinatarCnn, NatureCnn, PlainCnn
 from border_cli.nn.matmul import (
     TORCH,
     Layer,
@@ -28,9 +27,7 @@ from border_cli.nn.matmul import (
     Rows,
     TorchProducts,
     products_of,
-    rounds_convolutions,
 )
-from border_cli.nn.user_network import build_user_network
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -42,13 +39,6 @@ ACTIVATIONS = {
     Activation.tanh: torch.tanh_,
     Activation.elu: F.elu_,
     Activation.silu: F.silu,
-}
-
-IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {
-    "minatar_cnn": MinatarCnn,
-    "nature_cnn": NatureCnn,
-    "der_cnn": DerCnn,
-    "impala_resnet": ImpalaResNet,
 }
 
 
@@ -229,20 +219,21 @@ class Torso(nn.Module):
         self._bare = "" in architecture.images
         self.network: nn.Module | None = None
         if architecture.target is not None:
+            from border_cli.nn.user_network import build_user_network
+
             self.network, self.size = build_user_network(architecture, generator)
             return
         self._keys = tuple(architecture.images)
         self._rows = architecture.rows is not None
         # A list, because an nn.ModuleDict refuses keys such as "values" or "a.b".
-        networks = [
-            IMAGE_NETWORKS[each.network](each.shape, generator, each.scaling)
-            for each in architecture.images.values()
-        ]
-        for network in networks:
-            if isinstance(network, NatureCnn):  # small images gain nothing
-                network.rounds = rounds_convolutions(architecture)
-        self.images = nn.ModuleList(networks)
-        self.size = architecture.row_size + sum(each.size for each in networks)
+        self.images = nn.ModuleList()
+        self.size = architecture.row_size
+        if architecture.images:
+            from border_cli.nn.images import image_networks
+
+            networks = image_networks(architecture, generator)
+            self.images.extend(networks)
+            self.size += sum(each.size for each in networks)
 
     def forward(self, features: FeatureTensors) -> Tensor:
         if self.network is not None:

@@ -1,6 +1,7 @@
 """Acting through dense layers in numpy: with one observation at least twice as fast as in torch.
 
 The forward passes of `network.py`, `value_network.py` and `quantile_network.py`, free of torch.
+Those of images are imported by the encoder that has some.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from border_cli.core.config import Activation
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, WINDOWS, Architecture
 from border_cli.nn.encoding import LIMIT, Encoder, encoder
-from border_cli.nn.numpy_images import NumpyCnn
 
 Rows: TypeAlias = NDArray[np.float32]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]  # of a snapshot: `network.…`, `features.…`
@@ -139,6 +139,8 @@ class EncoderForm:
         rows = _normalised(self._rows, arrays) if "features.mean" in arrays else self._rows
         if not self._images:
             return rows
+        from border_cli.nn.numpy_images import NumpyCnn
+
         networks = [
             (
                 key,

@@ -137,3 +137,13 @@ def _leaves(batch: TensorBatch) -> list[Tensor]:
     for each in batch:
         leaves += each.values() if isinstance(each, dict) else [each]
     return leaves
+
+
+def conservative_gap(q: Tensor, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean of weight * (logsumexp Q(s, ·) - Q(s, a)), and its derivative by Q. [], [B, num_actions]
+
+    CQL(H), equation 4 of Kumar et al. 2020, for Discrete actions; see `agent/cql.py`.
+    """
+    row_weight = weight / len(q)  # [B, 1]
+    gap = torch.sum(row_weight * (q.logsumexp(1, keepdim=True) - q.gather(1, action)))
+    return gap, (row_weight * q.softmax(1)).scatter_add_(1, action, -row_weight)

@@ -12,15 +12,16 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from multiprocessing import reduction
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.core.types import Form
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
-Form: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]  # type and shape of one array
 
 CACHE_LINE = 64  # bytes; arrays of different writers never share one
 

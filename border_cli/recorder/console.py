@@ -1,7 +1,7 @@
 """Shows the progress of a run: a live panel on a terminal or in a notebook, lines elsewhere.
 
-In a Jupyter notebook the panel is one output of the cell, which IPython updates in place; outside
-notebooks IPython is never imported.
+In a Jupyter notebook the panel is one output of the cell, which IPython updates in place; IPython
+is imported by that panel alone.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from border_cli.core.files import read_bytes
 
 TAIL_NBYTES = 2**16
 MOST_METRICS_NBYTES = 2**30
-METRICS = "metrics.jsonl"  # in a run directory
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

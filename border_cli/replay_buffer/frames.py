@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.config import ReplayBufferConfig
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.rows import (
     columns_of,
@@ -25,10 +24,9 @@ from border_cli.core.rows import (
     storage_nbytes,
     transitions_of,
 )
-from border_cli.core.spaces import BoxSpace, EnvSpec, Space
+from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Array, Batch, Transitions
 from border_cli.core.words import size
-from border_cli.replay_buffer.config import RingConfig
 from border_cli.replay_buffer.frame_store import (
     MOST_AT_ONCE,
     SLOT_NBYTES,
@@ -44,48 +42,12 @@ STAYS = 2**62  # number of a row that is never overwritten
 STACKS = ("obs", "next_obs")
 
 
-def is_stack(observation: Space) -> bool:
-    """Whether an observation may be a stack of frames: uint8 [frames, height, width]."""
-    return (
-        isinstance(observation, BoxSpace)
-        and observation.dtype == "uint8"
-        and len(observation.shape) == 3
-        and observation.shape[0] > 1
-        and math.prod(observation.shape) > 0
-    )
-
-
-def stores_frames(config: ReplayBufferConfig, spec: EnvSpec) -> bool:
-    """Whether a replay buffer with these settings stores frames; raises ConfigError where it shall
-    and cannot."""
-    wanted = config.frames if isinstance(config, RingConfig) else False
-    if wanted is None:
-        return spec.stacked and is_stack(spec.observation)
-    if wanted and not is_stack(spec.observation):
-        raise ConfigError(
-            f"replay_buffer.frames=true needs stacked images, uint8 [frames, height, width]; "
-            f"env.id={spec.id} has {_described(spec.observation)}"
-        )
-    return wanted
-
-
-def _described(observation: Space) -> str:
-    if not isinstance(observation, BoxSpace):
-        return type(observation).__name__.removesuffix("Space")
-    return f"{observation.dtype} {list(observation.shape)}"
-
-
 def frame_ring_nbytes(spec: EnvSpec, capacity: int) -> int:
     """Bytes that so many rows take, without allocating them: a frame for each and its slot, and
     the frames of the margin."""
     depth, nbytes = _frames_of(spec)
     rows = storage_nbytes(_with_slots(spec), capacity)
     return rows + reserved_frames(capacity, depth) * (nbytes + SLOT_NBYTES)
-
-
-def frame_row_nbytes(spec: EnvSpec) -> int:
-    """Bytes of one row with the frame that it adds."""
-    return storage_nbytes(_with_slots(spec), 1) + _frames_of(spec)[1] + SLOT_NBYTES
 
 
 def _frames_of(spec: EnvSpec) -> tuple[int, int]:
@@ -130,6 +92,11 @@ class FrameRing(Ring):
         self._oldest = 0
         self._chunk: list[NDArray[np.int64]] = []  # each [F]
         self._has_frames = False
+
+    @classmethod
+    def row_nbytes(cls, spec: EnvSpec) -> int:
+        """Bytes of one row with the frame that it adds."""
+        return storage_nbytes(_with_slots(spec), 1) + _frames_of(spec)[1] + SLOT_NBYTES
 
     @property
     def nbytes(self) -> int:

@@ -21,14 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.config import ReplayBufferConfig
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import GoalRewards
-from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions, leaves
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 
-GOALS: Final = ("achieved_goal", "desired_goal")
 DESIRED: Final = "desired_goal"
 ACHIEVED: Final = "obs.achieved_goal"
 ACHIEVED_NEXT: Final = "next_obs.achieved_goal"
@@ -56,28 +55,6 @@ def observation_keys(transitions: Transitions) -> tuple[list[bytes], list[bytes]
         for array in (transitions.obs, transitions.next_obs)
     )
     return [row.tobytes() for row in begins], [row.tobytes() for row in ends]
-
-
-def refuse_no_goals(spec: EnvSpec) -> None:
-    """Raises ConfigError where observations have no goals that `compute_reward` could take."""
-    space = spec.observation
-    parts = space.spaces if isinstance(space, DictSpace) else {}
-    missing = [name for name in GOALS if name not in parts]
-    if missing:
-        raise ConfigError(
-            f"replay_buffer=hindsight needs Dict observations with {' and '.join(GOALS)}, but "
-            f"those of env.id={spec.id} have no {' and no '.join(missing)}. Use "
-            "replay_buffer=uniform, or an environment with goals such as env=fetch_reach"
-        )
-    achieved, desired = (parts[name] for name in GOALS)
-    same = type(achieved) is type(desired)
-    if isinstance(achieved, BoxSpace) and isinstance(desired, BoxSpace):
-        same = achieved.shape == desired.shape
-    if not same:
-        raise ConfigError(
-            f"replay_buffer=hindsight needs goals of one form, but in env.id={spec.id} "
-            f"achieved_goal is {achieved} and desired_goal {desired}"
-        )
 
 
 class Episode:
@@ -184,7 +161,6 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         goal_rewards: GoalRewards,
         gamma: float,
     ) -> None:
-        refuse_no_goals(spec)
         super().__init__(config, spec=spec, rng=rng)
         self.config = config
         self._goal_rewards = goal_rewards

@@ -17,10 +17,9 @@ from border_cli.core.errors import CheckpointError, NotFinite
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.frames import stores_frames
 from border_cli.replay_buffer.ring import whole_number
 from border_cli.replay_buffer.sum_tree import MinTree, SumTree
-from border_cli.replay_buffer.uniform import RingReplayBuffer
+from border_cli.replay_buffer.uniform import RingReplayBuffer, stores_frames
 
 PRIORITY_NBYTES = 8  # float64
 EPSILON = 1e-6  # keeps rows without an error within reach

@@ -112,6 +112,11 @@ class Ring:
         self._rows = self._behind_fixed()
         self._reused = _ReusedBatch(spec, 0)
 
+    @classmethod
+    def row_nbytes(cls, spec: EnvSpec) -> int:
+        """Bytes of one row."""
+        return storage_nbytes(spec, 1)
+
     @property
     def nbytes(self) -> int:
         """Bytes of all rows."""

@@ -1,7 +1,11 @@
-"""A ring of transitions, each equally likely to be sampled (Lin 1992)."""
+"""A ring of transitions, each equally likely to be sampled (Lin 1992).
+
+The ring that stores frames once is imported by the buffer of stacked images.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,16 +13,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.config import ReplayBufferConfig
-from border_cli.core.errors import CheckpointError
+from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import FrozenRows, ReplayBuffer
-from border_cli.core.rows import storage_nbytes
 from border_cli.core.seeding import restore_generator
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.spaces import BoxSpace, EnvSpec, Space
 from border_cli.core.types import Batch, State, Transitions
-from border_cli.replay_buffer.frames import FrameRing, frame_row_nbytes, stores_frames
+from border_cli.replay_buffer.config import RingConfig
 from border_cli.replay_buffer.ring import Ring, ring_state
 
 BLOCK = 32  # batches whose chances are drawn at once: one call of the generator for all
+
+
+def is_stack(observation: Space) -> bool:
+    """Whether an observation may be a stack of frames: uint8 [frames, height, width]."""
+    return (
+        isinstance(observation, BoxSpace)
+        and observation.dtype == "uint8"
+        and len(observation.shape) == 3
+        and observation.shape[0] > 1
+        and math.prod(observation.shape) > 0
+    )
+
+
+def stores_frames(config: ReplayBufferConfig, spec: EnvSpec) -> bool:
+    """Whether a replay buffer with these settings stores frames; raises ConfigError where it shall
+    and cannot."""
+    wanted = config.frames if isinstance(config, RingConfig) else False
+    if wanted is None:
+        return spec.stacked and is_stack(spec.observation)
+    if wanted and not is_stack(spec.observation):
+        raise ConfigError(
+            f"replay_buffer.frames=true needs stacked images, uint8 [frames, height, width]; "
+            f"env.id={spec.id} has {_described(spec.observation)}"
+        )
+    return wanted
+
+
+def _described(observation: Space) -> str:
+    if not isinstance(observation, BoxSpace):
+        return type(observation).__name__.removesuffix("Space")
+    return f"{observation.dtype} {list(observation.shape)}"
+
+
+def _frame_ring() -> type[Ring]:
+    from border_cli.replay_buffer.frames import FrameRing
+
+    return FrameRing
 
 
 class RingReplayBuffer(ReplayBuffer):
@@ -37,14 +77,14 @@ class RingReplayBuffer(ReplayBuffer):
         frames: bool = False,
     ) -> None:
         """`frames`: stores each frame of stacked images once (`stores_frames` says whether)."""
-        ring = FrameRing if frames else Ring
+        ring = _frame_ring() if frames else Ring
         self.ring = ring(spec, capacity, most_fixed=most_fixed)
         self._rng = rng
 
     @classmethod
     def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
-        frames = stores_frames(config, spec)
-        return frame_row_nbytes(spec) if frames else storage_nbytes(spec, 1)
+        ring = _frame_ring() if stores_frames(config, spec) else Ring
+        return ring.row_nbytes(spec)
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
         """Copies of the rows in these slots, for inspection. [M]"""

@@ -20,7 +20,8 @@ from border_cli.core.output import FILE_ONLY, RunState, SaveReport
 from border_cli.core.timing import Clock, MonotonicClock
 from border_cli.run.checkpoint_files import PendingCheckpoint, Saved, SaveState
 from border_cli.run.folders import CheckpointFolders
-from border_cli.run.replay_files import Chunk, PendingRows
+from border_cli.run.manifest import Chunk
+from border_cli.run.replay_files import PendingRows
 
 log = logging.getLogger(__name__)
 

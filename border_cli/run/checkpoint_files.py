@@ -1,4 +1,4 @@
-"""The files of one checkpoint: written, sealed by a manifest, verified, read.
+"""The files of one checkpoint: written, verified, read; a resume takes the newest whole one.
 
 checkpoints/0000010000/        agent.pt  state.json  arrays.npz  manifest.json
 checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
@@ -17,9 +17,9 @@ manifest.json   written last, so a folder without one is not complete: format, s
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -30,20 +30,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import checksum, read_bytes, require_stored, sync, write_json, write_text
+from border_cli.core.files import require_stored, sync, write_json
 from border_cli.core.interfaces import Evaluation, ReplayBuffer
+from border_cli.core.output import Resumption
 from border_cli.core.types import State
-from border_cli.run.replay_files import (
-    FOLDER,
-    Chunk,
-    PendingRows,
-    SavedRows,
-    load_chunks,
-    verify_file,
-)
+from border_cli.run.finding import resumable
+from border_cli.run.manifest import FOLDER, Chunk, Manifest, read_json, read_manifest, verify_files
+from border_cli.run.replay_files import PendingRows, load_chunks
 
-MANIFEST = "manifest.json"
-FORMAT = 3
+log = logging.getLogger(__name__)
+
 COUNTERS = ("opt_steps", "env_steps", "samples_total", "out_of_bounds", "time_s")
 NEEDED = ("agent.pt", "state.json", "arrays.npz")  # to resume, besides the manifest
 ARRAY = "__array__"
@@ -61,16 +57,6 @@ class PendingCheckpoint:
     agent: Mapping[str, Any]
     run: State
     rows: PendingRows | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """The content of one `manifest.json`."""
-
-    sequence: int  # grows by one with every checkpoint of a run
-    versions: Mapping[str, str]
-    sha256: Mapping[str, str]  # of every other file of the folder
-    replay: SavedRows | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,119 +133,6 @@ def _write_agent(path: Path, agent: Mapping[str, Any], save_state: SaveState) ->
     sync(path)
 
 
-def seal(
-    folder: Path,
-    *,
-    sequence: int,
-    versions: Mapping[str, str],
-    replay: SavedRows | None,
-) -> None:
-    """Completes the folder: its manifest names all files that it holds now."""
-    files = sorted(folder.iterdir())
-    manifest = Manifest(
-        sequence=sequence,
-        versions=versions,
-        sha256={each.name: checksum(each) for each in files},
-        replay=replay,
-    )
-    write_manifest(folder, manifest)
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Completes the folder, or replaces its manifest atomically."""
-    replay = manifest.replay
-    chunks = replay and [
-        {"first": each.first, "end": each.end, "files": dict(each.files)} for each in replay.chunks
-    ]
-    content = {
-        "format": FORMAT,
-        "sequence": manifest.sequence,
-        "versions": dict(manifest.versions),
-        "sha256": dict(manifest.sha256),
-        "replay": replay
-        and {
-            "first": replay.first,
-            "end": replay.end,
-            "capacity": replay.capacity,
-            "chunks": chunks,
-        },
-    }
-    # Without `indent`, which would be slow: there may be thousands of chunks.
-    write_text(folder / MANIFEST, json.dumps({**content, "checksum": _checksum(content)}))
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Raises `CheckpointError` where it is missing, damaged, of another format, or names a file
-    outside the folders of checkpoints."""
-    path = folder / MANIFEST
-    content = read_json(path)
-    found = content.pop("format", None)
-    if found != FORMAT:
-        raise CheckpointError(
-            f"{folder} has checkpoint format {found}, of another version of border_cli; this one "
-            f"reads {FORMAT}"
-        )
-    if content.pop("checksum", None) != _checksum({"format": found, **content}):
-        raise CheckpointError(f"{path} is damaged: its checksum does not match its entries")
-    try:
-        return _manifest(content)
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise CheckpointError(f"{path} is not a checkpoint manifest: {error}") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; raises `CheckpointError` where it is damaged."""
-    try:
-        content = json.loads(read_bytes(path))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} cannot be read: it is not a JSON object")
-    return content
-
-
-def _manifest(content: Mapping[str, Any]) -> Manifest:
-    replay = content["replay"]
-    return Manifest(
-        sequence=int(content["sequence"]),
-        versions=dict(content["versions"]),
-        sha256=_sums(content["sha256"]),
-        replay=None if replay is None else _saved_rows(replay),
-    )
-
-
-def _saved_rows(content: Mapping[str, Any]) -> SavedRows:
-    chunks = tuple(
-        Chunk(first=int(each["first"]), end=int(each["end"]), files=_sums(each["files"]))
-        for each in content["chunks"]
-    )
-    rows = SavedRows(
-        first=int(content["first"]),
-        end=int(content["end"]),
-        capacity=int(content["capacity"]),
-        chunks=chunks,
-    )
-    ends = [chunks[0].first if chunks else rows.end, *(each.end for each in chunks)]
-    firsts = [*(each.first for each in chunks), rows.end]
-    rising = all(each.first < each.end for each in chunks)
-    if ends != firsts or not rising or not 0 <= ends[0] <= rows.first <= rows.end:
-        raise ValueError(f"its chunks do not cover rows {rows.first} to {rows.end}")
-    return rows
-
-
-def _sums(content: Mapping[str, Any]) -> dict[str, str]:
-    """Names and checksums; a name is a plain one, so that nothing outside a folder is read."""
-    sums = {str(name): str(checksum) for name, checksum in content.items()}
-    for name in sums:
-        if name.startswith(".") or any(each in name for each in "/\\\0:"):
-            raise ValueError(f"{name!r} is not a plain file name")
-    return sums
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
 def read_checkpoint(folder: Path, *, rows: bool = True) -> Saved:
     """Verifies a checkpoint and reads all but its tensors and transitions.
 
@@ -270,7 +143,7 @@ def read_checkpoint(folder: Path, *, rows: bool = True) -> Saved:
     missing = [name for name in NEEDED if name not in manifest.sha256]
     if missing:
         raise CheckpointError(f"{folder} cannot be resumed: it has no {', no '.join(missing)}")
-    _verify_files(folder, manifest)
+    verify_files(folder, manifest)
     for chunk in manifest.replay.chunks if manifest.replay and rows else ():
         for name in chunk.files:
             if not (_replay_folder(folder) / name).is_file():
@@ -293,14 +166,69 @@ def _counters(path: Path, state: Mapping[str, Any]) -> dict[str, float]:
     return dict(state)
 
 
-def verify(folder: Path) -> None:
-    """Raises `CheckpointError` naming the first file that is not as it was written."""
-    _verify_files(folder, read_manifest(folder))
+class Resumable:
+    """The checkpoints of a run directory, the newest first, each read when it is its turn.
+
+    `rows`: with the transitions, where they were saved. A damaged checkpoint is skipped and later
+    named. Raises CheckpointError where none is left.
+    """
+
+    newest: Saved  # verified but for its transitions
+    agent: dict[str, Any]  # the state of its agent
+
+    def __init__(
+        self, run_dir: Path, *, rows: bool, load_state: Callable[[Path], dict[str, Any]]
+    ) -> None:
+        self.run_dir = run_dir
+        self._rows = rows
+        self._load_state = load_state  # reads `agent.pt`
+        self._left = iter(resumable(run_dir))
+        self._damaged: list[CheckpointError] = []
+        self._read_next()
+
+    def _read_next(self) -> None:
+        for folder in self._left:
+            try:
+                self.newest = read_checkpoint(folder, rows=self._rows)
+                self.agent = self._load_state(self.newest.agent)
+            except CheckpointError as error:
+                self._damaged.append(error)
+            else:
+                return
+        raise _nothing(self.run_dir, self._damaged)
+
+    def into(self, resume: Callable[[Resumption], None]) -> Saved:
+        """Has the newest whole checkpoint loaded by `resume`; names the damaged ones."""
+        while True:
+            saved = self.newest
+            try:
+                resume(self._resumption(saved))
+            except CheckpointError as error:
+                self._damaged.append(error)
+                self._read_next()
+                continue
+            for each in self._damaged:
+                log.error("%s; resuming from the previous checkpoint", each)
+            return saved
+
+    def _resumption(self, saved: Saved) -> Resumption:
+        return Resumption(
+            counters=saved.counters,
+            run=saved.run,
+            agent=self.agent,
+            load_rows=saved.load_rows if self._rows and saved.has_rows else None,
+        )
 
 
-def _verify_files(folder: Path, manifest: Manifest) -> None:
-    for name, expected in manifest.sha256.items():
-        verify_file(folder / name, expected)
+def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
+    if not damaged:
+        return CheckpointError(f"{run_dir} has no checkpoint to resume from")
+    listed = "".join(f"\n  {each}" for each in dict.fromkeys(map(str, damaged)))
+    return CheckpointError(
+        f"{run_dir} has no complete checkpoint to resume from:{listed}\n"
+        "If only files in checkpoints/replay are damaged, checkpoint.replay_buffer=false resumes "
+        "without them"
+    )
 
 
 def split_arrays(tree: Any, arrays: Arrays) -> Any:

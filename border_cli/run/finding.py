@@ -1,30 +1,18 @@
-"""Which checkpoints a run directory has, which one a name means, and the newest whole one."""
+"""Which checkpoints a run directory has, and which one a name means."""
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
-from border_cli.core.files import SETTINGS, SWEEP_MARK
-from border_cli.core.output import Resumption
+from border_cli.core.files import SETTINGS, SWEEP_JSON
 from border_cli.core.words import listed
-from border_cli.run.checkpoint_files import (
-    MANIFEST,
-    Manifest,
-    Saved,
-    read_checkpoint,
-    read_json,
-    read_manifest,
-    verify,
-)
 from border_cli.run.layout import backup_of
-
-log = logging.getLogger(__name__)
+from border_cli.run.manifest import MANIFEST, Manifest, read_json, read_manifest, verify
 
 T = TypeVar("T")
 MOST_LISTED = 5  # runs that a message names
@@ -120,7 +108,7 @@ def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | No
         what = file if place.exists() else f"no such directory: {place}"
         raise CheckpointError(f"{what}{run_around(place)}")
     what = f"is not a run directory: it has no {SETTINGS}"
-    if (place / SWEEP_MARK).exists():
+    if (place / SWEEP_JSON).exists():
         what = "is the directory of a sweep, not of a run"
     raise CheckpointError(f"{place} {what}{run_around(place) or _runs_in(place)}")
 
@@ -237,68 +225,3 @@ def episodes_of_best(run_dir: Path) -> int | None:
     except (CheckpointError, KeyError):
         return None
     return len(returns) if isinstance(returns, list) and returns else None
-
-
-class Resumable:
-    """The checkpoints of a run directory, the newest first, each read when it is its turn.
-
-    `rows`: with the transitions, where they were saved. A damaged checkpoint is skipped and later
-    named. Raises CheckpointError where none is left.
-    """
-
-    newest: Saved  # verified but for its transitions
-    agent: dict[str, Any]  # the state of its agent
-
-    def __init__(
-        self, run_dir: Path, *, rows: bool, load_state: Callable[[Path], dict[str, Any]]
-    ) -> None:
-        self.run_dir = run_dir
-        self._rows = rows
-        self._load_state = load_state  # reads `agent.pt`
-        self._left = iter(resumable(run_dir))
-        self._damaged: list[CheckpointError] = []
-        self._read_next()
-
-    def _read_next(self) -> None:
-        for folder in self._left:
-            try:
-                self.newest = read_checkpoint(folder, rows=self._rows)
-                self.agent = self._load_state(self.newest.agent)
-            except CheckpointError as error:
-                self._damaged.append(error)
-            else:
-                return
-        raise _nothing(self.run_dir, self._damaged)
-
-    def into(self, resume: Callable[[Resumption], None]) -> Saved:
-        """Has the newest whole checkpoint loaded by `resume`; names the damaged ones."""
-        while True:
-            saved = self.newest
-            try:
-                resume(self._resumption(saved))
-            except CheckpointError as error:
-                self._damaged.append(error)
-                self._read_next()
-                continue
-            for each in self._damaged:
-                log.error("%s; resuming from the previous checkpoint", each)
-            return saved
-
-    def _resumption(self, saved: Saved) -> Resumption:
-        return Resumption(
-            counters=saved.counters,
-            run=saved.run,
-            agent=self.agent,
-            load_rows=saved.load_rows if self._rows and saved.has_rows else None,
-        )
-
-
-def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
-    if not damaged:
-        return CheckpointError(f"{run_dir} has no checkpoint to resume from")
-    listed = "".join(f"\n  {each}" for each in dict.fromkeys(map(str, damaged)))
-    return CheckpointError(
-        f"{run_dir} has no complete checkpoint to resume from:{listed}\n"
-        "If only files in checkpoints/replay are damaged, checkpoint.replay_buffer=false resumes "
-        "without them"
-    )

@@ -15,14 +15,7 @@ from typing import Any
 from border_cli.core.files import files_in, sync
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.types import State
-from border_cli.run.checkpoint_files import (
-    PendingCheckpoint,
-    SaveState,
-    seal,
-    write_best,
-    write_manifest,
-    write_state,
-)
+from border_cli.run.checkpoint_files import PendingCheckpoint, SaveState, write_best, write_state
 from border_cli.run.finding import Kept, by_age, folder_name
 from border_cli.run.layout import (
     CHECKPOINT,
@@ -33,13 +26,8 @@ from border_cli.run.layout import (
     partial_of,
     remove_files,
 )
-from border_cli.run.replay_files import (
-    FOLDER,
-    Chunk,
-    PendingRows,
-    SavedRows,
-    write_chunks,
-)
+from border_cli.run.manifest import FOLDER, Chunk, SavedRows, seal, write_manifest
+from border_cli.run.replay_files import PendingRows, write_chunks
 from border_cli.run.status import versions
 
 log = logging.getLogger(__name__)

@@ -61,17 +61,17 @@ HYDRA = Layout(
 )
 FILMS = Layout(files=r"\d{10,}\.gif")
 RUN = Layout(
-    files=r"run\.(json|lock)|metrics\.jsonl|border-train\.log|not_finite\.npz"
+    files=r"run\.(json|lock)|job\.(json|yaml)|metrics\.jsonl|border-train\.log|not_finite\.npz"
     rf"|output\.log|{EVENT_FILE}",
     links="best",
     folders={"checkpoints": CHECKPOINTS, "videos": FILMS, r"\.hydra": HYDRA},
 )
-SWEEP = Layout(files=r"sweep\.(json|csv|stop)|multirun\.yaml")
+SWEEP = Layout(files=r"sweep\.(json|csv|stop)")
 RUN_OR_SWEEP = replace(RUN, files=f"{RUN.files}|{SWEEP.files}")
 
 
 # What stays where a run starts over.
-KEPT = ("run.lock", "border-train.log", "output.log")
+KEPT = ("run.lock", "border-train.log", "output.log", "job.json", "job.yaml")
 
 
 def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:

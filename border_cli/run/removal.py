@@ -19,7 +19,6 @@ from pathlib import Path
 
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.files import SETTINGS, readable_bytes
-from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import Kept, by_age, is_complete
 from border_cli.run.folders import (
     named_chunks,
@@ -36,7 +35,7 @@ from border_cli.run.layout import (
     entries_of_ours,
     refuse_foreign,
 )
-from border_cli.run.replay_files import FOLDER
+from border_cli.run.manifest import FOLDER, verify
 from border_cli.run.status import RUN_JSON, RUN_LOCK, RunLock, read_run, running
 from border_cli.run.sweep_folder import read_sweep
 

@@ -13,7 +13,7 @@ import copy
 import hashlib
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,46 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
-from border_cli.core.files import checksum, sync
+from border_cli.core.files import sync
 from border_cli.core.interfaces import FrozenRows, FrozenSharingRows, ReplayBuffer, SharedEntries
+from border_cli.run.manifest import OTHER_SUM, SHARED, Chunk, SavedRows, verify_file
 
-FOLDER = "replay"
-SHARED = ".shared.npy"  # the end of the name of a file beside those of the blocks
 PIECE_NBYTES = 16 * 2**20  # copied and written at a time: the learner waits once for each piece
 CHUNK_NBYTES = 256 * 2**20  # a file is kept until the last of its rows is overwritten
-OTHER_SUM = "its checksum does not match the manifest"
 MAX_HEADER = 2**20  # bytes of a .npy file before its rows; a field takes about 20
 OVERWRITTEN = "the disk is too slow: transitions were overwritten before they were saved"
 REST_NBYTES = 2**20  # read at a time where only the checksum counts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """Rows `first` … `end` of the replay buffer, in one file per block, and what they share."""
-
-    first: int
-    end: int
-    files: Mapping[str, str]  # name in checkpoints/replay: SHA-256, in the order of the blocks
-
-    @property
-    def shared(self) -> str | None:
-        """The file of what its rows share."""
-        return next((name for name in self.files if name.endswith(SHARED)), None)
-
-    @property
-    def blocks(self) -> list[str]:
-        """The files that have an entry for each row."""
-        return [name for name in self.files if not name.endswith(SHARED)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedRows:
-    """The transitions of a replay buffer; the first chunk may begin before them."""
-
-    first: int
-    end: int
-    capacity: int
-    chunks: tuple[Chunk, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,18 +184,6 @@ def _load_shared(path: Path, expected: str, buffer: ReplayBuffer) -> None:
             buffer.load_shared(entries)
     finally:
         file.close()
-
-
-def verify_file(path: Path, expected: str) -> None:
-    """Raises `CheckpointError` where the file is not as it was written."""
-    if not path.is_file():
-        raise CheckpointError(f"{path} is missing")
-    try:
-        found = checksum(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if found != expected:
-        raise CheckpointError(f"{path} is damaged: its checksum does not match the manifest")
 
 
 class NpyWriter:

@@ -1,6 +1,7 @@
 """Which process runs in a directory, and how its run went: `run.lock` and `run.json`.
 
 Values of a wrong type in `run.json` are treated as missing, and rejected if a resume needs them.
+psutil, for which no list of runs waits, is imported by the run that begins.
 """
 
 from __future__ import annotations
@@ -222,7 +223,7 @@ KINDS = {
     "best_opt_steps": _or_null(_COUNT),
     "import_paths": _list_of(str, "strings"),
     "attempts": _list_of(dict, "objects"),
-    **dict.fromkeys(("seeds", "settings", "recorders_switched_off"), _OBJECT),
+    **dict.fromkeys(("seeds", "settings", "recorders_switched_off", "progress"), _OBJECT),
 }
 # What a resumed run keeps from the attempts before.
 LASTING = (
@@ -247,6 +248,7 @@ OF_AN_ATTEMPT = (
     "git",
     "versions",
     "machine",
+    "progress",
 )
 # What a command reads that resumes a run.
 NEEDED_TO_RESUME = ("status", "exit_reason", "pid", "host", "attempts", *LASTING)
@@ -325,10 +327,20 @@ class RunRecord:
             self.content |= counters
             self._write_or_log()
 
+    def progress(self, figures: Mapping[str, Any]) -> None:
+        """Writes how far the run is at this moment, for whoever watches it until it ends."""
+        if self.content.get("status") == "running":
+            if self._lock is not None:
+                self._lock.check()
+            self.content["progress"] = dict(figures)
+            with suppress(OSError):  # a full disk is reported where something is lost by it
+                self._write()
+
     def end(self, status: str, reason: str, **facts: Any) -> None:
         """Writes how the run ended; the first end stays, and is written again where that failed."""
         if self.content.get("status") == "running":
             self.content |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
+            self.content.pop("progress", None)
         if self.begun:
             self._write_or_log()
 
@@ -405,6 +417,7 @@ def end_from_outside(
         if found.get("status") != "running" or not own:
             return False
         found |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
+        found.pop("progress", None)
         write_json(run_dir / RUN_JSON, found)
     return True
 

@@ -33,7 +33,7 @@ from border_cli.actor_manager.shared_ring import (
     RingReader,
     SharedRing,
 )
-from border_cli.actor_manager.weights import SharedWeightSlot
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.cluster.calls import Kind, Place, Report, WeightTransport
 from border_cli.cluster.connection import ClusterSettings
 from border_cli.cluster.nodes import Needs

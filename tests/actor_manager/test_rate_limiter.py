@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from channels import channel_of, message_of
 
-from border_cli.actor_manager.rate_limiter import Closed, RateLimiter, SharedRateLimiter
+from border_cli.actor_manager.rate_limiter import Closed, RateLimiter
 from border_cli.actor_manager.shared_channel import (
     BUDGET,
     GRANTED,
@@ -21,6 +21,7 @@ from border_cli.actor_manager.shared_channel import (
     ChannelWriter,
     SharedChannel,
 )
+from border_cli.actor_manager.shared_rate_limiter import SharedRateLimiter
 
 
 def test_budgets_never_exceed_what_is_permitted() -> None:

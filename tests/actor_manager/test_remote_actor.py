@@ -14,7 +14,7 @@ from remote_fakes import BUILDING, CalmEnvFactory, Life, ScriptedEnvFactory, com
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.config import RayConfig
 from border_cli.actor_manager.remote_actor import Answer, RemoteActor
-from border_cli.actor_manager.weights import packed, unpacked
+from border_cli.actor_manager.shared_weights import packed, unpacked
 from border_cli.core.interfaces import EnvFactory
 from border_cli.core.types import Snapshot
 from border_cli.process.start import pack

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from border_cli.actor_manager.weights import SharedWeightSlot, forms_of, packed, unpacked
+from border_cli.actor_manager.shared_weights import SharedWeightSlot, packed, unpacked
+from border_cli.actor_manager.weights import forms_of
 from border_cli.core.types import Snapshot
 from border_cli.nn.numpy_network import NumpyMlp
 

@@ -14,13 +14,12 @@ from networks import q_network
 from oracle import by_row, rlax
 
 from border_cli.agent.config import Loss
-from border_cli.agent.cql import conservative_gap
 from border_cli.agent.dqn import by_autograd, td_loss, td_target, weighted_loss, written_out
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import Features
 from border_cli.nn.network import Gradient, Network
-from border_cli.nn.tensor_batch import TDResult, TensorBatch
+from border_cli.nn.tensor_batch import TDResult, TensorBatch, conservative_gap
 
 
 def box(size: int) -> BoxSpace:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from border_cli.cli.train import main
+from border_cli.config.job import Job
 from border_cli.config.resuming import Found, attempt
 from border_cli.core.config import RunConfig
-from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.job import JobContext
 
 Capture = pytest.CaptureFixture[str]
 
@@ -21,17 +20,15 @@ class Jobs:
 
     def __init__(self) -> None:
         self.configs: list[RunConfig] = []
-        self.contexts: list[JobContext] = []
+        self.jobs: list[Job] = []
         self.found: list[Found] = []
 
-    def __call__(self, effective: EffectiveSettings, context: JobContext) -> float:
-        config = effective.config
-        self.configs.append(config)
-        self.contexts.append(context)
-        with attempt(context.run_dir, config, context.record, trust=context.trust) as begun:
+    def __call__(self, job: Job) -> None:
+        self.configs.append(job.config)
+        self.jobs.append(job)
+        with attempt(job.folder, job.config, job.record, trust=job.trust) as begun:
             self.found.append(begun.found)
             begun.confirm()
-        return float(config.seed)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from commands import Command, train_status
 
-from border_cli.cli.dry_run import is_asked_for
 from border_cli.config.compose import Composer
 from border_cli.core.errors import ConfigError
+from border_cli.sweep.plan import planned
 
 Capture = pytest.CaptureFixture[str]
 
@@ -85,10 +85,11 @@ def test_a_job_that_is_too_large_is_named_before_any_folder_is_made(
 
 def test_jobs_that_nobody_knows_yet_cannot_be_shown(folder: Path) -> None:
     assert folder
-    overrides = ["env=cartpole", "seed=1,2"]
-    assert not is_asked_for(Composer(), [], overrides)
+    sweeper = "hydra.sweeper._target_=another.Sweeper"
+    overrides = ["env=cartpole", "seed=1,2", sweeper]
+    assert planned(Composer(), overrides, []).jobs == []
     with pytest.raises(ConfigError, match="dry_run=true cannot show the jobs of this sweeper"):
-        is_asked_for(Composer(), [], [*overrides, "dry_run=true"])
+        planned(Composer(), [*overrides, "dry_run=true"], [])
 
 
 @pytest.mark.slow

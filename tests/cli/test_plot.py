@@ -12,7 +12,8 @@ from run_folders import evaluated_run, two_groups
 
 from border_cli import compose, load_runs, train
 from border_cli.analysis.tables import number
-from border_cli.cli.plot import main, read_request, show_table
+from border_cli.cli.plot import main, read_request
+from border_cli.cli.plotted import show_table
 from border_cli.core.errors import ConfigError
 
 

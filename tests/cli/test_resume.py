@@ -17,15 +17,15 @@ import pytest
 from commands import facts_of, repeatable_rows, train_status
 from sampling import sampled
 
-from border_cli.cli import report
 from border_cli.cli.train import main
 from border_cli.config.compose import compose
 from border_cli.config.interpolation import job_folder
+from border_cli.config.job import Job
 from border_cli.config.resuming import Found, finished
 from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.core.files import SETTINGS, write_json
-from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.job import JobContext, Outcome, train_job
+from border_cli.launch import closing
+from border_cli.launch.job import Outcome, train_job
 from border_cli.recorder.read import read_metrics
 from border_cli.run.status import RunLock
 
@@ -69,13 +69,13 @@ def test_a_run_is_resumed_by_its_folder_alone_from_anywhere(
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
     again = ran("resume=../a")
-    context = again.contexts[0]
-    assert context.run_dir == folder / "a"
+    (job,) = again.jobs
+    assert job.folder == folder / "a"
     assert resolved_yaml(again.configs[0]) == resolved_yaml(first.configs[0])
     assert again.found == [Found(resumes=True)]
-    assert context.import_paths == []
+    assert job.import_paths == ()
     assert list((folder / "elsewhere").iterdir()) == []
-    assert context.overrides == ["resume=../a"]
+    assert job.overrides == ("resume=../a",)
 
 
 def test_with_trust_modules_are_found_where_the_run_found_them(
@@ -85,7 +85,7 @@ def test_with_trust_modules_are_found_where_the_run_found_them(
     (folder / "mine" / "module_of_a_run.py").write_text("")
     monkeypatch.chdir(folder / "mine")
     first = ran("run_dir=a", "env=cartpole", "imports=[module_of_a_run]")
-    assert first.contexts[0].import_paths == [str(folder / "mine")]
+    assert first.jobs[0].import_paths == (str(folder / "mine"),)
     stopped(folder / "mine" / "a", import_paths=[str(folder / "mine")])
     del sys.modules["module_of_a_run"]
     sys.path[:] = [each for each in sys.path if each != str(folder / "mine")]
@@ -103,7 +103,7 @@ def test_a_job_knows_what_changed_and_what_hydra_was_told(folder: Path, ran: Ran
         "trainer.max_opt_steps: 90 -> 95",
         "recorder: [tensorboard, jsonl, console] -> [jsonl]",
     )
-    told = again.contexts[0].record
+    told = again.jobs[0].record
     assert told["overrides.yaml"] == ("- resume=a\n- trainer.max_opt_steps=95\n- recorder=jsonl\n")
     assert "  output_dir: " in told["hydra.yaml"]
     assert told["hydra.yaml"].startswith("hydra:\n")
@@ -176,8 +176,8 @@ def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refus
     assert ran("resume=a").found == [Found(resumes=True)]  # it was killed
 
 
-def train_or_refuse(effective: EffectiveSettings, context: JobContext) -> Outcome:
-    return train_job(effective, context, on_hung=lambda _: None)
+def train_or_refuse(job: Job) -> Outcome:
+    return train_job(job, on_hung=lambda _: None)
 
 
 def test_a_folder_that_another_process_has_taken_since_the_checks_is_left_alone(
@@ -185,12 +185,12 @@ def test_a_folder_that_another_process_has_taken_since_the_checks_is_left_alone(
 ) -> None:
     outcomes = []
 
-    def begin(effective: EffectiveSettings, context: JobContext) -> Outcome:
-        write_resolved(context.run_dir, "seed: 1")
-        with commands.other_process(context.run_dir):
-            before = commands.stamps(context.run_dir)
-            outcomes.append(train_or_refuse(effective, context))
-            assert commands.stamps(context.run_dir) == before
+    def begin(job: Job) -> Outcome:
+        write_resolved(job.folder, "seed: 1")
+        with commands.other_process(job.folder):
+            before = commands.stamps(job.folder)
+            outcomes.append(train_or_refuse(job))
+            assert commands.stamps(job.folder) == before
         return outcomes[0]
 
     main(["env=cartpole", "run_dir=a", "resume=auto"], run_job=begin)
@@ -204,13 +204,13 @@ def test_a_job_that_another_command_has_finished_since_the_checks_is_not_trained
     assert folder
     outcomes = []
 
-    def begin(effective: EffectiveSettings, context: JobContext) -> Outcome:
-        write_resolved(context.run_dir, resolved_yaml(effective.config))
-        stopped(context.run_dir, "done")
-        before = everything(context.run_dir)
-        outcomes.append(train_or_refuse(effective, context))
-        after = everything(context.run_dir)
-        assert [each.name for each in before if after[each] != before[each]] == ["border-train.log"]
+    def begin(job: Job) -> Outcome:
+        write_resolved(job.folder, resolved_yaml(job.config))
+        stopped(job.folder, "done")
+        before = everything(job.folder)
+        outcomes.append(train_or_refuse(job))
+        after = everything(job.folder)
+        assert [each.name for each in before if after[each] != before[each]] == []
         return outcomes[-1]
 
     main(["-m", "env=cartpole", "seed=0,1", "run_dir=s", "resume=auto"], run_job=begin)
@@ -222,9 +222,9 @@ def test_a_run_that_has_begun_since_the_checks_of_a_new_one_is_not_moved_aside(
 ) -> None:
     outcomes = []
 
-    def begin(effective: EffectiveSettings, context: JobContext) -> Outcome:
-        stopped(context.run_dir)
-        outcomes.append(train_or_refuse(effective, context))
+    def begin(job: Job) -> Outcome:
+        stopped(job.folder)
+        outcomes.append(train_or_refuse(job))
         return outcomes[0]
 
     main(["env=cartpole", "run_dir=a"], run_job=begin)
@@ -258,7 +258,7 @@ def test_a_link_inside_of_a_run_directory_is_refused_before_anything_is_opened(
             ("b/border-train.log", ["run_dir=b"]),
             ("b/.hydra", ["run_dir=b"]),
             (f"s/{JOB_1}/metrics.jsonl", ["-m", "run_dir=s", "seed=0,1"]),
-            ("s/multirun.yaml", ["-m", "run_dir=s", "seed=0,1"]),
+            ("s/sweep.csv", ["-m", "run_dir=s", "seed=0,1"]),
         ],
         every=3,
     ),
@@ -450,14 +450,14 @@ def test_the_command_that_is_printed_leads_to_the_same_folder(
     ran("run_dir=a", "env=cartpole")
     (folder / "a").rename(folder / name)
     stopped(folder / name)
-    command, *typed = shlex.split(report.resume_run(folder / name))
+    command, *typed = shlex.split(closing.resume_run(folder / name))
     assert command.endswith("border-train")
-    assert ran(*typed).contexts[0].run_dir == folder / name
+    assert ran(*typed).jobs[0].folder == folder / name
 
 
 def test_the_command_of_a_sweep_is_typed_again_with_auto() -> None:
     typed = ["border-train", "-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
-    words = shlex.split(report.resume_sweep(typed, Path("a b")))
+    words = shlex.split(closing.resume_sweep(typed, Path("a b")))
     assert words[1:] == ["-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
 
 

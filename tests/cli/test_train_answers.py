@@ -30,7 +30,7 @@ def test_what_is_shown_is_what_a_run_saves_and_runs_again(
     assert (folder / "a" / ".hydra" / "resolved.yaml").read_text() == shown
     (folder / "frozen.yaml").write_text(shown)
     again = ran("-cd", ".", "-cn", "frozen")
-    run_dir = again.contexts[0].run_dir
+    run_dir = again.jobs[0].folder
     assert (run_dir / ".hydra" / "resolved.yaml").read_text() == shown
     assert isinstance(again.configs[0].agent, RandomConfig)
     assert run_dir.parent.name == "random_acrobot"

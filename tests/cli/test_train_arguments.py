@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sampling import sampled
 
-from border_cli.cli.train import read_arguments
+from border_cli.cli.flags import read_arguments
 from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.core.errors import ConfigError
@@ -44,21 +44,22 @@ def test_a_flag_that_does_not_exist_is_refused(argv: list[str], said: str) -> No
         read_arguments(argv)
 
 
-def test_a_job_gets_typed_settings_and_its_context(folder: Path, ran: Callable[..., Any]) -> None:
+def test_a_job_gets_typed_settings_and_says_where_they_came_from(
+    folder: Path, ran: Callable[..., Any]
+) -> None:
     jobs = ran("env=cartpole", "seed=3")
-    config, context = jobs.configs[0], jobs.contexts[0]
-    assert (config.env.id, config.seed) == ("CartPole-v1", 3)
-    assert context.run_dir.parent == folder / "outputs" / "dqn_cartpole"
-    assert context.overrides == ["env=cartpole", "seed=3"]
-    assert context.command == ["border-train", "env=cartpole", "seed=3"]
-    (tuned,) = tuned_files(context.sources)
+    (job,) = jobs.jobs
+    assert (job.config.env.id, job.config.seed) == ("CartPole-v1", 3)
+    assert job.folder.parent == folder / "outputs" / "dqn_cartpole"
+    assert job.overrides == ("env=cartpole", "seed=3")
+    assert job.command == ("border-train", "env=cartpole", "seed=3")
+    (tuned,) = tuned_files(job.sources)
     assert tuned.endswith("tuned/dqn_cartpole.yaml")
-    assert context.job_number is None
-    assert context.import_paths == []  # it needs no module but ours
-    assert {"config", "agent", "env", "tuned"} < {source.group for source in context.sources}
-    assert load_resolved(context.run_dir) == config
-    assert (context.run_dir / "border-train.log").exists()
-    assert {each.name for each in (context.run_dir / ".hydra").iterdir()} == {
+    assert job.number is None
+    assert job.import_paths == ()  # it needs no module but ours
+    assert {"config", "agent", "env", "tuned"} < {source.group for source in job.sources}
+    assert load_resolved(job.folder) == job.config
+    assert {each.name for each in (job.folder / ".hydra").iterdir()} == {
         "config.yaml",
         "hydra.yaml",
         "overrides.yaml",
@@ -86,15 +87,16 @@ def test_a_used_folder_needs_resume(
     assert "a already contains a run: choose another" in refusal("run_dir=a", "env=cartpole")
     assert "contains a single run" in refusal("-m", "run_dir=a", "env=cartpole", "resume=auto")
     again = ran("run_dir=a", "env=cartpole", "resume=auto", "seed=1")
-    assert again.contexts[0].run_dir == folder / "a"
-    assert "seed=1" in again.contexts[0].record["overrides.yaml"]
+    assert again.jobs[0].folder == folder / "a"
+    assert "seed=1" in again.jobs[0].record["overrides.yaml"]
 
 
 @pytest.mark.slow
 def test_a_used_folder_of_a_sweep_needs_resume(
-    refusal: Callable[..., str], ran: Callable[..., Any]
+    folder: Path, refusal: Callable[..., str], ran: Callable[..., Any]
 ) -> None:
     ran("-m", "run_dir=s", "env=cartpole", "seed=0")
+    (folder / "s" / "sweep.json").touch()
     assert "already contains a sweep" in refusal("-m", "run_dir=s", "env=cartpole", "seed=1")
     assert "contains a sweep" in refusal("run_dir=s", "env=cartpole")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from border_cli.cluster.placement import (
     UNLIMITED,
     Node,
-    Placement,
     choose,
     fitting,
     in_words,
     lacking,
 )
+from border_cli.core.config import Placement
 
 CPU = {"CPU": 1.0}
 

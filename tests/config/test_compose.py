@@ -58,7 +58,7 @@ def test_interpolations_reach_hydra_and_other_settings() -> None:
 
 def test_jobs_of_a_sweep_know_their_number() -> None:
     composer = Composer()
-    jobs = composer.sweep(["env=cartpole,acrobot", "seed=${hydra:job.num}"])
+    jobs = composer.sweep_terms(["env=cartpole,acrobot", "seed=${hydra:job.num}"]).jobs
     assert jobs is not None
     configs = [composer.job(job, number).config for number, job in enumerate(jobs)]
     assert [(each.env.id, each.seed) for each in configs] == [("CartPole-v1", 0), ("Acrobot-v1", 1)]

@@ -66,7 +66,7 @@ def test_in_a_swept_experiment(mine: str, folder: Path, write: Write) -> None:
     )
     write("experiment/y.yaml", f"{header}seed: 2\n")
     composer = Composer([f"file://{folder}"])
-    jobs = composer.sweep(["experiment=x,y"])
+    jobs = composer.sweep_terms(["experiment=x,y"]).jobs
     assert jobs is not None
     configs = [composer.job(job, number).config for number, job in enumerate(jobs)]
     assert [each.imports for each in configs] == [[mine], []]

@@ -102,7 +102,7 @@ def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
     first(*FIRST)
     typed = ["agent=dqn,rainbow", "seed=1,2"]
     with composing(typed, origin="first", multirun=True) as (composer, overrides):
-        jobs = composer.sweep(overrides)
+        jobs = composer.sweep_terms(overrides).jobs
         assert jobs is not None
         assert len(jobs) == 4
         last = composer.job(jobs[-1], 3).config

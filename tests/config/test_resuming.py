@@ -11,7 +11,8 @@ from sampling import sampled
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
-from border_cli.config.compose import Job, compose
+from border_cli.config.compose import compose, resuming_composer
+from border_cli.config.job import Job
 from border_cli.config.overrides import run_to_resume
 from border_cli.config.resuming import MAY_CHANGE, changes, refuse_beside_resume, refuse_fixed
 from border_cli.config.saved import (
@@ -19,7 +20,6 @@ from border_cli.config.saved import (
     begin_attempt,
     load_resolved,
     resolved_yaml,
-    saved_composer,
     write_resolved,
 )
 from border_cli.core.config import RunConfig
@@ -46,7 +46,7 @@ def run_dir(folder: Path, saved: str) -> Path:
 
 
 def resumed(run_dir: Path, *overrides: str, folders: tuple[str, ...] = ()) -> Job:
-    return saved_composer(run_dir, overrides, folders).job([f"resume={run_dir}", *overrides])
+    return resuming_composer(run_dir, overrides, folders).job([f"resume={run_dir}", *overrides])
 
 
 def changed(run_dir: Path, *overrides: str) -> list[str]:
@@ -218,7 +218,7 @@ def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: W
     assert "is not a run directory: there is no .hydra/resolved.yaml" in said(folder)
     (run_dir / "checkpoints" / "0000000010").mkdir(parents=True)
     assert said(run_dir / "checkpoints" / "0000000010").endswith(f"; the run is {run_dir}")
-    write("sweep/multirun.yaml", "")
+    write("sweep/sweep.json", "")
     write_resolved(folder / "sweep" / "seed-1", "")
     assert "is the directory of a sweep" in said(folder / "sweep")
     assert said(folder / "sweep").endswith(f"such as {folder}/sweep/seed-1")

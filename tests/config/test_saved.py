@@ -14,14 +14,13 @@ import pytest
 from sampling import sampled
 
 from border_cli.cli.train import main
-from border_cli.config.compose import Composer, compose
+from border_cli.config.compose import Composer, compose, resuming_composer
 from border_cli.config.saved import (
     MOST_BYTES,
     load_resolved,
     read_plain,
     read_saved,
     resolved_yaml,
-    saved_composer,
     write_resolved,
 )
 from border_cli.core.config import RunConfig
@@ -95,7 +94,7 @@ def test_a_saved_config_takes_values_and_sweeps_and_no_other_component(
 ) -> None:
     write("frozen.yaml", resolved_yaml(compose("env=cartpole", "seed=4")))
     composer = Composer([f"file://{folder}"], "frozen")
-    jobs = composer.sweep(["seed=1,2", "agent.gamma=0.5"])
+    jobs = composer.sweep_terms(["seed=1,2", "agent.gamma=0.5"]).jobs
     assert jobs is not None
     configs = [composer.job(job, number).config for number, job in enumerate(jobs)]
     assert [(each.seed, each.agent.gamma, each.name) for each in configs] == [
@@ -173,7 +172,7 @@ def test_what_no_run_saves_is_refused_by_name(
     edited: Callable[[str, str], Path], before: str, after: str, said: str
 ) -> None:
     run_dir = edited(before, after)
-    for read in (load_resolved, lambda folder: saved_composer(folder, [], []).job([])):
+    for read in (load_resolved, lambda folder: resuming_composer(folder, [], []).job([])):
         with pytest.raises(ConfigError, match=rf"resolved\.yaml.*: (?s:.*){re.escape(said)}"):
             read(run_dir)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from sampling import sampled
 
-from border_cli.config.compose import Composer, Job
-from border_cli.config.shared_composition import composed_jobs
+from border_cli.config.compose import Composer
+from border_cli.config.job import Job
 from border_cli.core.errors import ConfigError
 
 FIXED = "hydra.sweep.dir=out"  # without the time of day
@@ -16,10 +16,10 @@ FIXED = "hydra.sweep.dir=out"  # without the time of day
 
 def both_ways(*typed: str) -> tuple[list[Job], list[Job]]:
     composer = Composer()
-    jobs = composer.sweep([FIXED, *typed])
-    assert jobs is not None
-    alone = [composer.job(each, number) for number, each in enumerate(jobs)]
-    return composed_jobs(composer, jobs), alone
+    terms = composer.sweep_terms([FIXED, *typed])
+    assert terms.jobs is not None
+    alone = [composer.job(each, number) for number, each in enumerate(terms.jobs)]
+    return composer.jobs(terms.jobs, terms), alone
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,10 @@ def test_the_jobs_of_every_shipped_agent_are_equal_both_ways() -> None:
 )
 def test_a_refusal_is_that_of_the_job_alone(value: str, message: str) -> None:
     composer = Composer()
-    jobs = composer.sweep([FIXED, "env=cartpole", value]) or []
+    terms = composer.sweep_terms([FIXED, "env=cartpole", value])
+    jobs = terms.jobs or []
     with pytest.raises(ConfigError, match=message) as shared:
-        composed_jobs(composer, jobs)
+        composer.jobs(jobs, terms)
     with pytest.raises(ConfigError, match=message) as alone:
         [composer.job(each, number) for number, each in enumerate(jobs)]
     assert str(shared.value) == str(alone.value)

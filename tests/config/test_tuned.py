@@ -9,13 +9,14 @@ import pytest
 from sampling import sampled
 
 from border_cli.agent.config import SacConfig
-from border_cli.config.compose import Composer, Job, compose
-from border_cli.config.saved import load_resolved, resolved_yaml, saved_composer, write_resolved
+from border_cli.config.compose import Composer, compose, resuming_composer
+from border_cli.config.job import Job
+from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.report import choice_lines, doubts
+from border_cli.launch.header import choice_lines, doubts
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.step_processor.config import NStepConfig
 
@@ -149,7 +150,7 @@ def test_a_limit_replaces_all_that_a_run_has_saved(folder: Path) -> None:
     write_resolved(folder / "run", resolved_yaml(saved))
 
     def resumed(*typed: str) -> RunConfig:
-        return saved_composer(folder / "run", list(typed), []).job(list(typed)).config
+        return resuming_composer(folder / "run", list(typed), []).job(list(typed)).config
 
     assert limits(resumed()) == (None, None, 3.0)
     assert limits(resumed("trainer.max_env_steps=9")) == (None, 9, None)
@@ -203,8 +204,8 @@ def test_saved_settings_never_get_them_again(
     text = resolved_yaml(config)
     write_resolved(folder / "run", text)
     assert load_resolved(folder / "run") == config
-    assert saved_composer(folder / "run", [], []).job([]).config.trainer == config.trainer
-    again = saved_composer(folder / "run", ["trainer=async"], []).job(["trainer=async"])
+    assert resuming_composer(folder / "run", [], []).job([]).config.trainer == config.trainer
+    again = resuming_composer(folder / "run", ["trainer=async"], []).job(["trainer=async"])
     assert (pace(again.config), tuned_files(again.sources)) == (1.0, [])
     write("frozen.yaml", text)
     assert resolved_yaml(compose(config_dir=str(folder), config_name="frozen")) == text

@@ -9,8 +9,9 @@ import pytest
 import reaching
 
 from border_cli.core.errors import BadStep, ConfigError
+from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
 from border_cli.env.config import GymConfig
-from border_cli.env.goals import GymGoalRewards
+from border_cli.env.goals import GymGoalRewards, refuse_no_goals
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.vector import GymVectorEnv
 
@@ -125,3 +126,38 @@ def test_a_vector_implementation_reports_the_last_info_of_the_episode_that_ended
 def test_names_that_are_no_names_of_metrics_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"env\.info_metrics must be names in info"):
         GymConfig(info_metrics=[name])
+
+
+def box(*shape: int) -> BoxSpace:
+    bound = np.full(shape, np.inf, np.float32)
+    return BoxSpace(shape=shape, dtype="float32", low=-bound, high=bound)
+
+
+def spec_of(**parts: Any) -> EnvSpec:
+    return EnvSpec(
+        id="Goals-v0",
+        observation=DictSpace(parts),
+        action=DiscreteSpace(2),
+        max_episode_steps=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            EnvSpec(
+                id="Plain-v0",
+                observation=box(3),
+                action=DiscreteSpace(2),
+                max_episode_steps=None,
+            ),
+            r"of env\.id=Plain-v0 have no achieved_goal and no desired_goal\. Use replay_buffer=un",
+        ),
+        (spec_of(achieved_goal=box(1)), r"of env\.id=Goals-v0 have no desired_goal\."),
+        (spec_of(achieved_goal=box(1), desired_goal=box(2)), r"needs goals of one form"),
+    ],
+)
+def test_observations_without_goals_are_refused(spec: EnvSpec, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        refuse_no_goals(spec)

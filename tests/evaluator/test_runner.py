@@ -16,7 +16,8 @@ from fakes import FakeClock
 from border_cli.core.errors import Interrupted, RunFailed
 from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.evaluator.runner import InlineEvaluationRunner, packed_parts
+from border_cli.evaluator.background_runner import packed_parts
+from border_cli.evaluator.runner import InlineEvaluationRunner
 from border_cli.trainer.watchdog import Watchdog
 
 

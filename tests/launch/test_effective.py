@@ -18,7 +18,7 @@ from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.report import actors_line
+from border_cli.launch.header import actors_line
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from fakes import FakePolicy, ListRecorder
+from running import trained
 from tensorboard.backend.event_processing.plugin_event_accumulator import (
     EventAccumulator as PageAccumulator,
 )
@@ -23,6 +24,7 @@ from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
 
 from border_cli.actor_manager.config import SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig
+from border_cli.config.job import Job
 from border_cli.core.config import (
     CheckpointConfig,
     RecorderConfig,
@@ -36,16 +38,13 @@ from border_cli.core.stop import StopFlag
 from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.launch.effective import effective_settings
-from border_cli.launch.run import RunOptions, train_through, training_run
-from border_cli.launch.summary import Result
+from border_cli.launch.run import Run, RunOptions, run_job
 from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import RECORDERS, register_builtin
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
-from border_cli.run.checkpoint_files import verify
 from border_cli.run.finding import find_checkpoint, steps_saved
-from border_cli.run.status import RunLock
+from border_cli.run.manifest import verify
 from border_cli.run.sweep_folder import write_stop
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
@@ -83,11 +82,6 @@ def make_config(kind: str, **changes: Any) -> RunConfig:
     return RunConfig(**settings | changes)
 
 
-def run(config: RunConfig, run_dir: Path, **options: Any) -> Result:
-    run_dir.mkdir(exist_ok=True)
-    return train_through(effective_settings(config), run_dir, RunOptions(**options))
-
-
 def facts(run_dir: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((run_dir / "run.json").read_text())
     return content
@@ -95,7 +89,7 @@ def facts(run_dir: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", TRAINERS)
 def test_a_training_leaves_everything_that_a_run_directory_has(kind: str, tmp_path: Path) -> None:
-    result = run(make_config(kind), tmp_path)
+    result = trained(make_config(kind), tmp_path)
 
     told = facts(tmp_path)
     assert (told["status"], told["exit_reason"]) == ("done", "max_opt_steps reached")
@@ -125,7 +119,7 @@ def hparams_status(page: PageAccumulator) -> int:
 
 
 def test_tensorboard_compares_runs_by_their_settings_and_scores(tmp_path: Path) -> None:
-    run(make_config("sync"), tmp_path)
+    trained(make_config("sync"), tmp_path)
     told = facts(tmp_path)
     page = PageAccumulator(str(tmp_path))
     page.Reload()
@@ -180,7 +174,7 @@ def test_the_same_seed_gives_the_same_weights_and_metrics_to_the_bit(
     kind: str, buffer: Any, tmp_path: Path
 ) -> None:
     for name in ("one", "other"):
-        run(make_config(kind, replay_buffer=buffer(capacity=1_000)), tmp_path / name)
+        trained(make_config(kind, replay_buffer=buffer(capacity=1_000)), tmp_path / name)
     for which in ("best", "latest"):
         assert_same(weights(tmp_path / "one", which), weights(tmp_path / "other", which))
     rows = without_times(tmp_path / "one")
@@ -194,7 +188,7 @@ def test_the_same_seed_gives_the_same_weights_and_metrics_to_the_bit(
 def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
     for seed in (3, 4):
-        run(make_config("sync", seed=seed, trainer=trainer), tmp_path / str(seed))
+        trained(make_config("sync", seed=seed, trainer=trainer), tmp_path / str(seed))
     one, other = (weights(tmp_path / str(seed), "latest")["online"] for seed in (3, 4))
     assert not torch.equal(next(iter(one.values())), next(iter(other.values())))
 
@@ -249,7 +243,7 @@ def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None
     stop = StopFlag()
     recorder = Recording(2, lambda: stop.request(Interrupted(signal.SIGINT)))
     with pytest.raises(Interrupted, match="stopped by SIGINT"):
-        run(make_config(kind), tmp_path, recorders=[recorder], stop=stop)
+        trained(make_config(kind), tmp_path, recorders=[recorder], stop=stop)
     told = facts(tmp_path)
     assert (told["status"], told["exit_reason"]) == ("interrupted", "stopped by SIGINT")
     assert told["opt_steps"] == 100
@@ -263,7 +257,7 @@ def test_a_job_of_a_sweep_that_was_stopped_before_it_ran_is_interrupted(tmp_path
     """No signal reaches it: the command does not know yet that it runs."""
     write_stop(tmp_path, "stopped by SIGINT")
     with pytest.raises(Interrupted, match="stopped by SIGTERM"):
-        run(make_config("sync"), tmp_path / "job", sweep=tmp_path)
+        trained(make_config("sync"), tmp_path / "job", sweep=tmp_path)
 
 
 def test_a_key_pressed_in_python_is_an_interruption(tmp_path: Path) -> None:
@@ -271,7 +265,7 @@ def test_a_key_pressed_in_python_is_an_interruption(tmp_path: Path) -> None:
         raise KeyboardInterrupt("Ctrl-C")
 
     with pytest.raises(KeyboardInterrupt, match="Ctrl-C"):
-        run(make_config("sync"), tmp_path, recorders=[Recording(2, press)])
+        trained(make_config("sync"), tmp_path, recorders=[Recording(2, press)])
     assert facts(tmp_path)["status"] == "interrupted"
     assert steps_saved(tmp_path) == [100]
 
@@ -280,7 +274,7 @@ def test_settings_that_only_a_component_can_refuse_close_what_was_open(tmp_path:
     recorder = Recording()
     env = GymConfig(id="Pendulum-v1")  # its actions are no choice of one of n
     with pytest.raises(ConfigError, match="dqn"):
-        run(make_config("sync", env=env), tmp_path, recorders=[recorder])
+        trained(make_config("sync", env=env), tmp_path, recorders=[recorder])
     assert facts(tmp_path)["status"] == "failed"
     assert recorder.closings == 1
 
@@ -289,7 +283,7 @@ def test_a_recorder_that_cannot_be_opened_closes_those_before_it(tmp_path: Path)
     before = open_files()
     recorders = {"jsonl": JsonlConfig(), "mine": UnwritableConfig()}
     with pytest.raises(ConfigError, match="Permission denied"):
-        run(make_config("sync", recorder=recorders), tmp_path)
+        trained(make_config("sync", recorder=recorders), tmp_path)
     assert open_files() == before
     assert facts(tmp_path)["status"] == "failed"
 
@@ -301,7 +295,7 @@ def test_the_limit_that_ended_the_run_is_the_one_that_is_told(tmp_path: Path) ->
         ("stop_at_score", {"stop_at_score": 1.0, "stop_evals": 2, "max_env_steps": 10_000}),
     ]
     for name, limit in limits:
-        run(make_config("sync", trainer=SyncConfig(**BUDGET | limit)), tmp_path / name)
+        trained(make_config("sync", trainer=SyncConfig(**BUDGET | limit)), tmp_path / name)
         assert facts(tmp_path / name)["exit_reason"] == f"{name} reached"
 
 
@@ -328,7 +322,7 @@ class OwnEvaluator(Evaluator):
 
 def test_recorders_and_evaluator_of_the_caller_are_used_and_closed(tmp_path: Path) -> None:
     recorder, evaluator = Recording(), OwnEvaluator()
-    result = run(make_config("sync"), tmp_path, recorders=[recorder], evaluator=evaluator)
+    result = trained(make_config("sync"), tmp_path, recorders=[recorder], evaluator=evaluator)
     assert recorder.of("eval/own") == [(100, 1.0), (200, 2.0), (300, 3.0)]
     assert (evaluator.evaluations, evaluator.closings) == (3, 1)
     assert result.best_score == 3.0
@@ -340,37 +334,39 @@ def test_recorders_and_evaluator_of_the_caller_are_used_and_closed(tmp_path: Pat
 
 def test_no_recorders_record_nothing(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
-    run(make_config("sync", trainer=trainer), tmp_path, recorders=[])
+    trained(make_config("sync", trainer=trainer), tmp_path, recorders=[])
     names = sorted(each.name for each in tmp_path.iterdir())
-    assert names == ["best", "checkpoints", "run.json", "run.lock"]
+    assert names == [".hydra", "best", "checkpoints", "run.json", "run.lock"]
 
 
 def test_what_is_known_before_a_run_is_built_and_what_its_caller_adds(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
-    effective = effective_settings(make_config("sync", trainer=trainer))
-    options = RunOptions(run_json={"command": ["mine"]})
-    with RunLock(tmp_path) as lock, training_run(effective, tmp_path, options, lock) as run:
-        started = run.prepare()
+    job = Job(folder=tmp_path, config=make_config("sync", trainer=trainer), command=("mine",))
+
+    def look(run: Run) -> None:
+        assert run.spec.id == "CartPole-v1"
         assert facts(tmp_path)["status"] == "running"
-        run.build()
-        run.train()
-    assert started.spec.id == "CartPole-v1"
+
+    run_job(job, RunOptions(on_prepared=look))
     assert facts(tmp_path)["command"] == ["mine"]
     assert facts(tmp_path)["status"] == "done"
 
 
 def test_a_caller_who_fails_before_the_run_closes_the_recorders(tmp_path: Path) -> None:
     recorder, evaluator = Recording(), OwnEvaluator()
-    effective = effective_settings(make_config("sync"))
-    options = RunOptions(recorders=[recorder], evaluator=evaluator)
 
-    def fail() -> None:
-        with RunLock(tmp_path) as lock, training_run(effective, tmp_path, options, lock) as run:
-            run.prepare()
-            raise ValueError("not today")
+    def fail(run: Run) -> None:
+        del run
+        raise ValueError("not today")
 
     with pytest.raises(ValueError, match="not today"):
-        fail()
+        trained(
+            make_config("sync"),
+            tmp_path,
+            recorders=[recorder],
+            evaluator=evaluator,
+            on_prepared=fail,
+        )
     assert (recorder.closings, evaluator.closings) == (1, 1)
     assert facts(tmp_path)["status"] == "failed"
 
@@ -403,7 +399,7 @@ class HangingRecorder(Recorder):
 def test_a_part_that_hangs_as_it_is_closed_is_found_too(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"stall_timeout_s": 0.2})
     with pytest.raises(HEARD, match=r"threading\.Event\(\)\.wait\(20\)"):
-        run(make_config("sync", trainer=trainer), tmp_path, recorders=[HangingRecorder()])
+        trained(make_config("sync", trainer=trainer), tmp_path, recorders=[HangingRecorder()])
     assert facts(tmp_path)["status"] == "failed"
 
 
@@ -428,9 +424,9 @@ def test_five_runs_in_one_process_leave_no_thread_and_no_open_file(tmp_path: Pat
     }  # fmt: skip
     trainer = AsyncConfig(**BUDGET | {"max_opt_steps": 60})
     config = make_config("async-thread", recorder=recorders, trainer=trainer)
-    run(config, tmp_path / "first")  # torch and friends open what they keep
+    trained(config, tmp_path / "first")  # torch and friends open what they keep
     threads, files = set(threading.enumerate()), open_files()
     for i in range(5):
-        run(config, tmp_path / str(i))
+        trained(config, tmp_path / str(i))
     assert set(threading.enumerate()) == threads
     assert open_files() == files

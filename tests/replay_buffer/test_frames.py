@@ -21,10 +21,10 @@ from border_cli.replay_buffer.config import (
 )
 from border_cli.replay_buffer.dataset import DatasetReplayBuffer
 from border_cli.replay_buffer.frame_store import reserved_frames
-from border_cli.replay_buffer.frames import FrameRing, frame_ring_nbytes, stores_frames
+from border_cli.replay_buffer.frames import FrameRing, frame_ring_nbytes
 from border_cli.replay_buffer.frozen_frames import FrozenStacks
 from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
-from border_cli.replay_buffer.uniform import UniformReplayBuffer
+from border_cli.replay_buffer.uniform import UniformReplayBuffer, stores_frames
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 

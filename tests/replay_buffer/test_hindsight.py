@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.rows import concatenate
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
-from border_cli.replay_buffer.hindsight import HindsightReplayBuffer, refuse_no_goals
+from border_cli.replay_buffer.hindsight import HindsightReplayBuffer
 
 GAMMA = 0.9
 
@@ -272,24 +272,3 @@ def test_a_state_that_is_no_hindsight_buffers_is_refused() -> None:
     state = buffer.state_dict()
     with pytest.raises(CheckpointError, match="no episodes: it is no hindsight one"):
         buffer_of().load_state_dict({**state, "episode": state["episode"][:0]})
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        (
-            EnvSpec(
-                id="Plain-v0",
-                observation=box(3),
-                action=DiscreteSpace(2),
-                max_episode_steps=None,
-            ),
-            r"of env\.id=Plain-v0 have no achieved_goal and no desired_goal\. Use replay_buffer=un",
-        ),
-        (spec_of(achieved_goal=box(1)), r"of env\.id=Goals-v0 have no desired_goal\."),
-        (spec_of(achieved_goal=box(1), desired_goal=box(2)), r"needs goals of one form"),
-    ],
-)
-def test_observations_without_goals_are_refused(spec: EnvSpec, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        refuse_no_goals(spec)

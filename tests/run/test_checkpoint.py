@@ -18,9 +18,10 @@ from fakes import FakeClock
 from saves import SmallRun, counters, evaluation_of
 
 from border_cli.nn.saving import save_state
-from border_cli.run.checkpoint_files import read_checkpoint, verify
+from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable, steps_saved
 from border_cli.run.layout import backup_of, partial_of
+from border_cli.run.manifest import verify
 
 MakeRun = Callable[..., SmallRun]
 

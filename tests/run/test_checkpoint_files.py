@@ -28,9 +28,9 @@ from border_cli.run.checkpoint_files import (
     read_checkpoint,
     read_tree,
     split_arrays,
-    verify,
 )
 from border_cli.run.finding import resumable
+from border_cli.run.manifest import verify
 
 FILES = ["agent.pt", "state.json", "arrays.npz", "manifest.json"]
 NAME = "0000000020"

@@ -137,7 +137,7 @@ def test_an_ended_run_of_another_host_is_removed(tmp_path: Path) -> None:
 def test_the_files_of_a_sweep_go_and_what_is_beside_them_stays(tmp_path: Path) -> None:
     def written() -> None:
         write_sweep(tmp_path, SweepPlan(command=[], launcher="basic", swept=[]))
-        for name in ("sweep.csv", "multirun.yaml"):
+        for name in ("sweep.csv", "sweep.stop"):
             (tmp_path / name).touch()
 
     written()
@@ -151,14 +151,14 @@ def test_the_files_of_a_sweep_go_and_what_is_beside_them_stays(tmp_path: Path) -
 
 @pytest.mark.parametrize("listed", [None, "{}", '{"version": 1, "jobs": []}'])
 def test_the_sweep_of_another_program_stays(listed: str | None, tmp_path: Path) -> None:
-    names = ["multirun.yaml", "sweep.csv"]  # Hydra writes the first one for any program
+    names = ["sweep.csv", "sweep.stop"]
     for name in names:
         (tmp_path / name).touch()
     if listed is not None:
         (tmp_path / "sweep.json").write_text(listed, encoding="utf-8")
         names.append("sweep.json")
     assert not remove_sweep(tmp_path)
-    assert everything(tmp_path) == names
+    assert everything(tmp_path) == sorted(names)
 
 
 @pytest.mark.parametrize("record", ["{}", '{"status": "done", "attempts": [{"pid": 1}]}', "["])
@@ -182,7 +182,7 @@ def test_saved_settings_show_that_a_run_without_a_record_is_ours(run: SmallRun) 
 def test_files_of_other_programs_in_a_run_stay(run: SmallRun) -> None:
     folder = run.run_dir
     (folder / "tensorboard").mkdir()
-    names = ["sweep.csv", "multirun.yaml", "tensorboard/events.out.tfevents.1.host"]
+    names = ["sweep.csv", "sweep.stop", "tensorboard/events.out.tfevents.1.host"]
     for name in names:
         (folder / name).touch()
     assert not remove_run(folder)

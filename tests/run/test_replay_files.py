@@ -16,13 +16,12 @@ from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import FrozenRows
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
+from border_cli.run.manifest import Chunk, SavedRows
 from border_cli.run.replay_files import (
     CHUNK_NBYTES,
     PIECE_NBYTES,
-    Chunk,
     NpyReader,
     NpyWriter,
-    SavedRows,
     load_chunks,
     write_chunks,
 )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot
-from border_cli.evaluator.runner import BackgroundEvaluationRunner, packed_parts, run
+from border_cli.evaluator.background_runner import BackgroundEvaluationRunner, packed_parts, run
 
 
 class Weighed(Policy):

@@ -17,8 +17,9 @@ from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
 from border_cli.replay_buffer.uniform import RingReplayBuffer, UniformReplayBuffer
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.checkpoint_files import Saved, read_checkpoint, verify
+from border_cli.run.checkpoint_files import Saved, read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable
+from border_cli.run.manifest import verify
 
 SIDE = 20  # of an image; two of them are blocks of their own
 

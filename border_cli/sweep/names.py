@@ -1,4 +1,4 @@
-"""What a sweep consists of: its jobs, the keys that differ between them, and their folders.
+"""The names of a sweep's jobs: the keys that differ between them, and their folders.
 
 With `run_dir=…` a folder is named by the overrides that are not common to all jobs of the first
 sweep there, so that the same command, or one with more values, finds its jobs again.
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hydra.core.override_parser.types import Override
 
@@ -18,9 +17,6 @@ from border_cli.config.interpolation import job_folder
 from border_cli.config.overrides import ONE_PER_COMMAND, parsed
 from border_cli.config.resuming import may_change
 from border_cli.run.sweep_folder import SweepJob, SweepPlan, read_sweep, swept_keys
-
-if TYPE_CHECKING:
-    from border_cli.config.compose import Job
 
 
 @lru_cache(maxsize=4096)
@@ -76,27 +72,28 @@ def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
     return [each for each in jobs[0] if each in shared]
 
 
-def with_folders(jobs: Sequence[Job], root: Path) -> list[Job]:
-    """The jobs of a sweep in the folders below `root` where they were before, or that are named by
-    what differs; by their numbers where the sweep has no directory of its own."""
-    jobs = [replace(job, folder=str(root / _inside(job))) for job in jobs]
-    if not jobs or jobs[0].config.run_dir is None:
-        return jobs
-    before = read_sweep(root)
-    common = before.common if before else in_common([job.overrides for job in jobs])
-    names = FolderNames(common)
-    known = {names.identity(each.overrides): each.folder for each in before.jobs} if before else {}
-    return [_with_folder(job, root, names, known) if job.own_name else job for job in jobs]
+class Places:
+    """The folders of jobs in a directory of the user's choice: where they were before, or named by
+    what tells them from the others."""
+
+    def __init__(self, root: Path, common: Sequence[str]) -> None:
+        """`common`: overrides of all jobs, where none were here before."""
+        before = read_sweep(root)
+        self._root = root
+        self._names = FolderNames(before.common if before else common)
+        jobs = before.jobs if before else []
+        self._known = {self._names.identity(each.overrides): each.folder for each in jobs}
+
+    def folder_of(self, overrides: Sequence[str]) -> Path:
+        """The folder of a job."""
+        known = self._known.get(self._names.identity(overrides))
+        return self._root / (known or self._names.name(overrides))
 
 
-def _inside(job: Job) -> Path:
-    """The folder of a job within that of its sweep; each composition has its own time of day."""
-    return Path(job.folder).relative_to(job.sweep_dir)
-
-
-def _with_folder(job: Job, root: Path, names: FolderNames, known: dict[frozenset[str], str]) -> Job:
-    folder = known.get(names.identity(job.overrides)) or names.name(job.overrides)
-    return replace(job, folder=str(root / folder))
+def label(overrides: Sequence[str], common: Sequence[str]) -> str:
+    """What tells a job from the others."""
+    rest = [each for each in overrides if each not in common]
+    return " ".join(f"{key}={value}" for key, value in map(key_and_value, rest))
 
 
 def sweep_job(

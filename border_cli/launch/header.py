@@ -1,79 +1,68 @@
-"""What a job prints before and after it runs: the header, the tables, the last lines."""
+"""The header of a run: what is about to run, and where each choice came from."""
 
 from __future__ import annotations
 
 import logging
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from border_cli import __version__
-from border_cli.config.compose import Source
 from border_cli.config.interpolation import ANY_ENV
+from border_cli.config.job import Source
 from border_cli.config.tuned import tuned_files
 from border_cli.core.config import EnvConfig, TrainerConfig
-from border_cli.core.interfaces import ActorStats
-from border_cli.core.output import FILE_ONLY, MAX_FAILURES, TrainerStats
+from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import EnvSpec, transition_nbytes
-from border_cli.core.timing import summed
-from border_cli.core.words import counted, setting, shell_command, shortest
+from border_cli.core.words import counted
+from border_cli.launch.build import encoders_of, normalizing_wrappers
+from border_cli.launch.effective import EffectiveSettings, dataset_size
+from border_cli.launch.needs import row_nbytes
+from border_cli.launch.run import Run
 from border_cli.recorder import terminal
 from border_cli.registry import AGENTS, TRAINERS
-from border_cli.run.finding import resumable
-
-if TYPE_CHECKING:
-    from border_cli.launch.effective import EffectiveSettings
-    from border_cli.launch.job import JobContext
-    from border_cli.launch.run import Started
 
 log = logging.getLogger(__name__)
 
 CONF = Path(str(files("border_cli.conf")))
-UNFINISHED = ("interrupted", "failed", "killed")
 
 
-def print_header(
-    console: Console,
-    effective: EffectiveSettings,
-    context: JobContext,
-    started: Started,
-    changed: Sequence[str],
-) -> None:
-    """Prints what is about to run and where each choice came from, and which settings `changed` in
-    a run that is resumed; in the log also if quiet."""
-    config = effective.config
+def print_header(console: Console, run: Run) -> None:
+    """Prints what is about to run, where each choice came from, and what is probably not meant; in
+    the log also if quiet."""
+    effective, config = run.effective, run.job.config
     lines = [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
-        *choice_lines(context.sources),
-        *started.encoders,
+        *choice_lines(run.job.sources),
+        *encoders_of(run.agent),
         ("trainer", trainer_line(effective)),
         ("actors", actors_line(effective)),
-        ("device", started.device_name),
-        *started.matmul,
+        ("device", run.agent.device_name),
+        *run.matmul,
         ("threads", effective.threads_line()),
         *dataset_lines(effective),
-        ("memory", _memory_line(effective, started.spec)),
-        ("evaluation", started.evaluation),
-        ("run directory", str(context.run_dir)),
-        *_resume_lines(started, changed),
+        ("memory", _memory_line(effective, run.spec)),
+        ("evaluation", run.evaluation),
+        ("run directory", str(run.job.folder)),
+        *_resume_lines(run),
     ]
     if not config.quiet:
         terminal.header(console, lines)
     for key, value in lines:
         log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
+    for doubt in doubts(effective):
+        log.warning("%s", doubt)
 
 
-def _resume_lines(started: Started, changed: Sequence[str]) -> list[tuple[str, str]]:
+def _resume_lines(run: Run) -> list[tuple[str, str]]:
     """The checkpoint that a run is resumed from, and the settings that changed."""
-    if started.resumed_opt_steps is None:
+    if run.newest is None:
         return []
-    place = f"the checkpoint at {counted(started.resumed_opt_steps, 'update')}"
-    lines = [("resumed from", f"{place}; {started.restored}")]
-    return [*lines, ("changed", "\n".join(changed))] if changed else lines
+    place = f"the checkpoint at {counted(run.newest.opt_steps, 'update')}"
+    lines = [("resumed from", f"{place}; {run.restored}")]
+    return [*lines, ("changed", "\n".join(run.changed))] if run.changed else lines
 
 
 def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -110,8 +99,6 @@ def _is_ours(file: str) -> bool:
 
 def dataset_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
     """The data set that the run learns from, if there is one."""
-    from border_cli.launch.offline_data import dataset_size
-
     found = dataset_size(effective)
     if found is None:
         return []
@@ -175,9 +162,6 @@ def _count(effective: EffectiveSettings) -> str:
 
 
 def _memory_line(effective: EffectiveSettings, spec: EnvSpec) -> str:
-    from border_cli.launch.needs import row_nbytes
-    from border_cli.launch.offline_data import dataset_size
-
     row, learned = transition_nbytes(spec), dataset_size(effective)
     stored = row_nbytes(effective, spec) or row
     known = ""
@@ -204,8 +188,6 @@ def _size(nbytes: float) -> str:
 
 def doubts(effective: EffectiveSettings) -> list[str]:
     """What is allowed and probably not meant."""
-    from border_cli.launch.build import normalizing_wrappers
-
     wrappers = [
         f"the statistics of env.wrappers={name} differ between actors and evaluation and are not "
         f"saved with the model; use {setting}=true instead"
@@ -227,89 +209,3 @@ def _bare_id(env: EnvConfig) -> list[str]:
     ]
     told = f"env.id={env.id} takes no tuned values and is listed apart from its preset, "
     return [told + " or ".join(presets)] if presets else []
-
-
-def print_tables(
-    console: Console,
-    effective: EffectiveSettings,
-    actor_stats: list[ActorStats],
-    stats: TrainerStats,
-) -> None:
-    """The final statistics of actors and trainer, and where their time went."""
-    samples = {"samples": stats.samples_total, "samples/s": stats.samples_per_sec}
-    figures = {
-        "updates": stats.opt_steps,
-        **(samples if actor_stats else {}),  # there are no actors where a data set is all
-        "updates/s": stats.opt_per_sec,
-        "duration s": stats.duration_s,
-    }
-    terminal.stats_tables(console, actor_stats, figures)
-    terminal.time_tree(
-        console,
-        stats.seconds,
-        summed(each.seconds for each in actor_stats),
-        in_learner_thread=effective.in_learner_thread,
-        concurrent={f"writing {counted(stats.saves, 'checkpoint')}": stats.save_seconds},
-    )
-
-
-def print_closing(
-    console: Console, run_dir: Path, facts: Mapping[str, Any], *, intact: bool = True
-) -> None:
-    """What went wrong on the way, the run directory, the best score and what to type next.
-
-    `facts` are those of `run.json`. `intact`: its checkpoints may serve to resume it.
-    """
-    shown = shortest(run_dir)
-    best = None
-    if facts.get("best_score") is not None and facts.get("best_opt_steps") is not None:
-        best = (facts["best_score"], facts["best_opt_steps"])
-    warnings = [
-        what.format(counted(facts[key], noun))
-        for key, noun, what in (
-            ("save_failures", "time", "a checkpoint could not be written {}"),
-            ("saves_skipped", "checkpoint", "{} skipped, because another was still being written"),
-            ("recorder_failures", "failure", "{} of recorders"),
-        )
-        if facts.get(key)
-    ]
-    warnings += [
-        f"{recorder} was switched off after {MAX_FAILURES} failures in a row: {reason}"
-        for recorder, reason in facts.get("recorders_switched_off", {}).items()
-    ]
-    quoted = shlex.quote(str(shown))
-    saved = (run_dir / "best", run_dir / "checkpoints" / "latest")
-    commands = []
-    if any(each.exists() for each in saved):
-        commands.append(f"{shell_command('border-eval')} {quoted}")
-    if any(run_dir.glob("events.out.tfevents.*")):
-        commands.append(f"{shell_command('tensorboard')} --logdir {quoted}")
-    if intact and facts.get("status") in UNFINISHED and resumable(run_dir):
-        commands.append(resume_run(run_dir))
-    lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
-    if facts.get("status") == "done":
-        lines.append(("ended", facts["exit_reason"]))
-    terminal.closing(console, shown, best, commands, lines=lines, warnings=warnings)
-
-
-def result_line(run_dir: Path, facts: Mapping[str, Any]) -> str:
-    """The only line that a quiet run prints on standard output. `facts` are those of `run.json`."""
-    best, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
-    if best is None or opt_steps is None:
-        return f"no score: {shortest(run_dir)}"
-    return f"best score {best:.10g} at {counted(opt_steps, 'update')}: {shortest(run_dir)}"
-
-
-def resume_run(run_dir: Path) -> str:
-    """The whole command that resumes a run."""
-    resume = setting("resume", str(shortest(run_dir)))
-    return f"{shell_command('border-train')} {shlex.quote(resume)}"
-
-
-def resume_sweep(typed: Sequence[str], root: Path) -> str:
-    """The command of a sweep once more, so that it runs only what is not done."""
-    name, *words = typed
-    rest = [each for each in words if not each.startswith("resume=")]
-    if not any(each.startswith("run_dir=") for each in words):
-        rest.append(setting("run_dir", str(shortest(root))))
-    return " ".join([shell_command(name), *map(shlex.quote, [*rest, "resume=auto"])])

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -24,12 +23,14 @@ from commands import (
     train_status,
 )
 
-from border_cli.cli.sweep import Sweep, wait_for_locks
-from border_cli.config.sweep_plan import sweep_job, sweep_plan
+from border_cli.config.compose import Composer
+from border_cli.config.job import Job
 from border_cli.core.files import write_json
 from border_cli.core.machine import usable_cores
 from border_cli.run.status import RunInUse, RunLock
 from border_cli.run.sweep_folder import job_rows, read_sweep
+from border_cli.sweep.listing import Sweep
+from border_cli.sweep.plan import wait_for_locks
 
 Capture = pytest.CaptureFixture[str]
 
@@ -208,9 +209,9 @@ def test_a_job_in_a_process_trains_exactly_as_one_alone(folder: Path) -> None:
 
 def sweep_of(root: Path, seed: int) -> Sweep:
     """A sweep with one job."""
-    jobs = [sweep_job(0, [f"seed={seed}"], f"seed-{seed}")]
-    plan = partial(sweep_plan, jobs, command=["border-train"], launcher="basic")
-    return Sweep(root, plan, jobs=jobs, quiet=True)
+    config = Composer().job(["env=cartpole"]).config
+    job = Job(folder=root / f"seed-{seed}", config=config, overrides=(f"seed={seed}",), number=0)
+    return Sweep(root, [job], command=["border-train"], launcher="basic", fixed=[], quiet=True)
 
 
 def test_sweeps_that_begin_in_one_moment_are_both_in_the_list_of_the_directory(

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from border_cli.cli.job_process import JobProgress
 from border_cli.core.stop import panel_line
-from border_cli.launch.report import result_line
+from border_cli.launch.closing import result_line
 from border_cli.recorder import figures, terminal
 from border_cli.run.status import read_run
 
@@ -32,10 +31,14 @@ class JobView:
 
     number: int
     label: str  # what is swept, as typed
-    progress: JobProgress | None = None  # None: it is starting
-    overrides: list[str] = field(default_factory=list)
-    folder: Path = Path()
+    folder: Path
     waits: bool = False  # for a machine
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """How far it is, as its `run.json` says; empty while it is starting."""
+        progress: dict[str, Any] = read_run(self.folder).get("progress", {})
+        return progress
 
 
 class SweepPanel:
@@ -63,7 +66,7 @@ class SweepPanel:
             panel_line.live = False
             self._live.stop()
 
-    def ended(self, view: JobView, status: str, score: float, reason: str) -> None:
+    def ended(self, view: JobView, status: str, score: float | None, reason: str) -> None:
         """Says how a job ended, at once."""
         self._counts[status] += 1
         if self._quiet and status == "done":
@@ -77,7 +80,7 @@ class SweepPanel:
             (status, STYLES.get(status, "bold red")),
         )
         if status == "done":
-            text.append("" if math.isnan(score) else f", score {figures.score(score)}")
+            text.append("" if score is None else f", score {figures.score(score)}")
         else:
             text.append(f": {reason}")
         text.append(f"  ({ended} of {self._num_jobs} ended)", style="dim")
@@ -109,7 +112,7 @@ class SweepPanel:
         return "  ".join(filter(None, counts))
 
     def _line(self, running: Sequence[JobView], num_waiting: int) -> str:
-        each = [f"{job.number}: {_status(job)} {_done(job)}" for job in running]
+        each = [f"{job.number}: {' '.join(_row(job)[0:3:2])}" for job in running]
         return "; ".join([self._summary(len(running), num_waiting), *each])
 
     def _table(self, running: Sequence[JobView], num_waiting: int) -> RenderableType:
@@ -120,7 +123,7 @@ class SweepPanel:
             table.add_column(name, justify="right", no_wrap=True)
         room = max(1, self._console.height - 6)
         for job in running[:room]:
-            table.add_row(str(job.number), Text(job.label), _status(job), *_figures(job))
+            table.add_row(str(job.number), Text(job.label), *_row(job))
         more = [Text(f"and {len(running) - room} more", style="dim")] if len(running) > room else []
         below = panel_line.text
         last = Text(
@@ -132,28 +135,18 @@ class SweepPanel:
         return Group(table, *more, last)
 
 
-def _status(job: JobView) -> str:
-    if job.progress is None:
-        return "waiting for a node" if job.waits else "starting"
-    return job.progress.phase
-
-
-def _done(job: JobView) -> str:
-    progress = job.progress
-    if progress is None or progress.fraction is None:
-        return ""
-    return figures.percent(progress.fraction)
-
-
-def _figures(job: JobView) -> list[str]:
-    progress = job.progress
-    if progress is None:
-        return [""] * 6
+def _row(job: JobView) -> list[str]:
+    """Status, updates, share that is done, score, best score, updates per second, time left."""
+    found = job.progress
+    if not found:
+        return ["waiting for a node" if job.waits else "starting", *[""] * 6]
+    fraction = found["fraction"]
     return [
-        figures.count(progress.opt_steps),
-        _done(job),
-        figures.score(progress.score),
-        figures.score(progress.best),
-        figures.rate(progress.rate),
-        figures.duration(progress.left_s),
+        found["phase"],
+        figures.count(found["opt_steps"]),
+        "" if fraction is None else figures.percent(fraction),
+        figures.score(found["score"]),
+        figures.score(found["best"]),
+        figures.rate(found["updates_per_sec"]),
+        figures.duration(found["left_s"]),
     ]

@@ -6,35 +6,32 @@ Whatever ends the command ends that child, and with it all jobs on the cluster.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from border_cli.cli.job_process import run as run_job
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
-from border_cli.cluster.jobs import BEGUN, KILL, OVER, SAID, START, TELL, JobsSettings, Work
+from border_cli.cluster.jobs import BEGUN, KILL, OVER, SIGNAL, START, JobsSettings, Work
 from border_cli.cluster.jobs import run as run_jobs
-from border_cli.config.check import RAY_LAUNCHER
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.core.files import SWEEP_JSON
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import start_context, wait_for
-from border_cli.run.sweep_folder import SWEEP_JSON
+from border_cli.sweep.plan import RAY_LAUNCHER
+from border_cli.sweep.worker import run_in_a_child
 
-CONNECTS_S = 90.0  # a Ray of our own starts within this on a slow disk
 LOOK_S = 0.2
 ENDS_S = 10.0  # within which the child leaves the cluster
 
 
 class RayJob:
-    """A job on the cluster; has the members of `ChildProcess`."""
+    """The process of a job on the cluster."""
 
     def __init__(self, starter: RayStarter, number: int) -> None:
         self._starter = starter
         self._number = number
-        self.inbox: deque[tuple[Any, ...]] = deque()
         self.host: str | None = None  # None while it waits for a node
         self.pid = 0
         self._over = False
@@ -44,8 +41,6 @@ class RayJob:
         """Takes in what the connected process says of this job."""
         if word == BEGUN:
             self.host, self.pid = values
-        elif word == SAID:
-            self.inbox.append(values[0])
         elif word == OVER:
             self._over, self._cause = True, values[0]
 
@@ -60,8 +55,8 @@ class RayJob:
     def listen(self) -> None:
         self._starter.listen()
 
-    def tell(self, *words: Any) -> None:
-        self._starter.child.tell(TELL, self._number, *words)
+    def signal(self, signum: int) -> None:
+        self._starter.child.tell(SIGNAL, self._number, signum)
 
     def kill(self) -> None:
         self._starter.child.tell(KILL, self._number)
@@ -80,31 +75,21 @@ class RayJob:
 class RayStarter:
     """Starts jobs on the cluster; owns the child process that is connected to it."""
 
-    launcher = RAY_LAUNCHER
-    cores_shared = 1
-
-    def __init__(self, child: ChildProcess, name: str, root: Path, cores: int) -> None:
-        """`name`: of the sweep, for the names of its Ray actors."""
+    def __init__(self, child: ChildProcess, root: Path) -> None:
         self.child = child
-        self.cores: int | None = cores
-        self._name = name
-        self._shared = str(root / SWEEP_JSON)
+        self._root = root
         self._jobs: dict[int, RayJob] = {}
 
-    def start(self, number: int, folder: Path, packed: bytes) -> RayJob:
+    def start(self, number: int, folder: Path) -> RayJob:
         work = Work(
-            name=f"border/{self._name}/job-{number}",
-            main=run_job,
-            args=(str(folder), packed),
-            shared=self._shared,
+            name=f"border/{self._root.name}/job-{number}",
+            main=run_in_a_child,
+            args=(str(folder),),
+            shared=str(self._root / SWEEP_JSON),
         )
         self._jobs[number] = job = RayJob(self, number)
         self.child.tell(START, number, work)
         return job
-
-    def host_of(self, child: Any) -> str | None:
-        host: str | None = child.host
-        return host
 
     def listen(self) -> None:
         """Gives each job what was said of it."""
@@ -131,20 +116,24 @@ def refuse_settings(settings: Mapping[str, Any]) -> None:
     refuse_without_ray(f"hydra/launcher={RAY_LAUNCHER}")
 
 
+def cores_of_a_job(settings: Mapping[str, Any]) -> int:
+    """Those that a job takes of its node."""
+    return max(1, int(settings["resources"].get("CPU", 1)))
+
+
 @contextmanager
 def connected(settings: Mapping[str, Any], root: Path) -> Iterator[RayStarter]:
     """Within the block a child process is connected to the cluster, which runs jobs below `root`.
 
     Raises ClusterRefused where there is none, or where it cannot run what is asked of it.
     """
-    resources = dict(settings["resources"])
     cluster = ClusterSettings(address=settings["address"], setting="hydra.launcher.address")
     context = start_context(StartMethod.auto, [run_jobs.__module__])
-    parts = JobsSettings(cluster=cluster, resources=resources)
+    parts = JobsSettings(cluster=cluster, resources=dict(settings["resources"]))
     child = ChildProcess(context, "Ray", run_jobs, parts, nice=0)
     try:
         _wait_until_connected(child)
-        yield RayStarter(child, root.name, root, max(1, int(resources.get("CPU", 1))))
+        yield RayStarter(child, root)
     finally:
         child.connection.close()
         wait_for(child.waitables[-1:], ENDS_S)

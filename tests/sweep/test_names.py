@@ -7,15 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.config.check import checked_jobs
 from border_cli.config.compose import Composer
-from border_cli.config.sweep_plan import (
-    FolderNames,
-    key_and_value,
-    sweep_job,
-    sweep_plan,
-)
 from border_cli.run.sweep_folder import SweepPlan, read_sweep, write_sweep
+from border_cli.sweep.names import FolderNames, key_and_value, sweep_job, sweep_plan
+from border_cli.sweep.plan import planned
 
 BASE = ("env=cartpole", "run_dir=S")
 
@@ -29,17 +24,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def folders(*typed: str) -> list[str]:
-    jobs, _ = checked_jobs(Composer(), [*BASE, *typed], multirun=True)
-    return [Path(job.folder).name for job in jobs]
+    return [job.folder.name for job in planned(Composer(), [*BASE, *typed], ["border-train"]).jobs]
 
 
 def note(*typed: str) -> SweepPlan:
     """What the command leaves, as far as the folders of later ones depend on it."""
-    jobs, terms = checked_jobs(Composer(), [*BASE, *typed], multirun=True)
-    assert terms is not None
-    listed = [
-        sweep_job(number, job.overrides, Path(job.folder).name) for number, job in enumerate(jobs)
-    ]
+    jobs = planned(Composer(), [*BASE, *typed], ["border-train"]).jobs
+    listed = [sweep_job(n, job.overrides, job.folder.name) for n, job in enumerate(jobs)]
     before = read_sweep(Path("S"))
     made = sweep_plan(listed, command=["border-train"], launcher="basic", before=before)
     write_sweep(Path("S"), made)

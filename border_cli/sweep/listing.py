@@ -7,21 +7,24 @@ import os
 import platform
 import signal
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Event
 
+from border_cli.config.job import Job
+from border_cli.core.files import SWEEP_JSON
 from border_cli.core.words import counted
-from border_cli.launch.report import resume_sweep
+from border_cli.launch.closing import resume_sweep
 from border_cli.recorder import terminal
-from border_cli.run.status import RunInUse, running
+from border_cli.run.status import running
 from border_cli.run.sweep_folder import (
     DONE,
-    SWEEP_JSON,
     JobRow,
     SweepJob,
     SweepPlan,
+    add_job,
     alone,
     clear_stop,
     job_rows,
@@ -30,43 +33,62 @@ from border_cli.run.sweep_folder import (
     write_stop,
     write_sweep,
 )
+from border_cli.sweep.names import in_common, label, sweep_job, sweep_plan
 
-LOCKS_S = 5.0  # within which the jobs of a sweep that was killed are gone
-LOOK_S = 0.1
 REASON_WIDTH = 120  # characters of the table; sweep.csv has all of it
 
 
 class Sweep:
-    """The sweep of this command."""
+    """The sweep of this command: the list of its jobs, which all files of its directory go by."""
 
     plan: SweepPlan  # of all jobs of the directory
 
     def __init__(
         self,
         root: Path,
-        plan: Callable[[SweepPlan | None], SweepPlan],
+        jobs: Sequence[Job],
         *,
-        jobs: Sequence[SweepJob],
+        command: Sequence[str],
+        launcher: str,
+        fixed: Sequence[str],
         quiet: bool,
     ) -> None:
-        """`plan` adds the `jobs` of this command to what the directory has."""
+        """`jobs`: none where a sweeper invents them as it goes. `fixed`: overrides of all."""
         self.root = root
-        self._plan = plan
         self.quiet = quiet
-        self._folders = [each.folder for each in jobs]
-        self._invented = not jobs
+        self._jobs = [self._entry(job) for job in jobs]
+        self._begins = partial(sweep_plan, self._jobs, command=command, launcher=launcher)
+        self._fixed = in_common([job.overrides for job in jobs]) or list(fixed)
+
+    def _entry(self, job: Job) -> SweepJob:
+        folder, objective = str(job.folder.relative_to(self.root)), job.config.objective.value
+        return sweep_job(job.number or 0, job.overrides, folder, objective=objective)
 
     def begin(self) -> None:
         """Writes `sweep.json`, before any job starts."""
         self.root.mkdir(parents=True, exist_ok=True)
         clear_stop(self.root)
         with alone(self.root):  # another command may begin in it
-            self.plan = self._plan(read_sweep(self.root))
+            self.plan = self._begins(read_sweep(self.root), fixed=self._fixed)
             write_sweep(self.root, self.plan)
+
+    def add(self, number: int, overrides: Sequence[str], folder: Path) -> None:
+        """Adds a job that a sweeper has invented."""
+        add_job(self.root, sweep_job(number, overrides, str(folder.relative_to(self.root))))
+
+    def label(self, overrides: Sequence[str]) -> str:
+        """What tells a job from the others."""
+        return label(overrides, self._fixed)
 
     def rows(self) -> list[JobRow]:
         """All jobs of the directory as they are now."""
         return job_rows(self.root, read_sweep(self.root) or self.plan)
+
+    def row_of(self, folder: Path) -> JobRow:
+        """A job as it is now."""
+        plan, name = read_sweep(self.root) or self.plan, str(folder.relative_to(self.root))
+        job = next(each for each in plan.jobs if each.folder == name)
+        return job_rows(self.root, replace(plan, jobs=[job]))[0]
 
     def finish(self) -> int:
         """Writes `sweep.csv`, prints the table unless the sweep is quiet; returns the exit status
@@ -82,7 +104,8 @@ class Sweep:
             write_csv(self.root, plan, rows)
         except OSError as error:
             terminal.say(console, f"sweep.csv could not be written: {error}")
-        ours = [each for each in rows if self._invented or each.job.folder in self._folders]
+        folders = {each.folder for each in self._jobs}
+        ours = [each for each in rows if not folders or each.job.folder in folders]
         undone = [each for each in ours if each.status != DONE]
         with suppress(OSError):
             clear_stop(self.root)
@@ -91,7 +114,7 @@ class Sweep:
             num_done = sum(each.status == DONE for each in rows)
             terminal.say(console, f"{num_done} of {counted(len(rows), 'job')} done")
             terminal.say(console, f"sweep directory  {self.root}")
-            if undone and not self._invented:
+            if undone and folders:
                 command = resume_sweep(plan.command, self.root)
                 terminal.say(console, f"next             {command}")
         return 1 if undone or not ours or found is None else 0
@@ -117,31 +140,6 @@ def _signal(row: JobRow, signum: int) -> None:
         if runs and pid != os.getpid():
             with suppress(OSError):
                 os.kill(pid, signum)
-
-
-def _pause(seconds: float) -> None:
-    Event().wait(seconds)
-
-
-def wait_for_locks(folders: Sequence[Path], pause: Callable[[float], object] = _pause) -> None:
-    """Gives the jobs of a sweep that was killed the time to end.
-
-    Raises ConfigError where one of them still runs then.
-    """
-    waiting, left_s = list(folders), LOCKS_S
-    while True:
-        waiting = [each for each in waiting if _runs(each)]
-        if not waiting:
-            return
-        if left_s <= 0:
-            raise RunInUse(waiting[0])
-        pause(LOOK_S)
-        left_s -= LOOK_S
-
-
-def _runs(folder: Path) -> bool:
-    with running(folder) as runs:
-        return bool(runs)
 
 
 def _print_table(plan: SweepPlan, rows: Sequence[JobRow]) -> None:

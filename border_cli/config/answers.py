@@ -1,0 +1,50 @@
+"""Answers about the configuration by Hydra's own entry point: `--cfg hydra`, `--info`, …"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from border_cli.config.compose import Composer
+from border_cli.config.search_path import OURS
+from border_cli.config.sources import NAME, VERSION_BASE
+
+
+def show_answer(argv: list[str], overrides: Sequence[str], composer: Composer) -> None:
+    """Prints what Hydra answers to these arguments, once the settings are composed and checked."""
+    with composer.answering(overrides), _as_before():
+        GlobalHydra.instance().clear()
+        sys.argv = [NAME, *argv]
+        ask = hydra.main(config_path=f"pkg://{OURS}", config_name="config", **VERSION_BASE)
+        try:
+            ask(_task)()
+        except SystemExit as ended:
+            if ended.code:
+                raise
+
+
+def _task(config: DictConfig) -> None:
+    """Stands for a run, whose place in a package is the name of the application."""
+
+
+_task.__module__ = NAME
+
+
+@contextmanager
+def _as_before() -> Iterator[None]:
+    """Hydra sets the root logger up and leaves it so, and notes the last configuration."""
+    root, told, argv = logging.getLogger(), HydraConfig.instance(), sys.argv
+    handlers, level, config = list(root.handlers), root.level, told.cfg
+    try:
+        yield
+    finally:
+        root.handlers = handlers
+        root.setLevel(level)
+        told.cfg, sys.argv = config, argv

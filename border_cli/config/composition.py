@@ -1,0 +1,183 @@
+"""One composition: the files that take part are found, their modules imported, what is tuned is
+added, and Hydra merges them; what comes out is checked and becomes a Job."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from border_cli.config import check
+from border_cli.config.imports import homes, import_modules, names_in
+from border_cli.config.interpolation import resolve_settings
+from border_cli.config.job import Job, Source
+from border_cli.config.overrides import parsed
+from border_cli.config.saved import modules_of, yaml_text
+from border_cli.config.sources import TUNED, Files, Part
+from border_cli.config.tuned import add_tuned, drop_weaker_limits
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.files import full_path
+
+REFUSED = (ConfigError, HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """Merged settings, those of Hydra among them, before interpolations are resolved."""
+
+    config: DictConfig
+    parts: Sequence[Part]
+    imports: Sequence[str]  # modules that files and overrides name
+    pickled: bytes = b""  # the configuration, where it is copied for many jobs
+
+    def shared(self) -> Composition:
+        """This composition for many jobs: to unpickle one is faster than a deep copy."""
+        return replace(self, pickled=pickle.dumps(self.config))
+
+    def with_values(self, overrides: Sequence[Override], values: Sequence[Override]) -> Composition:
+        """A copy for a job with these overrides, of which only the values are not merged yet."""
+        config: DictConfig = pickle.loads(self.pickled)
+        for each in values:
+            OmegaConf.update(config, each.key_or_group, each.value(), merge=True)
+        typed = [each for each in overrides if not each.is_hydra_override()]
+        job = config.hydra.job
+        with open_dict(config.hydra):
+            config.hydra.overrides.task = [each.input_line for each in typed]
+            if not OmegaConf.is_interpolation(job, "override_dirname"):  # as it is in Hydra 1.4
+                job.override_dirname = _dirname(typed, job.config.override_dirname)
+        return replace(self, config=config)
+
+    def job(self, number: int | None, root: Path | None, *, trust: bool) -> Job:
+        """The job, checked. `number`: within a sweep, whose directory is `root`, or as its own
+        settings say."""
+        config = self.config
+        check.refuse_untyped(config, self.parts)
+        hydra = config.hydra
+        if number is not None:
+            with open_dict(hydra):
+                hydra.job.num, hydra.job.id = number, str(number)
+        record = _record(config)
+        resolve_settings(config)
+        folder = Path(hydra.run.dir)
+        if number is not None:
+            folder = Path(root or hydra.sweep.dir) / hydra.sweep.subdir
+        with open_dict(config):
+            del config["hydra"]
+        made = OmegaConf.to_object(config)
+        assert isinstance(made, RunConfig)
+        check.refuse_mistyped_evaluation_env(made)
+        made = replace(made, imports=list(dict.fromkeys([*self.imports, *made.imports])))
+        return Job(
+            folder=full_path(folder),
+            config=made,
+            overrides=tuple(as_typed(hydra.overrides.task)),
+            number=number,
+            sources=tuple(_sources(self.parts, hydra.runtime.choices)),
+            record=record,
+            import_paths=tuple(homes(modules_of(made))),
+            trust=trust,
+        )
+
+
+def _dirname(typed: Sequence[Override], how: DictConfig) -> str:
+    """Hydra's name of a job by its overrides."""
+    lines = [str(each.input_line) for each in typed if each.key_or_group not in how.exclude_keys]
+    return str(how.item_sep).join(sorted(lines)).replace("=", how.kv_sep)
+
+
+def compose_files(
+    files: Files, config_name: str, overrides: Sequence[str], imports: Sequence[str], mode: RunMode
+) -> Composition:
+    """Composes files whose modules are imported."""
+    begin(files, config_name, overrides)
+    files.find_parts(config_name, overrides)
+    add_tuned(files)
+    drop_weaker_limits(files, parsed(overrides))
+    config = files.loader.load_configuration(
+        config_name, list(overrides), mode, validate_sweep_overrides=mode == RunMode.RUN
+    )
+    return Composition(config=config, parts=files.parts, imports=imports)
+
+
+def begin(files: Files, config_name: str, overrides: Sequence[str]) -> None:
+    """Adds the folders of `hydra.searchpath`, typed or in the primary configuration."""
+    typed = [each for each in parsed(overrides) if each.key_or_group == "hydra.searchpath"]
+    primary = None if typed else files.read(config_name)
+    named: Any = typed[0].value() if typed else None
+    if primary is not None:
+        named = OmegaConf.select(primary.config, "hydra.searchpath")
+    files.forget_made()
+    files.add_folders([each for each in names_in(named) if each])
+
+
+def import_named(
+    files: Files, config_name: str, overrides: Sequence[str], own: Sequence[str]
+) -> list[str]:
+    """Imports the modules that the chosen files and the command line name, which register
+    components; each once, in order, after its `own`.
+
+    Files that do not compose are left to the composition, which refuses them.
+    """
+    names = list(own)
+    files.lenient = True
+    with suppress(*REFUSED):
+        begin(files, config_name, overrides)
+        files.find_parts(config_name, overrides)
+        for part in files.parts:
+            if not part.package and part.file:
+                names += names_in(OmegaConf.select(part.content, "imports"))
+    files.lenient = False
+    for override in parsed([each for each in overrides if "imports" in each]):
+        if override.key_or_group == "imports" and not override.is_sweep_override():
+            names += names_in(override.value())
+    found = list(dict.fromkeys(names))
+    if found:
+        import_modules(found)
+        files.forget_parts()
+    return found
+
+
+def as_typed(overrides: Any) -> list[str]:
+    """Hydra's record of the command line; a `${…}` in it stays as it was typed."""
+    return [str(each) for each in OmegaConf.to_container(overrides, resolve=False) or []]
+
+
+def _record(config: DictConfig) -> dict[str, str]:
+    """The files that Hydra itself would write into `.hydra`."""
+    settings: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    hydra = settings.pop("hydra")
+    files = {"config": settings, "hydra": {"hydra": hydra}, "overrides": hydra["overrides"]["task"]}
+    return {f"{name}.yaml": yaml_text(content) for name, content in files.items()}
+
+
+def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Source]:
+    """One entry per chosen file, in the order of merging; the primary configuration first.
+
+    `choices` are Hydra's, which has none of a group that chooses several (`recorder`), and none of
+    a file that another one inherits from. Every file of `tuned` counts.
+    """
+    found = []
+    for part in parts:
+        group, _, name = part.path.rpartition("/")
+        ours = part.file and not group.startswith("hydra/")
+        chosen = choices.get(group, name) == name or group == TUNED
+        if ours and chosen and (group or _primary(part, parts)):
+            found.append(Source(group or "config", name, str(part.file)))
+    return sorted(dict.fromkeys(found), key=lambda source: source.group != "config")
+
+
+def _primary(part: Part, parts: Sequence[Part]) -> bool:
+    """The last file outside the groups; those before it are what it builds on."""
+    outside = [each for each in parts if "/" not in each.path and each.file]
+    return part is outside[-1]

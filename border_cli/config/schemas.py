@@ -1,0 +1,77 @@
+"""The registry's dataclasses as the schemas `/schema/run` and `/schema/<group>/<name>`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
+
+from omegaconf import DictConfig, OmegaConf
+
+from border_cli.core.config import RecorderConfig, RunConfig
+from border_cli.registry import GROUPS, Entry
+
+SCHEMA = "schema"  # the folder of all schemas
+RUN = "run"
+# Any key is valid in these, so that `env.kwargs.x=1` needs no `+`.
+FREE = (dict[str, Any], dict[str, float], dict[str, float] | None)
+
+
+def group_base(group: str) -> type[Any]:
+    """The dataclass that every component of a group derives from: AgentConfig for `agent`."""
+    hint = get_type_hints(RunConfig)[group]
+    base: type[Any] = get_args(hint)[1] if get_origin(hint) is dict else hint
+    return base
+
+
+def takes_several(group: str) -> bool:
+    """Whether a run may have several components of a group."""
+    return group in GROUPS and group_base(group) is RecorderConfig
+
+
+def names_schema(path: str) -> bool:
+    """Whether there is a schema `schema/agent/dqn`."""
+    folder, group, option = parts_of(path)
+    if folder != SCHEMA:
+        return False
+    return option in GROUPS[group].names() if group in GROUPS else (group, option) == ("", RUN)
+
+
+def schema(path: str) -> DictConfig:
+    """The schema `schema/agent/dqn`; it is shared, so copy it before it is changed."""
+    _, group, option = parts_of(path)
+    return schema_of(GROUPS[group].entry(option)) if group else run_schema()
+
+
+def schemas_in(group: str) -> tuple[Sequence[str], Sequence[str]]:
+    """The schemas and the folders in `schema` or `schema/<group>`."""
+    inside = group.removeprefix(SCHEMA).removeprefix("/")
+    return (GROUPS[inside].names(), []) if inside else ([RUN], list(GROUPS))
+
+
+def parts_of(path: str) -> tuple[str, str, str]:
+    """`schema`, `agent` and `dqn` of `schema/agent/dqn`; of `schema/run` an empty group."""
+    folder, _, rest = path.partition("/")
+    group, slash, option = rest.partition("/")
+    return (folder, group, option) if slash else (folder, "", group)
+
+
+@cache
+def run_schema() -> DictConfig:
+    """The schema of a run, without components."""
+    made: DictConfig = OmegaConf.structured(RunConfig)
+    return made
+
+
+@cache
+def schema_of(entry: Entry) -> DictConfig:
+    """The schema of a component. A composition asks for about ten of the thirty, and to make one
+    takes milliseconds."""
+    node: DictConfig = OmegaConf.structured(entry.config_type)
+    hints = get_type_hints(entry.config_type)
+    for each in fields(entry.config_type):
+        child = node._get_node(each.name)
+        if hints[each.name] in FREE and isinstance(child, DictConfig):
+            child._set_flag("struct", False)
+    return node

@@ -1,0 +1,220 @@
+"""Runs evaluations in a process while training continues.
+
+There is one evaluation at a time: one that becomes due meanwhile is skipped, counted and reported.
+A process that dies or hangs is replaced and the snapshot evaluated again (at most three times); an
+exception in an evaluator ends the run. The end of a run waits for a running evaluation. A
+bit-reproducible run always evaluates inline (`runner.py`), because the time at which a background
+result arrives depends on the machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from multiprocessing.connection import wait
+from typing import Any, Final
+
+import numpy as np
+
+from border_cli.core.config import StartMethod
+from border_cli.core.errors import RunFailed
+from border_cli.core.interfaces import (
+    ActorManager,
+    Confirmation,
+    Evaluation,
+    EvaluationRunner,
+    Evaluator,
+    Policy,
+)
+from border_cli.core.stop import Heartbeat, Pulse, StopFlag
+from border_cli.core.types import Snapshot
+from border_cli.process.child import READY, Pipe
+from border_cli.process.child_process import ChildProcess
+from border_cli.process.shared_memory import SharedArrays, integers
+from border_cli.process.start import pack, start_context, unpack
+
+log = logging.getLogger(__name__)
+
+MakeEvaluator = Callable[..., Evaluator]  # takes `stop` and `heartbeat`
+
+NICE = 5  # behind the learner, as actor processes are
+MAX_INCARNATIONS = 3  # of the process over one snapshot
+ENDS_S = 2.0  # within which an idle process ends by itself
+LOOK_UP_S = 0.2
+DONE: Final = "done"  # evaluation
+
+
+class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
+    """Sends snapshots to a process and collects its results; called by the learner's thread.
+
+    The process is started by `open` and keeps its environments. One that dies or hangs over a
+    snapshot is replaced, and the snapshot is evaluated again.
+    """
+
+    in_background = True
+    name = "evaluation"
+    thread_id = None  # its stack is in another process
+
+    def __init__(self, packed: bytes, *, stop: StopFlag, main: Callable[..., None]) -> None:
+        """The process runs `main` with `packed`, which `packed_parts` makes for `run`."""
+        self._packed = packed
+        self._main = main
+        self._stop = stop
+        self._shared = SharedArrays([(np.dtype(np.int64), (1,))])
+        self._beats = integers(self._shared.arrays[0])
+        self._child: ChildProcess | None = None
+        self._snapshot: Snapshot | None = None  # being evaluated
+        self._incarnations = 0  # of the process, over this snapshot
+        self._sent = 0  # snapshots, one that is evaluated again included
+
+    @property
+    def pulse(self) -> Pulse:
+        return self
+
+    @property
+    def beats(self) -> int:
+        return self._beats[0] + self._sent
+
+    @property
+    def waiting_for(self) -> str | None:
+        child = self._child
+        if not self.busy:
+            return "its turn"
+        return "its process to start" if child is not None and child.starting else None
+
+    def restart(self) -> bool:
+        """Ends the process; `collect` finds it dead and starts another one."""
+        child = self._child
+        if child is None:
+            return False
+        log.error("killing the evaluation, which made no step; its stack:\n%s", child.stack())
+        child.kill()
+        return True
+
+    def open(self, actors: ActorManager | None = None) -> None:
+        """Starts the process."""
+        del actors
+        self._child = self._start()
+
+    def _start(self) -> ChildProcess:
+        context = start_context(StartMethod.auto, [__name__])
+        arguments = *self._arguments(), self._shared
+        return ChildProcess(context, self.name, self._main, *arguments, nice=NICE)
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """What `main` is given before the shared memory."""
+        return (self._packed,)
+
+    def submit(self, snapshot: Snapshot) -> None:
+        assert not self.busy, "one snapshot at a time"
+        self._incarnations = 0
+        self._send(snapshot)
+
+    def _send(self, snapshot: Snapshot) -> None:
+        self._sent += 1  # first: a part that is seen working must be seen to have moved
+        self._snapshot = snapshot
+        self._child = self._child or self._start()
+        try:
+            self._child.connection.send(snapshot)
+        except OSError:
+            return  # it is dead: `collect` finds out
+
+    @property
+    def busy(self) -> bool:
+        return self._snapshot is not None
+
+    def collect(self) -> Evaluation | None:
+        child = self._child
+        if child is None or not self.busy:
+            return None
+        child.listen()
+        if child.inbox:
+            self._snapshot = None
+            evaluation: Evaluation = child.inbox.popleft()[1]
+            return evaluation
+        if not child.alive:
+            self._replace(child)
+        return None
+
+    def _replace(self, child: ChildProcess) -> None:
+        self._child = None
+        if child.refusal is not None:
+            child.reap()
+            raise child.refusal
+        why, raised = child.reap() or "its process exited unexpectedly", child.traceback is not None
+        if child.killed and not raised:
+            why = "killed after making no step for trainer.stall_timeout_s"
+        self._incarnations += 1
+        if raised or self._incarnations >= MAX_INCARNATIONS:
+            what = why.strip().rpartition("\n")[2]  # the last line of a traceback
+            raise RunFailed(f"the evaluation failed: {what}", f"\n{why}" if raised else "")
+        log.warning("restarting the evaluation: %s", why)
+        assert self._snapshot is not None, "nothing was submitted"
+        self._send(self._snapshot)
+
+    def wait(self) -> Evaluation:
+        while True:
+            self._stop.check()
+            evaluation = self.collect()
+            if evaluation is not None:
+                return evaluation
+            assert self._child is not None, "nothing was submitted"
+            wait(self._child.waitables, LOOK_UP_S)
+
+    def close(self) -> None:
+        """Ends the process: at once where it evaluates, else once its environments are closed."""
+        child, self._child = self._child, None
+        if child is not None:
+            if self.busy:
+                child.kill()
+            child.connection.close()
+            wait(child.waitables[-1:], ENDS_S)
+            child.reap()
+        self._shared.close()
+
+
+class SharedHeartbeat(Heartbeat):
+    """Beats where another process sees it."""
+
+    def __init__(self, shared: SharedArrays) -> None:
+        super().__init__("evaluation")
+        self._shared = integers(shared.arrays[0])
+
+    def beat(self) -> None:
+        super().beat()
+        self._shared[0] += 1
+
+
+def packed_parts(
+    make_evaluator: MakeEvaluator,
+    make_policy: Callable[[], Policy],
+    *,
+    imports: Sequence[str],
+    confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
+) -> bytes:
+    """What `run` evaluates with."""
+    parts = make_evaluator, make_policy, confirmation
+    return pack("evaluator.background=true", imports, parts)
+
+
+def run(packed: bytes, shared: SharedArrays, pipe: Pipe) -> None:
+    """The process: evaluates snapshot after snapshot until the learner closes the pipe."""
+    make_evaluator, make_policy, confirmation = unpack(packed)
+    heartbeat = SharedHeartbeat(shared)
+    heartbeat.beat()
+    pipe.send(READY)
+    evaluator: Evaluator = make_evaluator(stop=StopFlag(), heartbeat=heartbeat)
+    try:
+        while True:
+            snapshot = pipe.receive()
+            policy: Policy = make_policy()  # a result does not depend on those before it
+            policy.bind_thread()
+            policy.load_snapshot(snapshot)
+            evaluation = confirmation.evaluated(evaluator, policy)
+            film = evaluator.film(policy, snapshot.opt_steps)
+            pipe.send(DONE, evaluation if film is None else replace(evaluation, film=film))
+    except EOFError:
+        return
+    finally:
+        evaluator.close()

@@ -1,0 +1,106 @@
+"""What a job prints when it has ended: tables, the last lines, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from border_cli.core.interfaces import ActorStats
+from border_cli.core.output import MAX_FAILURES, TrainerStats
+from border_cli.core.timing import summed
+from border_cli.core.words import counted, setting, shell_command, shortest
+from border_cli.recorder import terminal
+from border_cli.run.finding import resumable
+
+UNFINISHED = ("interrupted", "failed", "killed")
+
+
+def print_tables(
+    console: Console,
+    actor_stats: list[ActorStats],
+    stats: TrainerStats,
+    *,
+    in_learner_thread: bool,
+) -> None:
+    """The final statistics of actors and trainer, and where their time went."""
+    samples = {"samples": stats.samples_total, "samples/s": stats.samples_per_sec}
+    figures = {
+        "updates": stats.opt_steps,
+        **(samples if actor_stats else {}),  # there are no actors where a data set is all
+        "updates/s": stats.opt_per_sec,
+        "duration s": stats.duration_s,
+    }
+    terminal.stats_tables(console, actor_stats, figures)
+    terminal.time_tree(
+        console,
+        stats.seconds,
+        summed(each.seconds for each in actor_stats),
+        in_learner_thread=in_learner_thread,
+        concurrent={f"writing {counted(stats.saves, 'checkpoint')}": stats.save_seconds},
+    )
+
+
+def print_closing(
+    console: Console, run_dir: Path, facts: Mapping[str, Any], *, intact: bool = True
+) -> None:
+    """What went wrong on the way, the run directory, the best score and what to type next.
+
+    `facts` are those of `run.json`. `intact`: its checkpoints may serve to resume it.
+    """
+    shown = shortest(run_dir)
+    best = None
+    if facts.get("best_score") is not None and facts.get("best_opt_steps") is not None:
+        best = (facts["best_score"], facts["best_opt_steps"])
+    warnings = [
+        what.format(counted(facts[key], noun))
+        for key, noun, what in (
+            ("save_failures", "time", "a checkpoint could not be written {}"),
+            ("saves_skipped", "checkpoint", "{} skipped, because another was still being written"),
+            ("recorder_failures", "failure", "{} of recorders"),
+        )
+        if facts.get(key)
+    ]
+    warnings += [
+        f"{recorder} was switched off after {MAX_FAILURES} failures in a row: {reason}"
+        for recorder, reason in facts.get("recorders_switched_off", {}).items()
+    ]
+    quoted = shlex.quote(str(shown))
+    saved = (run_dir / "best", run_dir / "checkpoints" / "latest")
+    commands = []
+    if any(each.exists() for each in saved):
+        commands.append(f"{shell_command('border-eval')} {quoted}")
+    if any(run_dir.glob("events.out.tfevents.*")):
+        commands.append(f"{shell_command('tensorboard')} --logdir {quoted}")
+    if intact and facts.get("status") in UNFINISHED and resumable(run_dir):
+        commands.append(resume_run(run_dir))
+    lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
+    if facts.get("status") == "done":
+        lines.append(("ended", facts["exit_reason"]))
+    terminal.closing(console, shown, best, commands, lines=lines, warnings=warnings)
+
+
+def result_line(run_dir: Path, facts: Mapping[str, Any]) -> str:
+    """The only line that a quiet run prints on standard output. `facts` are those of `run.json`."""
+    best, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
+    if best is None or opt_steps is None:
+        return f"no score: {shortest(run_dir)}"
+    return f"best score {best:.10g} at {counted(opt_steps, 'update')}: {shortest(run_dir)}"
+
+
+def resume_run(run_dir: Path) -> str:
+    """The whole command that resumes a run."""
+    resume = setting("resume", str(shortest(run_dir)))
+    return f"{shell_command('border-train')} {shlex.quote(resume)}"
+
+
+def resume_sweep(typed: Sequence[str], root: Path) -> str:
+    """The command of a sweep once more, so that it runs only what is not done."""
+    name, *words = typed
+    rest = [each for each in words if not each.startswith("resume=")]
+    if not any(each.startswith("run_dir=") for each in words):
+        rest.append(setting("run_dir", str(shortest(root))))
+    return " ".join([shell_command(name), *map(shlex.quote, [*rest, "resume=auto"])])

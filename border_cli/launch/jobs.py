@@ -1,0 +1,115 @@
+"""The jobs of a command, checked against each other and against what is in their folders, before
+anything is built."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from border_cli.config.compose import Composer
+from border_cli.config.describe import meaning_of
+from border_cli.config.job import Job
+from border_cli.config.resuming import Found, found_in, holds_run
+from border_cli.core.config import AUTO, RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.files import SWEEP_JSON
+from border_cli.core.machine import unwritable
+from border_cli.core.words import shortest
+from border_cli.registry import ENVS
+from border_cli.run.layout import refuse_foreign
+from border_cli.run.status import refuse_running
+
+
+def check_jobs(composer: Composer, jobs: Sequence[Job], *, asks_for_sweep: bool) -> None:
+    """Raises ConfigError for the first job without an environment, that resumes what it may not,
+    or that cannot write to its folder: another kind of run is there, or another job's."""
+    presets = [each for each in composer.options("env") if each not in ENVS.names()]
+    for job in jobs:
+        _refuse_without_env(job.config, presets)
+        _check_resume(composer, job, asks_for_sweep=asks_for_sweep)
+    for job in jobs:
+        if job.number is None:
+            _refuse_used(job)
+        else:
+            _refuse_used_by_sweep(job)
+    folders = [job.folder for job in jobs]
+    if len(set(folders)) < len(folders):
+        twice = min(folder for folder in folders if folders.count(folder) > 1)
+        raise ConfigError(
+            f"several jobs would write to {shortest(twice)}: give each value only once"
+        )
+    for folder in folders:
+        refuse_foreign(folder)
+
+
+def _check_resume(composer: Composer, job: Job, *, asks_for_sweep: bool) -> None:
+    config = job.config
+    if composer.run_dir is not None:
+        if asks_for_sweep or job.folder != composer.run_dir:
+            raise ConfigError(
+                f"resume={config.resume} continues the run in {composer.run_dir}: do not set "
+                "hydra.mode or hydra.run.dir"
+            )
+    elif config.resume is not None and config.resume != AUTO:
+        raise ConfigError(
+            f"resume={config.resume}: give the run to resume on the command line, because its "
+            "settings replace the config; a file may only contain resume: auto"
+        )
+    elif config.resume == AUTO and config.run_dir is None:
+        raise ConfigError("resume=auto needs run_dir=DIR")
+
+
+def _refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
+    """Training needs an environment; `--cfg job` may show that there is none."""
+    named_by = config.env.named_by
+    if config.env.id is None and named_by != "id":
+        meaning = meaning_of(type(config.env), named_by)
+        raise ConfigError(f"env.{named_by} must be set: {meaning}")
+    if config.env.id is None:
+        listed = ", ".join(presets)
+        raise ConfigError(
+            f"env.id is null: choose an environment, env=NAME with one of {listed}, "
+            "or any Gymnasium id with env.id=…"
+        )
+
+
+def _refuse_used(job: Job) -> None:
+    named = job.config.run_dir
+    folder = Path(named).expanduser() if named else shortest(job.folder)
+    refuse_unwritable(folder)
+    if (folder / SWEEP_JSON).exists():
+        raise ConfigError(
+            f"run_dir={folder} contains a sweep: choose another, or repeat its command with -m"
+        )
+
+
+def _refuse_used_by_sweep(job: Job) -> None:
+    refuse_unwritable(shortest(job.folder))
+    if job.config.run_dir is None:
+        return
+    root = Path(job.config.run_dir).expanduser()
+    if holds_run(root):
+        raise ConfigError(f"run_dir={root} contains a single run: choose another for a sweep")
+    if job.config.resume is None and (root / SWEEP_JSON).exists():
+        raise ConfigError(
+            f"run_dir={root} already contains a sweep: choose another, or add resume=auto"
+        )
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Raises where a run directory can be neither made nor written to; nothing is left behind."""
+    reason = unwritable(folder)
+    if reason is not None:
+        what = "written to" if os.path.isdir(folder) else "made"  # noqa: PTH112 - never raises
+        raise ConfigError(f"run_dir={folder} cannot be {what}: {reason}")
+
+
+def look(job: Job) -> Found:
+    """What a job finds in its folder. That is decided once more when it begins, see `attempt`.
+
+    Raises ConfigError where a process runs there, or where the run there has other settings.
+    """
+    refuse_running(job.folder)
+    name = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
+    return found_in(job.folder, job.config, trust=job.trust, job=name)

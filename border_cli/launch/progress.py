@@ -1,0 +1,48 @@
+"""How far a job of a sweep is, in its `run.json`: the command of the sweep reads it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
+from border_cli.core.types import Metrics
+from border_cli.recorder.panel import RunView
+
+EVERY_S = 2.0  # of run time; each write waits for the disk
+
+
+class ProgressRecorder(Recorder):
+    """Hands on how far the run is, every two seconds; owned by the learner's thread."""
+
+    def __init__(self, info: RunInfo, write: Callable[[dict[str, object]], None]) -> None:
+        """`write` puts the figures where the command finds them."""
+        self._view = RunView(info)
+        self._write = write
+        self._written_s = -EVERY_S
+        self._phase = ""
+
+    def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
+        del final
+        self._view.take_row(step, metrics)
+
+    def show(self, progress: Progress) -> None:
+        view, now_s = self._view, progress.step.time_s
+        view.take_progress(progress)
+        if now_s < self._written_s + EVERY_S and progress.phase == self._phase:
+            return
+        self._written_s, self._phase = now_s, progress.phase
+        nearest = view.nearest_budget()
+        self._write(
+            {
+                "phase": view.phase,
+                "opt_steps": view.step.opt_steps,
+                "fraction": nearest.fraction if nearest else None,  # of its nearest limit
+                "left_s": nearest.left_s if nearest else None,
+                "score": view.value("eval/return"),
+                "best": view.best[0] if view.best else None,
+                "updates_per_sec": view.rates().updates,
+            }
+        )
+
+    def close(self) -> None:
+        """The end of the run is written by the run itself."""

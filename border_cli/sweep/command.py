@@ -1,0 +1,256 @@
+"""A sweep, from its command line to the exit status of the command.
+
+The jobs of a grid are one batch, or as many as `hydra.sweeper.max_batch_size` says; other sweepers
+propose a batch after another. A batch is composed and checked, its jobs are written into their
+folders, and a launcher runs them there. How they ended is read from the folders.
+
+joblib is imported by the function that asks it how many workers it would take.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn, JobStatus
+from omegaconf import open_dict
+
+from border_cli.config.composition import as_typed
+from border_cli.config.job import Job
+from border_cli.core.config import OnError, RunConfig
+from border_cli.core.errors import ConfigError, RunFailed, reason_of
+from border_cli.core.machine import free_memory, usable_cores
+from border_cli.core.words import counted, size
+from border_cli.hydra_plugin import SWEEP_LAUNCHER
+from border_cli.launch.build import computes_on_cuda
+from border_cli.launch.jobs import look
+from border_cli.launch.needs import Needs, refuse_unmet
+from border_cli.launch.startup import collect_from_here
+from border_cli.launch.trying import make_probes, tried
+from border_cli.run.status import RunInUse, RunLock, read_run, record_failure
+from border_cli.run.sweep_folder import DONE, JobRow, read_stop
+from border_cli.sweep.launchers import (
+    FolderLoader,
+    InThisProcess,
+    OfHydra,
+    context_of,
+    for_plugins,
+    hydra_log,
+)
+from border_cli.sweep.listing import Sweep
+from border_cli.sweep.names import Places
+from border_cli.sweep.plan import OUR_LAUNCHER, RAY_LAUNCHER, Plan, wait_for_locks
+from border_cli.sweep.processes import InProcesses, LocalStarter, start_server
+from border_cli.sweep.ray_nodes import connected, cores_of_a_job, refuse_settings
+from border_cli.sweep.request import Terms
+from border_cli.sweep.study import keep_study
+
+ONE_BY_ONE = "basic"
+
+# Of a process that trains, besides what is counted: CartPole with two actors takes 270 MB.
+PROCESS_NBYTES = 256 * 2**20
+
+
+class Launcher(Protocol):
+    """Runs jobs in their folders."""
+
+    def launch(self, jobs: Sequence[Job]) -> None:
+        """Returns when each of them has ended, or none begins any more."""
+
+
+def run_sweep(plan: Plan) -> None:
+    """Runs the jobs and leaves with the status of the sweep."""
+    launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
+    if launcher == OUR_LAUNCHER:
+        start_server()
+    elif launcher == RAY_LAUNCHER:
+        refuse_settings(settings)
+    refuse_unmet(needs := tried(plan.jobs, make_probes()))
+    at_once = _at_once(plan, needs)
+    sweep = Sweep(
+        plan.terms.root,
+        plan.jobs,
+        command=plan.command,
+        launcher=launcher,
+        fixed=plan.terms.fixed,
+        quiet=plan.quiet,
+    )
+    with _launcher(plan, sweep, at_once) as runs:
+        collect_from_here()
+        sweep.begin()
+        with _table_at_the_end(sweep):
+            if plan.jobs:
+                for batch in _batches(plan):
+                    runs.launch(batch)
+            else:
+                _search(plan, sweep, runs)
+    sys.exit(sweep.finish())
+
+
+@contextmanager
+def _launcher(plan: Plan, sweep: Sweep, at_once: int) -> Iterator[Launcher]:
+    """Who runs the jobs."""
+    launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
+    terms = Terms(
+        root=str(plan.terms.root),
+        at_once=1 if launcher == RAY_LAUNCHER else at_once,
+        cores=cores_of_a_job(settings) if launcher == RAY_LAUNCHER else None,
+        scheduled=launcher.startswith("submitit"),
+        pid=os.getpid(),
+        host=platform.node(),
+    )
+    if launcher == ONE_BY_ONE:
+        yield InThisProcess(sweep, terms)
+    elif launcher == OUR_LAUNCHER:
+        yield InProcesses(LocalStarter(), sweep, terms, at_once=at_once, finished=plan.finished)
+    elif launcher == RAY_LAUNCHER:
+        with connected(settings, sweep.root) as starter:
+            yield InProcesses(starter, sweep, terms, at_once=at_once, finished=plan.finished)
+    else:
+        yield OfHydra(launcher, plan.terms.config, sweep, terms)
+
+
+@contextmanager
+def _table_at_the_end(sweep: Sweep) -> Iterator[None]:
+    """The block in which jobs run; whatever ends it, the table is made from the folders."""
+    try:
+        yield
+    except BaseException:
+        sweep.finish()
+        raise
+
+
+def _batches(plan: Plan) -> list[list[Job]]:
+    asked = plan.terms.config.hydra.sweeper.get("max_batch_size")
+    most = asked if asked and asked > 0 else len(plan.jobs)
+    return [plan.jobs[first : first + most] for first in range(0, len(plan.jobs), most)]
+
+
+def _at_once(plan: Plan, needs: Sequence[Needs]) -> int:
+    """How many jobs share this machine at a time; under Ray, which divides the nodes, how many
+    there are at a time."""
+    launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
+    most = len(plan.jobs) or usable_cores()
+    if launcher == OUR_LAUNCHER:
+        return max(1, min(most, _processes(settings.get("jobs"), needs, plan.config)))
+    if launcher == RAY_LAUNCHER:
+        return settings["jobs"] or len(plan.jobs) or sys.maxsize
+    if launcher == "joblib":
+        from joblib import effective_n_jobs
+
+        return max(1, min(most, int(effective_n_jobs(settings.get("n_jobs", -1)))))
+    return most if launcher == "submitit_local" else 1
+
+
+def _processes(asked: int | None, needs: Sequence[Needs], config: RunConfig) -> int:
+    """Jobs of our own launcher at a time. Raises ConfigError where fewer fit into memory than were
+    asked for."""
+    if asked is not None and asked < 1:
+        raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {asked}")
+    each = PROCESS_NBYTES + max((need.nbytes for need in needs), default=0)
+    room = free_memory()
+    fitting = int(room.nbytes // each)
+    if asked is None:
+        return max(1, min(1 if computes_on_cuda(config) else usable_cores(), fitting))
+    if asked > max(1, fitting):
+        raise ConfigError(
+            f"hydra.launcher.jobs={asked}: {counted(asked, 'job')} at once need "
+            f"{size(asked * each)} of memory, but {size(room.nbytes)} is available "
+            f"({room.limit}): at most {fitting}"
+        )
+    return asked
+
+
+def _search(plan: Plan, sweep: Sweep, runs: Launcher) -> None:
+    """Has a sweeper of Hydra's propose the jobs."""
+    proposed: Any = Proposed(plan, sweep, runs)
+    config = for_plugins(plan.terms.config, sweep.root)
+    with open_dict(config):
+        config.hydra.launcher = {"_target_": SWEEP_LAUNCHER}
+        stops = plan.config.sweep.on_error == OnError.stop
+        if not stops and config.hydra.sweeper.get("max_failure_rate") == 0:  # Optuna's
+            config.hydra.sweeper.max_failure_rate = 1.0
+    if resumed := plan.config.resume is not None:
+        wait_for_locks([sweep.root / each.folder for each in sweep.plan.jobs])
+    keep_study(config, sweep.root, resumed=resumed)
+    sweeper = Plugins.instance().instantiate_sweeper(
+        hydra_context=context_of(FolderLoader({}, plan.composer.options)),
+        task_function=proposed,
+        config=config,
+    )
+    arguments = [str(each) for each in config.hydra.overrides.task]
+    try:
+        with hydra_log(plan.terms.config, quiet=sweep.quiet):
+            sweeper.sweep(arguments=arguments)
+    except ValueError:  # by Optuna, which looks for its best trial where every job has failed
+        if any(row.status == DONE for row in sweep.rows()):
+            raise
+
+
+class Proposed:
+    """What a sweeper of Hydra's calls with each batch of jobs that it proposes."""
+
+    def __init__(self, plan: Plan, sweep: Sweep, runs: Launcher) -> None:
+        self._plan = plan
+        self._sweep = sweep
+        self._runs = runs
+        self._places = Places(sweep.root, plan.terms.fixed) if plan.named else None
+        self._before = len(sweep.plan.jobs)  # of earlier commands in the directory
+
+    def launch(self, batch: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
+        """Runs a batch and tells how each job ended; one that is refused has failed."""
+        folders, jobs = [], []
+        for number, overrides in enumerate(batch, self._before + first):
+            folder = self._folder(overrides, number)
+            self._sweep.add(number, overrides, folder)
+            folders.append(folder)
+            try:
+                jobs.append(self._checked(list(overrides), number, folder))
+            except ConfigError as error:
+                self._refused(folder, error)
+        if jobs and read_stop(self._sweep.root) is None:
+            self._runs.launch(jobs)
+        return [
+            self._returned(list(overrides), self._sweep.row_of(folder))
+            for overrides, folder in zip(batch, folders, strict=True)
+        ]
+
+    def _folder(self, overrides: Sequence[str], number: int) -> Path:
+        if self._places is None:
+            return self._sweep.root / str(number)
+        return self._places.folder_of(overrides)
+
+    def _checked(self, overrides: list[str], number: int, folder: Path) -> Job:
+        terms = self._plan.terms
+        of_hydra = as_typed(terms.config.hydra.overrides.hydra)
+        (job,) = self._plan.composer.jobs([[*of_hydra, *overrides]], terms, number)
+        job = replace(job, folder=folder, command=self._plan.command)
+        look(job)
+        return job
+
+    def _refused(self, folder: Path, error: ConfigError) -> None:
+        """Says so in the folder of the job."""
+        with suppress(RunInUse), RunLock(folder):
+            if not read_run(folder):
+                record_failure(folder, command=list(self._plan.command), reason=reason_of(error))
+
+    def _returned(self, overrides: list[str], row: JobRow) -> JobReturn:
+        """What the sweeper understands: the score, or a failure as it wants it."""
+        returned = JobReturn(overrides=overrides)
+        value = self._plan.terms.failed_value
+        if row.status == DONE:
+            value = math.nan if row.score is None else row.score
+        if value is None:
+            reason = row.reason or row.status
+            returned.status, returned.return_value = JobStatus.FAILED, RunFailed(reason)
+        else:
+            returned.status, returned.return_value = JobStatus.COMPLETED, value
+        return returned

@@ -1,0 +1,193 @@
+"""Who runs the jobs of a sweep that are no processes of ours: this process, and the launchers of
+Hydra that a user chose (joblib, submitit, others)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from hydra.core.plugins import Plugins
+from hydra.core.utils import configure_log
+from hydra.types import HydraContext
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from border_cli.config.job import Job
+from border_cli.core.errors import Interrupted, RunFailed
+from border_cli.hydra_plugin import register
+from border_cli.launch.job import Outcome, leave_now
+from border_cli.launch.signals import stopping_a_sweep
+from border_cli.sweep.listing import Sweep
+from border_cli.sweep.request import Terms, write_request
+from border_cli.sweep.worker import run, run_for_a_launcher
+
+LOOK_S = 0.5
+SILENT = {"version": 1, "root": None, "disable_existing_loggers": False}  # a job has its own log
+
+
+class InThisProcess:
+    """`hydra/launcher=basic`: the jobs one after another, with the panel of a single run."""
+
+    def __init__(self, sweep: Sweep, terms: Terms) -> None:
+        self._sweep = sweep
+        self._terms = terms
+
+    def launch(self, jobs: Sequence[Job]) -> None:
+        """An interruption ends the sweep after its job."""
+        for job in jobs:
+            write_request(job, self._terms)
+            outcome = run(job.folder, in_worker=False, on_hung=self._leave)
+            if outcome.threads_left:
+                self._leave(outcome)
+            if outcome.status == "interrupted":
+                raise SystemExit(outcome.exit_status)
+
+    def _leave(self, outcome: Outcome) -> None:
+        self._sweep.finish()
+        leave_now(outcome.exit_status)
+
+
+class OfHydra:
+    """A launcher of Hydra's; its workers run `work` on the folders."""
+
+    def __init__(self, name: str, config: DictConfig, sweep: Sweep, terms: Terms) -> None:
+        """`config`: that of the sweep, whose `hydra.launcher` is the launcher's."""
+        self._name = name
+        self._local = name in ("joblib", "submitit_local")
+        self._config = config
+        self._sweep = sweep
+        self._terms = terms
+
+    def launch(self, jobs: Sequence[Job]) -> None:
+        """The jobs are asked to save on the first Ctrl-C, and the launcher returns when they have.
+
+        A scheduler's go on. Raises RunFailed where a worker is lost, once the others have ended.
+        """
+        for job in jobs:
+            write_request(job, self._terms)
+        config = for_plugins(self._config, self._sweep.root)
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=context_of(FolderLoader({job.overrides: job.folder for job in jobs})),
+            task_function=work,
+            config=config,
+        )
+        number = jobs[0].number or 0
+        overrides = [list(job.overrides) for job in jobs]
+        if not self._local:
+            launcher.launch(overrides, initial_job_idx=number)
+            return
+        with stopping_a_sweep(self._sweep.stop, self._sweep.kill) as stopped:
+            try:
+                launcher.launch(overrides, initial_job_idx=number)
+            except Exception as error:  # of joblib's or submitit's own
+                self._wait_for_the_others()
+                reason = str(error).strip().partition("\n")[0]
+                raise RunFailed(f"hydra/launcher={self._name}: {reason}") from error
+        if isinstance(stopped.reason, Interrupted):
+            raise SystemExit(stopped.reason.exit_status)
+
+    def _wait_for_the_others(self) -> None:
+        """A launcher that has lost a worker leaves those that still run."""
+        while any(row.status == "running" for row in self._sweep.rows()):
+            Event().wait(LOOK_S)
+
+
+def work(composed: DictConfig) -> None:
+    """The task that a launcher of Hydra's calls in its workers."""
+    run_for_a_launcher(str(composed.folder))
+
+
+class FolderLoader:
+    """What launchers and sweepers of Hydra's ask of its config loader: the configuration of a job,
+    which here is its folder, and what a group offers."""
+
+    def __init__(
+        self,
+        folders: Mapping[tuple[str, ...], Path],
+        options: Callable[[str], list[str]] | None = None,
+    ) -> None:
+        self._folders = dict(folders)
+        self._options = options
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _in_worker, (self._folders,)
+
+    def load_sweep_config(self, master: DictConfig, overrides: list[str]) -> DictConfig:
+        """Hydra's entry for a job."""
+        folder = self._folders[tuple(overrides)]
+        config = deepcopy(master)
+        with open_dict(config):
+            config.folder = str(folder)
+            config.hydra.sweep.dir = str(folder.parent)
+            config.hydra.sweep.subdir = folder.name
+            config.hydra.overrides.task = list(overrides)
+        return config
+
+    def get_group_options(self, group: str, *rest: Any, **more: Any) -> list[str]:
+        """Hydra's entry for globs, as in agent=glob(*)."""
+        del rest, more
+        return self._options(group) if self._options else []
+
+
+def _in_worker(folders: Mapping[tuple[str, ...], Path]) -> FolderLoader:
+    """The loader in another process, where nobody has told Hydra of our launchers yet."""
+    register()
+    return FolderLoader(folders)
+
+
+class _Silent:
+    """No callbacks: the runs have recorders instead."""
+
+    def on_job_start(self, **what: Any) -> None:
+        """A job begins."""
+
+    def on_job_end(self, **what: Any) -> None:
+        """A job has ended."""
+
+
+def context_of(loader: FolderLoader) -> HydraContext:
+    """What Hydra's plug-ins are set up with."""
+    context: Any = HydraContext
+    found: HydraContext = context(config_loader=loader, callbacks=_Silent())
+    return found
+
+
+def for_plugins(config: DictConfig, root: Path) -> DictConfig:
+    """Hydra's own part of the configuration of a sweep below `root`, for its plug-ins, without
+    logs."""
+    found: DictConfig = OmegaConf.create({"hydra": config.hydra})
+    with open_dict(found):
+        for part in ("launcher", "sweeper"):  # which may refer to settings of the runs
+            found.hydra[part] = OmegaConf.to_container(config.hydra[part], resolve=True)
+        found.hydra.sweep.dir = found.hydra.run.dir = str(root)
+        found.hydra.job_logging = found.hydra.hydra_logging = SILENT
+        found.hydra.output_subdir = None
+    return found
+
+
+@contextmanager
+def hydra_log(config: DictConfig, *, quiet: bool) -> Iterator[None]:
+    """Within the block Hydra's sweepers log as its configuration says; all is as before after it.
+
+    `quiet`: they log warnings and errors only.
+    """
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    loggers = [logging.getLogger(name) for name in ("hydra", "hydra_plugins")]
+    levels = [each.level for each in loggers]
+    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
+    for each in loggers:
+        each.setLevel(logging.WARNING if quiet else each.level)
+    try:
+        yield
+    finally:
+        for each, before in zip(loggers, levels, strict=True):
+            each.setLevel(before)
+        for handler in set(root.handlers) - set(handlers):
+            handler.close()
+        root.handlers = handlers
+        root.setLevel(level)

@@ -1,0 +1,117 @@
+"""A sweep before it runs: its jobs, composed and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+
+from border_cli.config.compose import Composer
+from border_cli.config.job import Job
+from border_cli.config.resuming import Finished
+from border_cli.config.sweep import SweepTerms
+from border_cli.core.config import RunConfig
+from border_cli.core.errors import ConfigError
+from border_cli.core.machine import usable_cores
+from border_cli.launch.jobs import check_jobs, look
+from border_cli.run.layout import refuse_foreign
+from border_cli.run.status import RunInUse, running
+from border_cli.sweep.names import Places, in_common
+
+OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
+RAY_LAUNCHER = "ray"
+LOCKS_S = 5.0  # within which the jobs of a sweep that was killed are gone
+LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A sweep that was composed and checked."""
+
+    composer: Composer
+    terms: SweepTerms
+    config: RunConfig  # of its first job, or of all that a sweeper will invent
+    jobs: list[Job]  # none where a sweeper invents them
+    finished: dict[Path, Finished]  # jobs of which nothing is left to do
+    command: tuple[str, ...]  # as typed
+
+    @property
+    def named(self) -> bool:
+        """Whether folders are named by what differs between the jobs, and not by their numbers."""
+        return self.config.run_dir is not None and self.terms.own_names
+
+    @property
+    def quiet(self) -> bool:
+        return all(each.config.quiet for each in self.jobs) if self.jobs else self.config.quiet
+
+
+def planned(
+    composer: Composer,
+    overrides: list[str],
+    command: Sequence[str],
+    progress: Callable[[int], object] = lambda _: None,
+) -> Plan:
+    """The sweep of a command line; raises ConfigError for its first job that is refused.
+
+    `progress` is told how many jobs are composed by now.
+    """
+    terms = composer.sweep_terms(overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
+    if terms.jobs is None:
+        config = composer.job(terms.fixed).config
+        if config.dry_run:
+            raise ConfigError(
+                "dry_run=true cannot show the jobs of this sweeper, because it chooses each from "
+                "earlier scores: leave out -m and the swept values"
+            )
+        return Plan(
+            composer=composer,
+            terms=terms,
+            config=config,
+            jobs=[],
+            finished={},
+            command=tuple(command),
+        )
+    jobs = composer.jobs(terms.jobs, terms, 0, progress)
+    jobs = [replace(job, command=tuple(command)) for job in jobs]
+    if jobs[0].config.run_dir is not None and terms.own_names:
+        places = Places(terms.root, in_common([job.overrides for job in jobs]))
+        jobs = [replace(job, folder=places.folder_of(job.overrides)) for job in jobs]
+    check_jobs(composer, jobs, asks_for_sweep=True)
+    refuse_foreign(terms.root)
+    if jobs[0].config.resume is not None:
+        wait_for_locks([job.folder for job in jobs])
+    found = {job.folder: look(job).finished for job in jobs}
+    return Plan(
+        composer=composer,
+        terms=terms,
+        config=jobs[0].config,
+        jobs=jobs,
+        finished={folder: end for folder, end in found.items() if end is not None},
+        command=tuple(command),
+    )
+
+
+def _pause(seconds: float) -> None:
+    Event().wait(seconds)
+
+
+def wait_for_locks(folders: Sequence[Path], pause: Callable[[float], object] = _pause) -> None:
+    """Gives the jobs of a sweep that was killed the time to end.
+
+    Raises ConfigError where one of them still runs then.
+    """
+    waiting, left_s = list(folders), LOCKS_S
+    while True:
+        waiting = [each for each in waiting if _runs(each)]
+        if not waiting:
+            return
+        if left_s <= 0:
+            raise RunInUse(waiting[0])
+        pause(LOOK_S)
+        left_s -= LOOK_S
+
+
+def _runs(folder: Path) -> bool:
+    with running(folder) as runs:
+        return bool(runs)

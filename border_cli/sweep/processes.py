@@ -1,0 +1,236 @@
+"""A process for each job of a sweep: what `hydra/launcher=processes` and `ray` have in common, and
+the processes of the former.
+
+Those are forks of a fork server that has imported what training needs, so that a job begins in a
+tenth of a second and with clean memory. They end with the command, whatever ends that. Each runs
+the job that is written in its folder; how far it is and how it ended is read from its `run.json`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from border_cli.config.job import Job
+from border_cli.config.resuming import Finished
+from border_cli.core.config import StartMethod
+from border_cli.core.errors import BorderError, Interrupted
+from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.launch.signals import SAVE, stopping_on_signals
+from border_cli.process.child_process import GONE_S, ChildProcess
+from border_cli.process.start import start_context, wait_for
+from border_cli.run.status import (
+    KILLED,
+    RunInUse,
+    RunLock,
+    end_from_outside,
+    read_run,
+    record_failure,
+)
+from border_cli.run.sweep_folder import DONE, read_stop
+from border_cli.sweep.listing import Sweep
+from border_cli.sweep.panel import JobView, SweepPanel
+from border_cli.sweep.request import Terms, write_request
+from border_cli.sweep.worker import run_in_a_child
+
+PRELOAD = ("border_cli.sweep.worker", "border_cli.launch.dry_build")
+LOOK_S = 0.25
+
+
+def start_server() -> None:
+    """Starts the fork server, which imports torch while this process does other things."""
+    start_context(StartMethod.auto, PRELOAD)
+
+
+class JobProcess(Protocol):
+    """The process of a job, which may be elsewhere."""
+
+    host: str | None  # None while it waits for a machine
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 while it has none."""
+
+    @property
+    def waitables(self) -> list[Any]:
+        """What is readable when there is news of it and, last, when it has ended."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended, as far as is known."""
+
+    def listen(self) -> None:
+        """Takes in the news of it."""
+
+    def signal(self, signum: int) -> None:
+        """Sends it a signal."""
+
+    def kill(self) -> None:
+        """Ends it whatever it does."""
+
+    def reap(self) -> str | None:
+        """Makes sure that it is gone; returns why it ended, None where it was meant to."""
+
+
+class Starter(Protocol):
+    """Starts the processes of jobs."""
+
+    def start(self, number: int, folder: Path) -> JobProcess:
+        """Starts the process of a job."""
+
+
+class LocalProcess(ChildProcess):
+    """The process of a job on this machine."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        context = start_context(StartMethod.auto, PRELOAD)
+        super().__init__(context, f"job {number}", run_in_a_child, str(folder), nice=0)
+        self.host: str | None = platform.node()
+
+    def signal(self, signum: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signum)
+
+
+class LocalStarter:
+    """Starts them on this machine."""
+
+    def start(self, number: int, folder: Path) -> JobProcess:
+        """Forks the fork server."""
+        return LocalProcess(number, folder)
+
+
+class InProcesses:
+    """Runs jobs, `at_once` of them at a time; owned by the thread that runs the command."""
+
+    def __init__(
+        self,
+        starter: Starter,
+        sweep: Sweep,
+        terms: Terms,
+        *,
+        at_once: int,
+        finished: Mapping[Path, Finished],
+    ) -> None:
+        """`finished`: jobs of which nothing is left to do."""
+        self._starter = starter
+        self._sweep = sweep
+        self._terms = terms
+        self._at_once = at_once
+        self._finished = finished
+        self._stop, self._save = StopFlag(), SaveFlag()
+        self._running: list[tuple[JobView, JobProcess]] = []
+
+    def launch(self, jobs: Sequence[Job]) -> None:
+        """Returns when all have ended; raises SystemExit once an interrupted sweep has saved."""
+        self._panel = SweepPanel(len(jobs), quiet=self._sweep.quiet)
+        try:
+            with (
+                stopping_on_signals(self._stop, self._on_second_signal, self._save),
+                self._panel,
+            ):
+                self._run_all(deque(jobs))
+        finally:
+            for _, process in self._running:
+                process.kill()
+                process.reap()
+        reason = self._stop.reason
+        if isinstance(reason, Interrupted):
+            raise SystemExit(reason.exit_status)
+
+    def _run_all(self, waiting: deque[Job]) -> None:
+        while waiting or self._running:
+            if not self._may_start():
+                waiting.clear()
+                self._withdraw()
+            while waiting and len(self._running) < self._at_once and self._may_start():
+                self._start(waiting.popleft())
+            if self._running:
+                self._look()
+            self._panel.show([view for view, _ in self._running], len(waiting))
+
+    def _may_start(self) -> bool:
+        return not self._stop.requested and read_stop(self._sweep.root) is None
+
+    def _withdraw(self) -> None:
+        """Takes the jobs back that still wait for a machine."""
+        for view, process in list(self._running):
+            if process.host is None:
+                self._running.remove((view, process))
+                process.kill()
+
+    def _start(self, job: Job) -> None:
+        """Starts the process of a job, unless the run in its folder is finished."""
+        view = JobView(job.number or 0, self._sweep.label(job.overrides), folder=job.folder)
+        finished = self._finished.get(job.folder)
+        if finished is not None:
+            self._panel.ended(view, DONE, finished.score, finished.message)
+            return
+        write_request(job, self._terms)
+        self._running.append((view, self._starter.start(view.number, job.folder)))
+
+    def _look(self) -> None:
+        """Waits for news or an end, and passes signals on."""
+        waitables = {each for _, process in self._running for each in process.waitables}
+        wait_for(list(waitables), LOOK_S)
+        if self._stop.requested:  # again and again: one that has just started hears none yet
+            reason = self._stop.reason
+            self._signal(reason.signum if isinstance(reason, Interrupted) else signal.SIGTERM)
+        if self._save.requested:
+            self._save.clear()
+            self._signal(SAVE)
+        for view, process in list(self._running):
+            alive = process.alive  # its end first: what it said before is all there then
+            process.listen()
+            view.waits = process.host is None
+            if not alive:
+                self._running.remove((view, process))
+                self._reap(view, process)
+
+    def _signal(self, signum: int) -> None:
+        for _, process in self._running:
+            process.signal(signum)
+
+    def _reap(self, view: JobView, process: JobProcess) -> None:
+        """The end of a process, whatever ended it."""
+        pid, host, cause = process.pid, process.host, process.reap()
+        reason = (cause or KILLED).strip().rpartition("\n")[2]
+        with suppress(OSError, BorderError):
+            self._record(view.folder, pid, host, reason)
+        facts = read_run(view.folder)
+        if facts.get("status") == "running":  # by another process
+            self._panel.ended(view, "in use", None, str(RunInUse(view.folder)))
+            return
+        row = self._sweep.row_of(view.folder)
+        self._panel.ended(view, row.status, row.score, row.reason or reason)
+
+    def _record(self, folder: Path, pid: int, host: str | None, reason: str) -> None:
+        """Writes the end of a process that could not write it itself."""
+        if end_from_outside(folder, pid, "killed", reason, host=host):
+            return
+        with RunLock(folder):  # which makes it: the process may not have got that far
+            if not read_run(folder):
+                record_failure(folder, command=self._sweep.plan.command, reason=reason)
+
+    def _on_second_signal(self, signum: int) -> None:
+        """Leaves nothing behind but the last checkpoints."""
+        reason = f"quit immediately: {Interrupted(signum)}"
+        for view, process in self._running:
+            with suppress(OSError, BorderError):  # first: a killed job's monitor writes an end, too
+                end_from_outside(
+                    view.folder,
+                    process.pid,
+                    "interrupted",
+                    reason,
+                    host=process.host,
+                    stuck=True,
+                )
+            process.kill()
+        for end in {process.waitables[-1] for _, process in self._running}:
+            wait_for([end], GONE_S)  # one for all jobs, where they are elsewhere

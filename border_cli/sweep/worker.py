@@ -1,0 +1,110 @@
+"""A job of a sweep in the process that runs it: `run(folder)`, whichever launcher calls it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from border_cli.core.config import OnError
+from border_cli.core.stop import SaveFlag
+from border_cli.core.threads import share_cores
+from border_cli.launch.job import JobControl, Outcome, train_job
+from border_cli.launch.monitor import monitored
+from border_cli.launch.signals import (
+    leaving_to_the_command,
+    saving_before_a_requeue,
+    stopping_on_signals,
+)
+from border_cli.launch.startup import set_up_threads
+from border_cli.process.child import Pipe, end_with
+from border_cli.run.sweep_folder import read_stop, write_stop
+from border_cli.sweep.request import Request, read_request
+
+OUTPUT = "output.log"  # what a job prints whose process is not the command's
+
+
+def run(
+    folder: Path, *, in_worker: bool = True, on_hung: Callable[[Outcome], None] = lambda _: None
+) -> Outcome:
+    """Runs the job of a folder to its end, whatever that is.
+
+    None begins once its sweep is stopped. `on_hung`: see `train_job`.
+    """
+    return _run(read_request(folder), JobControl(in_worker=in_worker), on_hung)
+
+
+def _run(request: Request, control: JobControl, on_hung: Callable[[Outcome], None]) -> Outcome:
+    job, root = request.job, Path(request.root)
+    stopped = read_stop(root)
+    if stopped is not None:
+        return Outcome(status="not started", reason=f"not started: {stopped}")
+    outcome = train_job(job, on_hung=on_hung, control=control)
+    if outcome.status == "failed" and job.config.sweep.on_error == OnError.stop:
+        write_stop(root, f"job {job.number} failed (sweep.on_error=stop)")
+    return outcome
+
+
+def run_in_a_child(folder: str, pipe: Pipe) -> None:
+    """A process of ours, here or on a node of a cluster: one job, then it ends."""
+    del pipe
+    _print_into(Path(folder))
+    control = JobControl(in_worker=True)
+    # Signals that come before the run listens to them count, too.
+    with monitored("border-train"), stopping_on_signals(control.stop, None, SaveFlag()):
+        set_up_threads()
+        request = read_request(Path(folder))
+        share_cores(request.at_once, request.cores)
+        _run(request, control, lambda _: None)
+
+
+def run_for_a_launcher(folder: str) -> None:
+    """A worker of one of Hydra's launchers, which may run several jobs one after another."""
+    set_up_threads()
+    request = read_request(Path(folder))
+    if request.at_once > 1:
+        share_cores(request.at_once, request.cores)
+    if not request.scheduled and request.host == platform.node():
+        end_with(request.pid)
+    control = JobControl(in_worker=True, sweep=Path(request.root))
+    with (
+        _printing_to(None if request.scheduled else Path(folder) / OUTPUT),
+        leaving_to_the_command(),
+        saving_before_a_requeue(control.stop),
+    ):
+        _run(request, control, lambda _: None)
+
+
+def _print_into(folder: Path) -> None:
+    """What this process prints goes to a file of the job from now on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = os.open(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    _print_to(file, file)
+    os.close(file)
+
+
+@contextmanager
+def _printing_to(path: Path | None) -> Iterator[None]:
+    """Within the block what this process prints goes to a file, for workers share a terminal."""
+    if path is None:
+        yield
+        return
+    before = [os.dup(1), os.dup(2)]
+    try:
+        _print_into(path.parent)
+        yield
+    finally:
+        _print_to(*before)
+        for each in before:
+            os.close(each)
+
+
+def _print_to(out: int, error: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os.dup2(out, 1)
+    os.dup2(error, 2)

@@ -1,0 +1,20 @@
+"""Whole runs from settings that were put together by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from border_cli.config.job import Job
+from border_cli.core.config import AUTO, RunConfig
+from border_cli.launch.run import RunOptions, run_job
+from border_cli.launch.summary import Result
+
+
+def trained(config: RunConfig, folder: Path, *, resume: bool = False, **options: Any) -> Result:
+    """Runs in a folder, or goes on there; `options` are those of a run."""
+    job = Job(folder=folder, config=replace(config, resume=AUTO if resume else None))
+    result = run_job(job, RunOptions(finished_too=True, **options))
+    assert isinstance(result, Result)
+    return result

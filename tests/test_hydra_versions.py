@@ -1,0 +1,142 @@
+"""Commands with the oldest and the newest Hydra that pyproject.toml allows.
+
+Each has a scratch environment of Hydra, OmegaConf and Optuna's sweeper; all other packages, this
+one included, are those of the environment that runs the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import QUICK
+
+ROOT = Path(__file__).parents[1]
+PIP = ("--quiet", "--no-compile", "--disable-pip-version-check", "--retries=1")
+UNREACHABLE = "(from versions: none)"  # pip found nothing of that name: no index, no proxy
+OLDEST = ("hydra-core==1.3.8", "omegaconf<2.4", "hydra-optuna-sweeper==1.3.*", "sqlalchemy<2")
+NEWEST = ("--pre", "hydra-core>=1.4.0rc3,<1.5", "hydra-optuna-sweeper>=1.4.0rc3,<1.5")
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
+SEARCH = (
+    *("hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.direction=maximize"),
+    *("agent.learning_rate=interval(1e-4,1e-2)", "hydra/launcher=basic", "run_dir=optuna"),
+)
+
+
+class Environment:
+    """Packages that go before those of this environment, and a folder for what is run there."""
+
+    def __init__(self, folder: Path, packages: Sequence[str]) -> None:
+        self.folder = folder
+        self.python = folder / "venv" / "bin" / "python"
+        builder = venv.EnvBuilder(symlinks=True)
+        builder.create(folder / "venv")
+        paths = {"base": str(folder / "venv"), "platbase": str(folder / "venv")}
+        behind = Path(sysconfig.get_path("purelib", vars=paths)) / "zz_behind.pth"
+        here = sysconfig.get_path("purelib")
+        behind.write_text(f"import site; site.addsitedir({here!r})\n", encoding="utf-8")
+        pip = (sys.executable, "-m", "pip", f"--python={self.python}", "install", *PIP)
+        installed = self._run([*pip, *packages])
+        if UNREACHABLE in installed.stderr:
+            pytest.skip("pip reaches no index")
+        assert installed.returncode == 0, installed.stderr
+
+    def train(self, *argv: str, status: int = 0) -> str:
+        """What `border-train` prints."""
+        done = self._run([str(self.python), "-m", "border_cli", *argv])
+        said = done.stdout + done.stderr
+        assert done.returncode == status, said
+        assert "Traceback" not in said
+        return said
+
+    def evaluate(self, program: str) -> str:
+        """What a Python program prints."""
+        done = self._run([str(self.python), "-c", program])
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def test(self, name: str) -> str:
+        """What pytest says of a file of tests."""
+        options = ("-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}", f"-c{ROOT}/pyproject.toml")
+        return self._run([str(self.python), "-m", "pytest", *options, str(ROOT / name)]).stdout
+
+    def jobs(self, sweep: str) -> list[dict[str, object]]:
+        """`run.json` of each job of a sweep."""
+        return [json.loads(each.read_bytes()) for each in (self.folder / sweep).glob("*/run.json")]
+
+    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        settings = {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+
+
+@pytest.fixture(scope="module", params=[OLDEST, NEWEST], ids=["1.3", "1.4"])
+def env(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("hydra"), request.param)
+
+
+def test_the_versions_are_those_of_the_environment(env: Environment) -> None:
+    found = env.evaluate("import hydra, omegaconf as o; print(hydra.__version__, o.__version__)")
+    first, second = found.split()
+    assert (first, second[:4]) == ("1.3.8", "2.3.") or (first[:4], second[:4]) == ("1.4.", "2.4.")
+
+
+def test_settings_are_composed_or_refused(env: Environment) -> None:
+    assert "gamma: 0.9\n" in env.train("env=cartpole", "agent.gamma=0.9", "--cfg", "job")
+    said = env.train("env=cartpole", "agent.gama=0.9", status=2)
+    assert "unknown setting 'agent.gama', did you mean agent.gamma?" in said
+    program = "import border_cli as b; print(b.compose('env=cartpole', 'agent.gamma=0.9').agent)"
+    assert "gamma=0.9" in env.evaluate(program)
+
+
+@pytest.mark.parametrize("launcher", ["basic", "processes"])
+def test_a_sweep_ends(env: Environment, launcher: str) -> None:
+    typed = ("agent=dqn", "env=cartpole", *QUICK, "seed=1,2", f"run_dir={launcher}")
+    env.train("-m", *typed, f"hydra/launcher={launcher}", "quiet=true")
+    assert [each["status"] for each in env.jobs(launcher)] == ["done", "done"]
+
+
+def test_a_run_is_resumed(env: Environment) -> None:
+    env.train("agent=dqn", "env=cartpole", *QUICK, "run_dir=runs/run", "quiet=true")
+    env.train("resume=runs/run", "trainer.max_opt_steps=4", "quiet=true")
+    (facts,) = env.jobs("runs")
+    assert (facts["status"], facts["opt_steps"]) == ("done", 4)
+
+
+def test_a_study_of_optuna_is_complete_when_its_command_is_typed_again(env: Environment) -> None:
+    typed = ("-m", "agent=dqn", "env=cartpole", *QUICK, *SEARCH, "quiet=true")
+    env.train(*typed)
+    assert [each["status"] for each in env.jobs("optuna")] == ["done"] * 3
+    env.train(*typed, "resume=auto")
+    assert len(env.jobs("optuna")) == 3
+
+
+def test_a_study_whose_jobs_have_all_failed_ends_with_their_table(env: Environment) -> None:
+    typed = ("-m", "agent=dqn", "env=cartpole", *QUICK, *SEARCH, "run_dir=failing")
+    said = env.train(*typed, "agent.gamma=interval(1.5,2)", status=1)
+    assert "0 of 3 jobs done" in said
+
+
+def test_what_is_promised_of_studies_holds_with_the_optuna_of_the_environment(
+    env: Environment,
+) -> None:
+    said = env.test("tests/sweep/test_study.py")
+    assert " passed" in said, said
+    assert not any(each in said for each in ("failed", "error", "skipped")), said
