@@ -21,6 +21,7 @@ from border_cli.core.errors import Interrupted, RunFailed
 from border_cli.hydra_plugin import register
 from border_cli.launch.job import Outcome, leave_now
 from border_cli.launch.signals import stopping_a_sweep
+from border_cli.recorder import terminal
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.request import Terms, write_request
 from border_cli.sweep.worker import run, run_for_a_launcher
@@ -38,7 +39,12 @@ class InThisProcess:
 
     def launch(self, jobs: Sequence[Job]) -> None:
         """An interruption ends the sweep after its job."""
-        for job in jobs:
+        for place, job in enumerate(jobs, 1):
+            if not self._sweep.quiet:
+                line = (
+                    f"job {job.number} ({self._sweep.label(job.overrides)}), {place} of {len(jobs)}"
+                )
+                terminal.say(terminal.make_console(), line)
             write_request(job, self._terms)
             outcome = run(job.folder, in_worker=False, on_hung=self._leave)
             if outcome.threads_left:

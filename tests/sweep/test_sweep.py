@@ -119,6 +119,7 @@ def test_the_table_of_a_sweep_shows_what_was_swept(swept: tuple[Path, str]) -> N
     folder, said = swept
     before, table = said.split(" job ")
     assert "error: actor" in before  # the failure was said at once
+    assert "\njob 1 (env.kwargs.file=b), 2 of 3\n" in before
     heading, *lines = table.splitlines()
     assert heading.split() == ["env.kwargs.file", "status", "score", "reason"]
     assert [line.split()[:4] for line in lines if line.startswith("   ") and "done" in line] == [
