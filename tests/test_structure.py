@@ -64,7 +64,7 @@ EDGE = {
 
 FOREIGN = {
     "torch": {"agent", "nn", "template"},
-    "multiprocessing": {"process", "actor_manager", "evaluator"},
+    "multiprocessing": {"process", "actor_manager", "evaluator", "sweep"},
     "gymnasium": {"env", "template"},
     "minari": {"dataset"},
     "ray": {"cluster"},

@@ -122,7 +122,7 @@ def _run_several(
     command: tuple[str, ...],
     run_job: RunJob | None,
 ) -> None:
-    from border_cli.sweep.plan import planned
+    from border_cli.sweep.plan import OUR_LAUNCHER, planned
 
     with counting_jobs() as progress:
         plan = planned(composer, overrides, command, progress)
@@ -136,6 +136,10 @@ def _run_several(
         for job in plan.jobs:
             run_job(job)
     else:
+        if plan.terms.launcher == OUR_LAUNCHER:
+            from border_cli.sweep.server import server
+
+            server()
         from border_cli.sweep.command import run_sweep
 
         run_sweep(plan)

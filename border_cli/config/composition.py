@@ -40,10 +40,12 @@ class Composition:
     parts: Sequence[Part]
     imports: Sequence[str]  # modules that files and overrides name
     pickled: bytes = b""  # the configuration, where it is copied for many jobs
+    sources: tuple[Source, ...] = ()  # of those jobs, which are all from the same files
 
     def shared(self) -> Composition:
         """This composition for many jobs: to unpickle one is faster than a deep copy."""
-        return replace(self, pickled=pickle.dumps(self.config))
+        sources = _sources(self.parts, self.config.hydra.runtime.choices)
+        return replace(self, pickled=pickle.dumps(self.config), sources=sources)
 
     def with_values(self, overrides: Sequence[Override], values: Sequence[Override]) -> Composition:
         """A copy for a job with these overrides, of which only the values are not merged yet."""
@@ -83,7 +85,7 @@ class Composition:
             config=made,
             overrides=tuple(as_typed(hydra.overrides.task)),
             number=number,
-            sources=tuple(_sources(self.parts, hydra.runtime.choices)),
+            sources=self.sources or _sources(self.parts, hydra.runtime.choices),
             record=record,
             import_paths=tuple(homes(modules_of(made))),
             trust=trust,
@@ -161,7 +163,7 @@ def _record(config: DictConfig) -> dict[str, str]:
     return {f"{name}.yaml": yaml_text(content) for name, content in files.items()}
 
 
-def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Source]:
+def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> tuple[Source, ...]:
     """One entry per chosen file, in the order of merging; the primary configuration first.
 
     `choices` are Hydra's, which has none of a group that chooses several (`recorder`), and none of
@@ -174,7 +176,7 @@ def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> list[Sourc
         chosen = choices.get(group, name) == name or group == TUNED
         if ours and chosen and (group or _primary(part, parts)):
             found.append(Source(group or "config", name, str(part.file)))
-    return sorted(dict.fromkeys(found), key=lambda source: source.group != "config")
+    return tuple(sorted(dict.fromkeys(found), key=lambda source: source.group != "config"))
 
 
 def _primary(part: Part, parts: Sequence[Part]) -> bool:

@@ -48,7 +48,7 @@ from border_cli.sweep.launchers import (
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.names import Places
 from border_cli.sweep.plan import OUR_LAUNCHER, RAY_LAUNCHER, Plan, wait_for_locks
-from border_cli.sweep.processes import InProcesses, LocalStarter, start_server
+from border_cli.sweep.processes import InProcesses, LocalStarter
 from border_cli.sweep.ray_nodes import connected, cores_of_a_job, refuse_settings
 from border_cli.sweep.request import Terms
 from border_cli.sweep.study import keep_study
@@ -69,9 +69,7 @@ class Launcher(Protocol):
 def run_sweep(plan: Plan) -> None:
     """Runs the jobs and leaves with the status of the sweep."""
     launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
-    if launcher == OUR_LAUNCHER:
-        start_server()
-    elif launcher == RAY_LAUNCHER:
+    if launcher == RAY_LAUNCHER:
         refuse_settings(settings)
     refuse_unmet(needs := tried(plan.jobs, make_probes()))
     at_once = _at_once(plan, needs)

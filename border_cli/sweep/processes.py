@@ -19,12 +19,11 @@ from typing import Any, Protocol
 
 from border_cli.config.job import Job
 from border_cli.config.resuming import Finished
-from border_cli.core.config import StartMethod
 from border_cli.core.errors import BorderError, Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch.signals import SAVE, stopping_on_signals
 from border_cli.process.child_process import GONE_S, ChildProcess
-from border_cli.process.start import start_context, wait_for
+from border_cli.process.start import wait_for
 from border_cli.run.status import (
     KILLED,
     RunInUse,
@@ -37,15 +36,10 @@ from border_cli.run.sweep_folder import DONE, read_stop
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.panel import JobView, SweepPanel
 from border_cli.sweep.request import Terms, write_request
+from border_cli.sweep.server import server
 from border_cli.sweep.worker import run_in_a_child
 
-PRELOAD = ("border_cli.sweep.worker", "border_cli.launch.dry_build")
 LOOK_S = 0.25
-
-
-def start_server() -> None:
-    """Starts the fork server, which imports torch while this process does other things."""
-    start_context(StartMethod.auto, PRELOAD)
 
 
 class JobProcess(Protocol):
@@ -89,8 +83,7 @@ class LocalProcess(ChildProcess):
     """The process of a job on this machine."""
 
     def __init__(self, number: int, folder: Path) -> None:
-        context = start_context(StartMethod.auto, PRELOAD)
-        super().__init__(context, f"job {number}", run_in_a_child, str(folder), nice=0)
+        super().__init__(server(), f"job {number}", run_in_a_child, str(folder), nice=0)
         self.host: str | None = platform.node()
 
     def signal(self, signum: int) -> None:
