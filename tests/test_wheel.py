@@ -86,7 +86,7 @@ def test_an_installed_wheel_composes_from_elsewhere(target: Path, tmp_path: Path
     assert not list(elsewhere.iterdir())
     command = (sys.executable, "-c", program, "--info", "plugins", "env=cartpole")
     listed = quietly(*command, cwd=elsewhere, PYTHONPATH=str(target))
-    assert "ProcessesLauncher" in listed
+    assert "SweepLauncher" in listed
     assert f"border_cli-{__version__}.dist-info" in {each.name for each in target.iterdir()}
 
 
