@@ -66,7 +66,7 @@ RUN = Layout(
     links="best",
     folders={"checkpoints": CHECKPOINTS, "videos": FILMS, r"\.hydra": HYDRA},
 )
-SWEEP = Layout(files=r"sweep\.(json|csv|stop)")
+SWEEP = Layout(files=r"sweep\.(json|csv|stop)|study\.db")
 RUN_OR_SWEEP = replace(RUN, files=f"{RUN.files}|{SWEEP.files}")
 
 

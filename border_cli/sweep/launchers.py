@@ -41,10 +41,8 @@ class InThisProcess:
         """An interruption ends the sweep after its job."""
         for place, job in enumerate(jobs, 1):
             if not self._sweep.quiet:
-                line = (
-                    f"job {job.number} ({self._sweep.label(job.overrides)}), {place} of {len(jobs)}"
-                )
-                terminal.say(terminal.make_console(), line)
+                name = f"job {job.number} ({self._sweep.label(job.overrides)})"
+                terminal.say(terminal.make_console(), f"{name}, {place} of {len(jobs)}")
             write_request(job, self._terms)
             outcome = run(job.folder, in_worker=False, on_hung=self._leave)
             if outcome.threads_left:

@@ -57,6 +57,7 @@ def planned(
     `progress` is told how many jobs are composed by now.
     """
     terms = composer.sweep_terms(overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
+    refuse_foreign(terms.root)
     if terms.jobs is None:
         config = composer.job(terms.fixed).config
         if config.dry_run:
@@ -78,7 +79,6 @@ def planned(
         places = Places(terms.root, in_common([job.overrides for job in jobs]))
         jobs = [replace(job, folder=places.folder_of(job.overrides)) for job in jobs]
     check_jobs(composer, jobs, asks_for_sweep=True)
-    refuse_foreign(terms.root)
     if jobs[0].config.resume is not None:
         wait_for_locks([job.folder for job in jobs])
     found = {job.folder: look(job).finished for job in jobs}

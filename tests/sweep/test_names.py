@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.config.compose import Composer
+from border_cli.core.errors import ConfigError
 from border_cli.run.sweep_folder import SweepPlan, read_sweep, write_sweep
 from border_cli.sweep.names import FolderNames, key_and_value, sweep_job, sweep_plan
 from border_cli.sweep.plan import planned
@@ -99,3 +100,14 @@ def test_the_list_keeps_the_jobs_of_earlier_commands_behind_the_new_ones() -> No
     ]
     assert "seed" in made.swept
     assert json.loads(Path("S/sweep.json").read_text())["common"] == ["env=cartpole", "run_dir=S"]
+
+
+@pytest.mark.parametrize("sweeper", [(), ("hydra.sweeper._target_=another.Sweeper",)])
+@pytest.mark.parametrize("name", ["sweep.json", "study.db"])
+def test_a_link_in_the_directory_of_a_sweep_refuses_it_whoever_names_its_jobs(
+    name: str, sweeper: tuple[str, ...]
+) -> None:
+    Path("S").mkdir()
+    Path("S", name).symlink_to("elsewhere")
+    with pytest.raises(ConfigError, match=f"{name} is a link to"):
+        planned(Composer(), [*BASE, "seed=0,1", *sweeper], ["border-train"])
