@@ -33,12 +33,13 @@ from border_cli.launch.build import (
     env_factory,
     evaluation_policy,
 )
-from border_cli.launch.dry_build import Probes, dry_build
+from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import look, refuse_unwritable
-from border_cli.launch.needs import agent_sizes, loading_needs, refuse_unmet, training_needs
+from border_cli.launch.needs import agent_sizes, loading_needs, refuse_unmet
 from border_cli.launch.run import RunOptions, interrupt, run_job
 from border_cli.launch.summary import Result
+from border_cli.launch.trying import tried
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
@@ -90,12 +91,10 @@ def train(
     refuse_unwritable(job.folder)
     with reachable(ConfigError):
         look(job)
-    effective = effective_settings(config)
-    built = dry_build(effective, Probes(_interrupt_here()))
-    if built is not None:
-        spec, agent = built
-        refuse_unmet([training_needs(effective, spec, agent_sizes(effective, agent))])
-        log.info("threads: %s", effective.threads_line())
+    needs = tried([job], Probes(_interrupt_here()))
+    refuse_unmet(needs)
+    if needs:
+        log.info("threads: %s", effective_settings(config).threads_line())
     options = RunOptions(recorders=recorders, evaluator=evaluator, finished_too=True)
     ended = run_job(job, options)
     assert isinstance(ended, Result)

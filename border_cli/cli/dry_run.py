@@ -31,8 +31,9 @@ from border_cli.launch.header import (
     doubts,
     trainer_line,
 )
+from border_cli.launch.job import make_probes
 from border_cli.launch.needs import Needs, agent_sizes, refuse_unmet, training_needs
-from border_cli.launch.trying import job_names, make_probes
+from border_cli.launch.trying import job_names
 from border_cli.recorder import terminal
 from border_cli.registry import AGENTS, RECORDERS
 

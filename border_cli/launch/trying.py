@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from border_cli.config.job import Job
-from border_cli.core.errors import BorderError, ProbeFailed
-from border_cli.core.messages import complain
+from border_cli.core.errors import ProbeFailed
 from border_cli.launch.dry_build import Probes, dry_build
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.job import leave_now
 from border_cli.launch.needs import Needs, agent_sizes, training_needs
 
 # Settings on which a dry build does not depend.
@@ -18,16 +16,6 @@ NOT_BUILT = (
     *("seed", "name", "imports", "run_dir", "resume", "dry_run", "quiet", "objective"),
     *("trainer", "recorder", "checkpoint", "sweep"),
 )
-
-
-def make_probes() -> Probes:
-    """Tries environments; one that hangs ends the command, because nothing can end a thread."""
-
-    def on_hung(error: BorderError) -> None:
-        complain("border-train", error)
-        leave_now(error.exit_status)
-
-    return Probes(on_hung)
 
 
 def tried(jobs: Sequence[Job], probes: Probes) -> list[Needs]:
